@@ -1,0 +1,144 @@
+"""Every error that clusterctl raises on purpose.
+
+ClusterctlError                 exit 1   something failed; carries code, evidence and the way out
+├── UsageError                  exit 2   wrong words on the command line
+│   └── SpecError               exit 2   an inventory or job file is wrong; carries every Issue at once
+├── ChecksFailed                exit 3   a finding of severity error; nothing was started
+├── ConnectError                exit 4   a node could not be reached or would not let us in
+│   ├── Unreachable                      no TCP connection, no SSH banner, or a proxy command that died
+│   ├── ConnectTimeout                   a step took longer than its limit
+│   ├── AuthenticationFailed             no key was accepted
+│   └── HostKeyError                     the host key is unknown, changed or revoked
+├── ConnectionLost              exit 4   an open connection ended or fell silent
+├── NodeError                   exit 1   a step failed on a node that was reached
+│   ├── NoInterpreter                    the configured Python is missing or too old
+│   ├── SyncError                        the code did not arrive as it is here
+│   └── StartError                       guardian, agent or gate did not come up
+├── PartlyDone                  exit 5   some nodes answered, some did not
+├── LabError                    exit 2   the lab cannot run on this machine, or not as asked
+└── InternalError               exit 70  a bug of ours
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+class ClusterctlError(Exception):
+    """The base of all errors shown to a user: one line, a code, and what to do about it."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, code: str, fix: str = "", node: str = "", evidence: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.fix = fix
+        self.node = node
+        self.evidence = evidence
+
+
+class UsageError(ClusterctlError):
+    """The command line asks for something that does not exist."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """A position in a file; line and column count from 1."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True)
+class Issue:
+    """One thing wrong in an inventory or job file."""
+
+    code: str
+    message: str
+    place: Place | None
+    fix: str = ""
+
+
+class SpecError(UsageError):
+    """An inventory or job file is wrong; holds every issue found, in the order of the file."""
+
+    def __init__(self, issues: Iterable[Issue]) -> None:
+        self.issues = tuple(issues)
+        first = self.issues[0]
+        super().__init__(first.message, code=first.code, fix=first.fix)
+
+
+class ChecksFailed(ClusterctlError):
+    """The nodes are not fit for the job."""
+
+    exit_code = 3
+
+
+class ConnectError(ClusterctlError):
+    """A node could not be reached or would not let us in."""
+
+    exit_code = 4
+
+
+class Unreachable(ConnectError):
+    """No TCP connection, no SSH banner, or a proxy command that ended."""
+
+
+class ConnectTimeout(ConnectError):
+    """A step of connecting or asking took longer than its limit."""
+
+
+class AuthenticationFailed(ConnectError):
+    """The node accepted none of the keys offered."""
+
+
+class HostKeyError(ConnectError):
+    """The node's host key is unknown, changed or revoked."""
+
+
+class ConnectionLost(ClusterctlError):
+    """An open connection ended or fell silent."""
+
+    exit_code = 4
+
+
+class NodeError(ClusterctlError):
+    """A step failed on a node that was reached."""
+
+
+class NoInterpreter(NodeError):
+    """The configured Python is missing on the node, or too old."""
+
+
+class SyncError(NodeError):
+    """The code on the node is not the code that is here."""
+
+
+class StartError(NodeError):
+    """Guardian, agent or gate did not come up on the node."""
+
+
+class PartlyDone(ClusterctlError):
+    """Some nodes answered and some did not."""
+
+    exit_code = 5
+
+
+class LabError(ClusterctlError):
+    """The lab cannot run on this machine, or not as asked."""
+
+    exit_code = 2
+
+
+class InternalError(ClusterctlError):
+    """A bug of ours."""
+
+    exit_code = 70
