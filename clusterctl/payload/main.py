@@ -1,0 +1,19 @@
+"""What the zip on a node runs: `python payload.zip guardian RUNDIR` and `python payload.zip gate`.
+
+The zip's root `__main__.py` is two lines: `from payload.main import main` and `main()`.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+ROLES = ("guardian", "gate")
+
+
+def main() -> None:
+    """Run the role named by the first argument."""
+    role = sys.argv[1]
+    if role not in ROLES:
+        sys.exit(f"unknown role: {role}")
+    import_module(f"payload.{role}").main(sys.argv[2:])

@@ -1,0 +1,153 @@
+"""Frames between the client and a node: lengths, a JSON header, bytes."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import select
+import time
+import traceback
+from typing import Any, Dict, Iterator, Optional, Tuple
+
+MAX_HEADER = 16 << 20
+MAX_BODY = 64 << 20
+PIECE = 1 << 16
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+
+Header = Dict[str, Any]
+Frame = Tuple[Header, bytes]
+
+
+class VerbError(Exception):
+    """A verb could not do its work; carries the code that the user sees."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def describe_failure(error: BaseException) -> Dict[str, str]:
+    """Turn an exception into the value of an error frame."""
+    if isinstance(error, VerbError):
+        return {"code": error.code, "message": str(error), "traceback": ""}
+    if isinstance(error, OSError) and error.errno in DISK_ERRORS:
+        place = error.filename2 or error.filename or "the disk"
+        return {"code": "CC-DISK-001", "message": f"cannot write {place}: {error.strerror}", "traceback": ""}
+    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    return {"code": "", "message": f"{type(error).__name__}: {error}", "traceback": text}
+
+
+def encode(header: Header, body: bytes = b"") -> bytes:
+    """Render one frame; ValueError if it is beyond the limits."""
+    text = json.dumps(header).encode("utf-8")
+    if len(text) > MAX_HEADER or len(body) > MAX_BODY:
+        raise ValueError(f"frame too large: header {len(text)} bytes, body {len(body)} bytes")
+    return b"%d %d\n" % (len(text), len(body)) + text + body
+
+
+class Decoder:
+    """Cuts a stream of bytes into frames."""
+
+    def __init__(self, pending: bytes = b"") -> None:
+        self._buffer = bytearray(pending)
+        self._sizes: Optional[Tuple[int, int, int]] = None
+
+    def feed(self, piece: bytes) -> None:
+        """Add bytes that arrived."""
+        self._buffer += piece
+
+    def take(self) -> Optional[Frame]:
+        """Return the next frame, or None while it is incomplete; ValueError if it is not one."""
+        if self._sizes is None:
+            self._sizes = self._read_sizes()
+        if self._sizes is None or len(self._buffer) < sum(self._sizes):
+            return None
+        start, header_size, body_size = self._sizes
+        middle, end = start + header_size, start + header_size + body_size
+        header = json.loads(bytes(self._buffer[start:middle]).decode("utf-8"))
+        body = bytes(self._buffer[middle:end])
+        del self._buffer[:end]
+        self._sizes = None
+        return header, body
+
+    def _read_sizes(self) -> Optional[Tuple[int, int, int]]:
+        line_end = self._buffer.find(b"\n", 0, 64)
+        if line_end < 0:
+            if len(self._buffer) >= 64:
+                raise ValueError("not a frame")
+            return None
+        header_size, body_size = (int(word) for word in self._buffer[:line_end].split())
+        if not 0 <= header_size <= MAX_HEADER or not 0 <= body_size <= MAX_BODY:
+            raise ValueError("frame too large")
+        return line_end + 1, header_size, body_size
+
+
+class Stream:
+    """Frames over two file descriptors, which may be one socket; both are made non-blocking."""
+
+    def __init__(self, source: int, sink: int, pending: bytes = b"") -> None:
+        self.source = source
+        self.sink = sink
+        self.ended = False
+        self.patience: Optional[float] = None
+        self._decoder = Decoder(pending)
+        os.set_blocking(source, False)
+        os.set_blocking(sink, False)
+
+    def fileno(self) -> int:
+        """Return the descriptor to wait on for arrivals; ask `arrived` once first."""
+        return self.source
+
+    def send(self, header: Header, body: bytes = b"") -> None:
+        """Write one frame; BrokenPipeError if the other side left or took nothing for `patience` seconds."""
+        rest = memoryview(encode(header, body))
+        while rest:
+            try:
+                rest = rest[os.write(self.sink, rest) :]
+            except BlockingIOError:
+                self._await(self.sink, select.POLLOUT)
+            except ConnectionError as error:
+                raise BrokenPipeError(errno.EPIPE, "the other side left") from error
+
+    def receive(self, timeout: Optional[float] = None) -> Optional[Frame]:
+        """Wait for the next frame; None at the end of the stream, TimeoutError after `timeout` seconds."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            frame = self._decoder.take()
+            if frame is not None or self.ended:
+                return frame
+            wait = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if not _ready(self.source, select.POLLIN, wait):
+                raise TimeoutError("no frame in time")
+            self._read()
+
+    def arrived(self) -> Iterator[Frame]:
+        """Yield the frames that are here, without waiting; sets `ended` at the end of the stream."""
+        while True:
+            frame = self._decoder.take()
+            if frame is not None:
+                yield frame
+            elif self.ended or not self._read():
+                return
+
+    def _await(self, descriptor: int, event: int) -> None:
+        if not _ready(descriptor, event, self.patience):
+            raise BrokenPipeError(errno.EPIPE, "the other side does not read")
+
+    def _read(self) -> bool:
+        try:
+            piece = os.read(self.source, PIECE)
+        except BlockingIOError:
+            return False
+        except ConnectionError:
+            piece = b""
+        self.ended = not piece
+        self._decoder.feed(piece)
+        return bool(piece)
+
+
+def _ready(descriptor: int, event: int, timeout: Optional[float]) -> bool:
+    poller = select.poll()
+    poller.register(descriptor, event)
+    return bool(poller.poll(None if timeout is None else timeout * 1000))
