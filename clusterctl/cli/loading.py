@@ -1,0 +1,112 @@
+"""Find and read what the user wrote: the inventory and the job."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from clusterctl.cli.options import Settings
+from clusterctl.cli.places import lab_dir
+from clusterctl.console.choice import say
+from clusterctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from clusterctl.specs.inventory import Inventory
+    from clusterctl.specs.job import Job
+
+LARGEST_FILE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """An inventory file and why it is the one."""
+
+    path: Path
+    why: str
+
+
+def load_inventory(settings: Settings) -> Inventory:
+    """Read the inventory that the options, the environment, the running lab or this directory give."""
+    from clusterctl.specs.inventory import parse_inventory
+
+    chosen = choose_inventory(settings)
+    inventory = parse_inventory(read_spec(chosen.path), str(chosen.path))
+    say(f"inventory: {chosen.path} ({chosen.why}), {len(inventory.nodes)} nodes")
+    return inventory
+
+
+def choose_inventory(settings: Settings) -> Chosen:
+    """Pick the inventory file: `-i`, CLUSTERCTL_INVENTORY, the running lab, ./inventory.yaml."""
+    if settings.inventory:
+        return Chosen(Path(settings.inventory).expanduser(), "given by -i")
+    if os.environ.get("CLUSTERCTL_INVENTORY"):
+        return Chosen(Path(os.environ["CLUSTERCTL_INVENTORY"]).expanduser(), "CLUSTERCTL_INVENTORY")
+    lab = _lab_inventory()
+    if lab is not None:
+        return Chosen(lab, "the running lab")
+    if Path("inventory.yaml").exists():
+        return Chosen(Path("inventory.yaml"), "in this directory")
+    raise UsageError(
+        "no inventory: no -i, no CLUSTERCTL_INVENTORY, no running lab, no ./inventory.yaml",
+        code="CC-USE-002",
+        fix="clusterctl -i FILE ..., or `clusterctl lab up` for a cluster on this machine",
+    )
+
+
+def _lab_inventory() -> Path | None:
+    if not lab_dir().is_dir():
+        return None
+    from clusterctl.lab.registry import default_inventory
+
+    return default_inventory(lab_dir())
+
+
+def load_job(path: str, overrides: Sequence[str], more_args: Sequence[str]) -> Job:
+    """Read a job file, apply `--set KEY=VALUE` and what follows `--`."""
+    from dataclasses import is_dataclass, replace
+
+    from clusterctl.specs.job import parse_job
+
+    job = parse_job(read_spec(Path(path)), path, [_split(override) for override in overrides])
+    if not more_args:
+        return job
+    args = (*job.args, *more_args)
+    return replace(job, args=args) if is_dataclass(job) else job.model_copy(update={"args": args})
+
+
+def _split(override: str) -> tuple[str, str]:
+    key, equals, value = override.partition("=")
+    if not equals or not key:
+        raise UsageError(f"--set {override}: expected KEY=VALUE", code="CC-USE-003", fix="e.g. --set nodes=2")
+    return key, value
+
+
+def read_spec(path: Path) -> str:
+    """Read a YAML file as text; every way in which that can fail is a clear error."""
+    try:
+        raw = _read_bounded(path)
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise UsageError(
+            f"{path}:{line}: not UTF-8 text", code="CC-SPEC-002", fix="save the file as UTF-8"
+        ) from error
+    except OSError as error:
+        raise UsageError(
+            f"{path}: {error.strerror or error}", code="CC-SPEC-001", fix="give the path of an existing file"
+        ) from error
+
+
+def _read_bounded(path: Path) -> bytes:
+    with path.open("rb") as file:
+        raw = file.read(LARGEST_FILE + 1)
+    if len(raw) > LARGEST_FILE:
+        raise UsageError(
+            f"{path}: larger than 1 MiB", code="CC-SPEC-003", fix="an inventory or job file is a page of YAML"
+        )
+    return raw
+
+

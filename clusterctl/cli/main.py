@@ -1,0 +1,127 @@
+"""The command `clusterctl`: finds the verb, runs it, and turns every ending into an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+import click
+
+from clusterctl.cli.options import Settings, shared_options
+from clusterctl.errors import ClusterctlError, InternalError
+
+# Verb -> (module under clusterctl.cli, one line for --help). Modules load when their verb is called.
+VERBS = {
+    "lab": ("lab", "Raise a real cluster on this machine: for learning, demos and tests."),
+    "check": ("check", "Prove that the nodes are fit, before anything starts."),
+    "launch": ("launch", "Send the code and start torchrun on every node."),
+    "logs": ("logs", "Show what the ranks have written."),
+    "ps": ("ps", "List the runs on the nodes."),
+    "status": ("status", "Show one run, node by node and rank by rank."),
+    "stop": ("stop", "End a run on every node."),
+    "inventory": ("inventory", "Show the inventory as clusterctl understands it."),
+}
+
+
+class Verbs(click.Group):
+    """A group whose commands are imported only when they are called, so that `--help` is quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Name the verbs, in the order in which a newcomer needs them."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - the same
+        """Import a verb's module and give its command of the same name."""
+        if cmd_name not in VERBS:
+            return None
+        module = importlib.import_module(f"clusterctl.cli.{VERBS[cmd_name][0]}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Name the nearest verb when one is misspelled."""
+        if args and args[0] not in VERBS:
+            raise click.UsageError(f"no verb {args[0]!r}{_nearest(args[0])}", ctx=ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - the same
+        """List the verbs without importing them."""
+        with formatter.section("Verbs"):
+            formatter.write_dl([(name, line) for name, (_, line) in VERBS.items()])
+
+
+def _nearest(word: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, VERBS, n=1)
+    return f"; did you mean {near[0]!r}?" if near else f"; there are: {', '.join(VERBS)}"
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="clusterctl", prog_name="clusterctl")
+@shared_options
+def root(settings: Settings) -> None:
+    """Train PyTorch models on machines that you reach by SSH.
+
+    Proof before launch, one fate for all nodes, the root cause named first, nothing left behind.
+    Not the Cluster API's clusterctl; this one is also installed as `cctl`.
+    """
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line and leave with its exit code (0, 1, 2, 3, 4, 5, 70 or 130)."""
+    sys.exit(run(argv))
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and give its exit code."""
+    try:
+        code = root.main(args=list(argv) if argv is not None else None, standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except ClusterctlError as error:
+        return _tell(error)
+    except click.UsageError as error:
+        return _tell_usage(error)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return 130
+    except BrokenPipeError:
+        return _leave_quietly()
+    except Exception as error:  # noqa: BLE001 - the last line of defence: a traceback is never shown to a user
+        return _tell(_internal(error))
+
+
+def _tell(error: ClusterctlError) -> int:
+    from clusterctl.console.errors import show_error
+
+    show_error(error)
+    return error.exit_code
+
+
+def _tell_usage(error: click.UsageError) -> int:
+    from clusterctl.console.errors import show_usage
+
+    path = error.ctx.command_path if error.ctx else "clusterctl"
+    show_usage(error.format_message(), path)
+    return 2
+
+
+def _leave_quietly() -> int:
+    """The reader of our output went away: that is its right, and no error of ours."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _internal(error: Exception) -> InternalError:
+    from clusterctl.cli.crash import write_crash
+
+    return InternalError(
+        f"a bug in clusterctl: {type(error).__name__}: {error}",
+        code="CC-BUG-001",
+        fix=f"please report it with the file {write_crash(error)}",
+    )

@@ -1,0 +1,79 @@
+"""The options that every verb takes, before or after its name."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import click
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the shared options say."""
+
+    inventory: str | None = None
+    verbose: bool = False
+    quiet: bool = False
+    color: str = "auto"
+
+
+Command = Callable[..., Any]
+
+_OPTIONS = (
+    click.option("-i", "--inventory", metavar="FILE", help="The inventory file of the cluster."),
+    click.option("-v", "--verbose", is_flag=True, help="Say more."),
+    click.option("-q", "--quiet", is_flag=True, help="Say only results and errors."),
+    click.option("--color", type=click.Choice(["auto", "always", "never"]), help="Colour the output."),
+)
+
+
+def shared_options(function: Command) -> Command:
+    """Add the shared options; the command receives `settings`, in which the later word wins."""
+
+    @click.pass_context
+    @functools.wraps(function)
+    def command(
+        ctx: click.Context, inventory: str | None, verbose: bool, quiet: bool, color: str | None, **rest: Any
+    ) -> Any:
+        settings = _merge(ctx.obj or Settings(), inventory, verbose, quiet, color)
+        ctx.obj = settings
+        _announce(settings)
+        return function(settings=settings, **rest)
+
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def _merge(before: Settings, inventory: str | None, verbose: bool, quiet: bool, color: str | None) -> Settings:
+    return replace(
+        before,
+        inventory=inventory or before.inventory,
+        verbose=verbose or before.verbose,
+        quiet=quiet or before.quiet,
+        color=color or before.color,
+    )
+
+
+def _announce(settings: Settings) -> None:
+    """Let everything printed from here on, errors included, know the chosen colour."""
+    from clusterctl.console import choice
+
+    choice.set_color(settings.color)
+    choice.set_quiet(settings.quiet)
+
+
+node_options = (
+    click.option("--nodes", "pattern", metavar="PAT", help="Only these nodes: ranks, names, gpu[01-04], globs."),
+    click.option("--exclude", metavar="PAT", help="Leave these nodes out."),
+)
+
+
+def takes_nodes(function: Command) -> Command:
+    """Add `--nodes` and `--exclude`."""
+    for option in reversed(node_options):
+        function = option(function)
+    return function

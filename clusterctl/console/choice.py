@@ -1,0 +1,60 @@
+"""What the user chose for all that is printed: colour or not, chatter or not."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_CHOSEN = {"color": "auto", "quiet": ""}
+
+
+def set_color(color: str) -> None:
+    """Remember `auto`, `always` or `never`."""
+    _CHOSEN["color"] = color
+
+
+def set_quiet(quiet: bool) -> None:
+    """Remember whether only results and errors are wanted."""
+    _CHOSEN["quiet"] = "yes" if quiet else ""
+
+
+def is_quiet() -> bool:
+    """Tell whether chatter is unwanted."""
+    return bool(_CHOSEN["quiet"])
+
+
+def wants_color(stream: TextIO) -> bool:
+    """Decide by the option first, then by NO_COLOR (https://no-color.org), then by what the stream is."""
+    if _CHOSEN["color"] != "auto":
+        return _CHOSEN["color"] == "always"
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
+
+
+def out() -> Console:
+    """Give the console for results."""
+    return _console(sys.stdout)
+
+
+def err() -> Console:
+    """Give the console for everything that is not a result."""
+    return _console(sys.stderr)
+
+
+def _console(stream: TextIO) -> Console:
+    from rich.console import Console
+
+    color = wants_color(stream)
+    width = None if stream.isatty() else int(os.environ.get("COLUMNS") or 120)
+    return Console(
+        file=stream, force_terminal=color or None, no_color=not color, highlight=False, width=width, soft_wrap=False
+    )
+
+
+def say(line: str) -> None:
+    """Write one line of chatter to stderr, unless `-q`."""
+    if not is_quiet():
+        print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,32 @@
+"""Make what a node or a training script wrote harmless on a terminal.
+
+Escape sequences can move the cursor, rewrite lines above, set the title, or fill the clipboard (OSC 52); the
+bidirectional overrides can reverse the order of what is read. Files keep the raw bytes.
+"""
+
+from __future__ import annotations
+
+import re
+
+_SEQUENCE = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI
+    r"|\x1b[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"  # OSC, DCS, SOS, PM, APC with their strings
+    r"|\x1b[ -/]*[0-~]?"  # all other escapes
+    r"|\x9b[0-?]*[ -/]*[@-~]"  # CSI in its one-byte form
+    r"|[\x90\x98\x9d-\x9f][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
+)
+_CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_PLAIN = re.compile(r"[ -~\t]*\Z")
+
+
+def sanitize(line: str) -> str:
+    """Drop escape sequences, control characters (all but tab) and bidirectional overrides from one line."""
+    if _PLAIN.match(line):
+        return line
+    return _CONTROL.sub("", _SEQUENCE.sub("", last_overwrite(line)))
+
+
+def last_overwrite(line: str) -> str:
+    """Keep what a progress bar shows last: the text after the last carriage return that is followed by any."""
+    parts = line.rstrip("\r\n").rsplit("\r", 1)
+    return parts[-1]

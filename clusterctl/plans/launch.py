@@ -1,0 +1,220 @@
+"""The plan of one launch: for every node its rank, address, NICs, environment and torchrun line."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clusterctl.plans.placement import Member
+from clusterctl.plans.text import Fill, Segment, Text, fill_template, quote, text, to_json, unknowns
+from clusterctl.plans.text import Unknown as Unknown
+from clusterctl.plans.torchrun import plan_argv
+from clusterctl.plans.vendors import network_env
+from clusterctl.specs.job import Job
+
+# What torchrun, or a job that ran before in the same account, may have left in a node's environment.
+# torchrun takes the default of every flag from PET_*, so one stale variable changes the job.
+INHERITED = (
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "GROUP_RANK",
+    "GROUP_WORLD_SIZE",
+    "ROLE_RANK",
+    "ROLE_NAME",
+    "ROLE_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+)
+INHERITED_PREFIXES = ("PET_", "TORCHELASTIC_")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a plan needs to know of a node; `None` where it has not been measured yet."""
+
+    ip: str | None
+    nics: tuple[str, ...]
+    gpus: int | None
+    cpus: int | None
+    python: str | None
+    vendor: str = "nvidia"
+
+
+@dataclass(frozen=True)
+class NodePlan:
+    """What one node will run."""
+
+    member: Member
+    python: str
+    nproc: int | None
+    argv: tuple[Text, ...]
+    env: Mapping[str, Text]
+    ip: str | None
+    nics: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The inventory's name of the node."""
+        return self.member.name
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Name what must be measured before this node can start."""
+        return unknowns((*self.argv, *self.env.values()))
+
+
+@dataclass(frozen=True)
+class LaunchPlan:
+    """What all nodes will run, in the order of their ranks."""
+
+    job: Job
+    run_id: str
+    nodes: tuple[NodePlan, ...]
+    world_size: int | None
+    overridden: tuple[str, ...]
+    attempt: int = 1
+
+    def first_rank(self, node_rank: int) -> int | None:
+        """Give the global rank of a node's first worker."""
+        counts = [node.nproc for node in self.nodes[:node_rank]]
+        return None if None in counts else sum(count or 0 for count in counts)
+
+
+def plan_launch(
+    job: Job, members: Sequence[Member], measured: Mapping[str, Measured], *, run_id: str | None
+) -> LaunchPlan:
+    """Plan a run; what was not measured stays in the plan as `<name>`."""
+    nprocs = {member.name: plan_nproc(job, member, measured[member.name]) for member in members}
+    known = [count for count in nprocs.values() if count is not None]
+    world_size = sum(known) if len(known) == len(members) else None
+    shared = _shared_values(members, measured, world_size, run_id)
+    nodes = tuple(_plan_node(job, member, measured[member.name], nprocs, shared) for member in members)
+    network = {key for node in nodes for key in network_env(measured[node.name].vendor, ("eth0",))}
+    return LaunchPlan(
+        job, run_id or "<run_id>", nodes, world_size, tuple(sorted(network & set(job.env))), attempt=1
+    )
+
+
+def plan_nproc(job: Job, member: Member, node: Measured) -> int | None:
+    """Count the workers of a node; the inventory's `gpus:` is what the node lends, so it beats the count found."""
+    if isinstance(job.nproc_per_node, int):
+        return job.nproc_per_node
+    if job.nproc_per_node == "cpu":
+        return node.cpus
+    return member.node.gpus if member.node.gpus is not None else node.gpus
+
+
+def _shared_values(
+    members: Sequence[Member], measured: Mapping[str, Measured], world_size: int | None, run_id: str | None
+) -> dict[str, Segment]:
+    master = members[0].name
+    return {
+        "nnodes": str(len(members)),
+        "master_addr": measured[master].ip or Unknown(f"ip@{master}"),
+        "master_port": Fill("master_port"),
+        "world_size": Unknown("world_size") if world_size is None else str(world_size),
+        "run_id": run_id or Unknown("run_id"),
+        "output_dir": Fill("output_dir"),
+    }
+
+
+def _plan_node(
+    job: Job, member: Member, node: Measured, nprocs: Mapping[str, int | None], shared: Mapping[str, Segment]
+) -> NodePlan:
+    nproc = nprocs[member.name]
+    unit = "cpus" if job.nproc_per_node == "cpu" else "gpus"
+    count = Unknown(f"{unit}@{member.name}") if nproc is None else str(nproc)
+    values = {**shared, "node_rank": str(member.node_rank), "nproc_per_node": count}
+    argv = plan_argv(
+        job,
+        nnodes=len(nprocs),
+        node_rank=member.node_rank,
+        nproc=count,
+        master_addr=shared["master_addr"],
+        rdzv_id=shared["run_id"],
+        attempt=1,
+        args=[fill_template(arg, values) for arg in job.args],
+    )
+    env = {**_network_env(member, node), **{key: fill_template(value, values) for key, value in job.env.items()}}
+    python = node.python or job.python or member.node.python
+    return NodePlan(member, python, nproc, argv, env, node.ip, node.nics)
+
+
+def _network_env(member: Member, node: Measured) -> dict[str, Text]:
+    if node.nics:
+        return {key: text(value) for key, value in network_env(node.vendor, node.nics).items()}
+    hole = Unknown(f"nic@{member.name}")
+    return {
+        key: text(*_around(value, "nic0", hole)) for key, value in network_env(node.vendor, ("nic0",)).items()
+    }
+
+
+def _around(value: str, marker: str, hole: Unknown) -> tuple[Segment, ...]:
+    before, _, after = value.partition(marker)
+    return before, hole, after
+
+
+def render_plan(plan: LaunchPlan) -> str:
+    """Write the plan as the shell lines that a person would type on each node."""
+    size = "?" if plan.world_size is None else plan.world_size
+    head = f"# {plan.job.name}: {len(plan.nodes)} nodes, world size {size}\n"
+    return head + "\n".join(_render_node(node) for node in plan.nodes)
+
+
+def _render_node(node: NodePlan) -> str:
+    address = node.ip or f"<ip@{node.name}>"
+    title = f"# node {node.member.node_rank}: {node.name}, {address}, NIC {','.join(node.nics) or '<measured>'}"
+    exports = [f"export {key}={quote(value)}" for key, value in sorted(node.env.items())]
+    command = " ".join([shlex.quote(node.python), "-m", "torch.distributed.run", *map(quote, node.argv)])
+    return "\n".join([title, "cd <run_dir>/code", *exports, command, ""])
+
+
+def render_spec(plan: LaunchPlan, node: NodePlan, record: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the spec that a node's agent carries out; `record` adds who, when and in which cluster."""
+    master = plan.nodes[0]
+    return {
+        "protocol": 1,
+        "run": plan.run_id,
+        "job": plan.job.name,
+        "node": node.name,
+        "node_rank": node.member.node_rank,
+        "nnodes": len(plan.nodes),
+        "nproc": node.nproc,
+        "world_size": plan.world_size,
+        "attempt": plan.attempt,
+        "grace": plan.job.grace,
+        "master_addr": master.ip,
+        "ports": list(master.member.node.ports) if master.member.node.ports else None,
+        "python": node.python,
+        "argv": [to_json(word) for word in node.argv],
+        "env": {key: to_json(value) for key, value in node.env.items()},
+        "unset": list(INHERITED),
+        "unset_prefixes": list(INHERITED_PREFIXES),
+        "output_dir": f"{member_workdir(node)}/outputs/{plan.job.name}",
+        **record,
+    }
+
+
+def member_workdir(node: NodePlan) -> str:
+    """Give the directory on the node that holds everything of clusterctl."""
+    return node.member.node.workdir
+
+
+def offline(member: Member) -> Measured:
+    """Give what the inventory alone tells of a node."""
+    return Measured(
+        ip=member.node.ip or (member.node.host if _is_ipv4(member.node.host) else None),
+        nics=member.node.nic,
+        gpus=member.node.gpus,
+        cpus=None,
+        python=None,
+    )
+
+
+def _is_ipv4(host: str) -> bool:
+    parts = host.split(".")
+    return len(parts) == 4 and all(part.isdigit() and int(part) <= 255 for part in parts)

@@ -1,0 +1,148 @@
+"""What a node says about its part of a run: its state file, read with distrust."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+SUBMITTED = "SUBMITTED"
+PREPARING = "PREPARING"
+WAITING = "WAITING"
+RUNNING = "RUNNING"
+SUCCEEDED = "SUCCEEDED"
+FAILED = "FAILED"
+FAILED_SETUP = "FAILED_SETUP"
+CANCELLED = "CANCELLED"
+TIMEOUT = "TIMEOUT"
+LOST = "LOST"
+UNKNOWN = "UNKNOWN"
+
+LIVE = frozenset({SUBMITTED, PREPARING, WAITING, RUNNING})
+STATES = LIVE | {SUCCEEDED, FAILED, FAILED_SETUP, CANCELLED, TIMEOUT, LOST, UNKNOWN}
+
+# The worst part decides what a run is called; a live part keeps the whole run live.
+_WORST_FIRST = (FAILED, FAILED_SETUP, LOST, UNKNOWN, TIMEOUT, CANCELLED)
+
+
+@dataclass(frozen=True)
+class RankState:
+    """One worker: `exit` and `signal` are None while it lives."""
+
+    rank: int
+    local_rank: int
+    pid: int | None
+    exit: int | None
+    signal: int | None
+    stdout: str
+    stderr: str
+
+    @property
+    def failed(self) -> bool:
+        """Tell whether the worker ended in any way but exit code 0."""
+        return bool(self.exit) or self.signal is not None
+
+
+@dataclass(frozen=True)
+class NodeState:
+    """One node's part of a run; times are seconds since 1970 by that node's clock."""
+
+    run: str
+    job: str
+    cluster: str
+    node: str
+    node_rank: int
+    nnodes: int
+    state: str
+    since: float
+    submitted: float
+    launched_by: str
+    world_size: int | None
+    world_size_seen: int | None
+    ranks: tuple[RankState, ...]
+    torchrun_exit: int | None
+    torchrun_signal: int | None
+    master: str
+    reason: str
+    left: tuple[str, ...]
+
+    @property
+    def live(self) -> bool:
+        """Tell whether this part has not ended yet."""
+        return self.state in LIVE
+
+
+def parse_state(raw: Mapping[str, Any]) -> NodeState:
+    """Read a state record; what is missing or of the wrong type becomes empty, never an error."""
+    torchrun = _mapping(raw.get("torchrun"))
+    state = _text(raw.get("state"))
+    return NodeState(
+        run=_text(raw.get("run")),
+        job=_text(raw.get("job")),
+        cluster=_text(raw.get("cluster")),
+        node=_text(raw.get("node")),
+        node_rank=_number(raw.get("node_rank")) or 0,
+        nnodes=_number(raw.get("nnodes")) or 0,
+        state=state if state in STATES else UNKNOWN,
+        since=_seconds(raw.get("since")),
+        submitted=_seconds(raw.get("submitted")),
+        launched_by=_text(raw.get("launched_by")),
+        world_size=_number(raw.get("world_size")),
+        world_size_seen=_number(raw.get("world_size_seen")),
+        ranks=_parse_ranks(_mapping(raw.get("ranks"))),
+        torchrun_exit=_number(torchrun.get("exit")),
+        torchrun_signal=_number(torchrun.get("signal")),
+        master=_text(raw.get("master")),
+        reason=_text(raw.get("reason")),
+        left=tuple(_render_left(entry) for entry in raw.get("left") or () if isinstance(entry, Mapping)),
+    )
+
+
+def _parse_ranks(raw: Mapping[str, Any]) -> tuple[RankState, ...]:
+    ranks = [
+        _parse_rank(int(rank), entry)
+        for rank, entry in raw.items()
+        if rank.isdecimal() and isinstance(entry, Mapping)
+    ]
+    return tuple(sorted(ranks, key=lambda state: state.rank))
+
+
+def _parse_rank(rank: int, raw: Mapping[str, Any]) -> RankState:
+    return RankState(
+        rank=rank,
+        local_rank=_number(raw.get("local_rank")) or 0,
+        pid=_number(raw.get("pid")),
+        exit=_number(raw.get("exit")),
+        signal=_number(raw.get("signal")),
+        stdout=_text(raw.get("stdout")),
+        stderr=_text(raw.get("stderr")),
+    )
+
+
+def _render_left(entry: Mapping[str, Any]) -> str:
+    return f"pid {entry.get('pid')} {entry.get('name', '')} ({entry.get('state', '?')})"
+
+
+def whole_state(parts: Mapping[str, NodeState | None]) -> str:
+    """Name the state of a whole run from its nodes' parts; None is a node that did not answer."""
+    states = {part.state if part else UNKNOWN for part in parts.values()}
+    live = states & LIVE
+    if live:
+        return next(state for state in (RUNNING, WAITING, PREPARING, SUBMITTED) if state in live)
+    return next((state for state in _WORST_FIRST if state in states), SUCCEEDED)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _text(value: Any) -> str:
+    return value[:4096] if isinstance(value, str) else ""
+
+
+def _number(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _seconds(value: Any) -> float:
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0.0

@@ -1,0 +1,78 @@
+"""Text with holes: what a plan knows already, and what only a node can fill in."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from clusterctl.specs.placeholders import Hole, parse_template
+
+
+@dataclass(frozen=True)
+class Fill:
+    """A value that the agent puts in on its node: `master_port`, `run_dir` or `output_dir`."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A value that must be measured first; a plan that holds one can be shown but not started."""
+
+    name: str
+
+
+Segment = str | Fill | Unknown
+Text = tuple[Segment, ...]
+
+SHOWN_AS = {"master_port": "<port@node0>", "run_dir": "<run_dir>", "output_dir": "<output_dir>"}
+
+
+def text(*segments: Segment) -> Text:
+    """Join neighbouring strings and drop empty ones; the empty text is `("",)`."""
+    joined: list[Segment] = []
+    for segment in segments:
+        if isinstance(segment, str) and joined and isinstance(joined[-1], str):
+            joined[-1] += segment
+        elif segment != "":
+            joined.append(segment)
+    return tuple(joined) or ("",)
+
+
+def fill_template(template: str, values: Mapping[str, Segment]) -> Text:
+    """Put the plan's values into the `${...}` holes of a user's text."""
+    return text(*(values[part.name] if isinstance(part, Hole) else part for part in parse_template(template)))
+
+
+def render(value: Text) -> str:
+    """Write the text out, its holes as `<name>`."""
+    return "".join(part if isinstance(part, str) else render_hole(part) for part in value)
+
+
+def quote(value: Text) -> str:
+    """Write the text as one word of a shell; its holes stay readable as `<name>`."""
+    return "".join(shlex.quote(part) if isinstance(part, str) else render_hole(part) for part in value)
+
+
+def render_hole(hole: Fill | Unknown) -> str:
+    """Write a hole as `<name>`."""
+    return SHOWN_AS.get(hole.name, f"<{hole.name}>")
+
+
+def unknowns(values: Iterable[Text]) -> tuple[str, ...]:
+    """Name what still has to be measured."""
+    return tuple(part.name for value in values for part in value if isinstance(part, Unknown))
+
+
+def to_json(value: Text) -> str | list[str | dict[str, str]]:
+    """Give the form the agent reads: a string, or segments with `{"fill": name}` holes."""
+    if len(value) == 1 and isinstance(value[0], str):
+        return value[0]
+    return [_segment_to_json(part) for part in value]
+
+
+def _segment_to_json(part: Segment) -> str | dict[str, str]:
+    if isinstance(part, Unknown):
+        raise ValueError(f"{part.name} was never measured")
+    return part if isinstance(part, str) else {"fill": part.name}

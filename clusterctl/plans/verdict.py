@@ -1,0 +1,73 @@
+"""How a run ended, decided from what its nodes say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from clusterctl.plans.cause import Cause, Failure, find_cause, render_ending
+from clusterctl.plans.state import SUCCEEDED, NodeState, whole_state
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The end of a run; `parts` is each node's state, `left` what could not be ended, by node."""
+
+    run: str
+    state: str
+    parts: Mapping[str, str]
+    cause: Cause | None
+    reasons: Mapping[str, str]
+    left: Mapping[str, tuple[str, ...]]
+
+    @property
+    def exit_code(self) -> int:
+        """Give 0 only for success on every node."""
+        return 0 if self.state == SUCCEEDED else 1
+
+
+def judge(
+    run: str,
+    parts: Mapping[str, NodeState | None],
+    failures: Sequence[Failure],
+    *,
+    stopped_at: float | None = None,
+) -> Verdict:
+    """Judge a run: success only if every node's torchrun ended with 0 and saw the planned WORLD_SIZE."""
+    state = whole_state(parts)
+    if failures and state not in ("FAILED", "FAILED_SETUP"):
+        state = "FAILED"
+    return Verdict(
+        run=run,
+        state=state,
+        parts={name: part.state if part else "UNKNOWN" for name, part in parts.items()},
+        cause=find_cause(failures, stopped_at) if state != SUCCEEDED else None,
+        reasons={name: part.reason for name, part in parts.items() if part and part.reason},
+        left={name: part.left for name, part in parts.items() if part and part.left},
+    )
+
+
+def to_json(verdict: Verdict) -> dict[str, object]:
+    """Give the verdict's place in the NDJSON of `launch --json`."""
+    cause = verdict.cause
+    return {
+        "state": verdict.state,
+        "exit_code": verdict.exit_code,
+        "nodes": dict(verdict.parts),
+        "reasons": dict(verdict.reasons),
+        "left": {name: list(left) for name, left in verdict.left.items()},
+        "cause": _cause_to_json(cause) if cause else None,
+    }
+
+
+def _cause_to_json(cause: Cause) -> dict[str, object]:
+    return {
+        **_failure_to_json(cause.failure),
+        "exception": cause.exception,
+        "stderr": list(cause.failure.tail),
+        "consequences": [_failure_to_json(failure) for failure in cause.consequences],
+    }
+
+
+def _failure_to_json(failure: Failure) -> dict[str, object]:
+    return {"node": failure.node, "rank": failure.rank, "ending": render_ending(failure), "time": failure.time}

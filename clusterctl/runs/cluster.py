@@ -1,0 +1,61 @@
+"""The open connections of one command: one per node, made once, used by every step."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from types import TracebackType
+from typing import TypeVar
+
+from fabric import Connection
+
+from clusterctl.runs.connect import connect
+from clusterctl.runs.executor import fan_out
+from clusterctl.runs.hostkeys import HostKeys
+from clusterctl.runs.keyring import Keyring
+from clusterctl.runs.outcome import Outcome
+from clusterctl.specs.inventory import Node
+
+T = TypeVar("T")
+
+
+class Cluster:
+    """Connects to nodes when they are first needed and closes everything at the end."""
+
+    def __init__(self, notice: Callable[[str], None]) -> None:
+        self._hostkeys = HostKeys(notice)
+        self._keyring = Keyring()
+        self._connections: dict[str, Connection] = {}
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def each(self, nodes: Iterable[Node], work: Callable[[Connection, Node], T]) -> Iterator[Outcome[T]]:
+        """Do some work on every node at once; outcomes come as they are ready, failures are values."""
+        return fan_out(tuple(nodes), lambda node: work(self.connection(node), node))
+
+    def connection(self, node: Node) -> Connection:
+        """Give the node's open connection, making it if there is none or it died."""
+        with self._lock:
+            known = self._connections.get(node.name)
+        if known is not None and known.is_connected:
+            return known
+        fresh = connect(node, self._hostkeys, self._keyring)
+        with self._lock:
+            self._connections[node.name] = fresh
+        return fresh
+
+    def close(self) -> None:
+        """Close all connections."""
+        with self._lock:
+            connections, self._connections = list(self._connections.values()), {}
+        for connection in connections:
+            with suppress(Exception):
+                connection.close()

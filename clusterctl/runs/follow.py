@@ -1,0 +1,160 @@
+"""Many nodes' event and log streams, read by one thread."""
+
+from __future__ import annotations
+
+import json
+import selectors
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from clusterctl.errors import ClusterctlError
+from clusterctl.plans.state import NodeState, parse_state
+from clusterctl.runs.session import Session
+
+SILENCE_LIMIT = 20.0  # a node says something at least every 2 s; ten times that is a dead connection
+BEAT_EVERY = 5.0
+
+
+@dataclass(frozen=True)
+class LogLines:
+    """Complete lines of one file; `sizes` counts each line's bytes in the file, its newline included."""
+
+    node: str
+    rank: int | None
+    stream: str
+    file: str
+    offset: int
+    time: float | None
+    lines: tuple[str, ...]
+    sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class StateChange:
+    """A node's part of the run has moved on."""
+
+    node: str
+    state: NodeState
+
+
+@dataclass(frozen=True)
+class NodeEvent:
+    """One line of a node's events.jsonl."""
+
+    node: str
+    event: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class StreamEnd:
+    """A node's stream is over; `error` says why if it was cut."""
+
+    node: str
+    error: ClusterctlError | None
+
+
+Update = LogLines | StateChange | NodeEvent | StreamEnd
+
+
+class Follower:
+    """Reads the follow sessions of many nodes; remembers offsets, so that a cut stream can be resumed."""
+
+    def __init__(self, *, live: bool = True) -> None:
+        self._live = live
+        self._sessions: dict[str, Session] = {}
+        self._selector = selectors.DefaultSelector()
+        self._last_beat = time.monotonic()
+        self.offsets: dict[str, dict[str, int]] = {}
+        self.events: dict[str, int] = {}
+
+    def add(self, node: str, session: Session) -> None:
+        """Begin to read a node's stream."""
+        self._sessions[node] = session
+        self._selector.register(session, selectors.EVENT_READ, node)
+
+    @property
+    def open(self) -> bool:
+        """Tell whether any stream is still open."""
+        return bool(self._sessions)
+
+    def updates(self, wait: float) -> Iterator[Update]:
+        """Give what arrives within `wait` seconds; returns early when something came."""
+        ready = {key.data for key, _ in self._selector.select(wait)}
+        for node in [name for name in self._sessions if name in ready]:
+            yield from self._read(node)
+        yield from self._beat_and_listen()
+
+    def close(self) -> None:
+        """Leave all streams; the runs go on."""
+        for node in list(self._sessions):
+            self._drop(node)
+        self._selector.close()
+
+    def _read(self, node: str) -> Iterator[Update]:
+        session = self._sessions[node]
+        try:
+            for header, body in session.pump():
+                yield from self._parse(node, header, body)
+                if header.get("end"):
+                    self._drop(node)
+                    yield StreamEnd(node, None)
+                    return
+        except ClusterctlError as error:
+            self._drop(node)
+            yield StreamEnd(node, error)
+
+    def _beat_and_listen(self) -> Iterator[Update]:
+        if time.monotonic() - self._last_beat < BEAT_EVERY:
+            return
+        self._last_beat = time.monotonic()
+        for node, session in list(self._sessions.items()):
+            try:
+                session.beat()
+                session.check_silence(SILENCE_LIMIT)
+            except ClusterctlError as error:
+                self._drop(node)
+                yield StreamEnd(node, error)
+
+    def _drop(self, node: str) -> None:
+        session = self._sessions.pop(node)
+        self._selector.unregister(session)
+        session.close()
+
+    def _parse(self, node: str, header: Mapping[str, Any], body: bytes) -> Iterator[Update]:
+        if "state" in header:
+            yield StateChange(node, parse_state(header["state"]))
+        elif "events" in header:
+            self.events[node] = int(header["events"])
+            yield from (NodeEvent(node, event) for event in _parse_events(body))
+        elif "log" in header:
+            yield self._parse_log(node, header, body)
+
+    def _parse_log(self, node: str, header: Mapping[str, Any], body: bytes) -> LogLines:
+        file, offset = str(header["log"]), int(header["offset"])
+        self.offsets.setdefault(node, {})[file] = offset + len(body)
+        raw = body.split(b"\n")
+        if raw[-1] == b"":
+            raw.pop()
+        rank = header.get("rank")
+        return LogLines(
+            node=node,
+            rank=rank if isinstance(rank, int) else None,
+            stream=str(header.get("stream", "")),
+            file=file,
+            offset=offset,
+            time=time.time() if self._live else None,
+            lines=tuple(line.decode("utf-8", "replace") for line in raw),
+            sizes=tuple(len(line) + 1 for line in raw),
+        )
+
+
+def _parse_events(body: bytes) -> Iterator[Mapping[str, Any]]:
+    for line in body.splitlines():
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict):
+            yield event

@@ -1,0 +1,112 @@
+"""From a plan to running workers: prepare every node, then GO, the master first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fabric import Connection
+
+from clusterctl.errors import ClusterctlError, StartError
+from clusterctl.plans.launch import LaunchPlan, NodePlan
+from clusterctl.runs import tasks
+from clusterctl.runs.session import Session
+from clusterctl.runs.source import ScanResult
+
+CANCEL_LIMIT = 10.0
+
+Tell = Callable[[str, str, int], None]  # phase ("start", "code", "ready"), node, bytes sent
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A node that waits for GO: its leash, its stream of events and logs, and on the master the port it holds."""
+
+    leash: Session
+    stream: Session
+    port: int | None
+    torch: str
+
+
+@dataclass(frozen=True)
+class Freight:
+    """What every node receives beside its own spec."""
+
+    scan: ScanResult
+    secrets: Mapping[str, str]
+
+
+def prepare(
+    c: Connection,
+    node: NodePlan,
+    interpreter: tasks.Interpreter,
+    spec: Mapping[str, Any],
+    freight: Freight,
+    tell: Tell,
+) -> Ready:
+    """Bring one node to the gate: agent up, code there and proven equal, torchrun imported."""
+    leash = tasks.start(c, node.member.node, interpreter, spec, freight.secrets)
+    try:
+        tasks.await_event(leash, "started", tasks.ANSWER_LIMIT, node=node.name)
+        tell("start", node.name, 0)
+        _send_code(c, node, interpreter, str(spec["run"]), freight.scan, tell)
+        stream = tasks.follow(c, node.member.node, interpreter, str(spec["run"]), _FOLLOW_ALL)
+        seen = tasks.await_event(leash, "ready", tasks.READY_LIMIT, node=node.name)
+    except BaseException:
+        cancel(leash)
+        raise
+    tell("ready", node.name, 0)
+    return Ready(leash, stream, seen.get("port", {}).get("port"), str(seen["ready"].get("torch", "")))
+
+
+_FOLLOW_ALL = {"events": 0, "logs": {"ranks": None, "streams": ["stdout", "stderr"], "offsets": {}}, "follow": True}
+
+
+def _send_code(
+    c: Connection, node: NodePlan, interpreter: tasks.Interpreter, run: str, scan: ScanResult, tell: Tell
+) -> None:
+    sent = 0
+
+    def progress(count: int) -> None:
+        nonlocal sent
+        sent += count
+
+    tasks.sync(c, node.member.node, interpreter, run, node.member.node_rank, scan, progress)
+    tell("code", node.name, sent)
+
+
+def go(plan: LaunchPlan, ready: Mapping[str, Ready]) -> int:
+    """Let all start: the master first, and the others once its own torchrun listens. Gives the master port."""
+    master, *others = [node.name for node in plan.nodes]
+    port = ready[master].port
+    if port is None:
+        raise StartError("the master named no port", code="CC-RUN-013", node=master)
+    _send_go(ready[master], port, "listening", master)
+    for name in others:
+        ready[name].leash.send({"do": "go", "master_port": port})
+    for name in others:
+        tasks.await_event(ready[name].leash, "going", tasks.GO_LIMIT, node=name)
+    return port
+
+
+def _send_go(node: Ready, port: int, answer: str, name: str) -> None:
+    node.leash.send({"do": "go", "master_port": port})
+    tasks.await_event(node.leash, answer, tasks.GO_LIMIT, node=name)
+
+
+def release(ready: Iterable[Ready]) -> None:
+    """Let go of the leashes; after GO the runs need them no more."""
+    for node in ready:
+        node.leash.close()
+
+
+def cancel(leash: Session) -> None:
+    """End what was prepared on a node and wait until it says so; a dead connection cancels by itself."""
+    try:
+        leash.send({"do": "cancel"})
+        tasks.await_event(leash, "ended", CANCEL_LIMIT, node="")
+    except ClusterctlError:
+        pass
+    finally:
+        leash.close()

@@ -1,0 +1,191 @@
+"""What clusterctl does on one node, as Fabric tasks: each takes the node's open connection first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fabric import Connection, task
+
+from clusterctl.errors import NodeError, StartError
+from clusterctl.plans.facts import Facts, parse_facts
+from clusterctl.plans.state import NodeState, parse_state
+from clusterctl.runs.payload import payload_zip
+from clusterctl.runs.session import Session
+from clusterctl.runs.source import ScanResult
+from clusterctl.runs.sync import send_tree
+from clusterctl.specs.inventory import Node
+
+PROBE_LIMIT = 30.0
+ANSWER_LIMIT = 30.0
+SYNC_LIMIT = 600.0
+READY_LIMIT = 300.0  # `import torch` from a cold network file system takes minutes
+GO_LIMIT = 60.0
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """The Python that a node is asked to use, and what to run before it."""
+
+    python: str
+    activate: str | None
+
+
+@dataclass(frozen=True)
+class Probed:
+    """A node's facts; `offset` is its clock minus ours in seconds, off by at most half the round trip."""
+
+    facts: Facts
+    offset: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """What `stop` ended on a node, and what it could not end."""
+
+    ended: tuple[str, ...]
+    left: tuple[str, ...]
+    state: NodeState | None
+
+
+@task  # type: ignore[untyped-decorator]  # fabric ships no types
+def probe(c: Connection, node: Node, interpreter: Interpreter, peers: Mapping[str, str]) -> Probed:
+    """Ask a node for its facts; writes nothing there."""
+    request = {
+        "peers": dict(peers),
+        "workdir": node.workdir,
+        "payload": payload_zip()[0],
+        "ip": node.ip or node.host,
+        "nic": list(node.nic),
+        "network": node.network,
+    }
+    started, wall = time.monotonic(), time.time()
+    with _session(c, "probe", request, interpreter) as session:
+        header, _ = _answer(session, PROBE_LIMIT)
+    seconds = time.monotonic() - started
+    facts = parse_facts(header.get("facts") or {})
+    return Probed(facts, (facts.clock or wall + seconds) - (wall + seconds), seconds)
+
+
+@task  # type: ignore[untyped-decorator]  # fabric ships no types
+def sync(
+    c: Connection,
+    node: Node,
+    interpreter: Interpreter,
+    run: str,
+    node_rank: int,
+    scan: ScanResult,
+    progress: Callable[[int], None],
+) -> None:
+    """Bring the code to a node by content; the tree there hashes as the tree here, or this raises."""
+    request = {"workdir": node.workdir, "run": run, "node": node.name, "node_rank": node_rank}
+    with _session(c, "sync", request, interpreter) as session:
+        send_tree(session, scan, node=node.name, progress=progress)
+
+
+@task  # type: ignore[untyped-decorator]  # fabric ships no types
+def start(
+    c: Connection,
+    node: Node,
+    interpreter: Interpreter,
+    spec: Mapping[str, Any],
+    secrets: Mapping[str, str],
+) -> Session:
+    """Start guardian, agent and gate on a node; the open session is the leash: before GO its end cancels."""
+    digest, zipped = payload_zip()
+    request = {
+        "spec": dict(spec),
+        "secrets": dict(secrets),
+        "workdir": node.workdir,
+        "payload": {"sha256": digest, "size": len(zipped)},
+    }
+    return _session(c, "start", request, interpreter)
+
+
+def await_event(session: Session, wanted: str, limit: float, *, node: str) -> dict[str, dict[str, Any]]:
+    """Wait for an event of the agent and give all that came, by name; a failure that it reports is raised."""
+    deadline, seen = time.monotonic() + limit, {}
+    while wanted not in seen:
+        header, _ = _answer(session, max(0.0, deadline - time.monotonic()))
+        if header.get("need") == "payload":
+            session.send({"payload": True}, payload_zip()[1])
+        elif header.get("event") in {"gate_failed", "failed", "ended"} - {wanted}:
+            raise _start_error(header, node)
+        elif "event" in header:
+            seen[str(header["event"])] = header
+    return seen
+
+
+def _start_error(header: Mapping[str, Any], node: str) -> StartError:
+    said = str(header.get("text") or header.get("reason") or header["event"])
+    if header["event"] == "gate_failed":
+        return StartError(
+            "torchrun cannot be loaded there",
+            code="CC-RUN-010",
+            node=node,
+            evidence=said,
+            fix="make `PYTHON -c 'import torch.distributed.run'` work on that node; `clusterctl check` shows which Python",
+        )
+    return StartError("the run did not start", code="CC-RUN-011", node=node, evidence=said)
+
+
+@task  # type: ignore[untyped-decorator]  # fabric ships no types
+def follow(
+    c: Connection, node: Node, interpreter: Interpreter, run: str, request: Mapping[str, Any]
+) -> Session:
+    """Open the stream of a run's events and logs on a node."""
+    return _session(
+        c, "follow", {"workdir": node.workdir, "run": run, "node": node.name, **request}, interpreter
+    )
+
+
+@task  # type: ignore[untyped-decorator]  # fabric ships no types
+def stop(
+    c: Connection, node: Node, interpreter: Interpreter, run: str, grace: float | None, reason: str
+) -> Stopped:
+    """End every process of a run on a node: TERM once, KILL when `grace` seconds have passed."""
+    request = {"workdir": node.workdir, "run": run, "node": node.name, "grace": grace, "reason": reason}
+    with _session(c, "stop", request, interpreter) as session:
+        limit = (grace if grace is not None else 3600.0) + ANSWER_LIMIT
+        while True:
+            header, _ = _answer(session, limit)
+            if "stopped" in header:
+                return _parse_stopped(header["stopped"])
+
+
+def _parse_stopped(raw: Mapping[str, Any]) -> Stopped:
+    state = raw.get("state")
+    return Stopped(
+        ended=tuple(_render_process(entry) for entry in raw.get("ended") or ()),
+        left=tuple(_render_process(entry) for entry in raw.get("left") or ()),
+        state=parse_state(state) if state else None,
+    )
+
+
+def _render_process(entry: Mapping[str, Any]) -> str:
+    return f"{entry.get('name', '?')} (pid {entry.get('pid', '?')})"
+
+
+@task  # type: ignore[untyped-decorator]  # fabric ships no types
+def ps(
+    c: Connection, node: Node, interpreter: Interpreter, run: str | None, limit: int
+) -> Sequence[NodeState]:
+    """List the runs that a node remembers, newest first."""
+    request = {"workdir": node.workdir, "node": node.name, "run": run, "limit": limit}
+    with _session(c, "ps", request, interpreter) as session:
+        header, _ = _answer(session, ANSWER_LIMIT)
+    return [parse_state(entry) for entry in header.get("runs") or ()]
+
+
+def _session(c: Connection, verb: str, request: Mapping[str, Any], interpreter: Interpreter) -> Session:
+    return Session(c, verb, dict(request), python=interpreter.python, activate=interpreter.activate)
+
+
+def _answer(session: Session, limit: float) -> tuple[dict[str, Any], bytes]:
+    frame = session.receive(limit)
+    if frame is None:
+        raise NodeError("the node ended the conversation", code="CC-RUN-012", evidence=session.stderr)
+    return frame
