@@ -1,0 +1,227 @@
+"""Train a small network to read digits, on as many processes as torchrun starts.
+
+An ordinary PyTorch script: nothing in it knows about clusterctl, and `torchrun --nproc-per-node 2 train.py` runs it
+as well. Nothing is downloaded; every process draws the same images from the same seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.distributed.elastic.multiprocessing.errors import record
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, Subset, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+SIZE = 28
+TRAIN_SEED, TEST_SEED, MODEL_SEED = 1, 2, 3
+
+FONT = """
+.###. ..#.. .###. .###. ...#. ##### ..##. ##### .###. .###.
+#...# .##.. #...# #...# ..##. #.... .#... ....# #...# #...#
+#..## ..#.. ....# ....# .#.#. ####. #.... ...#. #...# #...#
+#.#.# ..#.. ..##. ..##. #..#. ....# ####. ..#.. .###. .####
+##..# ..#.. .#... ....# ##### ....# #...# ..#.. #...# ....#
+#...# ..#.. #.... #...# ...#. #...# #...# ..#.. #...# ...#.
+.###. .###. ##### .###. ...#. .###. .###. ..#.. .###. .##..
+"""
+
+
+@dataclass(frozen=True)
+class Process:
+    """Who this process is among all of them; torchrun says so through the environment."""
+
+    rank: int
+    local_rank: int
+    world_size: int
+    device: torch.device
+    backend: str
+
+    def say(self, text: str) -> None:
+        """Print one line, from rank 0 only."""
+        if self.rank == 0:
+            print(text, flush=True)
+
+    def total(self, *numbers: float) -> list[float]:
+        """Return the sum of each number over all ranks."""
+        sums = torch.tensor(numbers, dtype=torch.float64, device=self.device)
+        dist.all_reduce(sums)
+        return sums.tolist()
+
+
+def parse_options() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description="Train a small network to read drawn digits.")
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--batch-size", type=int, default=48, help="images per step and process")
+    parser.add_argument("--lr", type=float, default=1e-3)
+    parser.add_argument("--samples", type=int, default=20_000, help="training images, shared out among the ranks")
+    parser.add_argument("--output", type=Path, default=Path("output"), help="folder for checkpoint.pt")
+    parser.add_argument("--resume", action="store_true", help="go on from checkpoint.pt if rank 0 finds one")
+    parser.add_argument("--backend", choices=("auto", "gloo", "nccl"), default="auto")
+    return parser.parse_args()
+
+
+def join(backend: str) -> Process:
+    """Become a member of the process group: NCCL with a GPU per process, else Gloo on the CPU."""
+    if backend == "auto":
+        backend = "nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
+    rank, local_rank, world_size = (int(os.environ[name]) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
+    device = torch.device("cuda", local_rank) if backend == "nccl" else torch.device("cpu")
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    # Processes that share a machine fight over its cores if each starts a thread per core, as torch does by default.
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    dist.init_process_group(backend)
+    return Process(rank, local_rank, world_size, device, backend)
+
+
+def describe(process: Process) -> str:
+    """Say where this process runs, and over which network interface it was told to talk."""
+    variable = f"{process.backend.upper()}_SOCKET_IFNAME"
+    place = f"rank {process.rank} of {process.world_size}, local rank {process.local_rank}, {process.device}"
+    return f"{socket.gethostname()}: {place}, {process.backend}, {variable}={os.environ.get(variable, '(not set)')}"
+
+
+def draw_digits(count: int, seed: int) -> TensorDataset:
+    """Draw digits that are turned, sized, moved and lit at random, under noise: shape (count, 1, SIZE, SIZE)."""
+    rows = FONT.split()
+    glyphs = torch.tensor([[[pixel == "#" for pixel in row] for row in rows[d::10]] for d in range(10)])
+    random = torch.Generator().manual_seed(seed)
+
+    def uniform(low: float, high: float) -> Tensor:
+        return low + (high - low) * torch.rand(count, generator=random)
+
+    labels = torch.randint(10, (count,), generator=random)
+    angle, width, height = uniform(-0.25, 0.25), uniform(1.5, 2.3), uniform(1.1, 1.7)
+    right, down = uniform(-0.5, 0.5), uniform(-0.3, 0.3)
+    turn = [width * angle.cos(), -width * angle.sin(), right, height * angle.sin(), height * angle.cos(), down]
+    grid = F.affine_grid(torch.stack(turn, 1).view(count, 2, 3), [count, 1, SIZE, SIZE], align_corners=False)
+    images = F.grid_sample(glyphs[labels].float().unsqueeze(1), grid, align_corners=False)
+    images *= uniform(0.5, 1.0).view(count, 1, 1, 1)
+    images += 0.2 * torch.randn(images.shape, generator=random)
+    return TensorDataset(images, labels)
+
+
+def build_model() -> nn.Sequential:
+    """Return a small convolutional network; equal on every rank, because the seed is."""
+    torch.manual_seed(MODEL_SEED)
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(32 * (SIZE // 4) ** 2, 64), nn.ReLU(), nn.Linear(64, 10),
+    )  # fmt: skip
+
+
+def train_epoch(
+    process: Process, model: nn.Module, optimizer: torch.optim.Optimizer, batches: DataLoader[Any]
+) -> float:
+    """Go once over this rank's share; return the mean loss over all ranks."""
+    model.train()
+    loss_sum = torch.zeros((), device=process.device)
+    for images, labels in batches:
+        loss = F.cross_entropy(model(images.to(process.device)), labels.to(process.device))
+        optimizer.zero_grad()
+        loss.backward()  # DDP averages the gradients over all ranks in here
+        optimizer.step()
+        loss_sum += loss.detach()
+    total, steps = process.total(loss_sum.item(), len(batches))
+    return total / steps
+
+
+@torch.no_grad()
+def measure_accuracy(process: Process, model: nn.Module, images: TensorDataset, batch_size: int) -> float:
+    """Return the accuracy over the whole test set, of which each rank looks at its part.
+
+    A DistributedSampler would pad the parts to one length and count some images twice; plain striding does not.
+    `model` is the bare one: DDP's forward may wait for ranks that have already finished a shorter part.
+    """
+    model.eval()
+    mine = Subset(images, range(process.rank, len(images), process.world_size))
+    right = 0
+    for batch, labels in DataLoader(mine, batch_size):
+        right += int((model(batch.to(process.device)).argmax(1).cpu() == labels).sum())
+    total, seen = process.total(right, len(mine))
+    return total / seen
+
+
+def fingerprint(model: nn.Module) -> str:
+    """Return a short hash of the parameters: DDP keeps it equal on all ranks."""
+    values = torch.cat([parameter.detach().flatten().cpu() for parameter in model.parameters()])
+    return hashlib.sha256(values.numpy().tobytes()).hexdigest()[:12]
+
+
+def save_checkpoint(file: Path, state: dict[str, Any]) -> None:
+    """Write aside, then rename: whoever reads sees the old checkpoint or the new one, never a half."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    aside = file.with_suffix(".tmp")
+    with aside.open("wb") as stream:
+        torch.save(state, stream)
+        stream.flush()
+        os.fsync(stream.fileno())
+    aside.replace(file)
+
+
+def load_checkpoint(process: Process, file: Path) -> dict[str, Any] | None:
+    """Return rank 0's checkpoint on every rank: the other nodes' disks have none."""
+    found = [None]
+    if process.rank == 0 and file.exists():
+        found = [torch.load(file, map_location="cpu", weights_only=True)]
+    dist.broadcast_object_list(found, src=0, device=process.device)
+    return found[0]
+
+
+def train(process: Process, options: argparse.Namespace) -> None:
+    """Train, and after each epoch measure, print and save."""
+    model, file = build_model().to(process.device), options.output / "checkpoint.pt"
+    optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr)
+    done = 0
+    if options.resume and (state := load_checkpoint(process, file)):
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        done = state["epoch"]
+        process.say(f"resumed after epoch {done} from {file}")
+
+    parallel = DistributedDataParallel(model)
+    images, unseen = draw_digits(options.samples, TRAIN_SEED), draw_digits(options.samples // 5, TEST_SEED)
+    sampler: DistributedSampler[Any] = DistributedSampler(images)
+    batches = DataLoader(images, options.batch_size, sampler=sampler)
+    for epoch in range(done + 1, options.epochs + 1):
+        started = time.perf_counter()
+        sampler.set_epoch(epoch)  # another order, and other shares, in every epoch
+        loss = train_epoch(process, parallel, optimizer, batches)
+        accuracy = measure_accuracy(process, model, unseen, options.batch_size)
+        seconds = time.perf_counter() - started
+        process.say(f"epoch {epoch}/{options.epochs}  loss {loss:.4f}  accuracy {accuracy:.2%}  {seconds:.1f} s")
+        if process.rank == 0:
+            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch}
+            save_checkpoint(file, state)
+    print(f"rank {process.rank} leaves with the parameters {fingerprint(model)}", flush=True)
+    process.say(f"checkpoint: {file}")
+
+
+@record  # lets torchrun keep the traceback of the rank that failed
+def main() -> None:
+    """Join the other processes, train with them, leave."""
+    options = parse_options()
+    process = join(options.backend)
+    try:
+        print(describe(process), flush=True)
+        train(process, options)
+    finally:
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
