@@ -1,7 +1,7 @@
 """Train a small network to read digits, on as many processes as torchrun starts.
 
-An ordinary PyTorch script: nothing in it knows about clusterctl, and `torchrun --nproc-per-node 2 train.py` runs it
-as well. Nothing is downloaded; every process draws the same images from the same seeds.
+An ordinary PyTorch script: nothing in it knows about clusterctl, and `torchrun --nproc-per-node 2 train.py`
+runs it as well. Nothing is downloaded: every process draws the same images from the same seeds.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
+from torch.nn.functional import affine_grid, cross_entropy, grid_sample
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Subset, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
@@ -66,7 +66,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch-size", type=int, default=48, help="images per step and process")
     parser.add_argument("--lr", type=float, default=1e-3)
-    parser.add_argument("--samples", type=int, default=20_000, help="training images, shared out among the ranks")
+    parser.add_argument("--samples", type=int, default=20_000, help="training images, all ranks together")
     parser.add_argument("--output", type=Path, default=Path("output"), help="folder for checkpoint.pt")
     parser.add_argument("--resume", action="store_true", help="go on from checkpoint.pt if rank 0 finds one")
     parser.add_argument("--backend", choices=("auto", "gloo", "nccl"), default="auto")
@@ -81,7 +81,7 @@ def join(backend: str) -> Process:
     device = torch.device("cuda", local_rank) if backend == "nccl" else torch.device("cpu")
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    # Processes that share a machine fight over its cores if each starts a thread per core, as torch does by default.
+    # By default torch starts a thread per core in every process: on a shared machine they only fight.
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     dist.init_process_group(backend)
     return Process(rank, local_rank, world_size, device, backend)
@@ -90,12 +90,13 @@ def join(backend: str) -> Process:
 def describe(process: Process) -> str:
     """Say where this process runs, and over which network interface it was told to talk."""
     variable = f"{process.backend.upper()}_SOCKET_IFNAME"
-    place = f"rank {process.rank} of {process.world_size}, local rank {process.local_rank}, {process.device}"
-    return f"{socket.gethostname()}: {place}, {process.backend}, {variable}={os.environ.get(variable, '(not set)')}"
+    ranks = f"rank {process.rank} of {process.world_size}, local rank {process.local_rank}"
+    network = f"{process.backend}, {variable}={os.environ.get(variable, '(not set)')}"
+    return f"{socket.gethostname()}: {ranks}, {process.device}, {network}"
 
 
 def draw_digits(count: int, seed: int) -> TensorDataset:
-    """Draw digits that are turned, sized, moved and lit at random, under noise: shape (count, 1, SIZE, SIZE)."""
+    """Draw digits that are turned, sized, moved and lit at random, under noise, as (count, 1, SIZE, SIZE)."""
     rows = FONT.split()
     glyphs = torch.tensor([[[pixel == "#" for pixel in row] for row in rows[d::10]] for d in range(10)])
     random = torch.Generator().manual_seed(seed)
@@ -106,9 +107,10 @@ def draw_digits(count: int, seed: int) -> TensorDataset:
     labels = torch.randint(10, (count,), generator=random)
     angle, width, height = uniform(-0.25, 0.25), uniform(1.5, 2.3), uniform(1.1, 1.7)
     right, down = uniform(-0.5, 0.5), uniform(-0.3, 0.3)
-    turn = [width * angle.cos(), -width * angle.sin(), right, height * angle.sin(), height * angle.cos(), down]
-    grid = F.affine_grid(torch.stack(turn, 1).view(count, 2, 3), [count, 1, SIZE, SIZE], align_corners=False)
-    images = F.grid_sample(glyphs[labels].float().unsqueeze(1), grid, align_corners=False)
+    sine, cosine = angle.sin(), angle.cos()
+    matrices = torch.stack([width * cosine, -width * sine, right, height * sine, height * cosine, down], 1)
+    grid = affine_grid(matrices.view(count, 2, 3), [count, 1, SIZE, SIZE], align_corners=False)
+    images = grid_sample(glyphs[labels].float().unsqueeze(1), grid, align_corners=False)
     images *= uniform(0.5, 1.0).view(count, 1, 1, 1)
     images += 0.2 * torch.randn(images.shape, generator=random)
     return TensorDataset(images, labels)
@@ -131,7 +133,7 @@ def train_epoch(
     model.train()
     loss_sum = torch.zeros((), device=process.device)
     for images, labels in batches:
-        loss = F.cross_entropy(model(images.to(process.device)), labels.to(process.device))
+        loss = cross_entropy(model(images.to(process.device)), labels.to(process.device))
         optimizer.zero_grad()
         loss.backward()  # DDP averages the gradients over all ranks in here
         optimizer.step()
@@ -144,7 +146,7 @@ def train_epoch(
 def measure_accuracy(process: Process, model: nn.Module, images: TensorDataset, batch_size: int) -> float:
     """Return the accuracy over the whole test set, of which each rank looks at its part.
 
-    A DistributedSampler would pad the parts to one length and count some images twice; plain striding does not.
+    A DistributedSampler would pad the parts to one length and count some images twice; striding does not.
     `model` is the bare one: DDP's forward may wait for ranks that have already finished a shorter part.
     """
     model.eval()
@@ -203,7 +205,8 @@ def train(process: Process, options: argparse.Namespace) -> None:
         loss = train_epoch(process, parallel, optimizer, batches)
         accuracy = measure_accuracy(process, model, unseen, options.batch_size)
         seconds = time.perf_counter() - started
-        process.say(f"epoch {epoch}/{options.epochs}  loss {loss:.4f}  accuracy {accuracy:.2%}  {seconds:.1f} s")
+        result = f"loss {loss:.4f}  accuracy {accuracy:.2%}  {seconds:.1f} s"
+        process.say(f"epoch {epoch}/{options.epochs}  {result}")
         if process.rank == 0:
             state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch}
             save_checkpoint(file, state)
