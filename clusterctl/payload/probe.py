@@ -1,0 +1,65 @@
+"""The probe: what a node is, has and can reach, told in one frame; it writes nothing and imports no torch.
+
+Every question is asked in a thread of its own with a time limit of its own, so that one dead file system or
+name server costs one answer and not the report. An answer that is missing reads `{"problem": "why"}`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any, Callable
+
+from . import probe_files, probe_gpu, probe_nics, probe_routes, probe_system, probe_torch
+from .probe_ask import ask_all
+
+if TYPE_CHECKING:
+    from .wire import Stream
+
+LIMIT = 2.0  # seconds; generous for a busy node, short enough that a dead mount does not hold up the others
+GPU_LIMIT = 5.5  # nvidia-smi has 5 s and is killed then
+
+
+def run(request: dict[str, Any], stream: Stream) -> None:
+    """Answer a probe request with one frame `{"facts": {...}}`."""
+    received = time.time()
+    stream.send({"facts": gather(request, received)})
+
+
+def gather(request: dict[str, Any], received: float) -> dict[str, Any]:
+    """Ask all questions at once; `received` is this node's time of the request's arrival (Unix s)."""
+    nccl = probe_torch.ask_nccl_in_child()  # forked first: forking is safe only while there is one thread
+    answers = ask_all(_questions(request, nccl), {"gpus": GPU_LIMIT}, LIMIT)
+    answers["clock"] = {"received": received, "answered": time.time()}
+    return answers
+
+
+def _questions(request: dict[str, Any], nccl: Callable[[], Any]) -> dict[str, Callable[[], Any]]:
+    workdir = os.path.expanduser(str(request.get("workdir") or "~/.clusterctl"))
+    payload = str(request.get("payload") or "")
+    peers = request.get("peers") or {}
+    return {
+        "gpus": probe_gpu.gpus,
+        "nccl": nccl,
+        "torch": probe_torch.torch,
+        "packages": probe_torch.packages,
+        "nics": probe_nics.nics,
+        "routing": probe_routes.routing_table,
+        "routes": lambda: probe_routes.routes(peers, LIMIT - 0.3),
+        "address": lambda: probe_routes.resolve(request.get("ip") or request.get("host") or ""),
+        "hostname": probe_routes.own_hostname,
+        "ports": probe_routes.port_range,
+        "workdir": lambda: probe_files.workdir(workdir, payload),
+        "workdir_disk": lambda: probe_files.disk(workdir),
+        "tmp_disk": lambda: probe_files.disk("/tmp"),
+        "shm_disk": lambda: probe_files.disk("/dev/shm"),
+        "nccl_conf": probe_files.nccl_conf,
+        "interpreter": probe_system.interpreter,
+        "platform": probe_system.platform,
+        "account": probe_system.account,
+        "machine": probe_system.machine,
+        "limits": probe_system.limits,
+        "environment": probe_system.environment,
+        "logind": probe_system.logind,
+        "infiniband": probe_nics.infiniband,
+    }

@@ -1,0 +1,71 @@
+"""Questions asked side by side, each with a time limit; files read without raising."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from fnmatch import filter as matching
+from typing import Any, Callable
+
+
+def ask_all(
+    questions: dict[str, Callable[[], Any]], limits: dict[str, float], limit: float
+) -> dict[str, Any]:
+    """Answer every question within its limit in seconds; what fails or hangs becomes `{"problem": text}`."""
+    started = time.monotonic()
+    asked = [(name, _Asked(question), limits.get(name, limit)) for name, question in questions.items()]
+    return {name: one.answer(started + seconds, seconds) for name, one, seconds in asked}
+
+
+class _Asked:
+    """One question under way in a daemon thread, which never keeps the process alive."""
+
+    def __init__(self, question: Callable[[], Any]) -> None:
+        self._question = question
+        self._answer: Any = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._answer = (self._question(),)
+        except Exception as error:  # whatever went wrong is the answer to this question, and to no other
+            self._answer = (problem_of(error),)
+
+    def answer(self, deadline: float, seconds: float) -> Any:
+        self._thread.join(max(0.0, deadline - time.monotonic()))
+        if self._answer is None:
+            return {"problem": "no answer within %g s" % seconds}
+        return self._answer[0]
+
+
+def problem_of(error: BaseException) -> dict[str, str]:
+    """Say what went wrong, in one line."""
+    text = " ".join(str(error).split())
+    return {"problem": ("%s: %s" % (type(error).__name__, text))[:500]}
+
+
+def read_text(path: str, limit: int = 65536) -> str | None:
+    """Read the start of a text file, stripped; `None` if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(limit).decode("utf-8", "replace").strip()
+    except OSError:
+        return None
+
+
+def list_folder(path: str, pattern: str = "*") -> list[str]:
+    """Give the full paths of a directory's entries, sorted; none if it cannot be read."""
+    try:
+        return [os.path.join(path, name) for name in sorted(matching(os.listdir(path), pattern))]
+    except OSError:
+        return []
+
+
+def read_int(path: str) -> int | None:
+    """Read a number from a file; `None` if there is none."""
+    try:
+        return int(read_text(path) or "")
+    except ValueError:
+        return None
