@@ -1,0 +1,219 @@
+"""What /proc tells of processes, and signals to them; a process is pid, start time and boot, never a name."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional
+
+ENDED_STATES = "ZX"
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+
+
+class Identity(NamedTuple):
+    """One process, for as long as the machine is up; `starttime` is in clock ticks since boot."""
+
+    pid: int
+    starttime: int
+
+    def as_dict(self) -> Dict[str, Any]:
+        """Render for state.json."""
+        return {"pid": self.pid, "starttime": self.starttime}
+
+
+class Stat(NamedTuple):
+    """One line of /proc/PID/stat; `exit_code` is a wait status and means something for zombies only."""
+
+    pid: int
+    name: str
+    state: str
+    parent: int
+    starttime: int
+    exit_code: int
+
+    @property
+    def identity(self) -> Identity:
+        """Name the process."""
+        return Identity(self.pid, self.starttime)
+
+    @property
+    def running(self) -> bool:
+        """Whether the process still has anything to end."""
+        return self.state not in ENDED_STATES
+
+
+def parse_stat(line: bytes) -> Stat:
+    """Read the kernel's line; the name may hold spaces and parentheses."""
+    head, _, tail = line.rpartition(b")")
+    pid, _, name = head.partition(b" (")
+    fields = tail.split()
+    state = fields[0].decode("ascii")
+    exit_code = int(fields[49]) if len(fields) > 49 else 0
+    return Stat(
+        int(pid), name.decode("utf-8", "replace"), state, int(fields[1]), int(fields[19]), exit_code
+    )
+
+
+def read_stat(pid: int) -> Optional[Stat]:
+    """Look at a process; None if there is none of that pid."""
+    content = _read(f"/proc/{pid}/stat")
+    return parse_stat(content) if content else None
+
+
+def identify(pid: int) -> Identity:
+    """Name a process that is known to be there; ProcessLookupError if it is not."""
+    found = read_stat(pid)
+    if found is None:
+        raise ProcessLookupError(f"no process {pid}")
+    return found.identity
+
+
+def look(identity: Identity) -> Optional[Stat]:
+    """Look at exactly this process, zombie or not; None if it is gone."""
+    found = read_stat(identity.pid)
+    return found if found is not None and found.starttime == identity.starttime else None
+
+
+def alive(identity: Optional[Identity]) -> bool:
+    """Whether exactly this process still runs."""
+    found = look(identity) if identity is not None else None
+    return found is not None and found.running
+
+
+def identity_of(entry: Any) -> Optional[Identity]:
+    """Read what `as_dict` wrote."""
+    return Identity(int(entry["pid"]), int(entry["starttime"])) if entry else None
+
+
+def boot_id() -> str:
+    """Name this boot of this machine."""
+    return (_read("/proc/sys/kernel/random/boot_id") or b"").decode("ascii").strip()
+
+
+def all_pids() -> List[int]:
+    """List every process that this one may see."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def children(pid: int) -> List[int]:
+    """List the direct children of a process; scans /proc once where the kernel keeps no lists."""
+    if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
+        everyone = map(read_stat, all_pids())
+        return [stat.pid for stat in everyone if stat is not None and stat.parent == pid]
+    lists = [_read(f"/proc/{pid}/task/{thread}/children") for thread in _list(f"/proc/{pid}/task")]
+    return [int(word) for words in lists for word in (words or b"").split()]
+
+
+def descendants(pid: int, spare: Iterable[int] = ()) -> List[Stat]:
+    """Look at every process below `pid`, parents first; `spare` and nothing but it is left out."""
+    found: List[Stat] = []
+    waiting = children(pid)
+    while waiting:
+        child = waiting.pop(0)
+        stat = read_stat(child)
+        if stat is not None and child not in spare:
+            found.append(stat)
+        waiting += children(child)
+    return found
+
+
+def environment(pid: int) -> Dict[str, str]:
+    """Read the environment a process was started with; empty where that is not allowed."""
+    content = _read(f"/proc/{pid}/environ") or b""
+    pairs = (entry.partition(b"=") for entry in content.split(b"\0") if entry)
+    return {os.fsdecode(key): os.fsdecode(value) for key, _, value in pairs}
+
+
+def tagged(tag: str) -> Iterator[Stat]:
+    """Look for processes of this account that were started with CLUSTERCTL_RUN=tag; scans /proc once."""
+    wanted = b"CLUSTERCTL_RUN=" + os.fsencode(tag)
+    for pid in all_pids():
+        if pid == os.getpid() or not _is_ours(pid):
+            continue
+        if wanted in (_read(f"/proc/{pid}/environ") or b"").split(b"\0"):
+            stat = read_stat(pid)
+            if stat is not None and stat.running:
+                yield stat
+
+
+def send_signal(identity: Identity, number: int) -> bool:
+    """Signal exactly this process, not a later one with its pid; False if it is gone or not ours."""
+    try:
+        if not hasattr(os, "pidfd_open"):
+            return _signal_by_pid(identity, number)
+        descriptor = os.pidfd_open(identity.pid)
+    except OSError:
+        return _signal_by_pid(identity, number)
+    try:
+        if look(identity) is None:
+            return False
+        signal.pidfd_send_signal(descriptor, number)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _signal_by_pid(identity: Identity, number: int) -> bool:
+    try:
+        if look(identity) is None:
+            return False
+        os.kill(identity.pid, number)
+    except OSError:
+        return False
+    return True
+
+
+def become_subreaper() -> bool:
+    """Make orphans below this process its children; False where the kernel or Python cannot."""
+    return _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent(number: int) -> bool:
+    """Ask for a signal when the parent's thread that started this process ends."""
+    return _prctl(PR_SET_PDEATHSIG, number)
+
+
+def reap() -> Iterator[Any]:
+    """Yield (pid, wait status) of every child that has ended."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        yield pid, status
+
+
+def _prctl(option: int, value: int) -> bool:
+    try:
+        import ctypes
+
+        return bool(ctypes.CDLL(None).prctl(option, value, 0, 0, 0) == 0)
+    except (ImportError, OSError, AttributeError):
+        return False
+
+
+def _is_ours(pid: int) -> bool:
+    try:
+        return os.stat(f"/proc/{pid}").st_uid == os.geteuid()
+    except OSError:
+        return False
+
+
+def _list(path: str) -> List[str]:
+    try:
+        return os.listdir(path)
+    except OSError:
+        return []
+
+
+def _read(path: str) -> Optional[bytes]:
+    try:
+        with open(path, "rb") as source:
+            return source.read()
+    except OSError:
+        return None

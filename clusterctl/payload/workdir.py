@@ -1,0 +1,108 @@
+"""The directory that holds everything of clusterctl on a node: made private, never followed elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from contextlib import suppress
+from typing import Any, Dict, Optional
+
+from .wire import VerbError
+
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def open_workdir(text: str) -> str:
+    """Return the absolute path of the work directory, made if need be; `~` is the account's home."""
+    path = os.path.realpath(os.path.expanduser(text))
+    _make_parents(path)
+    return make_private(path)
+
+
+def make_private(path: str) -> str:
+    """Make one directory with mode 0700, or verify that the one there is ours alone to write."""
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        _verify_ours(path)
+    return path
+
+
+def make_below(root: str, *names: str) -> str:
+    """Make a chain of private directories; every name must be a single path component."""
+    path = root
+    for name in names:
+        path = make_private(os.path.join(path, component(name)))
+    return path
+
+
+def component(name: str) -> str:
+    """Return a name that is safe as one component of a path."""
+    if not name or name in (".", "..") or "/" in name or "\0" in name:
+        raise VerbError("CC-RUN-010", f"not a usable name: {name!r}")
+    return name
+
+
+def write_atomically(path: str, content: bytes, *, durable: bool = False) -> None:
+    """Write aside and rename; whoever reads sees the old content or the new, mode 0600."""
+    aside = f"{path}.{os.getpid()}.new"
+    try:
+        write_new(aside, content, durable=durable)
+    except FileExistsError:
+        os.unlink(aside)
+        write_new(aside, content, durable=durable)
+    os.replace(aside, path)
+
+
+def write_new(path: str, content: bytes, *, durable: bool = False) -> None:
+    """Write a file that must not exist yet; nothing is left of it if that fails."""
+    descriptor = os.open(path, NEW, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as sink:
+            sink.write(content)
+            sink.flush()
+            if durable:
+                os.fsync(sink.fileno())
+    except OSError as error:
+        os.unlink(path)
+        raise OSError(error.errno, error.strerror, path) from error
+
+
+def read_bytes(path: str) -> Optional[bytes]:
+    """Read a file that is not a symbolic link; None if there is none."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(descriptor, "rb") as source:
+        return source.read()
+
+
+def read_json(path: str) -> Optional[Dict[str, Any]]:
+    """Read a JSON object; None if there is no file or it is not one."""
+    content = read_bytes(path)
+    try:
+        value = json.loads((content or b"").decode("utf-8"))
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _make_parents(path: str) -> None:
+    parent = os.path.dirname(path)
+    if not os.path.isdir(parent):
+        _make_parents(parent)
+        with suppress(FileExistsError):
+            os.mkdir(parent, 0o700)
+
+
+def _verify_ours(path: str) -> None:
+    found = os.lstat(path)
+    if not stat.S_ISDIR(found.st_mode):
+        raise VerbError("CC-DISK-002", f"{path} is not a directory")
+    if found.st_uid != os.geteuid():
+        raise VerbError("CC-DISK-002", f"{path} belongs to another account (uid {found.st_uid})")
+    if found.st_mode & 0o022:
+        mode = stat.S_IMODE(found.st_mode)
+        raise VerbError("CC-DISK-002", f"{path} can be written by others (mode {mode:04o}); chmod go-w it")
