@@ -1,0 +1,236 @@
+#!/bin/sh
+# Make .venv ready for ./demo or ./test:  tools/bootstrap.sh demo|test
+#
+# Everything goes into .venv of this checkout, except Debian packages that are missing and may be installed
+# (as root, or by sudo where it asks for no password). Says one line for each step that it really takes; when all
+# is there it takes none and needs no network. Where packages come from is up to the user's pip configuration.
+set -u
+umask 022
+unset PYTHONPATH PYTHONHOME PIP_REQUIRE_VIRTUALENV
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_USER=0
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P) || exit 1
+venv=$root/.venv
+log=$venv/setup.log
+
+needed='sshd:openssh-server ip:iproute2 unshare:util-linux nsenter:util-linux'
+wished=''
+extras=''
+case ${1-} in
+demo) ;;
+test) needed="$needed git:git" wished='fish:fish tcsh:tcsh' extras='[dev]' ;;
+*)
+    echo "usage: $0 demo|test" >&2
+    exit 2
+    ;;
+esac
+
+say() { printf 'set-up: %s\n' "$*" >&2; }
+
+fail() {
+    say "$@"
+    exit 1
+}
+
+quietly() { # COMMAND...: run it; its words go to the log
+    printf '\n$ %s\n' "$*" >>"$log"
+    "$@" </dev/null >>"$log" 2>&1
+}
+
+or_fail() { # COMMAND...: run it quietly; if it fails show its last words, and stop
+    quietly "$@" && return
+    tail -n 15 "$log" >&2
+    fail "this step failed; the whole log is $log"
+}
+
+# ---- programs ----
+
+lacking() { # PROGRAM:PACKAGE...: prints the packages whose program is not there
+    for pair; do
+        command -v "${pair%%:*}" >/dev/null || printf '%s\n' "${pair#*:}"
+    done | sort -u | tr '\n' ' '
+}
+
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi; }
+
+may_install() { command -v apt-get >/dev/null && as_root true 2>/dev/null; }
+
+apt_get() { # SYSTEMD_OFFLINE keeps the packages' scripts from starting services
+    as_root env DEBIAN_FRONTEND=noninteractive SYSTEMD_OFFLINE=1 NEEDRESTART_SUSPEND=1 \
+        apt-get -y -o DPkg::Lock::Timeout=120 "$@"
+}
+
+install_packages() { # from the package lists that are there, else from fresh ones
+    say "installing Debian packages: $*"
+    quietly apt_get install --no-install-recommends "$@" && return
+    quietly apt_get update
+    or_fail apt_get install --no-install-recommends "$@"
+}
+
+keep_sshd_off() { # the lab wants the program only: this machine must not become reachable by it
+    say "leaving the SSH service of this machine off, as it was"
+    if [ -d /run/systemd/system ]; then
+        quietly as_root systemctl disable --now ssh.service ssh.socket
+    elif [ -x /etc/init.d/ssh ]; then
+        quietly as_root /etc/init.d/ssh stop
+    fi
+}
+
+provide_programs() {
+    # shellcheck disable=SC2086  # lists of words
+    missing=$(lacking $needed) unmet=$(lacking $wished)
+    [ -n "$missing$unmet" ] || return 0
+    if may_install; then
+        prepare_folder
+        # shellcheck disable=SC2086
+        install_packages $missing $unmet
+        case $missing in *openssh-server*) keep_sshd_off ;; esac
+    elif [ -n "$missing" ]; then
+        fail "please install as root (Debian's names): $missing$unmet"
+    else
+        say "going on without ${unmet}(the tests that use them are left out)"
+    fi
+}
+
+# ---- the interpreter ----
+
+leave_own_venv() { # an activated .venv is not the calling interpreter; and sshd, ip live in sbin
+    set -f
+    IFS=:
+    others=
+    for folder in $PATH; do
+        [ "$folder" = "$venv/bin" ] || others=$others$folder:
+    done
+    unset IFS
+    set +f
+    PATH=$others/usr/sbin:/sbin
+}
+
+interpreters() {
+    for name in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do
+        command -v "$name"
+    done
+}
+
+find_python() {
+    interpreters | while IFS= read -r candidate; do
+        "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 10))' </dev/null >/dev/null 2>&1 || continue
+        printf '%s\n' "$candidate"
+        break
+    done
+}
+
+# ---- .venv ----
+
+prepare_folder() {
+    mkdir -p "$venv" 2>/dev/null && [ -w "$venv" ] && return
+    fail "$(id -un) may not write to $venv: please use a checkout of your own"
+}
+
+lock() { # one set-up at a time
+    while ! mkdir "$venv/.lock" 2>/dev/null; do
+        holder=$(cat "$venv/.lock/pid" 2>/dev/null || echo "$$")
+        if [ -d "/proc/$holder" ]; then
+            [ -n "${waiting-}" ] || say "waiting for another set-up of this checkout"
+            waiting=yes
+            sleep 1
+        else
+            rm -rf "$venv/.lock"
+        fi
+    done
+    echo "$$" >"$venv/.lock/pid"
+    trap 'rm -rf "$venv/.lock"' EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM HUP
+}
+
+has_modules() { # NAME...
+    "$python" -c 'import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, sys.argv[1:])))' "$@"
+}
+
+make_venv() {
+    say "making .venv with $python ($("$python" -c 'import platform; print(platform.python_version())'))"
+    ( cd "$venv" && rm -rf bin lib lib64 include pyvenv.cfg .ready-* )
+    if has_modules venv ensurepip; then
+        or_fail "$python" -m venv "$venv"
+    elif has_modules virtualenv; then
+        or_fail "$python" -m virtualenv "$venv"
+    elif may_install; then # Debian's Python comes without ensurepip
+        install_packages "$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"
+        or_fail "$python" -m venv "$venv"
+    else
+        fail "$python cannot make virtual environments: please install python3-venv (as root) or virtualenv"
+    fi
+    made_by >"$venv/.made-by"
+}
+
+made_by() { printf '%s in %s\n' "$python" "$root"; }
+
+provide_venv() { # a .venv that somebody else has made is used as it is
+    [ -x "$venv/bin/python" ] || { make_venv && return; }
+    [ ! -e "$venv/.made-by" ] || [ "$(cat "$venv/.made-by")" = "$(made_by)" ] || make_venv
+}
+
+pip() { or_fail "$venv/bin/python" -m pip install -c "$root/constraints.txt" "$@"; }
+
+install_project() { # hatchling beforehand, so that a later run without a network needs no isolated build
+    say "installing clusterctl and what it imports"
+    pip 'hatchling>=1.24' editables
+    pip --no-build-isolation -e "$root$extras"
+}
+
+# ---- torch ----
+
+torch_folders() { # prints where the calling interpreter has a torch that will do; else nothing
+    "$python" - 2>/dev/null <<'PYTHON'
+import importlib.util, sys
+if importlib.util.find_spec("torch"):
+    import torch, torch.distributed
+    release = tuple(map(int, torch.__version__.split(".")[:2]))
+    if release >= (2, 2) and torch.distributed.is_available():
+        print(*(p for p in sys.path if p.endswith(("site-packages", "dist-packages"))), sep="\n")
+PYTHON
+}
+
+torch_works() {
+    quietly "$venv/bin/python" -c 'import torch, torch.distributed.run; torch.ones(1).numpy()'
+}
+
+borrow_torch() { # the calling interpreter may be a virtual environment itself, so --system-site-packages will not do
+    torch_folders | while IFS= read -r folder; do
+        printf 'import site; site.addsitedir("""%s""")\n' "$folder"
+    done >"$borrowed"
+    [ -s "$borrowed" ] || return
+    torch_works || { quietly "$venv/bin/python" -m pip install numpy && torch_works; } || return
+    say "using the torch of $python"
+}
+
+provide_torch() {
+    torch_works || borrow_torch && return
+    rm -f "$borrowed"
+    say "installing $(sed -n 's/^\(torch==[^ ]*\).*/\1/p' "$root/constraints.txt") and numpy: this takes a while"
+    pip --no-build-isolation -e "${root}[torch]"
+    torch_works || fail "torch was installed but does not work; the reason is at the end of $log"
+}
+
+# ---- what happens ----
+
+leave_own_venv
+provide_programs
+key=$({ cat "$root/pyproject.toml" "$root/constraints.txt" "$0" && printf '%s\n' "$root" "$(interpreters)"; } | cksum)
+
+is_ready() { [ -x "$venv/bin/python" ] && [ "$(cat "$venv/.ready-$1" 2>/dev/null)" = "$key" ]; }
+
+is_ready "$1" && exit
+python=$(find_python)
+[ -n "$python" ] || fail "no Python 3.10 or newer found: please install python3 and python3-venv"
+prepare_folder
+lock
+is_ready "$1" && exit
+: >"$log"
+provide_venv
+borrowed=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/borrowed-torch.pth
+rm -f "$borrowed"
+install_project
+provide_torch
+for purpose in demo "$1"; do echo "$key" >"$venv/.ready-$purpose"; done
