@@ -1,0 +1,256 @@
+"""The parts of a node's answer; `None` is what the node did not or could not tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """The Python that answered."""
+
+    executable: str | None = None
+    realpath: str | None = None
+    version: str | None = None
+    implementation: str | None = None
+    prefix: str | None = None
+    base_prefix: str | None = None
+
+
+@dataclass(frozen=True)
+class Platform:
+    """Kernel, processor and C library."""
+
+    system: str | None = None
+    kernel: str | None = None
+    machine: str | None = None
+    libc: str | None = None
+    distro: str | None = None
+
+
+@dataclass(frozen=True)
+class Account:
+    """As whom we are logged in."""
+
+    user: str | None = None
+    uid: int | None = None
+    gid: int | None = None
+    home: str | None = None
+    shell: str | None = None
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Identity and size; memory in bytes, `ssh_address` is where SSH arrived."""
+
+    hostname: str | None = None
+    boot_id: str | None = None
+    machine_id: str | None = None
+    cpus: int | None = None
+    cpus_allowed: int | None = None
+    memory: int | None = None
+    memory_free: int | None = None
+    memory_limit: int | None = None
+    ssh_address: str | None = None
+
+
+@dataclass(frozen=True)
+class Torch:
+    """The torch that would be imported; `installed` is what the package's metadata claims."""
+
+    version: str | None = None
+    cuda: str | None = None
+    hip: str | None = None
+    git: str | None = None
+    location: str | None = None
+    installed: str | None = None
+
+
+@dataclass(frozen=True)
+class Nccl:
+    """The NCCL library on disk and the version it reports."""
+
+    library: str | None = None
+    version: str | None = None
+    preloaded: bool | None = None
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU; memory in MiB."""
+
+    index: int | None = None
+    uuid: str | None = None
+    name: str | None = None
+    driver: str | None = None
+    memory: int | None = None
+    memory_used: int | None = None
+    compute_mode: str | None = None
+    bus: str | None = None
+    capability: str | None = None
+    mig: str | None = None
+    ecc_errors: int | None = None
+
+
+@dataclass(frozen=True)
+class Gpus:
+    """The accelerators; `module` is the loaded kernel driver, `driver` the one nvidia-smi speaks for."""
+
+    vendor: str | None = None
+    count: int | None = None
+    smi: str | None = None
+    driver: str | None = None
+    module: str | None = None
+    files: int | None = None
+    error: str | None = None
+    devices: tuple[Gpu, ...] = ()
+
+
+@dataclass(frozen=True)
+class Address:
+    """One address of a NIC; `family` is 4 or 6."""
+
+    ip: str | None = None
+    prefix: int | None = None
+    family: int | None = None
+    label: str | None = None
+
+
+@dataclass(frozen=True)
+class Nic:
+    """One network interface; speed in Mbit/s."""
+
+    name: str | None = None
+    kind: str | None = None
+    up: bool | None = None
+    running: bool | None = None
+    state: str | None = None
+    carrier: bool | None = None
+    mtu: int | None = None
+    speed: int | None = None
+    physical: bool | None = None
+    driver: str | None = None
+    mac: str | None = None
+    slave: bool | None = None
+    addresses: tuple[Address, ...] = ()
+
+    @property
+    def ipv4(self) -> tuple[str, ...]:
+        """The IPv4 addresses in the kernel's order; Gloo takes the first."""
+        return tuple(one.ip for one in self.addresses if one.family == 4 and one.ip)
+
+
+@dataclass(frozen=True)
+class Route:
+    """Where the kernel would send packets for a peer."""
+
+    address: str | None = None
+    source: str | None = None
+    nic: str | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class RouteEntry:
+    """One row of the routing table."""
+
+    nic: str | None = None
+    to: str | None = None
+    prefix: int | None = None
+    gateway: str | None = None
+    metric: int | None = None
+    usable: bool | None = None
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """What a name resolves to on the node."""
+
+    host: str | None = None
+    addresses: tuple[str, ...] = ()
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class PortRange:
+    """The ephemeral ports."""
+
+    first: int | None = None
+    last: int | None = None
+    reserved: str | None = None
+
+
+@dataclass(frozen=True)
+class Workdir:
+    """Where clusterctl keeps its things on the node."""
+
+    path: str | None = None
+    exists: bool | None = None
+    nearest: str | None = None
+    directory: bool | None = None
+    owner: int | None = None
+    mode: int | None = None
+    writable: bool | None = None
+    payload: bool | None = None
+
+
+@dataclass(frozen=True)
+class Disk:
+    """Room on one file system, in bytes and inodes, as this user may use it."""
+
+    path: str | None = None
+    mount: str | None = None
+    kind: str | None = None
+    total: int | None = None
+    free: int | None = None
+    inodes: int | None = None
+    inodes_free: int | None = None
+    read_only: bool | None = None
+
+
+@dataclass(frozen=True)
+class Limit:
+    """One resource limit; -1 is unlimited."""
+
+    soft: int | None = None
+    hard: int | None = None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The resource limits of an SSH session."""
+
+    nofile: Limit | None = None
+    memlock: Limit | None = None
+    nproc: Limit | None = None
+    stack: Limit | None = None
+
+
+@dataclass(frozen=True)
+class Logind:
+    """Whether logind ends a user's processes with the session."""
+
+    running: bool | None = None
+    kills: bool | None = None
+    linger: bool | None = None
+
+
+@dataclass(frozen=True)
+class InfinibandPort:
+    """One port of an InfiniBand or RoCE adapter."""
+
+    adapter: str | None = None
+    port: int | None = None
+    state: str | None = None
+    rate: str | None = None
+    link: str | None = None
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The node's clock; `offset` is node minus here, `error` how far that may be off, in seconds."""
+
+    received: float | None = None
+    answered: float | None = None
+    offset: float | None = None
+    error: float | None = None

@@ -1,0 +1,54 @@
+"""Which environment variables tell which library the NICs to use; vendors are rows of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from clusterctl.plans.facts import Facts
+
+Rule = Callable[[Sequence[str]], str]
+
+
+def _exact_list(nics: Sequence[str]) -> str:
+    return "=" + ",".join(nics)  # NCCL takes a bare name as a prefix: eth1 would also be eth10
+
+
+def _plain_list(nics: Sequence[str]) -> str:
+    return ",".join(nics)
+
+
+def _first(nics: Sequence[str]) -> str:
+    return nics[0]
+
+
+# Gloo knows exact names only. PyTorch ignores GLOO_IFACE; users' scripts ask for it.
+ALWAYS: Mapping[str, Rule] = {
+    "GLOO_IFACE": _plain_list,
+    "GLOO_SOCKET_IFNAME": _plain_list,
+    "TP_SOCKET_IFNAME": _first,
+}
+NCCL: Mapping[str, Rule] = {"NCCL_SOCKET_IFNAME": _exact_list}
+
+VENDORS: Mapping[str, Mapping[str, Rule]] = {
+    "nvidia": {**ALWAYS, **NCCL},
+    "amd": {**ALWAYS, **NCCL},  # RCCL reads NCCL's variables
+    "ascend": {**ALWAYS, "HCCL_SOCKET_IFNAME": _plain_list},
+    "cpu": {**ALWAYS, **NCCL},
+}
+
+
+def network_env(vendor: str, nics: Sequence[str]) -> dict[str, str]:
+    """Give the variables for a node's NICs; none without NICs. An unknown vendor is treated as `nvidia`."""
+    rules = VENDORS.get(vendor, VENDORS["nvidia"])
+    return {name: rule(nics) for name, rule in sorted(rules.items())} if nics else {}
+
+
+def vendor_of(facts: Facts) -> str:
+    """Tell whose accelerators a node has: the hardware says it first, then torch, else `cpu`."""
+    if facts.gpus and facts.gpus.vendor in VENDORS:
+        return facts.gpus.vendor
+    if facts.torch and facts.torch.hip:
+        return "amd"
+    if facts.torch and facts.torch.cuda:
+        return "nvidia"
+    return "ascend" if "torch-npu" in facts.packages else "cpu"
