@@ -48,10 +48,9 @@ def resolve_network(node: Node, facts: Facts | None) -> NodeNetwork:
 def _choose_ip(node: Node, facts: Facts) -> tuple[str | None, str]:
     if node.ip:
         return node.ip, "ip: in the inventory"
-    if node.network:
-        return _first(
-            ip for ip in _on_nics(node, facts) if _within(ip, node.network)
-        ), f"network: {node.network}"
+    inside = [ip for ip in _on_nics(node, facts) if node.network and _within(ip, node.network)]
+    if node.network and (inside or not node.nic):
+        return _first(inside), f"network: {node.network}"
     ip, source = _host_ip(node, facts)
     chosen = _on_nics(node, facts)
     if node.nic and chosen and ip not in chosen:
