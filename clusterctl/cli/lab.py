@@ -1,0 +1,140 @@
+"""`clusterctl lab`: a cluster of real nodes on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from clusterctl.lab.labs import Lab, NodeState
+
+_name_option = click.option("--name", default=None, metavar="NAME", help="Which lab, if several are running.")
+
+
+def state_dir() -> Path:
+    """Where labs live: the user's state directory."""
+    import platformdirs
+
+    return Path(platformdirs.user_state_dir("clusterctl")) / "lab"
+
+
+@click.group()
+def lab() -> None:
+    """A cluster of real nodes on this machine: own addresses, NICs, homes, processes and sshd."""
+
+
+@lab.command()
+@click.option("-n", "--nodes", "count", default=3, show_default=True, metavar="N", help="How many nodes.")
+@click.option("--name", default="lab", show_default=True, metavar="NAME", help="Several labs may run by name.")
+@click.option(
+    "--nics",
+    default="enp65s0f0,ib0np0,eno2",
+    show_default=True,
+    metavar="A,B,...",
+    help="NIC names, given to the nodes in turn; A+B gives one node two: SSH on the first, training on the last.",
+)
+def up(count: int, name: str, nics: str) -> None:
+    """Build a lab; it runs until `lab down`."""
+    from clusterctl.lab.building import up as build
+
+    built = build(state_dir(), name=name, count=count, nics=nics.split(","))
+    click.echo(f"lab {built.name} is up with {count} nodes; its inventory:", err=True)
+    click.echo(str(built.inventory))
+
+
+@lab.command()
+@click.option("--name", default=None, metavar="NAME", help="Which lab, if several are running.")
+@click.option("--all", "everything", is_flag=True, help="All labs.")
+def down(name: str | None, everything: bool) -> None:
+    """End a lab with everything in it."""
+    from clusterctl.lab import labs
+
+    where = state_dir()
+    if not everything and name is None:
+        alive = labs.running(where)
+        name = labs.load(where).name if alive else labs.DEFAULT_NAME
+    ended = labs.down(where, None if everything else [str(name)])
+    for each in ended:
+        click.echo(f"lab {each} is down", err=True)
+    if not ended:
+        click.echo("no lab was running", err=True)
+
+
+@lab.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def status(as_json: bool) -> None:
+    """Show the running labs and their nodes."""
+    from clusterctl.lab import labs
+
+    found = labs.status(state_dir())
+    if as_json:
+        click.echo(json.dumps({"schema": 1, "labs": [_as_dict(*entry) for entry in found]}, indent=2))
+        return
+    if not found:
+        click.echo("no lab is running", err=True)
+    for entry, states in found:
+        click.echo(f"{entry.name}  {entry.inventory}")
+        for state in states:
+            click.echo("  " + _line(entry, state))
+
+
+def _as_dict(entry: Lab, states: tuple[NodeState, ...]) -> dict[str, object]:
+    nodes = [
+        {
+            "name": state.name,
+            "host": entry.node(state.name).plan.host,
+            "ip": entry.node(state.name).plan.ip,
+            "power": "on" if state.power else "off",
+            "sshd": "on" if state.sshd else "off",
+            "nics": state.nics,
+        }
+        for state in states
+    ]
+    return {"name": entry.name, "inventory": str(entry.inventory), "nodes": nodes}
+
+
+def _line(entry: Lab, state: NodeState) -> str:
+    plan = entry.node(state.name).plan
+    if not state.power:
+        return f"{state.name}  {plan.ip:<13}  powered off"
+    nics = ", ".join(f"{nic} {word}" for nic, word in state.nics.items())
+    return f"{state.name}  {plan.ip:<13}  {nics}; sshd {'on' if state.sshd else 'off'}"
+
+
+@lab.command(context_settings={"ignore_unknown_options": True})
+@click.argument("node")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@_name_option
+def ssh(node: str, command: tuple[str, ...], name: str | None) -> None:
+    """Open a shell on a node, or run a command there (after --)."""
+    from clusterctl.lab import labs
+
+    words = labs.load(state_dir(), name).ssh_command(node, command)
+    os.execvp(words[0], words)
+
+
+@lab.command("break")
+@click.argument("node")
+@click.argument("how", type=click.Choice(["power", "nic-down", "sshd"]))
+@_name_option
+def break_(node: str, how: str, name: str | None) -> None:
+    """Break a node: cut its power, take its training NIC down, or kill its sshd."""
+    from clusterctl.lab import labs
+
+    running = labs.load(state_dir(), name)
+    click.echo(_line(running, labs.break_node(running, node, how)))
+
+
+@lab.command()
+@click.argument("node")
+@_name_option
+def heal(node: str, name: str | None) -> None:
+    """Undo every break of a node."""
+    from clusterctl.lab import labs
+
+    running = labs.load(state_dir(), name)
+    click.echo(_line(running, labs.heal_node(running, node)))

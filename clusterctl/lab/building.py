@@ -1,0 +1,178 @@
+"""Building a lab: keys, files, and the holder process."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from clusterctl.errors import LabError
+from clusterctl.lab.labs import DEFAULT_NAME, Lab, sweep
+from clusterctl.lab.layout import (
+    DEFAULT_NICS,
+    LabPlan,
+    plan_nodes,
+    render_hosts,
+    render_inventory,
+    render_known_hosts,
+    render_ssh_config,
+)
+from clusterctl.lab.machine import find_account, find_program, refusal, visible_paths
+from clusterctl.lab.state import Process, identify, locked, remove, write_holder
+
+MOST_NODES = 250
+_BUILD_SECONDS = 60.0
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_NIC = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}")
+_START = "import sys; sys.path.insert(0, sys.argv[1]); from clusterctl.lab.holder import main; main(*sys.argv[2:])"
+
+
+def up(
+    state_dir: Path,
+    *,
+    name: str = DEFAULT_NAME,
+    count: int = 3,
+    nics: Sequence[str] = DEFAULT_NICS,
+    bound: bool = False,
+) -> Lab:
+    """Build a lab and return when sshd answers on every node; a bound one ends with this process."""
+    _check_words(name, count, nics)
+    plan = _plan(state_dir, name, count, nics)
+    state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory = Path(plan.directory)
+    sweep(state_dir)
+    with locked(state_dir):
+        if directory.exists():
+            fix = f"clusterctl lab down --name {name}"
+            raise LabError(f"a lab called {name} exists already", code="CC-LAB-004", fix=fix)
+        try:
+            return _build(plan, directory, bound=bound)
+        except BaseException:
+            remove(directory)
+            raise
+
+
+def _check_words(name: str, count: int, nics: Sequence[str]) -> None:
+    if not _NAME.fullmatch(name):
+        raise LabError(f"{name!r} cannot name a lab", code="CC-LAB-003", fix="letters, digits, dots and dashes")
+    if not 1 <= count <= MOST_NODES:
+        raise LabError(f"a lab has 1 to {MOST_NODES} nodes, not {count}", code="CC-LAB-003")
+    for item in nics:
+        names = item.split("+")
+        if len(set(names)) != len(names) or "lo" in names or not all(map(_NIC.fullmatch, names)):
+            fix = "names of 1 to 15 letters, digits, dots and dashes; a+b gives one node two"
+            raise LabError(f"{item!r} cannot name NICs", code="CC-LAB-003", fix=fix)
+    if not nics:
+        raise LabError("a lab needs the name of a NIC", code="CC-LAB-003")
+
+
+def _plan(state_dir: Path, name: str, count: int, nics: Sequence[str]) -> LabPlan:
+    return LabPlan(
+        name=name,
+        directory=os.path.abspath(state_dir / name),  # noqa: PTH100  (links in it are the caller's choice)
+        account=find_account(),
+        nodes=plan_nodes(count, nics),
+        python=sys.executable,
+        visible=visible_paths(),
+        sshd=find_program("sshd"),
+        ip=find_program("ip"),
+    )
+
+
+def _build(plan: LabPlan, directory: Path, *, bound: bool) -> Lab:
+    for node in plan.nodes:
+        (directory / "nodes" / node.name / "home").mkdir(mode=0o700, parents=True)
+    directory.chmod(0o700)
+    (directory / "plan.json").write_text(json.dumps(plan.as_dict()), encoding="utf-8")
+    (directory / "hosts").write_text(render_hosts(plan.nodes), encoding="ascii")
+    _make_keys(plan, directory)
+    leash, holder = _start_holder(plan, directory)
+    _write_files(plan, directory, holder)
+    if bound:
+        return Lab(directory, plan, holder, leash)
+    leash.send(b"loose")
+    leash.close()
+    return Lab(directory, plan, holder)
+
+
+def _make_keys(plan: LabPlan, directory: Path) -> None:
+    program = find_program("ssh-keygen")
+    files = [directory / "id_ed25519", *(directory / "nodes" / node.name / "host_key" for node in plan.nodes)]
+    words = [program, "-q", "-t", "ed25519", "-N", "", "-C", f"clusterctl-lab-{plan.name}", "-f"]
+    for maker in [subprocess.Popen([*words, str(file)], stdin=subprocess.DEVNULL) for file in files]:
+        if maker.wait() != 0:
+            raise LabError("ssh-keygen failed", code="CC-LAB-007", evidence=shlex.join(map(str, words)))
+
+
+def _start_holder(plan: LabPlan, directory: Path) -> tuple[socket.socket, Process]:
+    """Start the holder and wait until the lab is ready; it ends when the returned socket is closed."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    root = str(Path(__file__).parents[2])
+    with theirs, (directory / "holder.log").open("wb") as log:
+        starter = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _START, root, str(directory), str(theirs.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )
+    starter.wait()
+    ours.settimeout(_BUILD_SECONDS)
+    try:
+        holder = identify(_hear(ours, directory)["host_pid"])
+        _hear(ours, directory)
+    except BaseException:
+        ours.close()
+        raise
+    return ours, holder
+
+
+def _hear(leash: socket.socket, directory: Path) -> dict[str, Any]:
+    try:
+        message = leash.recv(65536)
+    except TimeoutError as error:
+        raise LabError("the lab did not come up in time", code="CC-LAB-007") from error
+    if not message:
+        raise LabError("the lab's holder ended", code="CC-LAB-007", evidence=_tail(directory / "holder.log"))
+    answer: dict[str, Any] = json.loads(message)
+    if "error" in answer:
+        if answer.get("errno") in (1, 13, 28):  # EPERM, EACCES, ENOSPC (too many namespaces)
+            raise refusal(answer["error"])
+        raise LabError("the lab did not come up", code="CC-LAB-007", evidence=answer["error"])
+    return answer
+
+
+def _tail(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")[-2000:].strip()
+
+
+def _write_files(plan: LabPlan, directory: Path, holder: Process) -> None:
+    command = proxy_command(holder, user=plan.account.uid != 0)
+    keys = {
+        node.name: (directory / "nodes" / node.name / "host_key.pub").read_text(encoding="ascii")
+        for node in plan.nodes
+    }
+    texts = {
+        "known_hosts": render_known_hosts(plan.nodes, keys),
+        "ssh_config": render_ssh_config(plan, command),
+        "inventory.yaml": render_inventory(plan, command),
+    }
+    for name, text in texts.items():
+        (directory / name).write_text(text, encoding="utf-8")
+    write_holder(directory, holder)
+
+
+def proxy_command(holder: Process, *, user: bool) -> str:
+    """What SSH runs to reach an address inside the lab; %h and %p are filled in by SSH."""
+    enter = [find_program("nsenter"), "-t", str(holder.pid)]
+    enter += ["-U", "-n", "--preserve-credentials"] if user else ["-n"]
+    relay = [sys.executable, "-I", "-S", str(Path(__file__).with_name("relay.py"))]
+    return " ".join([shlex.join([*enter, *relay]).replace("%", "%%"), "%h", "%p"])

@@ -1,0 +1,229 @@
+"""What a lab looks like before it exists: names, NICs, addresses and the text of every file. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+DEFAULT_NICS = ("enp65s0f0", "ib0np0", "eno2")
+BRIDGES = ("train", "ssh")  # further NICs of a node get bridges of their own: extra1, extra2, ...
+SSH_PORT = 22
+
+
+@dataclass(frozen=True)
+class Nic:
+    """A network card of a node; `cable` is the other end, plugged into `bridge`."""
+
+    name: str
+    address: str
+    mac: str
+    bridge: str
+    cable: str
+
+
+@dataclass(frozen=True)
+class NodePlan:
+    """A node: the first NIC carries SSH, the last one carries training."""
+
+    name: str
+    nics: tuple[Nic, ...]
+
+    @property
+    def host(self) -> str:
+        """The address where SSH goes."""
+        return self.nics[0].address
+
+    @property
+    def ip(self) -> str:
+        """The training address."""
+        return self.nics[-1].address
+
+    @property
+    def training_nic(self) -> str:
+        """The name of the NIC that owns the training address."""
+        return self.nics[-1].name
+
+
+@dataclass(frozen=True)
+class Account:
+    """The user whom the nodes let in; `rewritten` if home or shell are not those of /etc/passwd."""
+
+    name: str
+    uid: int
+    gid: int
+    home: str
+    shell: str
+    rewritten: bool
+
+
+@dataclass(frozen=True)
+class LabPlan:
+    """Everything the holder needs to know to build a lab."""
+
+    name: str
+    directory: str
+    account: Account
+    nodes: tuple[NodePlan, ...]
+    python: str
+    visible: tuple[str, ...]
+    sshd: str
+    ip: str
+
+    def node(self, name: str) -> NodePlan | None:
+        """The node of that name, if there is one."""
+        return next((node for node in self.nodes if node.name == name), None)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The plan as JSON values."""
+        return asdict(self)
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> LabPlan:
+        """The inverse of `as_dict`."""
+        nodes = tuple(
+            NodePlan(node["name"], tuple(Nic(**nic) for nic in node["nics"])) for node in values["nodes"]
+        )
+        rest = {"nodes": nodes, "account": Account(**values["account"]), "visible": tuple(values["visible"])}
+        return LabPlan(**{**values, **rest})
+
+
+def plan_nodes(count: int, nics: Sequence[str]) -> tuple[NodePlan, ...]:
+    """Name `count` nodes and give them NICs in turn; `a+b` gives one node two NICs."""
+    width = max(2, len(str(count)))
+    return tuple(
+        NodePlan(f"gpu{number:0{width}}", _plan_nics(number, nics[(number - 1) % len(nics)].split("+")))
+        for number in range(1, count + 1)
+    )
+
+
+def _plan_nics(number: int, names: Sequence[str]) -> tuple[Nic, ...]:
+    last = len(names) - 1
+    return tuple(_plan_nic(number, index, name, last=index == last) for index, name in enumerate(names))
+
+
+def _plan_nic(number: int, index: int, name: str, *, last: bool) -> Nic:
+    net = 0 if last else index + 1
+    return Nic(
+        name=name,
+        address=f"10.77.{net}.{number}",
+        mac=f"02:4c:41:42:{net:02x}:{number:02x}",
+        bridge=bridge_name(net),
+        cable=f"gpu{number}-{index}",
+    )
+
+
+def bridge_name(net: int) -> str:
+    """The bridge of a subnet 10.77.<net>.0/24."""
+    return BRIDGES[net] if net < len(BRIDGES) else f"extra{net - 1}"
+
+
+def render_bridges(nodes: Sequence[NodePlan]) -> str:
+    """Lines for `ip -batch` that build the bridges; 10.77.<net>.254 is the machine outside."""
+    lines = ["link set lo up"]
+    nets = {nic.bridge: nic.address.split(".")[2] for node in nodes for nic in node.nics}
+    for bridge, net in nets.items():
+        lines.append(f"link add name {bridge} up type bridge")
+        lines.append(f"addr add 10.77.{net}.254/24 dev {bridge}")
+    return "\n".join(lines) + "\n"
+
+
+def render_cables(node: NodePlan, pid: int) -> str:
+    """Lines for `ip -batch` that put a node's NICs into the network namespace of a process."""
+    return "".join(
+        f"link add name {nic.cable} up master {nic.bridge} type veth"
+        f" peer name {nic.name} address {nic.mac} netns {pid}\n"
+        for nic in node.nics
+    )
+
+
+def render_addresses(node: NodePlan) -> str:
+    """Lines for `ip -batch`, run inside the node, that configure its NICs."""
+    lines = ["link set dev lo up"]
+    for nic in node.nics:
+        lines.append(f"addr add {nic.address}/24 brd + dev {nic.name}")
+        lines.append(f"link set dev {nic.name} up")
+    return "\n".join(lines) + "\n"
+
+
+def render_hosts(nodes: Sequence[NodePlan]) -> str:
+    """The nodes' /etc/hosts: names mean training addresses."""
+    return "127.0.0.1 localhost\n" + "".join(f"{node.ip} {node.name}\n" for node in nodes)
+
+
+def render_sshd_config(folder: str) -> str:
+    """The nodes' sshd_config: limits are OpenSSH's own, only keys are accepted."""
+    lines = [
+        f"Port {SSH_PORT}",
+        "ListenAddress 0.0.0.0",
+        f"HostKey {folder}/host_key",
+        f"AuthorizedKeysFile {folder}/authorized_keys",
+        "AuthenticationMethods publickey",
+        "PasswordAuthentication no",
+        "KbdInteractiveAuthentication no",
+        "UsePAM no",
+        "StrictModes no",
+        "PidFile none",
+        "PrintMotd no",
+        "PrintLastLog no",
+        "Subsystem sftp internal-sftp",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def render_known_hosts(nodes: Sequence[NodePlan], keys: Mapping[str, str]) -> str:
+    """A known_hosts line for each node; keys are public host keys by node name."""
+    return "".join(
+        f"{','.join(dict.fromkeys((node.name, node.host, node.ip)))} {' '.join(keys[node.name].split()[:2])}\n"
+        for node in nodes
+    )
+
+
+def render_ssh_config(plan: LabPlan, proxy_command: str) -> str:
+    """A file for `ssh -F` that reaches the nodes by name."""
+    lines = ["# Written by `clusterctl lab up`."]
+    for node in plan.nodes:
+        lines += [f"Host {node.name}", f"  HostName {node.host}"]
+    lines += [
+        "Host *",
+        f"  User {plan.account.name}",
+        f"  Port {SSH_PORT}",
+        f"  IdentityFile {_quoted(plan.directory + '/id_ed25519')}",
+        "  IdentitiesOnly yes",
+        "  IdentityAgent none",
+        f"  UserKnownHostsFile {_quoted(plan.directory + '/known_hosts')}",
+        "  GlobalKnownHostsFile none",
+        "  StrictHostKeyChecking yes",
+        f"  ProxyCommand {proxy_command}",
+        "  LogLevel ERROR",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(path: str) -> str:
+    return '"' + path.replace("%", "%%") + '"'
+
+
+def render_inventory(plan: LabPlan, proxy_command: str) -> str:
+    """The lab's inventory; JSON strings are YAML strings."""
+    ssh = {
+        "user": plan.account.name,
+        "port": SSH_PORT,
+        "key": plan.directory + "/id_ed25519",
+        "known_hosts": plan.directory + "/known_hosts",
+        "proxy_command": proxy_command,
+    }
+    lines = [
+        "# Written by `clusterctl lab up`. The addresses exist only inside the lab.",
+        f"cluster: {json.dumps(plan.name)}",
+        f"python: {json.dumps(plan.python)}",
+        "ssh:",
+        *(f"  {key}: {json.dumps(value, ensure_ascii=False)}" for key, value in ssh.items()),
+        "nodes:",
+        *(
+            f"  - {{name: {node.name}, host: {node.host}, ip: {node.ip}, nic: [{json.dumps(node.training_nic)}]}}"
+            for node in plan.nodes
+        ),
+    ]
+    return "\n".join(lines) + "\n"

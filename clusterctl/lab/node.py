@@ -1,0 +1,157 @@
+"""The first process of a lab node: sets the node up, starts sshd, reaps, and obeys the holder."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any, NoReturn
+
+from clusterctl.lab.furnish import FOLDER, furnish
+from clusterctl.lab.layout import LabPlan, NodePlan, render_addresses
+from clusterctl.lab.syscalls import NEWIPC, NEWNET, NEWNS, NEWPID, NEWUTS, become, set_name, unshare
+
+MESSAGE_BYTES = 65536
+
+
+def describe(step: str, error: OSError) -> bytes:
+    """A failed step as a message to whoever waits."""
+    text = error.strerror or str(error)
+    where = f" ({error.filename})" if error.filename else ""
+    return json.dumps({"error": f"{step}: {text}{where}", "errno": error.errno}).encode()
+
+
+def run_ip(program: str, lines: str) -> None:
+    """Run `ip -batch` on lines of text; OSError carries what it said."""
+    done = subprocess.run([program, "-batch", "-"], input=lines, text=True, capture_output=True, check=False)
+    if done.returncode:
+        raise OSError(None, done.stderr.strip())
+
+
+class Init:
+    """PID 1 of a node."""
+
+    def __init__(self, plan: LabPlan, node: NodePlan, channel: socket.socket) -> None:
+        self.plan = plan
+        self.node = node
+        self.channel = channel
+        self.sshd = 0
+
+    def be_born(self) -> NoReturn:
+        """Enter new namespaces, leave a child there as PID 1, tell its number, and end."""
+        code = 1
+        try:
+            unshare(NEWNS | NEWUTS | NEWIPC | NEWNET | NEWPID)
+            pid = os.fork()
+            if pid == 0:
+                self._live()
+            self.channel.send(json.dumps({"pid": pid}).encode())
+            code = 0
+        except OSError as error:
+            self.channel.send(describe(f"create {self.node.name}", error))
+        finally:
+            os._exit(code)
+
+    def _live(self) -> NoReturn:
+        try:
+            self._prepare()
+            self._move_in()
+            self._serve()
+        except OSError as error:
+            self.channel.send(describe(f"set up {self.node.name}", error))
+        finally:
+            os._exit(1)
+
+    def _prepare(self) -> None:
+        set_name("lab-init")
+        os.setsid()
+        _close_all_but(self.channel.fileno())
+        log = os.open(f"{self.plan.directory}/nodes/{self.node.name}/sshd.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.close(log)
+        self._wake, writable = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
+        self.channel.send(json.dumps({"host_pid": int(os.readlink("/proc/self"))}).encode())
+
+    def _move_in(self) -> None:
+        furnish(self.plan, self.node)
+        socket.sethostname(self.node.name)
+        Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").write_text("0", encoding="ascii")
+        self.channel.recv(MESSAGE_BYTES)  # the holder has plugged the cables in
+        run_ip(self.plan.ip, render_addresses(self.node))
+        self._start_sshd()
+        self.channel.send(b'{"ready": true}')
+
+    def _serve(self) -> None:
+        while True:
+            readable, _, _ = select.select([self.channel, self._wake], [], [])
+            if self._wake in readable:
+                self._reap()
+            if self.channel in readable:
+                message = self.channel.recv(MESSAGE_BYTES)
+                if not message:
+                    return
+                self.channel.send(self._answer(json.loads(message)))
+
+    def _reap(self) -> None:
+        os.read(self._wake, 4096)
+        try:
+            while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
+                if pid == self.sshd:
+                    self.sshd = 0
+        except ChildProcessError:
+            pass
+
+    def _answer(self, request: dict[str, Any]) -> bytes:
+        try:
+            if request["do"] == "start-sshd" and not self.sshd:
+                self._start_sshd()
+            elif request["do"] == "kill-sshd" and self.sshd:
+                os.kill(self.sshd, signal.SIGKILL)
+                os.waitpid(self.sshd, 0)
+                self.sshd = 0
+            elif request["do"] == "link":
+                run_ip(self.plan.ip, "".join(f"link set dev {nic} {request['state']}\n" for nic in request["nics"]))
+        except OSError as error:
+            return describe(str(request["do"]), error)
+        states = {nic.name: _nic_state(nic.name) for nic in self.node.nics}
+        return json.dumps({"sshd": self.sshd, "nics": states}).encode()
+
+    def _start_sshd(self) -> None:
+        pid = os.fork()
+        if pid == 0:
+            self._exec_sshd()
+        self.sshd = pid
+
+    def _exec_sshd(self) -> NoReturn:
+        account = self.plan.account
+        try:
+            os.setsid()
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)
+            if account.uid != 0:
+                become(account.uid, account.gid, 0, 0)  # as a mapped root sshd fails at setgroups
+            os.execve(self.plan.sshd, [self.plan.sshd, "-D", "-e", "-f", f"{FOLDER}/sshd_config"], {})
+        except OSError as error:
+            os.write(2, describe("start sshd", error) + b"\n")
+        finally:
+            os._exit(127)
+
+
+def _nic_state(name: str) -> str:
+    try:
+        flags = int(Path("/sys/class/net", name, "flags").read_text(encoding="ascii"), 16)
+    except OSError:
+        return "missing"
+    return "up" if flags & 1 else "down"
+
+
+def _close_all_but(kept: int) -> None:
+    """Drop what the holder has open; 0, 1 and 2 stay."""
+    limit = os.sysconf("SC_OPEN_MAX")
+    os.closerange(3, kept)
+    os.closerange(kept + 1, limit if limit > 0 else 65536)
