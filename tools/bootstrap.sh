@@ -43,55 +43,6 @@ or_fail() { # COMMAND...: run it quietly; if it fails show its last words, and s
     fail "this step failed; the whole log is $log"
 }
 
-# ---- programs ----
-
-lacking() { # PROGRAM:PACKAGE...: prints the packages whose program is not there
-    for pair; do
-        command -v "${pair%%:*}" >/dev/null || printf '%s\n' "${pair#*:}"
-    done | sort -u | tr '\n' ' '
-}
-
-as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi; }
-
-may_install() { command -v apt-get >/dev/null && as_root true 2>/dev/null; }
-
-apt_get() { # SYSTEMD_OFFLINE keeps the packages' scripts from starting services
-    as_root env DEBIAN_FRONTEND=noninteractive SYSTEMD_OFFLINE=1 NEEDRESTART_SUSPEND=1 \
-        apt-get -y -o DPkg::Lock::Timeout=120 "$@"
-}
-
-install_packages() { # from the package lists that are there, else from fresh ones
-    say "installing Debian packages: $*"
-    quietly apt_get install --no-install-recommends "$@" && return
-    quietly apt_get update
-    or_fail apt_get install --no-install-recommends "$@"
-}
-
-keep_sshd_off() { # the lab wants the program only: this machine must not become reachable by it
-    say "leaving the SSH service of this machine off, as it was"
-    if [ -d /run/systemd/system ]; then
-        quietly as_root systemctl disable --now ssh.service ssh.socket
-    elif [ -x /etc/init.d/ssh ]; then
-        quietly as_root /etc/init.d/ssh stop
-    fi
-}
-
-provide_programs() {
-    # shellcheck disable=SC2086  # lists of words
-    missing=$(lacking $needed) unmet=$(lacking $wished)
-    [ -n "$missing$unmet" ] || return 0
-    if may_install; then
-        prepare_folder
-        # shellcheck disable=SC2086
-        install_packages $missing $unmet
-        case $missing in *openssh-server*) keep_sshd_off ;; esac
-    elif [ -n "$missing" ]; then
-        fail "please install as root (Debian's names): $missing$unmet"
-    else
-        say "going on without ${unmet}(the tests that use them are left out)"
-    fi
-}
-
 # ---- the interpreter ----
 
 leave_own_venv() { # an activated .venv is not the calling interpreter; and sshd, ip live in sbin
@@ -120,6 +71,71 @@ find_python() {
     done
 }
 
+has_modules() { # NAME...
+    "$python" -c 'import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, sys.argv[1:])))' "$@"
+}
+
+made_by() { printf '%s in %s\n' "$python" "$root"; }
+
+venv_stands() { # one that somebody else has made is used as it is
+    [ -x "$venv/bin/python" ] && { [ ! -e "$venv/.made-by" ] || [ "$(cat "$venv/.made-by")" = "$(made_by)" ]; }
+}
+
+# ---- Debian packages ----
+
+lacking() { # PROGRAM:PACKAGE...: prints the packages whose program is not there
+    for pair; do
+        command -v "${pair%%:*}" >/dev/null || printf '%s\n' "${pair#*:}"
+    done | sort -u | tr '\n' ' '
+}
+
+lacking_python() { # Debian's Python comes without ensurepip
+    if [ -z "$python" ]; then
+        printf 'python3 python3-venv '
+    elif ! venv_stands && ! has_modules venv ensurepip && ! has_modules virtualenv; then
+        "$python" -c 'import sys; print("python%d.%d-venv " % sys.version_info[:2])'
+    fi
+}
+
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi; }
+
+may_install() { command -v apt-get >/dev/null && as_root true 2>/dev/null; }
+
+apt_get() { # SYSTEMD_OFFLINE keeps the packages' scripts from starting services
+    as_root env DEBIAN_FRONTEND=noninteractive SYSTEMD_OFFLINE=1 NEEDRESTART_SUSPEND=1 \
+        apt-get -y -o DPkg::Lock::Timeout=120 "$@"
+}
+
+install_packages() { # from the package lists that are there, else from fresh ones
+    say "installing Debian packages: $*"
+    quietly apt_get install --no-install-recommends "$@" && return
+    quietly apt_get update
+    or_fail apt_get install --no-install-recommends "$@"
+}
+
+keep_sshd_off() { # the lab wants the program only: this machine must not become reachable by it
+    say "leaving the SSH service of this machine off, as it was"
+    if [ -d /run/systemd/system ]; then
+        quietly as_root systemctl disable --now ssh.service ssh.socket
+    elif [ -x /etc/init.d/ssh ]; then
+        quietly as_root /etc/init.d/ssh stop
+    fi
+}
+
+provide_packages() {
+    missing=$missing$(lacking_python)
+    [ -n "$missing$unmet" ] || return 0
+    if may_install; then
+        # shellcheck disable=SC2086  # lists of words
+        install_packages $missing $unmet
+        case $missing in *openssh-server*) keep_sshd_off ;; esac
+    elif [ -n "$missing" ]; then
+        fail "please install as root (Debian's names): $missing$unmet"
+    else
+        say "going on without ${unmet}(the tests that use them are left out)"
+    fi
+}
+
 # ---- .venv ----
 
 prepare_folder() {
@@ -144,31 +160,15 @@ lock() { # one set-up at a time
     trap 'exit 143' TERM HUP
 }
 
-has_modules() { # NAME...
-    "$python" -c 'import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, sys.argv[1:])))' "$@"
-}
-
 make_venv() {
     say "making .venv with $python ($("$python" -c 'import platform; print(platform.python_version())'))"
-    ( cd "$venv" && rm -rf bin lib lib64 include pyvenv.cfg .ready-* )
+    (cd "$venv" && rm -rf bin lib lib64 include pyvenv.cfg .ready-*)
     if has_modules venv ensurepip; then
         or_fail "$python" -m venv "$venv"
-    elif has_modules virtualenv; then
-        or_fail "$python" -m virtualenv "$venv"
-    elif may_install; then # Debian's Python comes without ensurepip
-        install_packages "$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"
-        or_fail "$python" -m venv "$venv"
     else
-        fail "$python cannot make virtual environments: please install python3-venv (as root) or virtualenv"
+        or_fail "$python" -m virtualenv "$venv"
     fi
     made_by >"$venv/.made-by"
-}
-
-made_by() { printf '%s in %s\n' "$python" "$root"; }
-
-provide_venv() { # a .venv that somebody else has made is used as it is
-    [ -x "$venv/bin/python" ] || { make_venv && return; }
-    [ ! -e "$venv/.made-by" ] || [ "$(cat "$venv/.made-by")" = "$(made_by)" ] || make_venv
 }
 
 pip() { or_fail "$venv/bin/python" -m pip install -c "$root/constraints.txt" "$@"; }
@@ -216,21 +216,25 @@ provide_torch() {
 # ---- what happens ----
 
 leave_own_venv
-provide_programs
-key=$({ cat "$root/pyproject.toml" "$root/constraints.txt" "$0" && printf '%s\n' "$root" "$(interpreters)"; } | cksum)
+# shellcheck disable=SC2086  # lists of words
+missing=$(lacking $needed) unmet=$(lacking $wished)
 
-is_ready() { [ -x "$venv/bin/python" ] && [ "$(cat "$venv/.ready-$1" 2>/dev/null)" = "$key" ]; }
+state() { { cat "$root/pyproject.toml" "$root/constraints.txt" "$0" && echo "$root" && interpreters; } | cksum; }
 
+is_ready() { [ -x "$venv/bin/python" ] && [ "$(cat "$venv/.ready-$1" 2>/dev/null)" = "$(state)" ]; }
+
+[ -z "$missing$unmet" ] && is_ready "$1" && exit
+prepare_folder
+lock
+: >"$log"
+python=$(find_python)
+provide_packages
 is_ready "$1" && exit
 python=$(find_python)
 [ -n "$python" ] || fail "no Python 3.10 or newer found: please install python3 and python3-venv"
-prepare_folder
-lock
-is_ready "$1" && exit
-: >"$log"
-provide_venv
+venv_stands || make_venv
 borrowed=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/borrowed-torch.pth
 rm -f "$borrowed"
 install_project
 provide_torch
-for purpose in demo "$1"; do echo "$key" >"$venv/.ready-$purpose"; done
+for purpose in demo "$1"; do state >"$venv/.ready-$purpose"; done
