@@ -1,0 +1,156 @@
+"""Verb `sync`: takes the contents that are missing here and lays out the run's own copy of the code.
+
+request {"workdir", "run": id or null (store only), "node", "node_rank"}; then
+client {"manifest": true} + zlib(JSON rows)      node {"missing": [sha256...]}
+client {"blob": sha256, "part": i, "last": bool} + zlib(data) ..., {"done": true}   (only if some are missing)
+node   {"missing": [...]} again if a stored content turned out wrong, else
+node   {"tree": hash of what is on the disk, "files": n, "bytes": n, "differs": [paths, at most 10]}.
+In between the node sends {"beat": n} while it works.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import zlib
+from typing import Any, Callable, Dict, List, Optional
+
+from .store import Store
+from .tree import Layout, Row, parse_rows, read_tree, remove_tree, tree_hash
+from .wire import DISK_ERRORS, Stream, VerbError
+from .workdir import make_below, open_workdir
+
+BEAT_EVERY = 2.0
+ATTEMPTS = 3
+NAMED = 10
+
+
+def run(request: Dict[str, Any], stream: Stream) -> None:
+    """Serve one sync."""
+    try:
+        serve(request, stream)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        place = os.fsdecode(error.filename2 or error.filename or request["workdir"])
+        code = "CC-DISK-001" if error.errno in DISK_ERRORS else "CC-DISK-002"
+        raise VerbError(code, f"cannot write {place}: {error.strerror}") from None
+
+
+def serve(request: Dict[str, Any], stream: Stream) -> None:
+    """Fill the store, lay the tree out, and report what is really on the disk."""
+    workdir = open_workdir(request["workdir"])
+    home = run_directory(workdir, request)
+    rows = take_manifest(stream)
+    beat = beats(stream)
+    with Store(workdir) as store:
+        for _ in range(ATTEMPTS):
+            if not fill(store, rows, stream):
+                return
+            found = lay_out(store, rows, home, beat) if home else read_store(store, rows, beat)
+            wrong = {row.content for row in set(rows) - set(found) if row.kind == "file"}
+            if not {sha for sha in wrong if store.discard_if_wrong(sha)}:
+                break
+    stream.send(verdict(rows, found))
+
+
+def run_directory(workdir: str, request: Dict[str, Any]) -> Optional[bytes]:
+    """Make the run's directory on this node and return it; None if the request is for the store only."""
+    if request.get("run") is None:
+        return None
+    leaf = "%d-%s" % (int(request["node_rank"]), request["node"])
+    return os.fsencode(make_below(workdir, "runs", str(request["run"]), leaf))
+
+
+def take_manifest(stream: Stream) -> List[Row]:
+    """Receive and check the manifest."""
+    frame = stream.receive()
+    if frame is None or not frame[0].get("manifest"):
+        raise VerbError("CC-SYNC-007", "no manifest came")
+    try:
+        return parse_rows(json.loads(zlib.decompress(frame[1]).decode("utf-8")))
+    except (ValueError, zlib.error) as error:
+        raise VerbError("CC-SYNC-007", f"the manifest cannot be read: {error}") from None
+
+
+def beats(stream: Stream) -> Callable[[], None]:
+    """Return a function that tells the client, every few seconds, that work goes on."""
+    last, count = [time.monotonic()], [0]
+
+    def beat() -> None:
+        if time.monotonic() - last[0] >= BEAT_EVERY:
+            last[0] = time.monotonic()
+            count[0] += 1
+            stream.send({"beat": count[0]})
+
+    return beat
+
+
+def fill(store: Store, rows: List[Row], stream: Stream) -> bool:
+    """Ask for what is missing and store it; False if the client left."""
+    sizes = {row.content: row.size for row in rows if row.kind == "file"}
+    missing = {sha for sha, size in sizes.items() if not store.has(sha, size)}
+    stream.send({"missing": sorted(missing)})
+    while missing:
+        frame = stream.receive()
+        if frame is None:
+            store.settle()  # the next attempt need not send these again
+            return False
+        header, body = frame
+        if header.get("done"):
+            raise VerbError("CC-SYNC-008", f"{len(missing)} files did not arrive")
+        sha, last = header.get("blob"), bool(header.get("last", True))
+        if sha not in missing:
+            raise VerbError("CC-SYNC-007", f"content {sha} was not asked for")
+        store.add(sha, zlib.decompress(body), last=last)
+        if last:
+            missing.discard(sha)
+            if not missing:
+                stream.receive()  # the client's {"done": true}
+    store.settle()
+    return True
+
+
+def lay_out(store: Store, rows: List[Row], home: bytes, beat: Callable[[], None]) -> List[Row]:
+    """Make `code` aside and read it back; it gets its name if it is right, and is removed if it is not."""
+    code = os.path.join(home, b"code")
+    if os.path.lexists(code):
+        found = [] if os.path.islink(code) else read_tree(code, beat)
+        if tree_hash(found) == tree_hash(rows):
+            return found
+        raise VerbError("CC-SYNC-011", f"{os.fsdecode(code)} exists already and holds something else")
+    aside = os.path.join(home, b"code." + os.urandom(8).hex().encode())
+    try:
+        Layout(store, aside, beat).make(rows)
+        found = read_tree(aside, beat)
+        if tree_hash(found) == tree_hash(rows):
+            os.rename(aside, code)
+    except FileNotFoundError:
+        found = []  # a stored content vanished meanwhile: look again what is missing
+    finally:
+        remove_tree(aside)
+    return found
+
+
+def read_store(store: Store, rows: List[Row], beat: Callable[[], None]) -> List[Row]:
+    """Check the stored contents when there is no tree to read."""
+    found = []
+    for row in rows:
+        beat()
+        if row.kind != "file" or not store.discard_if_wrong(row.content):
+            found.append(row)
+    return found
+
+
+def verdict(rows: List[Row], found: List[Row]) -> Dict[str, Any]:
+    """Summarise what is on the disk, and where it is not what was sent."""
+    planned, real = set(rows), set(found)
+    odd = sorted({row.path for row in planned ^ real})  # type: List[str]
+    files = [row for row in found if row.kind == "file"]
+    return {
+        "tree": tree_hash(found),
+        "files": len(files),
+        "bytes": sum(row.size for row in files),
+        "differs": odd[:NAMED],
+    }
