@@ -1,0 +1,184 @@
+"""The way into a node: one open, verified connection, or one clear error.
+
+| code       | what happened                                             | error                |
+|------------|-----------------------------------------------------------|----------------------|
+| CC-SSH-001 | the host's name does not resolve                          | Unreachable          |
+| CC-SSH-002 | the port refused the connection                           | Unreachable          |
+| CC-SSH-003 | no route, or another network error                        | Unreachable          |
+| CC-SSH-004 | a step took longer than its limit; the step is named      | ConnectTimeout       |
+| CC-SSH-005 | what answers there is not an SSH server                   | Unreachable          |
+| CC-SSH-006 | the server ended the connection, or no algorithm is shared| Unreachable          |
+| CC-SSH-007 | none of our keys was accepted                             | AuthenticationFailed |
+| CC-SSH-008 | the key file is missing, unreadable, encrypted or no key  | AuthenticationFailed |
+| CC-SSH-009 | the host key is unknown                                   | HostKeyError         |
+| CC-SSH-010 | the host key is not the known one                         | HostKeyError         |
+| CC-SSH-011 | the host key is revoked                                   | HostKeyError         |
+| CC-SSH-012 | a new host key cannot be recorded                         | HostKeyError         |
+| CC-SSH-013 | the proxy command ended, or cannot be used                | Unreachable          |
+| CC-SSH-014 | the server refuses a channel or a command                 | Unreachable          |
+| CC-SSH-015 | an open connection ended                                  | ConnectionLost       |
+| CC-SSH-016 | an open connection fell silent                            | ConnectionLost       |
+| CC-SSH-017 | the login shell did not hand over to the interpreter      | NodeError            |
+
+Errors of the last four come from `runs.session`.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import pwd
+from functools import cache
+from typing import Any
+
+from fabric import Config, Connection
+from paramiko.ssh_exception import IncompatiblePeer
+
+from clusterctl.errors import ClusterctlError, ConnectTimeout, Unreachable
+from clusterctl.runs.hostkeys import HostKeys
+from clusterctl.runs.keyring import Keyring
+from clusterctl.runs.limits import Timeouts
+from clusterctl.runs.login import REFUSED, Login, refuse_login
+from clusterctl.runs.proxy import ProxyLine, expand_proxy_command, open_proxy
+from clusterctl.runs.sockets import Line, open_tcp
+from clusterctl.specs.inventory import Node
+
+IDLE_TICK = 5.0  # seconds between looks of paramiko's idle reading thread, 0.1 by default
+LIMITS = Timeouts()
+
+
+def connect(node: Node, hostkeys: HostKeys, keyring: Keyring, timeouts: Timeouts = LIMITS) -> Connection:
+    """Open a connection to a node; raises a ConnectError that says which step failed and why.
+
+    Close it with its own `close`; that also ends a proxy command.
+    """
+    user = node.ssh.user or login_name()
+    keys = keyring.keys(node)
+    line = _open_line(node, user, timeouts)
+    login = Login(node, user=user, line=line, hostkeys=hostkeys, keys=keys, timeouts=timeouts)
+    connection = _build(node, user, line, login)
+    try:
+        connection.open()
+    except BaseException as error:
+        rang = login.done().expired
+        line.hang_up()
+        failure = _explain(error, login, rang) if isinstance(error, Exception) else None
+        line.close()
+        if failure is None:
+            raise
+        raise failure from error
+    login.done()
+    line.settimeout(IDLE_TICK)
+    return connection
+
+
+def _open_line(node: Node, user: str, timeouts: Timeouts) -> Line:
+    if node.ssh.proxy_command is None:
+        return open_tcp(node.name, node.host, node.ssh.port, timeouts.connect)
+    command = expand_proxy_command(
+        node.ssh.proxy_command, host=node.host, port=node.ssh.port, user=user, node=node.name
+    )
+    return open_proxy(node.name, command)
+
+
+def _build(node: Node, user: str, line: Line, login: Login) -> Connection:
+    connection = Connection(
+        node.host,
+        user=user,
+        port=node.ssh.port,
+        config=_config(),
+        forward_agent=False,
+        connect_kwargs={
+            "sock": line,
+            "transport_factory": login.make_transport,
+            "auth_strategy": login,
+            "disabled_algorithms": REFUSED,
+        },
+    )
+    # Fabric's own policy accepts every host key.
+    connection.client.set_missing_host_key_policy(login)
+    return connection
+
+
+@cache
+def _config() -> Any:
+    """Return Fabric's settings, read from no file and no variable."""
+    return Config(lazy=True)
+
+
+@cache
+def login_name() -> str:
+    """Return the name of the user who runs this, as ssh takes it."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return getpass.getuser()
+
+
+def _explain(error: Exception, login: Login, rang: bool) -> ClusterctlError:
+    if isinstance(error, ClusterctlError):
+        return error
+    if isinstance(login.line, ProxyLine) and not rang and login.line.status is not None:
+        return _proxy_ended(login, login.line.status)
+    if rang:
+        return _timed_out(login)
+    if login.step == "login":
+        evidence = [login.parting or str(error), *login.describe_keys()]
+        return refuse_login(login.node, login.user, "it ended the connection", evidence)
+    if isinstance(error, IncompatiblePeer):
+        fix = "update the SSH server on the node"
+        return _no_handshake(login, "shares no algorithm with us", str(error), fix)
+    return _not_greeted(login, error)
+
+
+def _not_greeted(login: Login, error: Exception) -> Unreachable:
+    greeted = login.transport is not None and login.transport.remote_version.startswith("SSH-")
+    said = str(error)
+    if "Indecipherable" in said or "Invalid SSH banner" in said:
+        heard = said.partition('"')[2].rpartition('"')[0]
+        return Unreachable(
+            f"what answers at {_place(login)} is not an SSH server",
+            code="CC-SSH-005",
+            node=login.node.name,
+            evidence=f"it says: {heard[:200]!r}",
+            fix="correct `host` and `ssh.port` in the inventory; a server that says it is busy needs a pause",
+        )
+    when = "during the key exchange" if greeted else "before greeting us"
+    fix = "it may limit connections (MaxStartups, PerSourcePenalties in sshd_config): wait, and read its log"
+    return _no_handshake(login, f"ended the connection {when}", login.parting or said, fix)
+
+
+def _no_handshake(login: Login, what: str, evidence: str, fix: str) -> Unreachable:
+    return Unreachable(
+        f"the server at {_place(login)} {what}",
+        code="CC-SSH-006",
+        node=login.node.name,
+        evidence=evidence,
+        fix=fix,
+    )
+
+
+def _timed_out(login: Login) -> ConnectTimeout:
+    greeted = login.transport is not None and login.transport.remote_version.startswith("SSH-")
+    waited_for = {"greeting": "key exchange" if greeted else "greeting"}.get(login.step, login.step)
+    return ConnectTimeout(
+        f"no {waited_for} from the server at {_place(login)} within {login.limit:g} s",
+        code="CC-SSH-004",
+        node=login.node.name,
+        evidence=login.line.describe_end(),
+        fix="something accepts connections there but does not go on: the node may be overloaded or stopped",
+    )
+
+
+def _proxy_ended(login: Login, status: int) -> Unreachable:
+    return Unreachable(
+        f"the proxy command ended with status {status} during the {login.step}",
+        code="CC-SSH-013",
+        node=login.node.name,
+        evidence=login.line.describe_end(),
+        fix="run it by hand, %h and %p filled in: it must connect its stdin and stdout to the node's sshd",
+    )
+
+
+def _place(login: Login) -> str:
+    return f"{login.node.host} port {login.node.ssh.port}"

@@ -1,0 +1,141 @@
+"""How a conversation with a node can end badly, each as an error with a code and a way out.
+
+Besides the codes that `runs.connect` lists:
+
+| CC-PY-001  | the configured interpreter is not there, or cannot be run      | NoInterpreter |
+| CC-PY-002  | it is too old (the node says so)                               | NoInterpreter |
+| CC-PY-003  | it ended before it answered                                    | NoInterpreter |
+| CC-RUN-002 | a step failed on the node in a way that nobody foresaw         | NodeError     |
+| CC-RUN-003 | the step's process on the node died; the connection lives      | NodeError     |
+| CC-RUN-004 | what the node sent cannot be understood                        | NodeError     |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from clusterctl.errors import (
+    ClusterctlError,
+    ConnectionLost,
+    ConnectTimeout,
+    NodeError,
+    NoInterpreter,
+    SyncError,
+    Unreachable,
+)
+from clusterctl.plans.shell import STOLEN_STDIN
+from clusterctl.runs.frames import FrameReader
+from clusterctl.runs.sockets import Line
+
+NO_STATUS = -1  # paramiko's exit status before there is one
+CANNOT_RUN, NOT_FOUND = 126, 127
+TAIL = 4096  # characters of what was said that are shown as evidence
+FAMILIES: Mapping[str, type[NodeError]] = {"CC-PY": NoInterpreter, "CC-SYNC": SyncError}
+
+
+def overdue(node: str, what: str, limit: float) -> ConnectTimeout:
+    """Say that a step took too long."""
+    return ConnectTimeout(
+        f"no {what} within {limit:g} s",
+        code="CC-SSH-004",
+        node=node,
+        fix="the node may be overloaded or stopped; look whether an ordinary `ssh` to it still answers",
+    )
+
+
+def start_overdue(node: str, python: str, limit: float, noise: bytes, stderr: str) -> ConnectTimeout:
+    """Say that the interpreter did not answer in time."""
+    return ConnectTimeout(
+        f"{python} did not answer within {limit:g} s",
+        code="CC-SSH-004",
+        node=node,
+        evidence=_said(noise, stderr),
+        fix="a start-up file (.bashrc, `activate`) may hang or read from stdin, or the file system is slow",
+    )
+
+
+def lost(node: str, line: Line) -> ConnectionLost:
+    """Say that the connection ended."""
+    return ConnectionLost(
+        "the connection ended",
+        code="CC-SSH-015",
+        node=node,
+        evidence=line.describe_end(),
+        fix="the node, its sshd or the network between went away; what runs there may still be running",
+    )
+
+
+def silent(node: str, limit: float) -> ConnectionLost:
+    """Say that nothing was heard for too long."""
+    return ConnectionLost(
+        f"nothing was heard for {limit:g} s",
+        code="CC-SSH-016",
+        node=node,
+        fix="the node or the network between stopped answering; what runs there may still be running",
+    )
+
+
+def channel_refused(node: str, error: Exception) -> Unreachable:
+    """Say that the server lets us in but runs no command for us."""
+    return Unreachable(
+        "the SSH server refuses to run a command",
+        code="CC-SSH-014",
+        node=node,
+        evidence=str(error),
+        fix="look at MaxSessions, ForceCommand and the user's login shell on the node",
+    )
+
+
+def not_started(node: str, python: str, status: int, noise: bytes, stderr: str) -> NodeError:
+    """Say why no interpreter came up behind the login shell."""
+    said = _said(noise, stderr)
+    if status in (CANNOT_RUN, NOT_FOUND):
+        problem = "was not found" if status == NOT_FOUND else "cannot be run"
+        fix = "set `python` in the inventory to the absolute path of the node's interpreter (3.8 or later)"
+        return NoInterpreter(f"{python} {problem}", code="CC-PY-001", node=node, evidence=said, fix=fix)
+    if status == STOLEN_STDIN:
+        fix = "let the login shell's start-up files (.bashrc, config.fish, .cshrc) read nothing from stdin"
+        text = "the login shell's start-up files read what was meant for the interpreter"
+        return NodeError(text, code="CC-SSH-017", node=node, evidence=said, fix=fix)
+    fix = f"see what `{python} -c 'print(1)'` says there; the login shell must be able to run commands"
+    text = f"no interpreter came up: the login shell or {python} ended with status {status}"
+    return NoInterpreter(text, code="CC-PY-003", node=node, evidence=said, fix=fix)
+
+
+def verb_died(node: str, verb: str, status: int, stderr: str) -> NodeError:
+    """Say that the step's process on the node ended without an answer."""
+    return NodeError(
+        f"`{verb}` ended on the node without an answer (status {status})",
+        code="CC-RUN-003",
+        node=node,
+        evidence=stderr[-TAIL:],
+        fix="it was killed, perhaps for want of memory: look at `dmesg` on the node",
+    )
+
+
+def garbled(node: str, reader: FrameReader, error: Exception) -> NodeError:
+    """Say that the node's answer is no answer."""
+    if not reader.begun:
+        return NodeError(
+            "the login shell floods its output before the interpreter starts",
+            code="CC-SSH-017",
+            node=node,
+            evidence=_said(reader.noise, ""),
+            fix="let the start-up files of the login shell print nothing unless it is interactive",
+        )
+    text = "what the node sent cannot be understood"
+    return NodeError(text, code="CC-RUN-004", node=node, evidence=str(error), fix="please report this")
+
+
+def reported(node: str, error: Mapping[str, Any]) -> ClusterctlError:
+    """Turn an error that the node reported into ours."""
+    code = str(error.get("code") or "")
+    message, evidence = str(error.get("message") or "unknown"), str(error.get("traceback") or "")
+    kind = next((kind for family, kind in FAMILIES.items() if code.startswith(family)), NodeError)
+    return kind(message, code=code or "CC-RUN-002", node=node, evidence=evidence)
+
+
+def _said(noise: bytes, stderr: str) -> str:
+    shown = (noise.decode("utf-8", "replace").strip(), stderr.strip())
+    return "\n".join(text for text in shown if text)[-TAIL:]

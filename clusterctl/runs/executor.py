@@ -1,0 +1,76 @@
+"""Do one thing on many nodes at once; one node's trouble is one node's outcome."""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from queue import SimpleQueue
+from typing import TypeVar
+
+from clusterctl.errors import ClusterctlError, InternalError
+from clusterctl.runs.outcome import Outcome
+from clusterctl.specs.inventory import Node
+
+T = TypeVar("T")
+
+MOST = 128  # nodes at a time
+
+
+def fan_out(
+    nodes: Sequence[Node], function: Callable[[Node], T], *, limit: int = MOST
+) -> Iterator[Outcome[T]]:
+    """Call `function` for every node in threads, at most `limit` at a time, and yield outcomes as they come.
+
+    Each node yields exactly one outcome. Closing the iterator (an exception in the caller's loop does so once
+    the iterator is let go) keeps nodes that have not begun from beginning. The threads end with the process.
+    """
+    waiting = deque(nodes)
+    outcomes: SimpleQueue[Outcome[T]] = SimpleQueue()
+    for place in range(min(len(waiting), max(1, limit))):
+        worker = threading.Thread(
+            target=_work, args=(waiting, function, outcomes), name=f"node worker {place}", daemon=True
+        )
+        worker.start()
+    return _collect(len(nodes), waiting, outcomes)
+
+
+def _collect(count: int, waiting: deque[Node], outcomes: SimpleQueue[Outcome[T]]) -> Iterator[Outcome[T]]:
+    try:
+        for _ in range(count):
+            yield outcomes.get()
+    finally:
+        waiting.clear()
+
+
+def _work(waiting: deque[Node], function: Callable[[Node], T], outcomes: SimpleQueue[Outcome[T]]) -> None:
+    while True:
+        try:
+            node = waiting.popleft()
+        except IndexError:
+            return
+        outcomes.put(_attempt(node, function))
+
+
+def _attempt(node: Node, function: Callable[[Node], T]) -> Outcome[T]:
+    began = time.monotonic()
+    try:
+        value, error = function(node), None
+    except ClusterctlError as failure:
+        value, error = None, failure
+    except BaseException as failure:  # noqa: BLE001, RUF100 - whatever it is, it must not cost another node its outcome
+        value, error = None, _internal(failure)
+    if error is not None:
+        error.node = error.node or node.name
+    return Outcome(node, value, error, time.monotonic() - began)
+
+
+def _internal(failure: BaseException) -> InternalError:
+    return InternalError(
+        f"{type(failure).__name__}: {failure}",
+        code="CC-RUN-001",
+        evidence="".join(traceback.format_exception(failure)),
+        fix="this is a bug in clusterctl: please report it together with the text above",
+    )

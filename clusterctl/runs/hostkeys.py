@@ -1,0 +1,198 @@
+"""Whether a node shows the host key that is known: what changed is refused, what is new may be recorded."""
+
+from __future__ import annotations
+
+import base64
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from clusterctl.errors import HostKeyError
+from clusterctl.runs.knownhosts import (
+    AUTHORITY,
+    REVOKED,
+    Entry,
+    KnownHosts,
+    fingerprint,
+    parse_entries,
+    render_name,
+)
+from clusterctl.specs.inventory import Node
+
+SYSTEM_FILE = Path("/etc/ssh/ssh_known_hosts")
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A host key that was accepted because it was new, and where it was written down."""
+
+    node: str
+    name: str
+    key_type: str
+    fingerprint: str
+    file: str
+
+
+@dataclass
+class _Book:
+    """One known_hosts file as it was read; `trouble` says why it could not be."""
+
+    path: Path
+    known: KnownHosts
+    trouble: str = ""
+
+
+class HostKeys:
+    """The known host keys of this process; files are read once. Safe to use from many threads."""
+
+    def __init__(
+        self,
+        observe: Callable[[Recorded], None] = lambda _: None,
+        *,
+        home: Path | None = None,
+        system_file: Path = SYSTEM_FILE,
+    ) -> None:
+        self._observe = observe
+        self._home = home or Path.home()
+        self._system_file = system_file
+        self._books: dict[Path, _Book] = {}
+        self._lock = threading.Lock()
+
+    def key_types(self, node: Node) -> list[str]:
+        """List the types of the keys that are known for a node, so that it is asked for one of them."""
+        known = [e for e in self._match(node, render_name(node.host, node.ssh.port)) if not e.marker]
+        if not known and node.ssh.port != 22:
+            known = [e for e in self._match(node, render_name(node.host, 22)) if not e.marker]
+        return list(dict.fromkeys(entry.key_type for entry in known))
+
+    def verify(self, node: Node, key_type: str, key: bytes) -> None:
+        """Return if `key` is known for the node, or has just been recorded; raise HostKeyError if not."""
+        name = render_name(node.host, node.ssh.port)
+        entries, bare = self._match(node, name), self._match(node, render_name(node.host, 22))
+        for entry in (*entries, *bare):
+            if entry.marker == REVOKED and entry.key == key:
+                raise _revoked(node, entry)
+        known = [entry for entry in entries if not entry.marker]
+        # As OpenSSH does: a line without the port is good enough if it holds the very key.
+        good = known or [entry for entry in bare if not entry.marker]
+        if any(entry.key == key for entry in good):
+            return
+        if known:
+            raise _changed(node, name, known, key_type, key)
+        if node.ssh.host_keys != "accept-new":
+            raise _unknown(node, key_type, key, self._notes(node, entries))
+        self._accept(node, name, key_type, key)
+
+    def _match(self, node: Node, name: str) -> list[Entry]:
+        return [entry for book in self._open(node) for entry in book.known.match(name)]
+
+    def _notes(self, node: Node, entries: Sequence[Entry]) -> list[str]:
+        notes = [book.trouble for book in self._open(node) if book.trouble]
+        authorities = [entry.place for entry in entries if entry.marker == AUTHORITY]
+        if authorities:
+            places = ", ".join(authorities)
+            notes.append(f"{places} trusts a certificate authority for it; certificates are not read here")
+        return notes
+
+    def _paths(self, node: Node) -> list[Path]:
+        if node.ssh.known_hosts is not None:
+            return [self._expand(node.ssh.known_hosts)]
+        folder = self._home / ".ssh"
+        return [folder / "known_hosts", folder / "known_hosts2", self._system_file]
+
+    def _expand(self, path: str) -> Path:
+        return self._home / path[2:] if path.startswith("~/") else Path(path)
+
+    def _open(self, node: Node) -> list[_Book]:
+        with self._lock:
+            return [self._read(path) for path in self._paths(node)]
+
+    def _read(self, path: Path) -> _Book:
+        if path not in self._books:
+            self._books[path] = _read_book(path)
+        return self._books[path]
+
+    def _accept(self, node: Node, name: str, key_type: str, key: bytes) -> None:
+        with self._lock:
+            book = self._read(self._paths(node)[0])
+            if any(entry.key == key and not entry.marker for entry in book.known.match(name)):
+                return  # another thread has met the same server
+            try:
+                _append(book.path, f"{name} {key_type} {base64.b64encode(key).decode()}")
+            except OSError as error:
+                raise _unwritable(node, book.path, error) from error
+            book.known.add(Entry(str(book.path), 0, "", name, key_type, key))
+        self._observe(Recorded(node.name, name, key_type, fingerprint(key), str(book.path)))
+
+
+def _read_book(path: Path) -> _Book:
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return _Book(path, KnownHosts())
+    except OSError as error:
+        return _Book(path, KnownHosts(), f"{path} cannot be read: {error.strerror}")
+    return _Book(path, KnownHosts(parse_entries(text, str(path))))
+
+
+def _append(path: Path, line: str) -> None:
+    """Add a line in one write, closing a last line that was left open."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        size = os.fstat(descriptor).st_size
+        open_end = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        os.write(descriptor, ("\n" if open_end else "").encode() + line.encode() + b"\n")
+    finally:
+        os.close(descriptor)
+
+
+def _unknown(node: Node, key_type: str, key: bytes, notes: Sequence[str]) -> HostKeyError:
+    look = f"ssh-keyscan -t {_keyscan_type(key_type)} -p {node.ssh.port} {node.host} | ssh-keygen -lf -"
+    return HostKeyError(
+        "the node's host key is not known here",
+        code="CC-SSH-009",
+        node=node.name,
+        evidence="\n".join([f"it shows {key_type} {fingerprint(key)}", *notes]),
+        fix=f"compare it with `{look}` asked from a network that you trust; then connect once with ssh, "
+        "or set `host_keys: accept-new` under `ssh:` in the inventory to have new keys recorded",
+    )
+
+
+def _changed(node: Node, name: str, known: Sequence[Entry], key_type: str, key: bytes) -> HostKeyError:
+    same = [entry for entry in known if entry.key_type == key_type] or known
+    lines = [f"{entry.place} knows {entry.key_type} {entry.fingerprint}" for entry in same]
+    return HostKeyError(
+        f"the node's host key is not the one in {same[0].place}",
+        code="CC-SSH-010",
+        node=node.name,
+        evidence="\n".join([*lines, f"it shows {key_type} {fingerprint(key)}"]),
+        fix="if the node was installed anew, and only then: "
+        + f"ssh-keygen -R '{name}' -f {same[0].file}; otherwise something else answers in its place",
+    )
+
+
+def _revoked(node: Node, entry: Entry) -> HostKeyError:
+    return HostKeyError(
+        f"the node's host key is revoked by {entry.place}",
+        code="CC-SSH-011",
+        node=node.name,
+        evidence=f"it shows {entry.key_type} {entry.fingerprint}",
+        fix="give the node a new host key; do not remove the line",
+    )
+
+
+def _unwritable(node: Node, path: Path, error: OSError) -> HostKeyError:
+    return HostKeyError(
+        f"the node's new host key cannot be recorded in {path}",
+        code="CC-SSH-012",
+        node=node.name,
+        evidence=str(error.strerror or error),
+        fix="make the file writable, or name another one as `known_hosts` under `ssh:` in the inventory",
+    )
+
+
+def _keyscan_type(key_type: str) -> str:
+    return "ecdsa" if key_type.startswith("ecdsa-") else key_type.rpartition("-")[2]

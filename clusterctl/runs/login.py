@@ -1,0 +1,136 @@
+"""What happens between the TCP connection and a usable one: greeting, key exchange, host key, our key.
+
+paramiko calls back at three points: for the transport, for a host key that it does not know (we tell it
+none, so always), and for the login. Each is also where a step ends and the next one's time begins.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import paramiko
+
+from clusterctl.errors import AuthenticationFailed
+from clusterctl.runs.hostkeys import HostKeys
+from clusterctl.runs.keyring import Keys
+from clusterctl.runs.limits import WATCHDOG, Alarm, Timeouts
+from clusterctl.runs.sockets import Line
+from clusterctl.specs.inventory import Node
+
+# paramiko prints to the screen what it raises anyway, unless its logger has somewhere to go.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
+
+REFUSED = {
+    "keys": ["ssh-rsa"],  # signatures by SHA-1
+    "pubkeys": ["ssh-rsa"],
+    "macs": ["hmac-md5", "hmac-md5-96", "hmac-sha1-96"],
+    "ciphers": ["3des-cbc", "aes128-cbc", "aes192-cbc", "aes256-cbc"],
+}
+KEY_ALGORITHMS = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
+PARAMIKO_LIMIT = 3600.0  # ours are shorter, and say which step it was
+
+
+class Wire(paramiko.Transport):
+    """A transport that remembers why the server hung up."""
+
+    parting = ""
+
+    def _parse_disconnect(self, m):  # type: ignore[no-untyped-def]  # paramiko's own, not in its type information
+        m.get_int()
+        self.parting = m.get_text()
+
+
+class Login:
+    """One attempt to get into one node."""
+
+    def __init__(
+        self, node: Node, *, user: str, line: Line, hostkeys: HostKeys, keys: Keys, timeouts: Timeouts
+    ) -> None:
+        self.node = node
+        self.user = user
+        self.line = line
+        self.hostkeys = hostkeys
+        self.keys = keys
+        self.timeouts = timeouts
+        self.step = "greeting"
+        self.limit = timeouts.handshake
+        self.transport: Wire | None = None
+        self.tried: list[str] = []
+        self.alarm = WATCHDOG.set(timeouts.handshake, line.hang_up)
+
+    def make_transport(
+        self, sock: Line, disabled_algorithms: Mapping[str, Sequence[str]] | None = None
+    ) -> paramiko.Transport:
+        """Build the transport; asks the server for a host key of a type that is known."""
+        transport = self.transport = Wire(sock, disabled_algorithms=disabled_algorithms)
+        transport.banner_timeout = transport.handshake_timeout = PARAMIKO_LIMIT
+        transport.auth_timeout = transport.channel_timeout = PARAMIKO_LIMIT
+        options = transport.get_security_options()
+        known = [a for name in self.hostkeys.key_types(self.node) for a in KEY_ALGORITHMS.get(name, (name,))]
+        usable = [name for name in known if name in options.key_types]
+        options.key_types = [*usable, *(name for name in options.key_types if name not in usable)]
+        return transport
+
+    def missing_host_key(self, client: Any, hostname: str, key: paramiko.PKey) -> None:  # noqa: ARG002 - paramiko's signature
+        """Judge the host key."""
+        self.step = "host key"
+        self.hostkeys.verify(self.node, key.get_name(), key.asbytes())
+
+    def authenticate(self, transport: paramiko.Transport) -> None:
+        """Show our keys one after the other until one is accepted."""
+        self._begin("login", self.timeouts.login)
+        for candidate in self.keys:
+            self.tried.append(candidate.label)
+            try:
+                further = transport.auth_publickey(self.user, candidate.key)
+            except paramiko.BadAuthenticationType as error:
+                wanted = ", ".join(error.allowed_types)
+                raise self._refuse("it does not accept keys", f"it wants: {wanted}") from error
+            except paramiko.AuthenticationException:
+                if not transport.is_active():
+                    raise
+                continue
+            if further:
+                raise self._refuse("it wants more than a key", f"it also wants: {', '.join(further)}")
+            return
+        raise self._refuse("it accepted none of our keys", "")
+
+    @property
+    def parting(self) -> str:
+        """Return what the server said when it hung up."""
+        return self.transport.parting if self.transport is not None else ""
+
+    def done(self) -> Alarm:
+        """Stop the clock; the alarm returned tells whether it had rung."""
+        WATCHDOG.cancel(self.alarm)
+        return self.alarm
+
+    def _begin(self, step: str, limit: float) -> None:
+        WATCHDOG.cancel(self.alarm)
+        self.step, self.limit = step, limit
+        if not self.alarm.expired:
+            self.alarm = WATCHDOG.set(limit, self.line.hang_up)
+
+    def _refuse(self, reason: str, detail: str) -> AuthenticationFailed:
+        return refuse_login(self.node, self.user, reason, [detail, *self.describe_keys()])
+
+    def describe_keys(self) -> list[str]:
+        """Say which keys were tried, and which were not."""
+        tried = [f"tried {label}" for label in self.tried] or ["there was no key to try"]
+        return tried + [f"not tried: {note}" for note in self.keys.skipped]
+
+
+def refuse_login(node: Node, user: str, reason: str, evidence: Sequence[str]) -> AuthenticationFailed:
+    """Say that a node does not let us in, and what to do."""
+    target = f"-p {node.ssh.port} {user}@{node.host}"
+    key = f"-i {node.ssh.key} " if node.ssh.key else ""
+    return AuthenticationFailed(
+        f"the node does not let {user} in: {reason}",
+        code="CC-SSH-007",
+        node=node.name,
+        evidence="\n".join(line for line in evidence if line),
+        fix=f"try `ssh {key}{target}`; `ssh-copy-id {key}{target}` installs a key, "
+        "and `user` and `key` under `ssh:` in the inventory say which are used",
+    )

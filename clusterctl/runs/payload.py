@@ -1,0 +1,92 @@
+"""What is sent to the nodes: the few modules that a verb needs, or the whole payload as one zip.
+
+The payload is read as files, never imported. A verb's modules are found by following its relative imports,
+so that no list can fall behind the code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import threading
+import zipfile
+import zlib
+from functools import cache
+from pathlib import Path
+
+PAYLOAD = Path(__file__).parent.parent / "payload"
+MAIN = "from payload.main import main\n\nmain()\n"
+EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest that a zip can hold
+ONE_AT_A_TIME = threading.Lock()  # many threads ask at once: the first packs, the others wait for it
+
+RELATIVE = re.compile(r"^[ \t]*from[ \t]+\.(\w*)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]*)", re.MULTILINE)
+
+
+@cache
+def boot() -> bytes:
+    """Return the program that the node's interpreter runs first."""
+    return (PAYLOAD / "boot.py").read_bytes()
+
+
+def bundle(verb: str) -> bytes:
+    """Return a verb's modules, compressed: a JSON object from module name to source."""
+    with ONE_AT_A_TIME:
+        return _bundle(verb)
+
+
+def payload_zip() -> tuple[str, bytes]:
+    """Return the SHA-256 of the whole payload as a zip, and the zip: same files, same bytes."""
+    with ONE_AT_A_TIME:
+        return _payload_zip()
+
+
+@cache
+def _bundle(verb: str) -> bytes:
+    sources = {_dotted(name): _source(name) for name in sorted(modules(verb))}
+    return zlib.compress(json.dumps(sources).encode("utf-8"), 9)
+
+
+@cache
+def modules(verb: str) -> frozenset[str]:
+    """Name the modules that a verb needs, itself and what carries frames included."""
+    wanted, found = {verb, "wire"}, set[str]()
+    while wanted:
+        name = wanted.pop()
+        found.add(name)
+        wanted |= _imports(_source(name)) - found
+    return frozenset(found)
+
+
+@cache
+def _payload_zip() -> tuple[str, bytes]:
+    texts = {"__main__.py": MAIN}
+    for path in PAYLOAD.glob("*.py"):
+        texts[f"payload/{path.name}"] = path.read_text(encoding="utf-8")
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name in sorted(texts):
+            entry = zipfile.ZipInfo(name, EPOCH)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o644 << 16
+            entry.create_system = 3
+            archive.writestr(entry, texts[name])
+    return hashlib.sha256(packed.getvalue()).hexdigest(), packed.getvalue()
+
+
+def _imports(source: str) -> set[str]:
+    found = set()
+    for module, names in RELATIVE.findall(source):
+        words = [module] if module else re.findall(r"\w+", names)
+        found |= {word for word in words if (PAYLOAD / f"{word}.py").is_file()}
+    return found
+
+
+def _dotted(name: str) -> str:
+    return f"payload.{name}"
+
+
+@cache
+def _source(name: str) -> str:
+    return (PAYLOAD / f"{name}.py").read_text(encoding="utf-8")

@@ -1,0 +1,272 @@
+"""One conversation with one node: a verb of the payload over one raw channel.
+
+A session has one reader. `receive` waits for the next frame; to follow many nodes from one thread, wait with
+`wait_for_any` and take what is there with `frames`. Sending is safe from any thread.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import select
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+import paramiko
+
+from clusterctl.errors import ClusterctlError, ConnectTimeout
+from clusterctl.plans.shell import DECOYS, REMOTE_COMMAND, render_bootstrap
+from clusterctl.runs import endings, payload
+from clusterctl.runs.frames import Frame, FrameError, FrameReader, encode_frame
+from clusterctl.runs.limits import WATCHDOG, Timeouts
+from clusterctl.runs.sockets import Line
+
+STDERR_KEPT = 64 << 10
+PIECE = 64 << 10
+CHUNK = 16 << 10  # what a socket that is ready for writing takes without waiting
+WINDOW_TICK = 0.2  # seconds between looks at what arrives while the node's window is full
+CLOSE_LIMIT = 2.0
+TRANSPORT_ERRORS = (OSError, EOFError, paramiko.SSHException)
+STATUS_WAIT = 1.0  # seconds between the end of a stream and the exit status that follows it
+
+
+class Session:
+    """A verb running on a node, and the frames to and from it."""
+
+    def __init__(
+        self,
+        connection: Any,
+        verb: str,
+        request: Mapping[str, Any],
+        *,
+        python: str,
+        activate: str | None = None,
+        timeouts: Timeouts | None = None,
+        silence_limit: float | None = None,
+    ) -> None:
+        self.verb = verb
+        self.python = python
+        self.timeouts = timeouts or Timeouts()
+        self.silence_limit = silence_limit
+        self.ended = False
+        self._transport: paramiko.Transport = connection.transport
+        self._line: Line = connection.transport.sock
+        self._arrived: deque[Frame] = deque()
+        self._failure: ClusterctlError | None = None
+        self._stderr = bytearray()
+        self._reading, self._sending = threading.RLock(), threading.Lock()
+        self._beats = 0
+        sentinel = secrets.token_hex(16)
+        self._reader = FrameReader(sentinel)
+        self._channel = self._open()
+        self._began = self._heard = time.monotonic()
+        self._push(_bootstrap(verb, request, sentinel, python=python, activate=activate), self.timeouts.send)
+
+    @property
+    def node(self) -> str:
+        """Return the name of the node."""
+        return self._line.node
+
+    @property
+    def stderr(self) -> str:
+        """Return the end of what the node wrote to stderr."""
+        return bytes(self._stderr).decode("utf-8", "replace")
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when something arrived or the session ended."""
+        return self._channel.fileno()
+
+    def send(self, header: Mapping[str, Any], body: bytes = b"", timeout: float | None = None) -> None:
+        """Send a frame; ConnectTimeout if the node does not take it in time, ConnectionLost if it is gone."""
+        self._push(encode_frame(header, body), self.timeouts.send if timeout is None else timeout)
+
+    def beat(self) -> None:
+        """Tell the node that somebody is still here."""
+        self._beats += 1
+        self.send({"beat": self._beats})
+
+    def receive(self, timeout: float | None = None) -> Frame | None:
+        """Return the next frame, None after the last; ConnectTimeout after `timeout` seconds without one.
+
+        What the node reports as an error, a lost connection, and silence beyond `silence_limit` are raised.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            if self._arrived:
+                return self._arrived.popleft()
+            self._raise_failure()
+            if self.ended:
+                return None
+            wait = self._longest_wait(deadline, timeout)
+            if _poll(self.fileno(), wait):
+                self.pump()
+
+    def frames(self) -> Iterator[Frame]:
+        """Yield the frames that are here, without waiting; raises like `receive`, sets `ended`."""
+        self.pump()
+        while self._arrived:
+            yield self._arrived.popleft()
+        self._raise_failure()
+        if not self.ended:
+            self._longest_wait(None, None)
+
+    def pump(self) -> None:
+        """Take in what has arrived, without waiting."""
+        with self._reading:
+            # Looked at before draining: what arrives between the two is then not taken for the end.
+            closing = self._channel.closed or self._channel.eof_received
+            with suppress(OSError):
+                while self._channel.recv_stderr_ready():
+                    self._hear(self._channel.recv_stderr(PIECE), self._keep_stderr)
+                while self._channel.recv_ready():
+                    self._hear(self._channel.recv(PIECE), self._take_frames)
+            if closing and not self.ended and self._failure is None:
+                self._fail(self._explain_end())
+
+    def close(self) -> None:
+        """End the conversation; the verb on the node sees the end of its stdin."""
+        with WATCHDOG.limit(CLOSE_LIMIT, self._line.hang_up), suppress(*TRANSPORT_ERRORS):
+            self._channel.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _open(self) -> paramiko.Channel:
+        limit = self.timeouts.channel
+        with WATCHDOG.limit(limit, self._line.hang_up) as alarm:
+            try:
+                channel = self._transport.open_session(timeout=limit + 1)
+                channel.settimeout(WINDOW_TICK)
+                channel.exec_command(REMOTE_COMMAND)
+            except TRANSPORT_ERRORS as error:
+                if alarm.expired:
+                    raise endings.overdue(self.node, f"channel for {self.verb}", limit) from error
+                if self._transport.is_active():
+                    raise endings.channel_refused(self.node, error) from error
+                raise endings.lost(self.node, self._line) from error
+        return channel
+
+    def _push(self, data: bytes, limit: float) -> None:
+        deadline = time.monotonic() + limit
+        with self._sending, WATCHDOG.limit(limit + WINDOW_TICK, self._line.hang_up):
+            for place in range(0, len(data), CHUNK):
+                self._push_chunk(data[place : place + CHUNK], deadline, limit)
+
+    def _push_chunk(self, chunk: bytes, deadline: float, limit: float) -> None:
+        while chunk:
+            sent = 0
+            try:
+                sent = self._channel.send(chunk)
+            except TimeoutError:
+                self.pump()  # the node may be waiting for us to read before it reads
+                if time.monotonic() >= deadline:
+                    raise endings.overdue(self.node, f"room for what we send to {self.verb}", limit) from None
+                continue
+            except TRANSPORT_ERRORS:
+                pass
+            if not sent:
+                self._raise_unsent()
+            chunk = chunk[sent:]
+
+    def _raise_unsent(self) -> None:
+        """Raise what the node said before it stopped listening."""
+        self.pump()
+        self._raise_failure()
+        raise self._explain_end()
+
+    def _longest_wait(self, deadline: float | None, timeout: float | None) -> float | None:
+        """Return how long to wait for something to arrive; raise what is due."""
+        now = time.monotonic()
+        limits: list[tuple[float, Callable[[], ClusterctlError]]] = []
+        if deadline is not None and timeout is not None:
+            limits.append((deadline, lambda: endings.overdue(self.node, f"answer from {self.verb}", timeout)))
+        if not self._reader.begun:
+            limits.append((self._began + self.timeouts.start, self._explain_no_start))
+        elif self.silence_limit is not None:
+            silence = self.silence_limit
+            limits.append((self._heard + silence, lambda: endings.silent(self.node, silence)))
+        if not limits:
+            return None
+        due, explain = min(limits, key=lambda pair: pair[0])
+        if due <= now:
+            raise explain()
+        return due - now
+
+    def _hear(self, piece: bytes, take: Callable[[bytes], None]) -> None:
+        self._heard = time.monotonic()
+        take(piece)
+
+    def _keep_stderr(self, piece: bytes) -> None:
+        self._stderr += piece
+        del self._stderr[:-STDERR_KEPT]
+
+    def _take_frames(self, piece: bytes) -> None:
+        if self.ended or self._failure is not None:
+            return
+        try:
+            for header, body in self._reader.feed(piece):
+                self._take_frame(header, body)
+        except FrameError as error:
+            self._fail(endings.garbled(self.node, self._reader, error))
+
+    def _take_frame(self, header: dict[str, Any], body: bytes) -> None:
+        if header.get("end"):
+            self.ended = True
+        elif isinstance(header.get("error"), dict):
+            self._fail(endings.reported(self.node, header["error"]))
+        elif not self.ended and self._failure is None:
+            self._arrived.append((header, body))
+
+    def _fail(self, failure: ClusterctlError) -> None:
+        self._failure = failure
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _explain_end(self) -> ClusterctlError:
+        self._channel.status_event.wait(STATUS_WAIT)
+        self._reader.finish()
+        status = self._channel.exit_status
+        if not self._transport.is_active() or status == endings.NO_STATUS:
+            return endings.lost(self.node, self._line)
+        if not self._reader.begun:
+            return endings.not_started(self.node, self.python, status, self._reader.noise, self.stderr)
+        return endings.verb_died(self.node, self.verb, status, self.stderr)
+
+    def _explain_no_start(self) -> ConnectTimeout:
+        self._reader.finish()
+        return endings.start_overdue(
+            self.node, self.python, self.timeouts.start, self._reader.noise, self.stderr
+        )
+
+
+def wait_for_any(sessions: Iterable[Session], timeout: float | None) -> list[Session]:
+    """Wait until something arrived for one of the sessions, at most `timeout` seconds; return those."""
+    poller, by_descriptor = select.poll(), {}
+    for session in sessions:
+        by_descriptor[session.fileno()] = session
+        poller.register(session.fileno(), select.POLLIN)
+    return [by_descriptor[fd] for fd, _ in poller.poll(None if timeout is None else timeout * 1000)]
+
+
+def _poll(descriptor: int, timeout: float | None) -> bool:
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    return bool(poller.poll(None if timeout is None else timeout * 1000))
+
+
+def _bootstrap(
+    verb: str, request: Mapping[str, Any], sentinel: str, *, python: str, activate: str | None
+) -> bytes:
+    header = json.dumps({"sentinel": sentinel, "verb": verb, "request": dict(request)}).encode("utf-8")
+    parts = (payload.boot(), header, payload.bundle(verb))
+    first = f"{DECOYS}{render_bootstrap(python, activate)}\n".encode("ascii")
+    return first + b"".join(b"%d\n" % len(part) + part for part in parts)
