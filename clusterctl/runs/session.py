@@ -96,14 +96,14 @@ class Session:
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
+            if not self._arrived:
+                self.pump()  # before judging the time: the caller may have been away
             if self._arrived:
                 return self._arrived.popleft()
             self._raise_failure()
             if self.ended:
                 return None
-            wait = self._longest_wait(deadline, timeout)
-            if _poll(self.fileno(), wait):
-                self.pump()
+            _poll(self.fileno(), self._longest_wait(deadline, timeout))
 
     def frames(self) -> Iterator[Frame]:
         """Yield the frames that are here, without waiting; raises like `receive`, sets `ended`."""
