@@ -65,6 +65,7 @@ class Follower:
         self._live = live
         self._sessions: dict[str, Session] = {}
         self._selector = selectors.DefaultSelector()
+        self._unread: set[str] = set()
         self._last_beat = time.monotonic()
         self.offsets: dict[str, dict[str, int]] = {}
         self.events: dict[str, int] = {}
@@ -79,12 +80,27 @@ class Follower:
         """Tell whether any stream is still open."""
         return bool(self._sessions)
 
-    def updates(self, wait: float) -> Iterator[Update]:
-        """Give what arrives within `wait` seconds; returns early when something came."""
+    def holds(self, node: str) -> bool:
+        """Tell whether a node's stream is still open."""
+        return node in self._sessions
+
+    def updates(self, wait: float, only: str | None = None) -> Iterator[Update]:
+        """Give what arrives within `wait` seconds, early when something came; `only` leaves other nodes unread."""
+        if only is not None:
+            self._watch_only(only)
         ready = {key.data for key, _ in self._selector.select(wait)}
         for node in [name for name in self._sessions if name in ready]:
             yield from self._read(node)
-        yield from self._beat_and_listen()
+        yield from self._beat_and_listen(only)
+
+    def _watch_only(self, node: str) -> None:
+        for name, session in self._sessions.items():
+            if name != node and name not in self._unread:
+                self._selector.unregister(session)
+                self._unread.add(name)
+        if node in self._unread:
+            self._selector.register(self._sessions[node], selectors.EVENT_READ, node)
+            self._unread.discard(node)
 
     def close(self) -> None:
         """Leave all streams; the runs go on."""
@@ -105,21 +121,23 @@ class Follower:
             self._drop(node)
             yield StreamEnd(node, error)
 
-    def _beat_and_listen(self) -> Iterator[Update]:
+    def _beat_and_listen(self, only: str | None) -> Iterator[Update]:
         if time.monotonic() - self._last_beat < BEAT_EVERY:
             return
         self._last_beat = time.monotonic()
         for node, session in list(self._sessions.items()):
             try:
                 session.beat()
-                session.check_silence(SILENCE_LIMIT)
+                if only in (None, node):
+                    session.check_silence(SILENCE_LIMIT)
             except ClusterctlError as error:
                 self._drop(node)
                 yield StreamEnd(node, error)
 
     def _drop(self, node: str) -> None:
         session = self._sessions.pop(node)
-        self._selector.unregister(session)
+        if node not in self._unread:
+            self._selector.unregister(session)
         session.close()
 
     def _parse(self, node: str, header: Mapping[str, Any], body: bytes) -> Iterator[Update]:

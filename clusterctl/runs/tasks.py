@@ -10,7 +10,7 @@ from typing import Any
 from fabric import Connection, task
 
 from clusterctl.errors import NodeError, StartError
-from clusterctl.plans.facts import Facts, parse_facts
+from clusterctl.plans.facts import Facts, parse_facts, probe_request
 from clusterctl.plans.state import NodeState, parse_state
 from clusterctl.runs.payload import payload_zip
 from clusterctl.runs.session import Session
@@ -34,15 +34,6 @@ class Interpreter:
 
 
 @dataclass(frozen=True)
-class Probed:
-    """A node's facts; `offset` is its clock minus ours in seconds, off by at most half the round trip."""
-
-    facts: Facts
-    offset: float
-    seconds: float
-
-
-@dataclass(frozen=True)
 class Stopped:
     """What `stop` ended on a node, and what it could not end."""
 
@@ -52,22 +43,13 @@ class Stopped:
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
-def probe(c: Connection, node: Node, interpreter: Interpreter, peers: Mapping[str, str]) -> Probed:
+def probe(c: Connection, node: Node, interpreter: Interpreter, nodes: Sequence[Node]) -> Facts:
     """Ask a node for its facts; writes nothing there."""
-    request = {
-        "peers": dict(peers),
-        "workdir": node.workdir,
-        "payload": payload_zip()[0],
-        "ip": node.ip or node.host,
-        "nic": list(node.nic),
-        "network": node.network,
-    }
-    started, wall = time.monotonic(), time.time()
+    request = probe_request(node, tuple(nodes), payload_zip()[0])
+    asked = time.time()
     with _session(c, "probe", request, interpreter) as session:
         header, _ = _answer(session, PROBE_LIMIT)
-    seconds = time.monotonic() - started
-    facts = parse_facts(header.get("facts") or {})
-    return Probed(facts, (facts.clock or wall + seconds) - (wall + seconds), seconds)
+    return parse_facts(header.get("facts"), asked=asked, heard=time.time())
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types

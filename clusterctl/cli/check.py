@@ -1,0 +1,50 @@
+"""The verb `check`: are these nodes fit for training, or for this job?"""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from clusterctl.cli.loading import load_inventory, load_job
+from clusterctl.cli.options import Settings, shared_options, takes_nodes
+
+
+@click.command()
+@click.argument("job_file", metavar="[JOB.yaml]", required=False)
+@takes_nodes
+@click.option("--json", "as_json", is_flag=True, help="Write facts and findings as JSON.")
+@shared_options
+def check(
+    settings: Settings, job_file: str | None, pattern: str | None, exclude: str | None, as_json: bool
+) -> int:
+    """Prove that the nodes are fit, before anything starts.
+
+    Asks every node once, writes nothing there. Exit code 0: fit; 3: a finding forbids a launch; 4: a node
+    could not be reached.
+    """
+    from clusterctl.cli.proving import Proof, prove
+    from clusterctl.console.choice import out
+    from clusterctl.console.findings import render_check, to_json
+    from clusterctl.plans.placement import choose_nodes, plan_placement
+    from clusterctl.runs.cluster import Cluster
+
+    inventory = load_inventory(settings)
+    job = load_job(job_file, (), ()) if job_file else None
+    if job is None:
+        nodes = choose_nodes(inventory, pattern, exclude)
+    else:
+        nodes = tuple(member.node for member in plan_placement(inventory, job, pattern=pattern, exclude=exclude))
+    with Cluster(_notice) as cluster:
+        proof: Proof = prove(cluster, nodes, job)
+    if as_json:
+        click.echo(json.dumps(to_json(nodes, proof.facts, proof.findings), ensure_ascii=False, indent=2))
+    else:
+        render_check(out(), nodes, proof.facts, proof.findings)
+    return proof.exit_code
+
+
+def _notice(line: str) -> None:
+    from clusterctl.cli.reaching import notice
+
+    notice(line)

@@ -1,0 +1,62 @@
+"""The verb `launch`: load, plan, prove, prepare, GO, follow, judge."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from clusterctl.cli.loading import load_inventory, load_job
+from clusterctl.cli.options import Settings, shared_options, takes_nodes
+
+
+@click.command()
+@click.argument("job_file", metavar="JOB.yaml")
+@click.argument("script_args", metavar="[-- SCRIPT ARGS]", nargs=-1, type=click.UNPROCESSED)
+@click.option("--dry-run", is_flag=True, help="Print what would run on each node, and stop; needs no network.")
+@click.option("-d", "--detach", is_flag=True, help="Leave as soon as the workers start.")
+@takes_nodes
+@click.option("--no-check", is_flag=True, help="Probe and print findings, but never stop because of them.")
+@click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override a key of the job.")
+@click.option("--json", "as_json", is_flag=True, help="Write NDJSON: log lines, and the verdict last.")
+@shared_options
+def launch(
+    settings: Settings,
+    job_file: str,
+    script_args: tuple[str, ...],
+    dry_run: bool,
+    detach: bool,
+    pattern: str | None,
+    exclude: str | None,
+    no_check: bool,
+    overrides: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Send the code and start torchrun on every node.
+
+    Follows all ranks until the run ends. Ctrl-C leaves the run alone and says how to come back; before the
+    workers start it cancels. What stands behind -- is added to the script's arguments.
+    """
+    from clusterctl.plans.placement import plan_placement
+
+    inventory = load_inventory(settings)
+    job = load_job(job_file, overrides, script_args)
+    members = plan_placement(inventory, job, pattern=pattern, exclude=exclude)
+    if dry_run:
+        return _show_plan(job, members, as_json)
+    from clusterctl.cli.launching import Launch, Wishes
+
+    wishes = Wishes(detach=detach, no_check=no_check, as_json=as_json)
+    return Launch(inventory, job, members, wishes).run()
+
+
+def _show_plan(job, members, as_json: bool) -> int:  # type: ignore[no-untyped-def]  # replaced below
+    from clusterctl.plans.launch import offline, plan_launch, render_plan
+
+    plan = plan_launch(job, members, {member.name: offline(member) for member in members}, run_id=None)
+    if as_json:
+        lines = {node.name: render_plan(plan) for node in plan.nodes}
+        click.echo(json.dumps({"schema": 1, "plan": lines}))
+    else:
+        click.echo(render_plan(plan), nl=False)
+    return 0

@@ -1,0 +1,52 @@
+"""The verb `logs`: what the ranks have written."""
+
+from __future__ import annotations
+
+import click
+
+from clusterctl.cli.loading import load_inventory
+from clusterctl.cli.options import Settings, shared_options
+
+
+@click.command()
+@click.argument("run", metavar="[RUN]", required=False)
+@click.option("--node", "pattern", metavar="PAT", help="Only these nodes: ranks, names, gpu[01-04], globs.")
+@click.option("--rank", type=click.IntRange(min=0), multiple=True, help="Only this global rank; may be repeated.")
+@click.option("-f", "--follow", is_flag=True, help="Go on as lines are written, until the run ends.")
+@click.option("--tail", type=click.IntRange(min=0), help="Only the last N lines of each file.")
+@click.option("--grep", metavar="RE", help="Only lines that match this regular expression; searched on the nodes.")
+@click.option("--stream", type=click.Choice(["stdout", "stderr"]), help="Only this stream.")
+@click.option("--json", "as_json", is_flag=True, help="Write NDJSON, one object a line.")
+@shared_options
+def logs(
+    settings: Settings,
+    run: str | None,
+    pattern: str | None,
+    rank: tuple[int, ...],
+    follow: bool,
+    tail: int | None,
+    grep: str | None,
+    stream: str | None,
+    as_json: bool,
+) -> int:
+    """Show what the ranks of a run have written; RUN is an id or its beginning, by default your newest.
+
+    Node ranks in --node are those of the inventory.
+    """
+    from clusterctl.cli.reading_logs import Filter, read_logs
+
+    inventory = load_inventory(settings)
+    wanted = Filter(ranks=rank or None, tail=tail, grep=_checked(grep), stream=stream, follow=follow)
+    return read_logs(inventory, run, pattern, wanted, as_json=as_json)
+
+
+def _checked(grep: str | None) -> str | None:
+    import re
+
+    from clusterctl.errors import UsageError
+
+    try:
+        re.compile(grep or "")
+    except re.error as error:
+        raise UsageError(f"--grep {grep}: {error}", code="CC-USE-026", fix="quote special characters with \\") from error
+    return grep

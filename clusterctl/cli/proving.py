@@ -1,0 +1,55 @@
+"""Ask all nodes for their facts and judge them; shared by `check` and `launch`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from clusterctl.cli.reaching import interpreter
+from clusterctl.errors import ClusterctlError, ConnectError, ConnectionLost
+from clusterctl.plans.checks.registry import Finding, evaluate
+from clusterctl.plans.facts import Facts
+from clusterctl.runs import tasks
+from clusterctl.runs.cluster import Cluster
+from clusterctl.specs.inventory import Node
+from clusterctl.specs.job import Job
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What the nodes said, what could not be asked, and what follows."""
+
+    facts: Mapping[str, Facts]
+    failures: Mapping[str, ClusterctlError]
+    findings: tuple[Finding, ...]
+
+    @property
+    def offsets(self) -> dict[str, float]:
+        """Give each node's clock minus ours, in seconds."""
+        clocks = {name: facts.clock for name, facts in self.facts.items()}
+        return {name: clock.offset for name, clock in clocks.items() if clock and clock.offset is not None}
+
+    @property
+    def exit_code(self) -> int:
+        """Give 4 when a node could not be reached, 3 when a finding is an error, else 0."""
+        if any(isinstance(error, (ConnectError, ConnectionLost)) for error in self.failures.values()):
+            return 4
+        return 3 if any(finding.severity == "error" for finding in self.findings) else 0
+
+
+def prove(
+    cluster: Cluster,
+    nodes: Sequence[Node],
+    job: Job | None,
+    arrived: Callable[[str], None] = lambda _: None,
+) -> Proof:
+    """Probe every node once, all at the same time, and evaluate the checks."""
+    facts: dict[str, Facts] = {}
+    failures: dict[str, ClusterctlError] = {}
+    for outcome in cluster.each(nodes, lambda c, node: tasks.probe(c, node, interpreter(node, job), nodes)):
+        if outcome.value is not None:
+            facts[outcome.node.name] = outcome.value
+        elif outcome.error is not None:
+            failures[outcome.node.name] = outcome.error
+        arrived(outcome.node.name)
+    return Proof(facts, failures, evaluate(nodes, facts, failures, job=job))

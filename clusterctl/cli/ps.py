@@ -1,0 +1,31 @@
+"""The verb `ps`: which runs are on the nodes?"""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from clusterctl.cli.loading import load_inventory
+from clusterctl.cli.options import Settings, shared_options
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Write the runs as JSON.")
+@shared_options
+def ps(settings: Settings, as_json: bool) -> int:
+    """List the runs that the nodes remember, everybody's, newest first."""
+    from clusterctl.cli.reaching import notice, reading_exit_code, tell_failures
+    from clusterctl.cli.remembering import ask_runs
+    from clusterctl.console.runs import runs_to_json, show_runs
+    from clusterctl.runs.cluster import Cluster
+
+    inventory = load_inventory(settings)
+    with Cluster(notice) as cluster:
+        remembered = ask_runs(cluster, inventory.nodes, None)
+    tell_failures(remembered.errors)
+    if as_json:
+        click.echo(json.dumps(runs_to_json(remembered.runs), ensure_ascii=False, indent=2))
+    elif remembered.answered:
+        show_runs(remembered.runs)
+    return reading_exit_code(remembered.answered, remembered.asked)

@@ -1,0 +1,54 @@
+"""What every verb that talks to nodes needs: interpreters, notices, outcomes turned into an exit code."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from clusterctl.console.choice import say
+
+if TYPE_CHECKING:
+    from clusterctl.errors import ClusterctlError
+    from clusterctl.runs.tasks import Interpreter
+    from clusterctl.specs.inventory import Node
+    from clusterctl.specs.job import Job
+
+
+def interpreter(node: Node, job: Job | None = None) -> Interpreter:
+    """Choose the Python of a node; a job's own `python` and `activate` beat the inventory's."""
+    from clusterctl.runs.tasks import Interpreter
+
+    if job is None:
+        return Interpreter(node.python, node.activate)
+    return Interpreter(job.python or node.python, job.activate or node.activate)
+
+
+def myself() -> str:
+    """Give who launches, as `user@host`; recorded in every run."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"
+
+
+def reading_exit_code(answered: int, asked: int) -> int:
+    """Give the exit code of a verb that only reads: 0 all answered, 5 some, 4 none."""
+    if answered == asked:
+        return 0
+    return 5 if answered else 4
+
+
+def tell_failures(errors: Iterable[ClusterctlError]) -> None:
+    """Write each failed node's error to stderr."""
+    from clusterctl.console.errors import show_error
+
+    for error in errors:
+        show_error(error)
+
+
+def notice(line: str) -> None:
+    """Say something worth knowing that is no result."""
+    say(f"note: {line}")

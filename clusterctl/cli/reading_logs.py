@@ -1,0 +1,129 @@
+"""Open the log streams of a run and print them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clusterctl.cli.reaching import interpreter, myself, notice, reading_exit_code, tell_failures
+from clusterctl.cli.remembering import ask_runs
+from clusterctl.console.choice import say
+from clusterctl.console.logs import JsonLogs, LogPrinter
+from clusterctl.errors import ClusterctlError, UsageError
+from clusterctl.plans.choose_run import Parts, choose_run
+from clusterctl.plans.placement import choose_nodes
+from clusterctl.runs import tasks
+from clusterctl.runs.cluster import Cluster
+from clusterctl.runs.follow import Follower, LogLines, StreamEnd
+from clusterctl.specs.inventory import Inventory, Node
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which lines are wanted."""
+
+    ranks: tuple[int, ...] | None
+    tail: int | None
+    grep: str | None
+    stream: str | None
+    follow: bool
+
+    def request(self) -> dict[str, Any]:
+        """Give the question that a node answers."""
+        logs = {
+            "ranks": list(self.ranks) if self.ranks is not None else None,
+            "streams": [self.stream] if self.stream else ["stdout", "stderr"],
+            "offsets": {},
+            "tail": self.tail,
+            "grep": self.grep,
+        }
+        return {"events": None, "logs": logs, "follow": self.follow}
+
+
+def read_logs(inventory: Inventory, run: str | None, pattern: str | None, wanted: Filter, *, as_json: bool) -> int:
+    """Print the logs of a run; 0 when all its chosen nodes answered, 5 some, 4 none."""
+    nodes = choose_nodes(inventory, pattern, None)
+    with Cluster(notice) as cluster:
+        remembered = ask_runs(cluster, nodes, run)
+        tell_failures(remembered.errors)
+        if not remembered.answered:
+            return 4
+        chosen = choose_run(remembered.runs, run, myself())
+        parts = remembered.runs[chosen]
+        holders = _holders(nodes, parts, wanted)
+        say(f"run {chosen}")
+        printer = _printer(chosen, parts, as_json)
+        errors = _stream(cluster, holders, chosen, wanted, printer)
+    tell_failures(errors)
+    return reading_exit_code(remembered.answered - len(errors), remembered.asked)
+
+
+def _holders(nodes: Sequence[Node], parts: Parts, wanted: Filter) -> list[Node]:
+    """Keep the nodes that took part and, when ranks are named, hold one of them."""
+    holding = [node for node in nodes if (part := parts.get(node.name)) and _holds(part, wanted)]
+    if wanted.ranks and not holding:
+        known = sorted(rank.rank for part in parts.values() if part for rank in part.ranks)
+        raise UsageError(
+            f"no rank {', '.join(map(str, wanted.ranks))} on these nodes",
+            code="CC-USE-027",
+            fix=f"the run has ranks {known[0]} to {known[-1]}" if known else "no worker was ever started",
+        )
+    return holding
+
+
+def _holds(part: Any, wanted: Filter) -> bool:
+    return wanted.ranks is None or any(rank.rank in wanted.ranks for rank in part.ranks)
+
+
+def _printer(run: str, parts: Parts, as_json: bool) -> LogPrinter | JsonLogs:
+    known = {name: part for name, part in parts.items() if part}
+    if as_json:
+        return JsonLogs(run, {name: part.node_rank for name, part in known.items()})
+    return LogPrinter(list(known), max((part.world_size or 1 for part in known.values()), default=1))
+
+
+def _stream(
+    cluster: Cluster, nodes: Sequence[Node], run: str, wanted: Filter, printer: LogPrinter | JsonLogs
+) -> list[ClusterctlError]:
+    """Open every node's stream, print node by node, or as lines come when following."""
+    request = wanted.request()
+    opened: dict[str, tasks.Session] = {}
+    errors: list[ClusterctlError] = []
+    for outcome in cluster.each(nodes, lambda c, node: tasks.follow(c, node, interpreter(node), run, request)):
+        if outcome.value is not None:
+            opened[outcome.node.name] = outcome.value
+        elif outcome.error is not None:
+            errors.append(outcome.error)
+    ordered = {node.name: opened[node.name] for node in nodes if node.name in opened}
+    return errors + _print_all(ordered, printer, together=wanted.follow)
+
+
+def _print_all(
+    streams: Mapping[str, tasks.Session], printer: LogPrinter | JsonLogs, *, together: bool
+) -> list[ClusterctlError]:
+    """Print all streams as lines come, or one node after the other; the others are kept alive meanwhile."""
+    follower = Follower()
+    errors: list[ClusterctlError] = []
+    for name, stream in streams.items():
+        follower.add(name, stream)
+    try:
+        for turn in [None] if together else list(streams):
+            while follower.open if turn is None else follower.holds(turn):
+                errors += _print_updates(follower, turn, printer)
+    finally:
+        follower.close()
+    return errors
+
+
+def _print_updates(
+    follower: Follower, turn: str | None, printer: LogPrinter | JsonLogs
+) -> list[ClusterctlError]:
+    errors: list[ClusterctlError] = []
+    for update in follower.updates(1.0, only=turn):
+        if isinstance(update, LogLines):
+            printer.show(update)
+        elif isinstance(update, StreamEnd) and update.error is not None:
+            update.error.node = update.error.node or update.node
+            errors.append(update.error)
+    return errors

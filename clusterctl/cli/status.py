@@ -1,0 +1,36 @@
+"""The verb `status`: one run, node by node."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from clusterctl.cli.loading import load_inventory
+from clusterctl.cli.options import Settings, shared_options
+
+
+@click.command()
+@click.argument("run", metavar="[RUN]", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Write the state as JSON.")
+@shared_options
+def status(settings: Settings, run: str | None, as_json: bool) -> int:
+    """Show one run, node by node and rank by rank; RUN is an id or its beginning, by default your newest."""
+    from clusterctl.cli.reaching import myself, notice, reading_exit_code, tell_failures
+    from clusterctl.cli.remembering import ask_runs
+    from clusterctl.console.runs import show_status, status_to_json
+    from clusterctl.plans.choose_run import choose_run
+    from clusterctl.runs.cluster import Cluster
+
+    inventory = load_inventory(settings)
+    with Cluster(notice) as cluster:
+        remembered = ask_runs(cluster, inventory.nodes, run)
+    tell_failures(remembered.errors)
+    if not remembered.answered:
+        return 4
+    chosen = choose_run(remembered.runs, run, myself())
+    if as_json:
+        click.echo(json.dumps(status_to_json(chosen, remembered.runs[chosen]), ensure_ascii=False, indent=2))
+    else:
+        show_status(chosen, remembered.runs[chosen])
+    return reading_exit_code(remembered.answered, remembered.asked)

@@ -1,0 +1,50 @@
+"""The verb `stop`: end a run on every node."""
+
+from __future__ import annotations
+
+import click
+
+from clusterctl.cli.loading import load_inventory
+from clusterctl.cli.options import Settings, shared_options
+
+
+@click.command()
+@click.argument("run", metavar="[RUN]", required=False)
+@click.option("--grace", type=click.FloatRange(min=0), help="Seconds between TERM and KILL; default: the job's grace.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask, also when the run is somebody else's.")
+@shared_options
+def stop(settings: Settings, run: str | None, grace: float | None, yes: bool) -> int:
+    """End every process of a run on every node, and say what was ended.
+
+    RUN is an id or its beginning; by default your only live run. No other run and no other user is touched.
+    """
+    from clusterctl.cli.reaching import myself, notice, tell_failures
+    from clusterctl.cli.remembering import ask_runs
+    from clusterctl.cli.stopping import stop_run
+    from clusterctl.plans.choose_run import choose_live_run, is_live, launched_by
+    from clusterctl.runs.cluster import Cluster
+
+    inventory = load_inventory(settings)
+    with Cluster(notice) as cluster:
+        remembered = ask_runs(cluster, inventory.nodes, run)
+        tell_failures(remembered.errors)
+        if not remembered.answered:
+            return 4
+        chosen = choose_live_run(remembered.runs, run, myself())
+        parts = remembered.runs[chosen]
+        if is_live(parts) and launched_by(parts) != myself():
+            _confirm(chosen, launched_by(parts), yes)
+        nodes = [node for node in inventory.nodes if parts.get(node.name) is not None]
+        code = stop_run(cluster, nodes, chosen, grace, f"stopped by {myself()}")
+    return code or (5 if remembered.errors else 0)
+
+
+def _confirm(run: str, owner: str, yes: bool) -> None:
+    """Never end somebody else's run by accident."""
+    import sys
+
+    from clusterctl.errors import UsageError
+
+    if yes or (sys.stdin.isatty() and click.confirm(f"{run} was launched by {owner}. Stop it?", err=True)):
+        return
+    raise UsageError(f"{run} was launched by {owner}", code="CC-USE-025", fix="add -y to stop it all the same")

@@ -1,0 +1,64 @@
+"""The inventory on the screen, every default filled in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from clusterctl.specs.inventory import Inventory, Node
+
+
+def render_inventory(console: Console, inventory: Inventory) -> None:
+    """Print one row a node, in the order of node_rank."""
+    console.print(Text(f"cluster {inventory.cluster}: {len(inventory.nodes)} nodes"))
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in ("node_rank", "node", "ssh", "training address", "NIC", "gpus", "python", "workdir"):
+        table.add_column(heading, overflow="fold")
+    for node in inventory.nodes:
+        table.add_row(*(Text(cell) for cell in _row(node)))
+    console.print(table)
+
+
+def _row(node: Node) -> tuple[str, ...]:
+    return (
+        str(node.node_rank),
+        node.name,
+        ssh_target(node),
+        node.ip or f"({node.host})",
+        ",".join(node.nic) or (f"in {node.network}" if node.network else "(that owns the address)"),
+        "all" if node.gpus is None else str(node.gpus),
+        node.python,
+        node.workdir,
+    )
+
+
+def ssh_target(node: Node) -> str:
+    """Write where SSH goes: user@host:port, and through what."""
+    user = f"{node.ssh.user}@" if node.ssh.user else ""
+    port = f":{node.ssh.port}" if node.ssh.port != 22 else ""
+    return f"{user}{node.host}{port}" + (" via proxy_command" if node.ssh.proxy_command else "")
+
+
+def inventory_to_json(inventory: Inventory) -> dict[str, Any]:
+    """Give `inventory show --json`."""
+    return {"schema": 1, "cluster": inventory.cluster, "nodes": [_node_to_json(node) for node in inventory.nodes]}
+
+
+def _node_to_json(node: Node) -> dict[str, Any]:
+    return {
+        "name": node.name,
+        "node_rank": node.node_rank,
+        "host": node.host,
+        "port": node.ssh.port,
+        "user": node.ssh.user,
+        "ip": node.ip,
+        "nic": list(node.nic),
+        "network": node.network,
+        "gpus": node.gpus,
+        "python": node.python,
+        "activate": node.activate,
+        "workdir": node.workdir,
+    }

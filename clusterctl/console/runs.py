@@ -1,0 +1,146 @@
+"""Runs on the screen: the list of `ps`, one run's nodes and ranks for `status`, and both as JSON."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from clusterctl.console.choice import out
+from clusterctl.console.sanitize import sanitize
+from clusterctl.plans.cause import signal_name
+from clusterctl.plans.state import FAILED, FAILED_SETUP, LIVE, LOST, SUCCEEDED, NodeState, RankState, whole_state
+from clusterctl.specs.nodeset import fold_names
+
+_STYLES = {SUCCEEDED: "green", FAILED: "red", FAILED_SETUP: "red", LOST: "red"}
+
+Parts = Mapping[str, NodeState | None]
+
+
+def show_runs(runs: Mapping[str, Parts]) -> None:
+    """Print the runs, newest first."""
+    if not runs:
+        out().print("no runs")
+        return
+    table = _table("run", "state", "nodes", "since", "by")
+    for run, parts in runs.items():
+        part = _any_part(parts)
+        state = whole_state(parts)
+        table.add_row(
+            Text(sanitize(run)),
+            Text(state, _style(state)),
+            fold_names([*parts]),
+            _age(part.submitted),
+            Text(sanitize(part.launched_by)),
+        )
+    out().print(table)
+
+
+def show_status(run: str, parts: Parts) -> None:
+    """Print one run: its whole state, then every node with its ranks."""
+    part = _any_part(parts)
+    state = whole_state(parts)
+    console = out()
+    console.print(Text.assemble(sanitize(run), "  ", (state, _style(state))))
+    console.print(
+        f"job {sanitize(part.job)}, launched by {sanitize(part.launched_by)} {_age(part.submitted)} ago, "
+        f"world size {part.world_size}, master {part.master or '-'}",
+        markup=False,
+    )
+    table = _table("node_rank", "node", "state", "since", "ranks", "note")
+    for name, node in sorted(parts.items(), key=lambda item: item[1].node_rank if item[1] else 1 << 30):
+        table.add_row(*_status_row(name, node))
+    console.print(table)
+
+
+def _status_row(name: str, node: NodeState | None) -> tuple[str | Text, ...]:
+    if node is None:
+        return "?", name, Text("UNKNOWN", "red"), "", "", "did not answer"
+    ranks = "  ".join(f"r{rank.rank} {_ending(rank, live=node.live)}" for rank in node.ranks)
+    notes = [node.reason, *(f"left: {left}" for left in node.left)]
+    return (
+        str(node.node_rank),
+        name,
+        Text(node.state, _style(node.state)),
+        _age(node.since),
+        ranks,
+        Text(sanitize("; ".join(filter(None, notes)))),
+    )
+
+
+def _ending(rank: RankState, *, live: bool) -> str:
+    if rank.signal is not None:
+        return signal_name(rank.signal)
+    if rank.exit is not None:
+        return "ok" if rank.exit == 0 else f"exit {rank.exit}"
+    return "running" if live else "?"
+
+
+def runs_to_json(runs: Mapping[str, Parts]) -> dict[str, Any]:
+    """Give `ps --json`."""
+    return {"schema": 1, "runs": [_run_to_json(run, parts) for run, parts in runs.items()]}
+
+
+def status_to_json(run: str, parts: Parts) -> dict[str, Any]:
+    """Give `status --json`."""
+    nodes = [_node_to_json(name, node) for name, node in parts.items()]
+    return {"schema": 1, "run": _run_to_json(run, parts), "nodes": nodes}
+
+
+def _run_to_json(run: str, parts: Parts) -> dict[str, Any]:
+    part = _any_part(parts)
+    return {
+        "run": run,
+        "job": part.job,
+        "cluster": part.cluster,
+        "state": whole_state(parts),
+        "nodes": list(parts),
+        "world_size": part.world_size,
+        "launched_by": part.launched_by,
+        "submitted": part.submitted,
+    }
+
+
+def _node_to_json(name: str, node: NodeState | None) -> dict[str, Any]:
+    if node is None:
+        return {"node": name, "node_rank": None, "state": "UNKNOWN", "ranks": []}
+    return {
+        "node": name,
+        "node_rank": node.node_rank,
+        "state": node.state,
+        "since": node.since,
+        "world_size_seen": node.world_size_seen,
+        "torchrun_exit": node.torchrun_exit,
+        "reason": node.reason,
+        "left": list(node.left),
+        "ranks": [
+            {"rank": rank.rank, "local_rank": rank.local_rank, "exit": rank.exit, "signal": rank.signal}
+            for rank in node.ranks
+        ],
+    }
+
+
+def _any_part(parts: Parts) -> NodeState:
+    return next(part for part in parts.values() if part is not None)
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    return table
+
+
+def _style(state: str) -> str:
+    return "cyan" if state in LIVE else _STYLES.get(state, "yellow")
+
+
+def _age(moment: float) -> str:
+    """Write how long ago something was: 42s, 7m, 3h, 2d."""
+    seconds = max(0.0, time.time() - moment)
+    steps: Sequence[tuple[float, str]] = ((86400, "d"), (3600, "h"), (60, "m"))
+    unit, letter = next((step for step in steps if seconds >= 2 * step[0]), (1.0, "s"))
+    return f"{seconds / unit:.0f}{letter}"

@@ -1,0 +1,91 @@
+"""Which run is meant: by prefix, the newest of one's own, or the only live one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from clusterctl.errors import UsageError
+from clusterctl.plans.state import NodeState
+
+Parts = Mapping[str, NodeState | None]
+Runs = Mapping[str, Parts]
+
+
+def gather_runs(answers: Mapping[str, Sequence[NodeState]], silent: Sequence[str]) -> dict[str, dict[str, NodeState | None]]:
+    """Put the nodes' lists together, newest run first; a silent node may have had a part in any of them."""
+    runs: dict[str, dict[str, NodeState | None]] = {}
+    for name, states in answers.items():
+        for state in states:
+            runs.setdefault(state.run, {})[name] = state
+    for parts in runs.values():
+        missing = max(state.nnodes for state in parts.values() if state) - len(parts)
+        parts.update(dict.fromkeys(silent if missing > 0 else (), None))
+    return dict(sorted(runs.items(), key=lambda item: -submitted(item[1])))
+
+
+def submitted(parts: Parts) -> float:
+    """Give when a run was launched."""
+    return max((state.submitted for state in parts.values() if state), default=0.0)
+
+
+def is_live(parts: Parts) -> bool:
+    """Tell whether any known part of a run lives."""
+    return any(state.live for state in parts.values() if state)
+
+
+def launched_by(parts: Parts) -> str:
+    """Give who launched a run."""
+    return next((state.launched_by for state in parts.values() if state), "")
+
+
+def choose_run(runs: Runs, wanted: str | None, me: str) -> str:
+    """Give the run with that prefix, or the newest of one's own."""
+    if wanted is not None:
+        return _by_prefix(runs, wanted)
+    for run, parts in runs.items():
+        if launched_by(parts) == me:
+            return run
+    raise UsageError(
+        f"no run of {me} on these nodes" if runs else "no runs on these nodes",
+        code="CC-USE-020",
+        fix=f"name one: {_some(runs)}" if runs else "clusterctl launch JOB.yaml starts one",
+    )
+
+
+def choose_live_run(runs: Runs, wanted: str | None, me: str) -> str:
+    """Give the run to stop: the named one, or the only live one of one's own."""
+    if wanted is not None:
+        return _by_prefix(runs, wanted)
+    live = [run for run, parts in runs.items() if is_live(parts) and launched_by(parts) == me]
+    if len(live) == 1:
+        return live[0]
+    if not live:
+        others = {run: parts for run, parts in runs.items() if is_live(parts)}
+        raise UsageError(
+            f"no live run of {me}",
+            code="CC-USE-021",
+            fix=f"others' runs must be named: {_some(others)}" if others else "clusterctl ps lists what there was",
+        )
+    raise UsageError(
+        f"{len(live)} runs are live", code="CC-USE-022", fix="name one: " + ", ".join(live)
+    )
+
+
+def _by_prefix(runs: Runs, prefix: str) -> str:
+    if prefix in runs:
+        return prefix
+    matches = [run for run in runs if run.startswith(prefix)]
+    if len(matches) == 1:
+        return matches[0]
+    if not matches:
+        raise UsageError(
+            f"no run {prefix!r} on these nodes",
+            code="CC-USE-023",
+            fix=f"there are: {_some(runs)}" if runs else "these nodes remember no run",
+        )
+    raise UsageError(f"{prefix!r} fits {len(matches)} runs", code="CC-USE-024", fix="one of: " + ", ".join(matches))
+
+
+def _some(runs: Runs) -> str:
+    names = list(runs)
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

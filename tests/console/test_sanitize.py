@@ -1,0 +1,40 @@
+"""Text from nodes must do no harm on a terminal."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clusterctl.console.sanitize import sanitize
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        ("plain\ttext", "plain\ttext"),
+        ("损失 0.5 – ok", "损失 0.5 – ok"),
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("a\x1b[2J\x1b[Hb", "ab"),
+        ("a\x1b]0;title\x07b", "ab"),
+        ("a\x1b]52;c;ZXZpbA==\x1b\\b", "ab"),
+        ("a\x1b]8;;http://x\x07link\x1b]8;;\x07", "alink"),
+        ("a\x9b31mb", "ab"),
+        ("a\x1bP1$r\x1b\\b", "ab"),
+        ("a\x1b(Bb\x1bcc", "abc"),
+        ("bell\x07back\x08\x08\x00", "bellback"),
+        ("\u202eevil\u202c", "evil"),
+        (" 10%\r 20%\r 30%", " 30%"),
+        ("windows\r\n", "windows"),
+        ("cut\x1b[", "cut"),
+    ],
+)
+def test_known_attacks_are_taken_out(raw: str, shown: str) -> None:
+    """Each kind of sequence disappears, the text around it stays."""
+    assert sanitize(raw) == shown
+
+
+@given(st.text())
+def test_nothing_that_controls_a_terminal_survives(raw: str) -> None:
+    """Whatever comes in, no C0 (but tab), C1 or DEL comes out."""
+    assert not [c for c in sanitize(raw) if (ord(c) < 0x20 and c != "\t") or 0x7F <= ord(c) <= 0x9F]

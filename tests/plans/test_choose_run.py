@@ -1,0 +1,86 @@
+"""Which run is meant, and what the nodes' lists amount to."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterctl.errors import UsageError
+from clusterctl.plans.choose_run import choose_live_run, choose_run, gather_runs
+from clusterctl.plans.state import NodeState, parse_state, whole_state
+
+ME = "ann@laptop"
+
+
+def part(run: str, node: str, state: str = "SUCCEEDED", *, by: str = ME, submitted: float = 1.0) -> NodeState:
+    """Build one node's part of a two-node run."""
+    return parse_state(
+        {"run": run, "node": node, "state": state, "launched_by": by, "submitted": submitted, "nnodes": 2}
+    )
+
+
+RUNS = gather_runs(
+    {
+        "gpu01": [part("a-2-bb", "gpu01", submitted=2.0), part("a-1-aa", "gpu01"), part("z-9-cc", "gpu01", by="bob@x", submitted=9.0)],
+        "gpu02": [part("a-1-aa", "gpu02")],
+    },
+    silent=["gpu03"],
+)
+
+
+def test_runs_come_newest_first_and_silent_nodes_show_where_a_part_is_missing() -> None:
+    """A run of two nodes with one answer may have its other part on the silent node."""
+    assert list(RUNS) == ["z-9-cc", "a-2-bb", "a-1-aa"]
+    assert RUNS["a-2-bb"] == {"gpu01": RUNS["a-2-bb"]["gpu01"], "gpu03": None}
+    assert set(RUNS["a-1-aa"]) == {"gpu01", "gpu02"}
+
+
+def test_the_default_is_the_newest_of_ones_own() -> None:
+    """Somebody else's newer run is not taken by default, only by name."""
+    assert choose_run(RUNS, None, ME) == "a-2-bb"
+    assert choose_run(RUNS, "z", ME) == "z-9-cc"
+
+
+@pytest.mark.parametrize(("wanted", "code"), [("a-", "CC-USE-024"), ("nope", "CC-USE-023")])
+def test_a_prefix_must_fit_exactly_one_run(wanted: str, code: str) -> None:
+    """An ambiguous or unknown prefix lists what there is."""
+    with pytest.raises(UsageError) as caught:
+        choose_run(RUNS, wanted, ME)
+
+    assert caught.value.code == code
+    assert "a-1-aa" in caught.value.fix
+
+
+def test_stop_takes_the_only_live_run_of_ones_own() -> None:
+    """Two live runs must be named, others' runs too, none is said."""
+    live = gather_runs({"gpu01": [part("a-1", "gpu01", "RUNNING"), part("b-1", "gpu01", "RUNNING", by="bob@x")]}, [])
+    both = gather_runs({"gpu01": [part("a-1", "gpu01", "RUNNING"), part("a-2", "gpu01", "WAITING")]}, [])
+
+    assert choose_live_run(live, None, ME) == "a-1"
+    with pytest.raises(UsageError, match="2 runs are live"):
+        choose_live_run(both, None, ME)
+    with pytest.raises(UsageError, match="no live run"):
+        choose_live_run(RUNS, None, ME)
+
+
+@pytest.mark.parametrize(
+    ("states", "whole"),
+    [
+        (["SUCCEEDED", "SUCCEEDED"], "SUCCEEDED"),
+        (["SUCCEEDED", "FAILED"], "FAILED"),
+        (["RUNNING", "FAILED"], "RUNNING"),
+        (["CANCELLED", "SUCCEEDED"], "CANCELLED"),
+        (["SUCCEEDED", None], "UNKNOWN"),
+        (["LOST", "CANCELLED"], "LOST"),
+    ],
+)
+def test_the_worst_part_names_the_run(states: list[str | None], whole: str) -> None:
+    """Success needs every node; a live part keeps the run live."""
+    parts = {f"n{i}": part("r", f"n{i}", state) if state else None for i, state in enumerate(states)}
+
+    assert whole_state(parts) == whole
+
+
+@pytest.mark.parametrize("raw", [{}, {"state": 3, "ranks": [1], "left": "x"}, {"ranks": {"x": {}, "1": "no", "2": {"exit": True}}}])
+def test_a_broken_state_record_is_unknown_not_an_error(raw: dict[str, object]) -> None:
+    """What a node sends is read with distrust."""
+    assert parse_state(raw).state == "UNKNOWN"

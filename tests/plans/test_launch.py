@@ -1,0 +1,144 @@
+"""The launch plan: the exact strings each node will run, from inventory, job and measured facts."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterctl.errors import UsageError
+from clusterctl.plans.launch import LaunchPlan, Measured, offline, plan_launch, render_plan, render_spec
+from clusterctl.plans.placement import plan_placement
+from clusterctl.specs.inventory import parse_inventory
+from clusterctl.specs.job import parse_job
+
+INVENTORY = parse_inventory(
+    """
+cluster: lab-a
+ports: 20000-20100
+nodes:
+  - {host: 192.168.10.235, name: gpu01, nic: [meth919, meth920], gpus: 4}
+  - {host: 192.168.10.236, name: gpu02, nic: [meth917, meth918], gpus: 2}
+  - {host: gpu03.example, name: gpu03}
+""",
+    "inventory.yaml",
+)
+
+
+def make_plan(job: str, *, pattern: str | None = None, measured: bool = True, run_id: str | None = "r-1") -> LaunchPlan:
+    """Plan a job over INVENTORY."""
+    parsed = parse_job(job, "job.yaml")
+    members = plan_placement(INVENTORY, parsed, pattern=pattern)
+    known = {
+        member.name: Measured(f"10.0.0.{member.node_rank + 1}", ("eth9",), 8, 16, "/opt/py") for member in members
+    }
+    return plan_launch(
+        parsed, members, known if measured else {m.name: offline(m) for m in members}, run_id=run_id
+    )
+
+
+def words(plan: LaunchPlan, rank: int = 0) -> list[str]:
+    """Give a node's torchrun words with holes shown."""
+    from clusterctl.plans.text import render
+
+    return [render(word) for word in plan.nodes[rank].argv]
+
+
+def test_every_node_gets_its_own_rank_and_the_first_nodes_address() -> None:
+    """node_rank follows the inventory; all name node 0 as master and share one rdzv_id."""
+    plan = make_plan("{name: j, script: t.py, nproc_per_node: 2}")
+
+    for rank in range(3):
+        argv = words(plan, rank)
+        assert argv[argv.index("--node-rank") + 1] == str(rank)
+        assert argv[argv.index("--master-addr") + 1] == "10.0.0.1"
+        assert argv[argv.index("--rdzv-id") + 1] == "r-1"
+        assert argv[-1] == "t.py"
+    assert plan.world_size == 6
+
+
+def test_torchrun_never_restarts_or_tees_and_logs_into_the_attempt() -> None:
+    """The flags whose defaults do harm are given."""
+    argv = words(make_plan("{name: j, script: t.py, nproc_per_node: 1}"))
+
+    pairs = dict(zip(argv[::2], argv[1::2], strict=False))
+    assert pairs["--max-restarts"] == "0"
+    assert pairs["--rdzv-backend"] == "static"
+    assert pairs["--redirects"] == "3"
+    assert pairs["--log-dir"] == "<run_dir>/attempt-1"
+    assert pairs["--master-port"] == "<port@node0>"
+
+
+def test_each_node_exports_its_own_nics_in_both_grammars() -> None:
+    """NCCL takes `=` for exact names, Gloo takes plain names."""
+    plan = make_plan("{name: j, script: t.py, nproc_per_node: 1}", measured=False)
+    text = render_plan(plan)
+
+    assert "export NCCL_SOCKET_IFNAME='=meth919,meth920'" in text or "export NCCL_SOCKET_IFNAME==meth919,meth920" in text
+    assert "export GLOO_SOCKET_IFNAME=meth917,meth918" in text
+    assert "export GLOO_IFACE=meth917,meth918" in text
+    assert "<nic@gpu03>" in text
+
+
+def test_the_inventorys_gpus_beat_the_count_found_and_unequal_counts_add_up() -> None:
+    """`nproc_per_node: gpu` is per node."""
+    plan = make_plan("{name: j, script: t.py}")
+
+    assert [node.nproc for node in plan.nodes] == [4, 2, 8]
+    assert plan.world_size == 14
+    assert [plan.first_rank(rank) for rank in range(3)] == [0, 4, 6]
+
+
+def test_what_is_not_known_offline_shows_as_a_hole_and_names_itself() -> None:
+    """A dry run needs no node; what only a node knows is visible as such."""
+    plan = make_plan("{name: j, script: t.py}", measured=False, run_id=None)
+
+    assert plan.world_size is None
+    assert "--nproc-per-node <gpus@gpu03>" in render_plan(plan)
+    assert plan.nodes[2].missing == ("gpus@gpu03", "run_id", "nic@gpu03", "nic@gpu03", "nic@gpu03", "nic@gpu03")
+
+
+def test_placeholders_reach_args_and_env() -> None:
+    """Every placeholder has its node's value; the port is left for the agent."""
+    plan = make_plan(
+        "name: j\nscript: t.py\nnproc_per_node: 2\n"
+        "args: ['tcp://${master_addr}:${master_port}', '${node_rank}/${nnodes}', '${world_size}', '${run_id}']\n"
+        "env: {OUT: '${output_dir}/x', LITERAL: '$${node_rank}'}\n"
+    )
+    spec = render_spec(plan, plan.nodes[1], {})
+
+    assert spec["argv"][-4:] == [["tcp://10.0.0.1:", {"fill": "master_port"}], "1/3", "6", "r-1"]
+    assert spec["env"]["OUT"] == [{"fill": "output_dir"}, "/x"]
+    assert spec["env"]["LITERAL"] == "${node_rank}"
+    assert spec["ports"] == [20000, 20100]
+
+
+def test_a_users_own_nic_variable_wins_and_is_reported() -> None:
+    """What the job sets is used; the launch says so."""
+    plan = make_plan("{name: j, script: t.py, nproc_per_node: 1, env: {GLOO_SOCKET_IFNAME: eth5}}")
+
+    assert render_spec(plan, plan.nodes[0], {})["env"]["GLOO_SOCKET_IFNAME"] == "eth5"
+    assert plan.overridden == ("GLOO_SOCKET_IFNAME",)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "pattern", "chosen"),
+    [
+        ("all", None, ["gpu01", "gpu02", "gpu03"]),
+        ("2", None, ["gpu01", "gpu02"]),
+        ("gpu[02-03]", None, ["gpu02", "gpu03"]),
+        ("2", "2", ["gpu03"]),
+    ],
+)
+def test_nodes_are_chosen_by_the_job_unless_the_command_line_says_otherwise(
+    nodes: str, pattern: str | None, chosen: list[str]
+) -> None:
+    """A count takes the first nodes, a pattern names them; ranks are given anew from 0."""
+    plan = make_plan(f"{{name: j, script: t.py, nproc_per_node: 1, nodes: '{nodes}'}}", pattern=pattern)
+
+    assert [node.name for node in plan.nodes] == chosen
+    assert [node.member.node_rank for node in plan.nodes] == list(range(len(chosen)))
+
+
+def test_more_nodes_than_there_are_is_an_error() -> None:
+    """The message says how many can be used."""
+    with pytest.raises(UsageError, match="wants 4 nodes, 3 can be used"):
+        make_plan("{name: j, script: t.py, nodes: 4}")
