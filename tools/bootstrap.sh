@@ -162,7 +162,7 @@ lock() { # one set-up at a time
 
 make_venv() {
     say "making .venv with $python ($("$python" -c 'import platform; print(platform.python_version())'))"
-    (cd "$venv" && rm -rf bin lib lib64 include pyvenv.cfg .ready-*)
+    (cd "$venv" && rm -rf bin lib lib64 include share pyvenv.cfg .ready-*)
     if has_modules venv ensurepip; then
         or_fail "$python" -m venv "$venv"
     else
@@ -233,7 +233,7 @@ is_ready "$1" && exit
 python=$(find_python)
 [ -n "$python" ] || fail "no Python 3.10 or newer found: please install python3 and python3-venv"
 venv_stands || make_venv
-borrowed=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/borrowed-torch.pth
+borrowed=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/zz-borrowed-torch.pth
 rm -f "$borrowed"
 install_project
 provide_torch
