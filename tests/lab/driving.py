@@ -1,0 +1,134 @@
+"""Drive clusterctl as a user does: as a command, with a project of a job file and a script."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from clusterctl.lab.labs import Lab, NodeProcess
+
+COMMAND = (sys.executable, "-m", "clusterctl")
+
+# Every rank says who and where it is, and proves that it reaches the others.
+HELLO = """
+import json, os, socket
+import torch, torch.distributed as dist
+
+dist.init_process_group("gloo")
+total = torch.tensor([float(dist.get_rank() + 1)])
+dist.all_reduce(total)
+names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT", "NCCL_SOCKET_IFNAME",
+         "GLOO_SOCKET_IFNAME", "GLOO_IFACE", "TP_SOCKET_IFNAME", "CLUSTERCTL_OUTPUT_DIR")
+print(json.dumps({"host": socket.gethostname(), "sum": total.item(), **{name: os.environ.get(name) for name in names}}))
+dist.destroy_process_group()
+"""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command printed and how it ended."""
+
+    code: int
+    out: str
+    err: str
+    seconds: float
+
+    def json_lines(self) -> list[dict[str, Any]]:
+        """Read stdout as NDJSON."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+def environment(lab: Lab | None, **more: str) -> dict[str, str]:
+    """Give the environment of a command: the lab's inventory, no colours, an English locale."""
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(("CLUSTERCTL_", "NO_COLOR"))}
+    where = {"CLUSTERCTL_INVENTORY": str(lab.inventory)} if lab else {}
+    return {**clean, **where, **more}
+
+
+def cctl(lab: Lab | None, *args: str | Path, timeout: float = 120.0, cwd: Path | None = None, **env: str) -> Result:
+    """Run `clusterctl ARGS` to its end."""
+    began = time.monotonic()
+    done = subprocess.run(
+        [*COMMAND, *map(str, args)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        cwd=cwd,
+        env=environment(lab, **env),
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    return Result(done.returncode, done.stdout, done.stderr, time.monotonic() - began)
+
+
+def start_cctl(lab: Lab, *args: str | Path, **env: str) -> subprocess.Popen[str]:
+    """Start `clusterctl ARGS` and leave it running, in a session of its own."""
+    return subprocess.Popen(
+        [*COMMAND, *map(str, args)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(lab, **env),
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def make_project(folder: Path, script: str, **job: Any) -> Path:
+    """Write train.py and job.yaml; gives the job file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "train.py").write_text(textwrap.dedent(script), encoding="utf-8")
+    text = {"name": "t", "script": "train.py", "nproc_per_node": 1, "backend": "gloo", "grace": "2s", **job}
+    (folder / "job.yaml").write_text(json.dumps(text, ensure_ascii=False), encoding="utf-8")
+    return folder / "job.yaml"
+
+
+def wait_for(condition: Callable[[], Any], seconds: float, what: str) -> Any:
+    """Wait until a condition holds and give its value; fails with `what` after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.02)
+
+
+def tagged(lab: Lab, run: str = "") -> dict[str, list[NodeProcess]]:
+    """List the processes that belong to runs, by node; empty when nothing is left."""
+    found = {
+        node.name: [process for process in node.processes() if process.tag.startswith(run) and process.tag]
+        for node in lab.nodes
+    }
+    return {name: processes for name, processes in found.items() if processes}
+
+
+def leftovers(lab: Lab) -> dict[str, list[str]]:
+    """List everything on the nodes that a session does not explain: workers, agents, stray children."""
+    found = {
+        node.name: [
+            process.command
+            for process in node.processes()
+            if process.tag or any(word in process.command for word in ("payload", "train.py", "sleep", "torch"))
+        ]
+        for node in lab.nodes
+    }
+    return {name: commands for name, commands in found.items() if commands}
+
+
+def run_id(text: str) -> str:
+    """Find the run's name in what `launch` said."""
+    return next(line.split()[1].rstrip(":") for line in text.splitlines() if line.startswith("run "))
+
+
+def said(entries: Sequence[Mapping[str, Any]], stream: str = "stdout") -> list[str]:
+    """Give the log lines of one stream from `launch --json` or `logs --json`."""
+    return [entry["line"] for entry in entries if entry.get("stream") == stream and entry.get("rank") is not None]
