@@ -2,7 +2,8 @@
 
 request {"workdir", "run": id or null (store only), "node", "node_rank"}; then
 client {"manifest": true} + zlib(JSON rows)      node {"missing": [sha256...]}
-client {"blob": sha256, "part": i, "last": bool} + zlib(data) ..., {"done": true}   (only if some are missing)
+client {"blobs": [[sha256, bytes], ...]} + zlib(contents, one after the other), or for a larger file
+       {"blob": sha256, "part": i, "last": bool} + zlib(data), ..., {"done": true}; nothing if all is there
 node   {"missing": [...]} again if a stored content turned out wrong, else
 node   {"tree": hash of what is on the disk, "files": n, "bytes": n, "differs": [paths, at most 10]}.
 In between the node sends {"beat": n} while it works.
@@ -14,7 +15,7 @@ import json
 import os
 import time
 import zlib
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from .store import Store
 from .tree import Layout, Row, parse_rows, read_tree, remove_tree, tree_hash
@@ -92,24 +93,34 @@ def fill(store: Store, rows: List[Row], stream: Stream) -> bool:
     sizes = {row.content: row.size for row in rows if row.kind == "file"}
     missing = {sha for sha, size in sizes.items() if not store.has(sha, size)}
     stream.send({"missing": sorted(missing)})
-    while missing:
+    done = not missing
+    while not done:
         frame = stream.receive()
         if frame is None:
             store.settle()  # the next attempt need not send these again
             return False
-        header, body = frame
-        if header.get("done"):
-            raise VerbError("CC-SYNC-008", f"{len(missing)} files did not arrive")
-        sha, last = header.get("blob"), bool(header.get("last", True))
-        if sha not in missing:
-            raise VerbError("CC-SYNC-007", f"content {sha} was not asked for")
-        store.add(sha, zlib.decompress(body), last=last)
-        if last:
-            missing.discard(sha)
-            if not missing:
-                stream.receive()  # the client's {"done": true}
+        done = bool(frame[0].get("done"))
+        for sha, data, last in contents(*frame):
+            if sha not in missing:
+                raise VerbError("CC-SYNC-007", f"content {sha} was not asked for")
+            store.add(sha, data, last=last)
+            if last:
+                missing.discard(sha)
+    if missing:
+        raise VerbError("CC-SYNC-008", f"{len(missing)} files did not arrive")
     store.settle()
     return True
+
+
+def contents(header: Dict[str, Any], body: bytes) -> Iterator[Tuple[str, bytes, bool]]:
+    """Unpack one frame into (sha256, data, whether the content is complete with it)."""
+    if "blobs" in header:
+        data, at = memoryview(zlib.decompress(body)), 0
+        for sha, size in header["blobs"]:
+            yield sha, bytes(data[at : at + size]), True
+            at += size
+    elif "blob" in header:
+        yield header["blob"], zlib.decompress(body), bool(header.get("last", True))
 
 
 def lay_out(store: Store, rows: List[Row], home: bytes, beat: Callable[[], None]) -> List[Row]:

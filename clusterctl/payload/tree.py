@@ -195,7 +195,8 @@ def _read_row(path: str, entry: Any) -> Row:
 
 
 def remove_tree(root: bytes) -> None:
-    """Remove a directory and all in it, as far as that is possible."""
-    import shutil
+    """Remove a directory and all in it, if it is there and as far as that is possible."""
+    if os.path.lexists(root):
+        import shutil
 
-    shutil.rmtree(root, ignore_errors=True)
+        shutil.rmtree(root, ignore_errors=True)

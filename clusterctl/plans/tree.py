@@ -57,7 +57,11 @@ class Manifest:
     @cached_property
     def blobs(self) -> dict[str, Entry]:
         """Return one file for every distinct content, by SHA-256."""
-        return {entry.content: entry for entry in reversed(self.entries) if entry.kind == "file"}
+        found: dict[str, Entry] = {}
+        for entry in self.entries:
+            if entry.kind == "file":
+                found.setdefault(entry.content, entry)
+        return found
 
     @property
     def size(self) -> int:

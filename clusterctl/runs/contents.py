@@ -8,7 +8,9 @@ import os
 import stat
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import BinaryIO
 
 from clusterctl.errors import SyncError
@@ -19,6 +21,10 @@ CHUNK = 1 << 20
 PART = 2 << 20  # bytes of a file that travel in one frame
 KEEP = 64 << 20  # packed bytes kept in memory for the next nodes
 SAMPLE = 1 << 16
+SMALL = 1 << 16  # bytes; smaller files travel together
+GROUP = 1 << 19
+GROUP_FILES = 1000
+TOGETHER = -1  # in the place of a part's offset
 
 
 def hash_still(root: bytes, path: str) -> tuple[os.stat_result, str]:
@@ -71,8 +77,21 @@ def changed(path: str) -> SyncError:
     )
 
 
+@dataclass(frozen=True)
+class Shipment:
+    """One frame of file contents; `size` counts the bytes of the files in it."""
+
+    header: Mapping[str, object]
+    body: bytes
+    size: int
+
+
 class Contents:
-    """What the nodes lack, packed at most once as long as it fits into memory; safe from many threads."""
+    """What the nodes lack, packed at most once as long as it fits into memory; safe from many threads.
+
+    Small files travel together: {"blobs": [[sha256, bytes], ...]}. Others are cut into parts:
+    {"blob": sha256, "part": i, "last": bool}.
+    """
 
     def __init__(self, root: bytes, manifest: Manifest, keep: int = KEEP) -> None:
         self._root = root
@@ -80,36 +99,53 @@ class Contents:
         self._room = keep
         self._lock = threading.Lock()
         self._packed: dict[tuple[str, int], bytes] = {}
-        self._listing = b""
         self._stamps: dict[str, Stamp] = {}
+        self._groups = tuple(_group(manifest.blobs.values()))
 
     @property
     def listing(self) -> bytes:
         """Return the packed manifest."""
-        with self._lock:
-            if not self._listing:
-                rows = [entry.row for entry in self._manifest.entries]
-                self._listing = zlib.compress(json.dumps(rows, separators=(",", ":")).encode(), 1)
-        return self._listing
+        return self._once(("", 0), 0, self._list)
 
-    def parts(self, sha: str) -> Iterator[tuple[bytes, int]]:
-        """Yield (packed part, bytes of the file in it); SyncError if the file is no longer what it was."""
-        entry = self._manifest.blobs[sha]
-        for start in range(0, max(entry.size, 1), PART):
+    def _list(self) -> bytes:
+        rows = [entry.row for entry in self._manifest.entries]
+        return json.dumps(rows, separators=(",", ":")).encode()
+
+    def shipments(self, missing: Collection[str]) -> Iterator[Shipment]:
+        """Yield what a node lacks, in the order of the tree; SyncError if a file is no longer what it was."""
+        for group in self._groups:
+            wanted = [entry for entry in group if entry.content in missing]
+            if len(wanted) == len(group) > 1:
+                yield self._together(group)
+            else:
+                for entry in wanted:
+                    yield from self._parts(entry)
+
+    def _together(self, group: Sequence[Entry]) -> Shipment:
+        size = sum(entry.size for entry in group)
+        header = {"blobs": [[entry.content, entry.size] for entry in group]}
+        body = self._once(
+            (group[0].content, TOGETHER),
+            size,
+            lambda: b"".join(self._read(entry, 0, entry.size) for entry in group),
+        )
+        return Shipment(header, body, size)
+
+    def _parts(self, entry: Entry) -> Iterator[Shipment]:
+        for index, start in enumerate(range(0, max(entry.size, 1), PART)):
             size = min(PART, entry.size - start)
-            yield self._part(entry, start, size), size
+            header = {"blob": entry.content, "part": index, "last": start + size == entry.size}
+            read = partial(self._read, entry, start, size)
+            yield Shipment(header, self._once((entry.content, start), size, read), size)
 
-    def _part(self, entry: Entry, start: int, size: int) -> bytes:
-        key = (entry.content, start)
-        if key in self._packed:
-            return self._packed[key]
-        if self._room < size:
-            return _pack(self._read(entry, start, size))
+    def _once(self, key: tuple[str, int], size: int, read: Callable[[], bytes]) -> bytes:
+        """Pack what `read` gives, and keep it while there is room."""
+        if key not in self._packed and self._room < size:
+            return _pack(read())
         with self._lock:  # all nodes ask in the same order: one packs, the others wait for the result
             if key not in self._packed:
-                part = _pack(self._read(entry, start, size))
-                self._packed[key] = part
-                self._room -= len(part)
+                self._packed[key] = _pack(read())
+                self._room -= len(self._packed[key])
         return self._packed[key]
 
     def _read(self, entry: Entry, start: int, size: int) -> bytes:
@@ -141,3 +177,20 @@ def _pack(data: bytes) -> bytes:
     sample = data[:SAMPLE]
     dense = len(zlib.compress(sample, 1)) > 0.95 * len(sample)
     return zlib.compress(data, 0 if dense else 1)
+
+
+def _group(entries: Iterable[Entry]) -> Iterator[tuple[Entry, ...]]:
+    """Put small files together, so that a frame carries about half a megabyte."""
+    group: list[Entry] = []
+    size = 0
+    for entry in entries:
+        if entry.size > SMALL:
+            yield (entry,)
+            continue
+        group.append(entry)
+        size += entry.size
+        if size > GROUP or len(group) == GROUP_FILES:
+            yield tuple(group)
+            group, size = [], 0
+    if group:
+        yield tuple(group)

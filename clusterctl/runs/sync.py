@@ -66,8 +66,13 @@ class _Transfer:
         return frame[0]
 
     def send_contents(self, missing: Sequence[str]) -> None:
-        for sha in self._in_tree_order(missing):
-            self._send_content(sha)
+        unknown = set(missing) - self.scan.manifest.blobs.keys()
+        if unknown:
+            raise SyncError("the node asks for what is not in the tree", code="CC-SYNC-008", node=self.node)
+        for shipment in self.scan.contents.shipments(set(missing)):
+            self.session.send(shipment.header, shipment.body)
+            self.sent += shipment.size
+            self.progress(shipment.size)
         if missing:
             self.session.send({"done": True})
 
@@ -82,18 +87,3 @@ class _Transfer:
             evidence=f"tree here {self.scan.manifest.hash}, there {header['tree']}",
             fix="look at the file system of the node's work directory: it does not keep what is written",
         )
-
-    def _in_tree_order(self, missing: Sequence[str]) -> list[str]:
-        wanted = set(missing)
-        known = [sha for sha in self.scan.manifest.blobs if sha in wanted]
-        if len(known) != len(wanted):
-            raise SyncError("the node asks for what is not in the tree", code="CC-SYNC-008", node=self.node)
-        return known
-
-    def _send_content(self, sha: str) -> None:
-        left = self.scan.manifest.blobs[sha].size
-        for index, (body, size) in enumerate(self.scan.contents.parts(sha)):
-            left -= size
-            self.session.send({"blob": sha, "part": index, "last": left == 0}, body)
-            self.sent += size
-            self.progress(size)

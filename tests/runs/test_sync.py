@@ -24,6 +24,7 @@ from clusterctl.runs.sync import Synced, send_tree
 
 RUN = "digits-20261120T110000-ab12"
 BIG = 20_000_000
+AWKWARD = ["a b.txt", "quo'te\".txt", "new\nline", "-rf", "$(touch x)", "caf\u00e9", "cafe\u0301", "\u4e2d"]
 
 
 class PipeSession:
@@ -55,7 +56,7 @@ class PipeSession:
 
     def send(self, header: Mapping[str, Any], body: bytes = b"") -> None:
         """Send a frame."""
-        self.blobs += [header["blob"]] if "blob" in header and header.get("last", True) else []
+        self.blobs += [header["blob"]] if header.get("last") else [sha for sha, _ in header.get("blobs", ())]
         self._write(encode_frame(header, body))
 
     def receive(self, timeout: float) -> Frame | None:
@@ -101,20 +102,17 @@ def code_of(workdir: Path, run: str = RUN, leaf: str = "0-gpu01") -> Path:
     return workdir / "runs" / run / leaf / "code"
 
 
-def listing(root: Path) -> dict[bytes, tuple[str, bytes | str]]:
+def listing(root: Path) -> dict[str, tuple[str, bytes | str]]:
     """Read a tree with other means than the code under test."""
-    found: dict[bytes, tuple[str, bytes | str]] = {}
-    for folder, folders, files in os.walk(os.fsencode(root)):
-        for name in files + folders:
-            path = os.path.join(folder, name)
-            key = os.path.relpath(path, os.fsencode(root))
-            if os.path.islink(path):
-                found[key] = ("link", os.readlink(path))
-            elif os.path.isdir(path):
-                found[key] = ("dir", b"")
-            else:
-                kind = "run" if os.access(path, os.X_OK) and os.stat(path).st_mode & 0o100 else "file"
-                found[key] = (kind, Path(os.fsdecode(path)).read_bytes())
+    found: dict[str, tuple[str, bytes | str]] = {}
+    for path in root.rglob("*"):
+        if path.is_symlink():
+            found[str(path.relative_to(root))] = ("link", str(path.readlink()))
+        elif path.is_dir():
+            found[str(path.relative_to(root))] = ("dir", b"")
+        else:
+            kind = "run" if path.stat().st_mode & 0o100 else "file"
+            found[str(path.relative_to(root))] = (kind, path.read_bytes())
     return found
 
 
@@ -129,8 +127,7 @@ def source(tmp_path: Path) -> Path:
     (root / "run.sh").chmod(0o755)
     (root / "pkg/__init__.py").touch()
     (root / "pkg/deep/er/same.py").write_text("print(1)\n")
-    awkward = ["a b.txt", "quo'te\".txt", "new\nline", "-rf", "$(touch x)", "caf\u00e9", "cafe\u0301", "\U0001f680", "\\"]
-    for name in awkward:
+    for name in AWKWARD:
         (root / name).write_text(name)
     (root / "big.bin").write_bytes(secrets.token_bytes(BIG))
     (root / "here").symlink_to("pkg/deep")
