@@ -162,6 +162,7 @@ lock() { # one set-up at a time
 
 make_venv() {
     say "making .venv with $python ($("$python" -c 'import platform; print(platform.python_version())'))"
+    echo unfinished >"$venv/.made-by"
     (cd "$venv" && rm -rf bin lib lib64 include share pyvenv.cfg .ready-*)
     if has_modules venv ensurepip; then
         or_fail "$python" -m venv "$venv"
@@ -175,6 +176,7 @@ pip() { or_fail "$venv/bin/python" -m pip install -c "$root/constraints.txt" "$@
 
 install_project() { # hatchling beforehand, so that a later run without a network needs no isolated build
     say "installing clusterctl and what it imports"
+    "$venv/bin/python" -c 'import pip' 2>/dev/null || or_fail "$venv/bin/python" -m ensurepip
     pip 'hatchling>=1.24' editables
     pip --no-build-isolation -e "$root$extras"
 }
