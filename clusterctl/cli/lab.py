@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from clusterctl.lab.labs import Lab, NodeState
+    from clusterctl.lab.lab import Lab, NodeState
 
 _name_option = click.option("--name", default=None, metavar="NAME", help="Which lab, if several are running.")
 
@@ -24,24 +24,24 @@ def state_dir() -> Path:
 
 @click.group()
 def lab() -> None:
-    """A cluster of real nodes on this machine: own addresses, NICs, homes, processes and sshd."""
+    """A cluster of real nodes on this machine, each with its own address, NIC, home and sshd."""
 
 
 @lab.command()
 @click.option("-n", "--nodes", "count", default=3, show_default=True, metavar="N", help="How many nodes.")
-@click.option("--name", default="lab", show_default=True, metavar="NAME", help="Several labs may run by name.")
+@click.option("--name", default="lab", show_default=True, metavar="NAME", help="Several labs may run.")
 @click.option(
     "--nics",
     default="enp65s0f0,ib0np0,eno2",
     show_default=True,
     metavar="A,B,...",
-    help="NIC names, given to the nodes in turn; A+B gives one node two: SSH on the first, training on the last.",
+    help="NIC names, given to the nodes in turn. A+B gives one node two: SSH on A, training on B.",
 )
 def up(count: int, name: str, nics: str) -> None:
     """Build a lab; it runs until `lab down`."""
     from clusterctl.lab.building import up as build
 
-    built = build(state_dir(), name=name, count=count, nics=nics.split(","))
+    built = build(state_dir(), name=name, count=count, nics=[item.strip() for item in nics.split(",")])
     click.echo(f"lab {built.name} is up with {count} nodes; its inventory:", err=True)
     click.echo(str(built.inventory))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -14,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from clusterctl.errors import LabError
-from clusterctl.lab.labs import DEFAULT_NAME, Lab, sweep
+from clusterctl.lab.lab import Lab
+from clusterctl.lab.labs import DEFAULT_NAME, sweep
 from clusterctl.lab.layout import (
     DEFAULT_NICS,
     LabPlan,
@@ -31,7 +33,10 @@ MOST_NODES = 250
 _BUILD_SECONDS = 60.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _NIC = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}")
-_START = "import sys; sys.path.insert(0, sys.argv[1]); from clusterctl.lab.holder import main; main(*sys.argv[2:])"
+_START = """import sys
+sys.path.insert(0, sys.argv[1])
+from clusterctl.lab.holder import main
+main(*sys.argv[2:])"""
 
 
 def up(
@@ -46,12 +51,9 @@ def up(
     _check_words(name, count, nics)
     plan = _plan(state_dir, name, count, nics)
     state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    directory = Path(plan.directory)
     sweep(state_dir)
     with locked(state_dir):
-        if directory.exists():
-            fix = f"clusterctl lab down --name {name}"
-            raise LabError(f"a lab called {name} exists already", code="CC-LAB-004", fix=fix)
+        directory = _claim(plan)
         try:
             return _build(plan, directory, bound=bound)
         except BaseException:
@@ -59,15 +61,26 @@ def up(
             raise
 
 
+def _claim(plan: LabPlan) -> Path:
+    """Make the lab's directory; plan.json marks it at once as ours to remove."""
+    directory = Path(plan.directory)
+    directory.mkdir(mode=0o700, exist_ok=True)
+    if any(directory.iterdir()):
+        text = f"a lab called {plan.name} exists already"
+        raise LabError(text, code="CC-LAB-004", fix=f"clusterctl lab down --name {plan.name}")
+    (directory / "plan.json").write_text(json.dumps(plan.as_dict()), encoding="utf-8")
+    return directory
+
+
 def _check_words(name: str, count: int, nics: Sequence[str]) -> None:
     if not _NAME.fullmatch(name):
-        raise LabError(f"{name!r} cannot name a lab", code="CC-LAB-003", fix="letters, digits, dots and dashes")
+        raise LabError(f"{name!r} cannot name a lab", code="CC-LAB-003", fix="letters, digits, dots, dashes")
     if not 1 <= count <= MOST_NODES:
         raise LabError(f"a lab has 1 to {MOST_NODES} nodes, not {count}", code="CC-LAB-003")
     for item in nics:
         names = item.split("+")
         if len(set(names)) != len(names) or "lo" in names or not all(map(_NIC.fullmatch, names)):
-            fix = "names of 1 to 15 letters, digits, dots and dashes; a+b gives one node two"
+            fix = "1 to 15 letters, digits, dots and dashes each; a+b gives one node two"
             raise LabError(f"{item!r} cannot name NICs", code="CC-LAB-003", fix=fix)
     if not nics:
         raise LabError("a lab needs the name of a NIC", code="CC-LAB-003")
@@ -89,11 +102,9 @@ def _plan(state_dir: Path, name: str, count: int, nics: Sequence[str]) -> LabPla
 def _build(plan: LabPlan, directory: Path, *, bound: bool) -> Lab:
     for node in plan.nodes:
         (directory / "nodes" / node.name / "home").mkdir(mode=0o700, parents=True)
-    directory.chmod(0o700)
-    (directory / "plan.json").write_text(json.dumps(plan.as_dict()), encoding="utf-8")
     (directory / "hosts").write_text(render_hosts(plan.nodes), encoding="ascii")
     _make_keys(plan, directory)
-    leash, holder = _start_holder(plan, directory)
+    leash, holder = _start_holder(directory)
     _write_files(plan, directory, holder)
     if bound:
         return Lab(directory, plan, holder, leash)
@@ -111,7 +122,7 @@ def _make_keys(plan: LabPlan, directory: Path) -> None:
             raise LabError("ssh-keygen failed", code="CC-LAB-007", evidence=shlex.join(map(str, words)))
 
 
-def _start_holder(plan: LabPlan, directory: Path) -> tuple[socket.socket, Process]:
+def _start_holder(directory: Path) -> tuple[socket.socket, Process]:
     """Start the holder and wait until the lab is ready; it ends when the returned socket is closed."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     root = str(Path(__file__).parents[2])
@@ -121,6 +132,7 @@ def _start_holder(plan: LabPlan, directory: Path) -> tuple[socket.socket, Proces
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
+            env={"PATH": os.defpath},  # the nodes must not see the caller's variables
             pass_fds=[theirs.fileno()],
             start_new_session=True,
         )
@@ -144,10 +156,16 @@ def _hear(leash: socket.socket, directory: Path) -> dict[str, Any]:
         raise LabError("the lab's holder ended", code="CC-LAB-007", evidence=_tail(directory / "holder.log"))
     answer: dict[str, Any] = json.loads(message)
     if "error" in answer:
-        if answer.get("errno") in (1, 13, 28):  # EPERM, EACCES, ENOSPC (too many namespaces)
-            raise refusal(answer["error"])
-        raise LabError("the lab did not come up", code="CC-LAB-007", evidence=answer["error"])
+        raise _failure(str(answer["error"]), answer.get("errno"), directory)
     return answer
+
+
+def _failure(text: str, number: int | None, directory: Path) -> LabError:
+    refused = number in (errno.EPERM, errno.EACCES) or (number == errno.ENOSPC and "(unshare)" in text)
+    if refused:
+        return refusal(text)
+    logs = "\n".join(_tail(log) for log in sorted(directory.glob("nodes/*/sshd.log")))
+    return LabError(f"the lab did not come up: {text}", code="CC-LAB-007", evidence=logs[-4000:])
 
 
 def _tail(path: Path) -> str:

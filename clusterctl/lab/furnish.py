@@ -10,11 +10,11 @@ from clusterctl.lab.layout import LabPlan, NodePlan, render_sshd_config
 from clusterctl.lab.syscalls import bind, mount_new
 
 FOLDER = "/run/lab"
-_COVERS = ("/tmp", "/run", "/var/log", "/dev/shm")  # noqa: S108  (these are mount points, not file names)
+_COVERS = ("/tmp", "/run", "/var/log", "/dev/shm")
 
 
 def furnish(plan: LabPlan, node: NodePlan) -> None:
-    """Cover what belongs to the machine and must not be shared between nodes; runs in the node's namespaces."""
+    """Cover what nodes must not share with the machine or each other; runs in the node's namespaces."""
     own = Path(plan.directory) / "nodes" / node.name
     files = _private_files(plan, own)
     home, hosts = _open(own / "home"), _open(Path(plan.directory) / "hosts")
@@ -46,7 +46,7 @@ def _private_files(plan: LabPlan, own: Path) -> dict[str, str]:
         "host_key": (own / "host_key").read_text(encoding="ascii"),
         "authorized_keys": (Path(plan.directory) / "id_ed25519.pub").read_text(encoding="ascii"),
         "boot_id": Path("/proc/sys/kernel/random/uuid").read_text(encoding="ascii"),
-        "shadow": f"{account.name}:*:20000:0:99999:7:::\n",  # without PAM, sshd takes "!" for a locked account
+        "shadow": f"{account.name}:*:20000:0:99999:7:::\n",  # sshd takes "!" for a locked account
     }
     if account.rewritten:
         words = (account.name, "x", str(account.uid), str(account.gid), "", account.home, account.shell)
@@ -95,7 +95,7 @@ def _show_again(visible: dict[str, int], covered: set[str]) -> None:
 
 def _same(path: str, descriptor: int) -> bool:
     try:
-        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+        return os.path.samestat(Path(path).stat(), os.fstat(descriptor))
     except OSError:
         return False
 

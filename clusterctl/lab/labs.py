@@ -1,180 +1,23 @@
-"""Labs that exist: find them, look at them, break and heal their nodes, take them down."""
+"""The labs that run here: find them, look at them, break and heal their nodes, take them down."""
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import socket
-import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from clusterctl.errors import LabError
-from clusterctl.lab.layout import LabPlan, NodePlan
-from clusterctl.lab.state import Process, holder_of, is_lab, locked, remove
+from clusterctl.lab.lab import Lab, NodeState
+from clusterctl.lab.layout import LabPlan
+from clusterctl.lab.state import Process, holder_of, lab_directories, locked, remove
 
 DEFAULT_NAME = "lab"
 BREAKS = ("power", "nic-down", "sshd")
-_ANSWER_SECONDS = 30.0
-_TAG = b"CLUSTERCTL_RUN="
-
-
-class NodeProcess(NamedTuple):
-    """A process in a node: its number there, its command line, and the run it bears as a tag ("" if none)."""
-
-    pid: int
-    command: str
-    tag: str
-
-
-@dataclass(frozen=True)
-class NodeState:
-    """A node as it is now: its init's PID on this machine (0: powered off), its sshd's PID in the node."""
-
-    name: str
-    pid: int
-    sshd: int
-    nics: dict[str, str]
-
-    @property
-    def power(self) -> bool:
-        """Whether the node is on."""
-        return self.pid != 0
-
-
-@dataclass(frozen=True)
-class LabNode:
-    """A node of a running lab."""
-
-    lab: Lab
-    plan: NodePlan
-
-    @property
-    def name(self) -> str:
-        """The node's name, which is its hostname too."""
-        return self.plan.name
-
-    def state(self) -> NodeState:
-        """How the node is now."""
-        return self.lab.ask(do="look", node=self.name)[0]
-
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        input: bytes | None = None,  # noqa: A002  (named as in subprocess.run)
-        timeout: float = 30.0,
-        check: bool = True,
-    ) -> subprocess.CompletedProcess[bytes]:
-        """Run a command in the node as the root of its namespaces, past SSH; output is captured."""
-        pid = self._pid()
-        user = [] if os.geteuid() == 0 else ["-U", "--preserve-credentials"]
-        enter = [_nsenter(), "-t", str(pid), *user, "-n", "-m", "-u", "-i", "-p", "--"]
-        return subprocess.run([*enter, *argv], input=input, capture_output=True, timeout=timeout, check=check)
-
-    def processes(self) -> list[NodeProcess]:
-        """All processes of the node, without its init and its listening sshd; none if it is powered off."""
-        state = self.state()
-        proc = Path(f"/proc/{state.pid}/root/proc")
-        if not state.power:
-            return []
-        numbers = [int(name) for name in os.listdir(proc) if name.isdigit()]
-        found = (_read_process(proc, pid) for pid in numbers if pid not in (1, state.sshd))
-        return [process for process in found if process is not None]
-
-    def _pid(self) -> int:
-        state = self.state()
-        if not state.power:
-            raise LabError(f"{self.name} is powered off", code="CC-LAB-009", fix=f"clusterctl lab heal {self.name}")
-        return state.pid
-
-
-def _nsenter() -> str:
-    return shutil.which("nsenter") or "/usr/bin/nsenter"
-
-
-def _read_process(proc: Path, pid: int) -> NodeProcess | None:
-    try:
-        command = (proc / str(pid) / "cmdline").read_bytes()
-        environment = (proc / str(pid) / "environ").read_bytes()
-    except OSError:
-        return None  # it has ended meanwhile
-    tag = next((word[len(_TAG) :] for word in environment.split(b"\0") if word.startswith(_TAG)), b"")
-    text = command.rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")
-    return NodeProcess(pid, text, tag.decode(errors="replace"))
-
-
-@dataclass(frozen=True)
-class Lab:
-    """A running lab; one that is bound lives as long as this object's leash is open."""
-
-    directory: Path
-    plan: LabPlan
-    holder: Process
-    leash: socket.socket | None = field(default=None, compare=False, repr=False)
-
-    @property
-    def name(self) -> str:
-        """The lab's name."""
-        return self.plan.name
-
-    @property
-    def inventory(self) -> Path:
-        """The inventory file for clusterctl."""
-        return self.directory / "inventory.yaml"
-
-    @property
-    def ssh_config(self) -> Path:
-        """The file for `ssh -F`."""
-        return self.directory / "ssh_config"
-
-    @property
-    def nodes(self) -> tuple[LabNode, ...]:
-        """The nodes, node 0 first."""
-        return tuple(LabNode(self, plan) for plan in self.plan.nodes)
-
-    def node(self, name: str) -> LabNode:
-        """The node of that name; LabError if there is none."""
-        plan = self.plan.node(name)
-        if plan is None:
-            names = ", ".join(node.name for node in self.plan.nodes)
-            raise LabError(f"the lab {self.name} has no node {name}", code="CC-LAB-006", fix=f"its nodes: {names}")
-        return LabNode(self, plan)
-
-    def ssh_command(self, node: str, command: Sequence[str] = ()) -> list[str]:
-        """The command line of OpenSSH that reaches a node."""
-        return ["ssh", "-F", str(self.ssh_config), self.node(node).name, *command]
-
-    def ask(self, **request: str) -> tuple[NodeState, ...]:
-        """Send a request to the holder; returns the states of the nodes it concerns."""
-        try:
-            answer = self._exchange(request)
-        except (OSError, ValueError) as error:
-            text = f"the lab {self.name} does not answer: {error}"
-            raise LabError(text, code="CC-LAB-008", fix="clusterctl lab down") from error
-        if "error" in answer:
-            raise LabError(f"the lab could not {request['do']}: {answer['error']}", code="CC-LAB-007")
-        return tuple(NodeState(name, **state) for name, state in answer["nodes"].items())
-
-    def _exchange(self, request: dict[str, str]) -> dict[str, Any]:
-        folder = os.open(self.directory, os.O_PATH | os.O_CLOEXEC)
-        try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as caller:
-                caller.settimeout(_ANSWER_SECONDS)
-                caller.connect(f"/proc/self/fd/{folder}/control")  # a socket's path must be short
-                caller.send(json.dumps(request).encode())
-                answer: dict[str, Any] = json.loads(caller.recv(1 << 17))
-                return answer
-        finally:
-            os.close(folder)
 
 
 def running(state_dir: Path) -> list[Lab]:
     """The labs that live now, by name; starts no process."""
-    return [lab for directory in _directories(state_dir) if (lab := _open(directory)) is not None]
+    return [lab for directory in lab_directories(state_dir) if (lab := _open(directory)) is not None]
 
 
 def load(state_dir: Path, name: str | None = None) -> Lab:
@@ -193,7 +36,7 @@ def load(state_dir: Path, name: str | None = None) -> Lab:
 
 
 def default_inventory(state_dir: Path) -> Path | None:
-    """The inventory of the running lab, if there is exactly one or one is called `lab`; starts no process."""
+    """The inventory of the only running lab, or of the one called `lab`; starts no process."""
     try:
         return load(state_dir).inventory
     except LabError:
@@ -208,45 +51,38 @@ def status(state_dir: Path) -> list[tuple[Lab, tuple[NodeState, ...]]]:
 
 def down(state_dir: Path, names: Sequence[str] | None = None) -> list[str]:
     """End the labs of these names (None: all) with all they hold; returns the names of those that lived."""
-    if not state_dir.is_dir():
-        return []
     ended = []
-    with locked(state_dir):
-        for directory in _directories(state_dir):
-            if names is None or directory.name in names:
+    for directory in lab_directories(state_dir):
+        if names is None or directory.name in names:
+            with locked(state_dir):
                 holder = holder_of(directory)
                 if holder is not None and holder.alive():
                     ended.append(directory.name)
                 _end(directory, holder)
+    sweep(state_dir)
     return ended
 
 
 def sweep(state_dir: Path) -> None:
     """Remove what dead labs have left here."""
-    if not any(_open(directory) is None for directory in _directories(state_dir)):
-        return
-    with locked(state_dir):
-        for directory in _directories(state_dir):
-            if _open(directory) is None:
-                remove(directory)
+    for directory in lab_directories(state_dir):
+        if _open(directory) is None:
+            with locked(state_dir):  # one that is being built holds the lock, and lives when we get it
+                if _open(directory) is None:
+                    remove(directory)
 
 
 def break_node(lab: Lab, node: str, how: str) -> NodeState:
-    """Break a node: its `power` is cut, its training NIC goes `nic-down`, or its listening `sshd` is killed."""
+    """Cut a node's `power`, take its training NIC down (`nic-down`), or kill its listening `sshd`."""
     if how not in BREAKS:
-        raise LabError(f"a lab node cannot break by {how}", code="CC-LAB-003", fix=f"one of: {', '.join(BREAKS)}")
+        text = f"a lab node cannot break by {how}"
+        raise LabError(text, code="CC-LAB-003", fix=f"one of: {', '.join(BREAKS)}")
     return lab.ask(do="break", how=how, node=lab.node(node).name)[0]
 
 
 def heal_node(lab: Lab, node: str) -> NodeState:
     """Undo every break of a node; returns when its sshd answers."""
     return lab.ask(do="heal", node=lab.node(node).name)[0]
-
-
-def _directories(state_dir: Path) -> list[Path]:
-    if not state_dir.is_dir():
-        return []
-    return sorted(path for path in state_dir.iterdir() if is_lab(path))
 
 
 def _open(directory: Path) -> Lab | None:
@@ -262,6 +98,6 @@ def _open(directory: Path) -> Lab | None:
 
 def _end(directory: Path, holder: Process | None) -> None:
     if holder is not None and not holder.end():
-        text = f"the lab {directory.name} (process {holder.pid}) does not end"
-        raise LabError(text, code="CC-LAB-008", fix=f"look at process {holder.pid}")
+        text = f"the lab {directory.name} does not end"
+        raise LabError(text, code="CC-LAB-008", fix=f"look at process {holder.pid}: ps {holder.pid}")
     remove(directory)

@@ -174,10 +174,7 @@ def render_sshd_config(folder: str) -> str:
 
 def render_known_hosts(nodes: Sequence[NodePlan], keys: Mapping[str, str]) -> str:
     """A known_hosts line for each node; keys are public host keys by node name."""
-    return "".join(
-        f"{','.join(dict.fromkeys((node.name, node.host, node.ip)))} {' '.join(keys[node.name].split()[:2])}\n"
-        for node in nodes
-    )
+    return "".join(f"{node.name},{node.host} {' '.join(keys[node.name].split()[:2])}\n" for node in nodes)
 
 
 def render_ssh_config(plan: LabPlan, proxy_command: str) -> str:
@@ -221,9 +218,11 @@ def render_inventory(plan: LabPlan, proxy_command: str) -> str:
         "ssh:",
         *(f"  {key}: {json.dumps(value, ensure_ascii=False)}" for key, value in ssh.items()),
         "nodes:",
-        *(
-            f"  - {{name: {node.name}, host: {node.host}, ip: {node.ip}, nic: [{json.dumps(node.training_nic)}]}}"
-            for node in plan.nodes
-        ),
+        *(_inventory_node(node) for node in plan.nodes),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _inventory_node(node: NodePlan) -> str:
+    nic = json.dumps(node.training_nic)
+    return f"  - {{name: {node.name}, host: {node.host}, ip: {node.ip}, nic: [{nic}]}}"

@@ -1,4 +1,4 @@
-"""What this machine offers to a lab: programs, the account, the interpreter's places; and why it may refuse."""
+"""What this machine offers to a lab: programs, an account, an interpreter; and why it may refuse."""
 
 from __future__ import annotations
 

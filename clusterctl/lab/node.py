@@ -8,6 +8,8 @@ import select
 import signal
 import socket
 import subprocess
+import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,16 +22,41 @@ MESSAGE_BYTES = 65536
 
 def describe(step: str, error: OSError) -> bytes:
     """A failed step as a message to whoever waits."""
-    text = error.strerror or str(error)
     where = f" ({error.filename})" if error.filename else ""
-    return json.dumps({"error": f"{step}: {text}{where}", "errno": error.errno}).encode()
+    text = f"{step}: {error.strerror or error}{where}"
+    return json.dumps({"error": text, "errno": error.errno}).encode()
 
 
-def run_ip(program: str, lines: str) -> None:
-    """Run `ip -batch` on lines of text; OSError carries what it said."""
-    done = subprocess.run([program, "-batch", "-"], input=lines, text=True, capture_output=True, check=False)
-    if done.returncode:
+def run_ip(program: str, lines: str, *, force: bool = False) -> None:
+    """Run `ip -batch` on lines of text; OSError carries what it said, unless forced to go on."""
+    words = [program, "-force", "-batch", "-"] if force else [program, "-batch", "-"]
+    done = subprocess.run(words, input=lines, text=True, capture_output=True, check=False)
+    if done.returncode and not force:
         raise OSError(None, done.stderr.strip())
+
+
+def host_pid() -> int:
+    """This process's number in the PID namespace that /proc still shows: the machine's."""
+    return int(Path("/proc/self").readlink().name)
+
+
+def watch_children() -> int:
+    """Catch SIGCHLD; returns the descriptor that becomes readable when a child has ended."""
+    readable, writable = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    return readable
+
+
+def reap(wake: int) -> list[int]:
+    """Collect all children that have ended; returns their numbers."""
+    ended = []
+    with suppress(BlockingIOError):
+        os.read(wake, 4096)
+    with suppress(ChildProcessError):
+        while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
+            ended.append(pid)
+    return ended
 
 
 class Init:
@@ -43,40 +70,42 @@ class Init:
 
     def be_born(self) -> NoReturn:
         """Enter new namespaces, leave a child there as PID 1, tell its number, and end."""
-        code = 1
         try:
             unshare(NEWNS | NEWUTS | NEWIPC | NEWNET | NEWPID)
             pid = os.fork()
             if pid == 0:
                 self._live()
             self.channel.send(json.dumps({"pid": pid}).encode())
-            code = 0
         except OSError as error:
             self.channel.send(describe(f"create {self.node.name}", error))
         finally:
-            os._exit(code)
+            os._exit(0)
 
     def _live(self) -> NoReturn:
         try:
-            self._prepare()
+            wake = self._prepare()
             self._move_in()
-            self._serve()
+            self._serve(wake)
         except OSError as error:
             self.channel.send(describe(f"set up {self.node.name}", error))
+        except Exception:
+            traceback.print_exc()  # to the node's sshd.log
         finally:
             os._exit(1)
 
-    def _prepare(self) -> None:
+    def _prepare(self) -> int:
         set_name("lab-init")
         os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # from inside the node PID 1 cannot be ended by it
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         _close_all_but(self.channel.fileno())
-        log = os.open(f"{self.plan.directory}/nodes/{self.node.name}/sshd.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        own = Path(self.plan.directory, "nodes", self.node.name)
+        log = os.open(own / "sshd.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(log, 1)
         os.dup2(log, 2)
         os.close(log)
-        self._wake, writable = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
-        self.channel.send(json.dumps({"host_pid": int(os.readlink("/proc/self"))}).encode())
+        self.channel.send(json.dumps({"host_pid": host_pid()}).encode())
+        return watch_children()
 
     def _move_in(self) -> None:
         furnish(self.plan, self.node)
@@ -87,40 +116,37 @@ class Init:
         self._start_sshd()
         self.channel.send(b'{"ready": true}')
 
-    def _serve(self) -> None:
+    def _serve(self, wake: int) -> None:
+        line = self.channel.fileno()
         while True:
-            readable, _, _ = select.select([self.channel, self._wake], [], [])
-            if self._wake in readable:
-                self._reap()
-            if self.channel in readable:
+            readable, _, _ = select.select([line, wake], [], [])
+            if wake in readable and self.sshd in reap(wake):
+                self.sshd = 0
+            if line in readable:
                 message = self.channel.recv(MESSAGE_BYTES)
                 if not message:
                     return
                 self.channel.send(self._answer(json.loads(message)))
-
-    def _reap(self) -> None:
-        os.read(self._wake, 4096)
-        try:
-            while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
-                if pid == self.sshd:
-                    self.sshd = 0
-        except ChildProcessError:
-            pass
 
     def _answer(self, request: dict[str, Any]) -> bytes:
         try:
             if request["do"] == "start-sshd" and not self.sshd:
                 self._start_sshd()
             elif request["do"] == "kill-sshd" and self.sshd:
-                os.kill(self.sshd, signal.SIGKILL)
-                os.waitpid(self.sshd, 0)
-                self.sshd = 0
+                self._kill_sshd()
             elif request["do"] == "link":
-                run_ip(self.plan.ip, "".join(f"link set dev {nic} {request['state']}\n" for nic in request["nics"]))
+                lines = "".join(f"link set dev {nic} {request['state']}\n" for nic in request["nics"])
+                run_ip(self.plan.ip, lines)
         except OSError as error:
             return describe(str(request["do"]), error)
         states = {nic.name: _nic_state(nic.name) for nic in self.node.nics}
         return json.dumps({"sshd": self.sshd, "nics": states}).encode()
+
+    def _kill_sshd(self) -> None:
+        """Kill the listening process only: open sessions live on, as they do on a real machine."""
+        os.kill(self.sshd, signal.SIGKILL)
+        os.waitpid(self.sshd, 0)
+        self.sshd = 0
 
     def _start_sshd(self) -> None:
         pid = os.fork()

@@ -1,14 +1,75 @@
-"""A TCP relay for SSH's ProxyCommand: standard input and output to HOST PORT. Runs by itself, without site."""
+"""A TCP relay for SSH's ProxyCommand, from standard input and output to HOST PORT; runs by itself."""
 
 from __future__ import annotations
 
+import _socket  # `socket` would double the start-up time, which every connection pays
 import os
 import select
 import sys
 
-import _socket  # `socket` would double the start-up time, which every connection pays
-
 _CHUNK = 1 << 16
+_GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
+
+
+class Relay:
+    """Two directions with a buffer each; neither side's slowness stops the other direction."""
+
+    def __init__(self, peer: _socket.socket) -> None:
+        self.peer = peer
+        self.number = peer.fileno()
+        self.up = b""
+        self.down = b""
+        self.reading = {0: True, self.number: True}
+        for descriptor in (0, 1, self.number):
+            os.set_blocking(descriptor, False)
+
+    def run(self) -> None:
+        """Copy until the peer has ended and all it said is written, or until our reader has gone."""
+        while self.down or self.reading[self.number]:
+            for descriptor, event in self._poll().poll():
+                if descriptor == 1 and event & _GONE:
+                    return
+                if event & (select.POLLIN | _GONE) and self.reading.get(descriptor):
+                    self._read(descriptor)
+            self._write()
+
+    def _poll(self) -> select.poll:
+        poll = select.poll()
+        poll.register(1, select.POLLOUT if self.down else 0)  # with 0 it still tells that its reader has gone
+        wants = select.POLLOUT if self.up else 0
+        if self.reading[self.number] and not self.down:
+            wants |= select.POLLIN
+        if wants:
+            poll.register(self.number, wants)
+        if self.reading[0] and not self.up:
+            poll.register(0, select.POLLIN)
+        return poll
+
+    def _read(self, descriptor: int) -> None:
+        try:
+            data = os.read(descriptor, _CHUNK)
+        except BlockingIOError:
+            return
+        if not data:
+            self.reading[descriptor] = False
+        if descriptor != 0:
+            self.down += data
+        elif data:
+            self.up += data
+        else:
+            self.peer.shutdown(_socket.SHUT_WR)
+
+    def _write(self) -> None:
+        try:
+            if self.up:
+                self.up = self.up[os.write(self.number, self.up) :]
+        except BlockingIOError:
+            pass
+        try:
+            if self.down:
+                self.down = self.down[os.write(1, self.down) :]
+        except BlockingIOError:
+            pass
 
 
 def _connect(host: str, port: int) -> _socket.socket:
@@ -18,47 +79,16 @@ def _connect(host: str, port: int) -> _socket.socket:
     return peer
 
 
-def _write_all(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
-
-
-def relay(peer: _socket.socket) -> None:
-    """Copy both ways until the peer has ended, or whoever reads our output has gone."""
-    poll = select.poll()
-    poll.register(0, select.POLLIN)
-    poll.register(peer.fileno(), select.POLLIN)
-    if not os.path.sameopenfile(0, 1):
-        poll.register(1, 0)  # says only that its reader has gone
-    while True:
-        for descriptor, event in poll.poll():
-            if descriptor == 1:
-                return
-            data = os.read(descriptor, _CHUNK)
-            if descriptor == 0 and data:
-                peer.sendall(data)
-            elif descriptor == 0:
-                peer.shutdown(_socket.SHUT_WR)
-                poll.unregister(0)
-                if event & select.POLLHUP:
-                    return
-            elif data:
-                _write_all(1, data)
-            else:
-                return
-
-
 def main() -> int:
     """Exit 1 with a line on standard error if there is no connection."""
     host, port = sys.argv[1:3]
     try:
         peer = _connect(host, int(port))
     except OSError as error:
-        print(f"lab: {host}:{port}: {error.strerror}", file=sys.stderr)
+        sys.stderr.write(f"lab: {host} port {port}: {error.strerror}\n")
         return 1
     try:
-        relay(peer)
+        Relay(peer).run()
     except (BrokenPipeError, ConnectionError):
         return 1
     return 0

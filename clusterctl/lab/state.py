@@ -8,11 +8,11 @@ import os
 import shutil
 import signal
 import stat
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from select import select
 from typing import Any
 
 
@@ -25,38 +25,32 @@ class Process:
     boot_id: str
 
     def alive(self) -> bool:
-        """Whether it still runs (a zombie does not)."""
-        return self.boot_id == boot_id() and _stat(self.pid) == self.starttime
+        """Whether it still runs; a zombie does not."""
+        return self.starttime == _starttime(self.pid) and self.boot_id == _boot_id()
 
     def end(self, seconds: float = 10.0) -> bool:
-        """Kill it and wait until it and all it held are gone; False if it outlives the wait."""
-        try:
-            descriptor = os.pidfd_open(self.pid)
-        except ProcessLookupError:
-            return True
-        try:
-            if not self.alive():
-                return True
-            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-            return bool(select([descriptor], [], [], seconds)[0])
-        except ProcessLookupError:
-            return True
-        finally:
-            os.close(descriptor)
+        """Kill it and wait until it and all that lived in it are gone; False if it outlives the wait."""
+        deadline = time.monotonic() + seconds
+        while self.alive():
+            if time.monotonic() > deadline:
+                return False
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+            time.sleep(0.002)
+        return True
 
 
 def identify(pid: int) -> Process:
-    """The process of this number, as it is now; starttime is -1 if there is none."""
-    return Process(pid, _stat(pid), boot_id())
+    """The process of this number as it is now."""
+    return Process(pid, _starttime(pid), _boot_id())
 
 
-def boot_id() -> str:
-    """The kernel's name for this boot."""
+def _boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
-def _stat(pid: int) -> int:
-    """When a process started, in clock ticks since boot; -1 if it does not exist or is a zombie."""
+def _starttime(pid: int) -> int:
+    """When a process started, in clock ticks since boot; -1 if there is none or it is a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
@@ -65,7 +59,7 @@ def _stat(pid: int) -> int:
 
 
 def holder_of(directory: Path) -> Process | None:
-    """The process that the directory says holds the lab; None if it was never finished."""
+    """The process that the directory says holds the lab; None if the lab was never finished."""
     try:
         values: dict[str, Any] = json.loads((directory / "lab.json").read_text(encoding="utf-8"))
         return Process(**values["holder"])
@@ -75,15 +69,16 @@ def holder_of(directory: Path) -> Process | None:
 
 def write_holder(directory: Path, holder: Process) -> None:
     """Declare the lab finished."""
-    values = {"schema": 1, "holder": holder.__dict__}
     aside = directory / "lab.json.new"
-    aside.write_text(json.dumps(values) + "\n", encoding="utf-8")
+    aside.write_text(json.dumps({"schema": 1, "holder": asdict(holder)}) + "\n", encoding="utf-8")
     aside.rename(directory / "lab.json")
 
 
-def is_lab(directory: Path) -> bool:
-    """Whether the directory was made by `lab up`: finished, crashed, or under way."""
-    return (directory / "plan.json").is_file()
+def lab_directories(state_dir: Path) -> list[Path]:
+    """Every directory that `lab up` made here: of running labs, of dead ones, and of those under way."""
+    if not state_dir.is_dir():
+        return []
+    return sorted(path for path in state_dir.iterdir() if (path / "plan.json").is_file())
 
 
 @contextmanager
@@ -99,16 +94,16 @@ def locked(state_dir: Path) -> Iterator[None]:
 
 def remove(directory: Path) -> None:
     """Delete a lab's directory, also where a job left directories without write permission."""
-
-    def allow(function: Callable[..., Any], path: str, _: object) -> None:
-        parent = Path(path).parent
-        for place in (parent, Path(path)):
-            if place.is_dir() and not place.is_symlink():
-                place.chmod(stat.S_IRWXU)
-        if function is os.rmdir or not Path(path).is_dir():
-            function(path)
-        else:
-            shutil.rmtree(path)
-
     if directory.exists():
-        shutil.rmtree(directory, onerror=allow)
+        shutil.rmtree(directory, onerror=_allow_and_retry)
+
+
+def _allow_and_retry(function: Callable[..., Any], path: str, _error: object) -> None:
+    place = Path(path)
+    for each in (place.parent, place):
+        if each.is_dir() and not each.is_symlink():
+            each.chmod(stat.S_IRWXU)
+    if place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place)
+    else:
+        function(path)
