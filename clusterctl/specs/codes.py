@@ -1,0 +1,35 @@
+"""The code of everything that can be wrong in an inventory or job file, and of a wrong choice of nodes."""
+
+from __future__ import annotations
+
+SYNTAX = "CC-SPEC-001"  # the text is not YAML
+NOT_TEXT = "CC-SPEC-002"  # invalid UTF-8, control characters, NUL, lone surrogates
+TOO_LARGE = "CC-SPEC-003"  # size, depth, number of values, expansion of aliases, number of problems
+DUPLICATE_KEY = "CC-SPEC-004"
+DOCUMENT = "CC-SPEC-005"  # empty, several documents, or not keys and values
+UNSUPPORTED = "CC-SPEC-006"  # YAML that these files do not use: merge keys, tags, lists as keys
+
+UNKNOWN_KEY = "CC-SPEC-010"
+MISSING_KEY = "CC-SPEC-011"
+WRONG_TYPE = "CC-SPEC-012"  # a list where a text is expected, a word where a number is expected
+WRONG_VALUE = "CC-SPEC-013"
+NO_VALUE = "CC-SPEC-014"  # null where something must stand
+OUT_OF_RANGE = "CC-SPEC-015"
+
+NODE_NAME = "CC-SPEC-020"  # two nodes of one name, or a name that means something else
+SAME_ADDRESS = "CC-SPEC-021"  # two nodes with the same host and port
+NO_NODES = "CC-SPEC-022"
+IPV6 = "CC-SPEC-023"  # training over IPv6
+UNSAFE = "CC-SPEC-024"  # characters that a host, user or path must not hold
+NIC_NAME = "CC-SPEC-025"
+
+SCRIPT_OR_MODULE = "CC-SPEC-030"
+RESERVED_ENV = "CC-SPEC-031"  # a variable that torchrun or clusterctl sets
+SECRET_IN_ENV = "CC-SPEC-032"
+PLACEHOLDER = "CC-SPEC-033"
+
+OVERRIDE = "CC-SPEC-040"  # --set names a place that cannot be set
+
+EMPTY_SELECTION = "CC-USE-010"
+BAD_PATTERN = "CC-USE-011"
+UNKNOWN_NODE = "CC-USE-012"

@@ -1,0 +1,235 @@
+"""YAML text to a tree of values that know their place; every scalar keeps its text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.events import (
+    AliasEvent,
+    CollectionStartEvent,
+    DocumentStartEvent,
+    Event,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+)
+
+from clusterctl.errors import Issue, Place, SpecError
+from clusterctl.specs import codes
+from clusterctl.specs.syntax import explain_syntax, is_placed_at_opening
+from clusterctl.specs.tree import Listing, Scalar, Table, Tree, describe, place_after, quoted
+
+MOST_BYTES = 1 << 20
+MOST_VALUES = 50_000  # aliases expanded
+DEEPEST = 32
+
+_NULLS = frozenset(("", "~", "null", "Null", "NULL"))
+_NO_YAML_CHARACTER = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_UNSENDABLE = re.compile(r"[\x00\ud800-\udfff]")
+_MERGE = "merge keys (<<) are not part of YAML 1.2"
+_MERGE_FIX = "repeat the values; what all nodes share goes to the top level of the inventory"
+
+
+def decode_source(data: bytes, file: str) -> str:
+    """Turn the bytes of a file into text; raises SpecError for what is not UTF-8 or far too large."""
+    start = Place(file, 1, 1)
+    if len(data) > MOST_BYTES:
+        raise SpecError([_too_large(start)])
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        place = place_after(start, data[: error.start].decode("utf-8"))
+        message = f"the byte 0x{data[error.start]:02x} is not UTF-8 text"
+        raise SpecError([Issue(codes.NOT_TEXT, message, place, "save the file as UTF-8")]) from error
+
+
+def read_document(text: str, file: str) -> tuple[Table, tuple[Issue, ...]]:
+    """Read the keys and values of a file, with the issues that leave the rest worth examining.
+
+    Raises SpecError when nothing is left to examine.
+    """
+    tree, issues = read_tree(text, Place(file, 1, 1))
+    if isinstance(tree, Table):
+        return tree, issues
+    empty = tree is None or (isinstance(tree, Scalar) and tree.text is None)
+    place = tree.place if tree and not empty else Place(file, 1, 1)
+    found = (
+        "the file is empty" if tree is None or empty else f"expected keys and values, got {describe(tree)}"
+    )
+    issue = Issue(codes.DOCUMENT, found, place, "the file begins with a line such as KEY: VALUE")
+    raise SpecError(in_order((*issues, issue)))
+
+
+def read_tree(text: str, start: Place) -> tuple[Tree | None, tuple[Issue, ...]]:
+    """Read one YAML value that begins at a place; None stands for no value at all."""
+    if len(text) > MOST_BYTES:
+        raise SpecError([_too_large(start)])
+    text = text.removeprefix("\ufeff")
+    if strange := _NO_YAML_CHARACTER.search(text):
+        message = f"the character U+{ord(strange.group()):04X} must not stand in YAML"
+        place = place_after(start, text[: strange.start()])
+        raise SpecError([Issue(codes.NOT_TEXT, message, place, "remove it")])
+    reading = _Reading(text, start)
+    reading.read()
+    return reading.root, in_order(reading.issues)
+
+
+def in_order(issues: Iterable[Issue]) -> tuple[Issue, ...]:
+    """Sort issues by place and drop what is said twice, as of a value used by several aliases."""
+    unique = dict.fromkeys(issues)
+    return tuple(sorted(unique, key=lambda issue: (issue.place or Place("", 0, 0), issue.code)))
+
+
+def _too_large(start: Place) -> Issue:
+    fix = "inventories and jobs are far smaller: is this the right file?"
+    return Issue(codes.TOO_LARGE, f"more than {MOST_BYTES >> 20} MiB of text", start, fix)
+
+
+@dataclass(eq=False)
+class _Open:
+    """A list or mapping whose end has not been read yet."""
+
+    event: CollectionStartEvent
+    place: Place
+    children: list[Tree] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class _Reading:
+    """The state of reading one text, event by event: no recursion, and an end to everything."""
+
+    text: str
+    start: Place
+    root: Tree | None = None
+    issues: list[Issue] = field(default_factory=list)
+    anchors: dict[str, Tree] = field(default_factory=dict)
+    stack: list[_Open] = field(default_factory=list)
+    values: int = 0
+    documents: int = 0
+
+    def read(self) -> None:
+        for event in self._events():
+            if isinstance(event, DocumentStartEvent):
+                self._begin_document(event)
+            elif isinstance(event, (SequenceStartEvent, MappingStartEvent)):
+                self._open(event)
+            elif isinstance(event, (SequenceEndEvent, MappingEndEvent)):
+                self._close()
+            elif isinstance(event, ScalarEvent):
+                self._name(event, self._scalar(event))
+            elif isinstance(event, AliasEvent):
+                self._alias(event)
+
+    def _events(self) -> Iterator[Event]:
+        last = self.start
+        try:
+            for event in YAML(typ="safe", pure=True).parse(self.text):
+                last = self._place(event.end_mark)
+                yield event
+        except SpecError:
+            raise
+        except MarkedYAMLError as error:
+            self._refuse_syntax(error, last)
+        except Exception:  # whatever the parser does on hostile text, the text is at fault
+            fix = "look for escapes such as \\U in double quotes behind this point"
+            self._fail(codes.SYNTAX, "something that YAML cannot express", last, fix)
+
+    def _refuse_syntax(self, error: MarkedYAMLError, last: Place) -> None:
+        context = str(error.context or "")
+        mark = error.context_mark if is_placed_at_opening(context) else error.problem_mark
+        message, fix = explain_syntax(str(error.problem or ""), context)
+        self._fail(codes.SYNTAX, message, self._place(mark) if mark else last, fix)
+
+    def _begin_document(self, event: Event) -> None:
+        self.documents += 1
+        if self.documents > 1:
+            place = self._place(event.start_mark)
+            self._fail(codes.DOCUMENT, "a second document begins here", place, "one file holds one document")
+
+    def _open(self, event: CollectionStartEvent) -> None:
+        place = self._place(event.start_mark)
+        if len(self.stack) >= DEEPEST:
+            self._fail(codes.TOO_LARGE, f"nested more than {DEEPEST} levels deep", place)
+        self.stack.append(_Open(event, place))
+
+    def _close(self) -> None:
+        top = self.stack.pop()
+        size = 1 + sum(child.size for child in top.children)
+        tree: Tree
+        if isinstance(top.event, MappingStartEvent):
+            tree = Table(self._entries(top.children), top.place, size)
+        else:
+            tree = Listing(tuple(top.children), top.place, size)
+        self._name(top.event, tree)
+
+    def _entries(self, children: list[Tree]) -> tuple[tuple[Scalar, Tree], ...]:
+        entries: dict[str, tuple[Scalar, Tree]] = {}
+        for key, value in zip(children[::2], children[1::2], strict=True):
+            if not isinstance(key, Scalar) or key.text is None:
+                self._note(codes.UNSUPPORTED, f"expected a key, got {describe(key)}", key.place)
+            elif key.source == "<<":
+                self._note(codes.UNSUPPORTED, _MERGE, key.place, _MERGE_FIX)
+            elif key.text in entries:
+                first = entries[key.text][0].place
+                message = f"the key {quoted(key.text)} stands here twice"
+                fix = f"keep one; the other is at {first}"
+                self._note(codes.DUPLICATE_KEY, message, key.place, fix)
+            else:
+                entries[key.text] = (key, value)
+        return tuple(entries.values())
+
+    def _scalar(self, event: ScalarEvent) -> Scalar:
+        place = self._place(event.start_mark)
+        text: str | None = event.value
+        if bad := _UNSENDABLE.search(event.value):
+            self._note(codes.NOT_TEXT, f"the character U+{ord(bad.group()):04X} cannot be passed on", place)
+        if event.value in _NULLS and event.style is None:
+            text = None
+        return Scalar(text, self.text[event.start_mark.index : event.end_mark.index], place)
+
+    def _alias(self, event: AliasEvent) -> None:
+        tree = self.anchors.get(event.anchor)
+        if tree is None:
+            place = self._place(event.start_mark)
+            inside = any(frame.event.anchor == event.anchor for frame in self.stack)
+            why = "stands inside its own" if inside else "has no"
+            fix = "quote the text if the * belongs to it"
+            self._fail(codes.SYNTAX, f"the alias *{event.anchor} {why} &{event.anchor}", place, fix)
+        self._add(tree, tree.size)
+
+    def _name(self, event: ScalarEvent | CollectionStartEvent, tree: Tree) -> None:
+        if event.tag is not None:
+            message = f"the YAML tag {quoted(str(event.tag))} is not used here"
+            fix = "quote the text if the ! belongs to it, else drop the tag"
+            self._note(codes.UNSUPPORTED, message, tree.place, fix)
+        if event.anchor is not None:
+            self.anchors[event.anchor] = tree
+        self._add(tree, 1)
+
+    def _add(self, tree: Tree, size: int) -> None:
+        self.values += size
+        if self.values > MOST_VALUES:
+            message = f"more than {MOST_VALUES} values, counting what aliases repeat"
+            self._fail(codes.TOO_LARGE, message, tree.place)
+        if self.stack:
+            self.stack[-1].children.append(tree)
+        else:
+            self.root = tree
+
+    def _place(self, mark: Any) -> Place:
+        column = mark.column + (self.start.column if mark.line == 0 else 1)
+        return Place(self.start.file, self.start.line + mark.line, column)
+
+    def _note(self, code: str, message: str, place: Place, fix: str = "") -> None:
+        self.issues.append(Issue(code, message, place, fix))
+
+    def _fail(self, code: str, message: str, place: Place, fix: str = "") -> NoReturn:
+        self._note(code, message, place, fix)
+        raise SpecError(in_order(self.issues))

@@ -1,0 +1,65 @@
+"""What the models of both files share: their strictness, and the kinds of scalar they use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from clusterctl.specs.leaf import BadValueError, Leaf
+from clusterctl.specs.nearest import did_you_mean
+from clusterctl.specs.tree import quoted
+from clusterctl.specs.values import parse_python, parse_text
+
+Schema = dict[str, Any]
+
+ANY_TEXT: Schema = {"type": ["string", "number", "boolean"]}  # 1e-4 and true keep their text
+
+
+class Entry(BaseModel):
+    """A mapping in a file: unknown keys are errors, values do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def text(pattern: str = "", **more: Any) -> Schema:
+    """Describe a text; a name such as 2024 may be written without quotes."""
+    return {"type": ["string", "integer"], **({"pattern": f"^{pattern}$"} if pattern else {}), **more}
+
+
+def whole_number(**limits: int) -> Schema:
+    """Describe a whole number, which may be quoted."""
+    return {"type": ["integer", "string"], "pattern": "^[0-9]+$", **limits}
+
+
+def one_of(*choices: str) -> Leaf:
+    """Make the kind of a value that is one of a few words."""
+
+    def parse(word: str) -> str:
+        if word in choices:
+            return word
+        expected = " or ".join((", ".join(choices[:-1]), choices[-1])) if len(choices) > 1 else choices[0]
+        raise BadValueError(f"expected {expected}, got {quoted(word)}{did_you_mean(word, choices)}")
+
+    return Leaf(" or ".join(choices), parse, {"enum": list(choices)})
+
+
+def optional(noun: str, parse: Callable[[str], object], schema: Schema) -> Leaf:
+    """Make the kind of a value that null takes away again."""
+    return Leaf(noun, parse, schema, null=True)
+
+
+def refuse_repeated(raw: object) -> object:
+    """Let a list pass in which no text stands twice."""
+    if isinstance(raw, list):
+        texts = [item for item in raw if isinstance(item, str)]
+        for index, item in enumerate(texts):
+            if item in texts[:index]:
+                raise BadValueError(f"{quoted(item)} stands here twice", "keep one")
+    return raw
+
+
+PYTHON = Leaf("an interpreter", parse_python, {"type": "string"})
+TEXT = Leaf("a text", parse_text, {"type": "string", "minLength": 1})
+OPTIONAL_TEXT = optional("a text", parse_text, {"type": "string", "minLength": 1})

@@ -1,0 +1,103 @@
+"""A tree of values against a model: the model, or what is wrong and where, in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from clusterctl.errors import Issue, Place
+from clusterctl.specs import codes
+from clusterctl.specs.leaf import BadValueError
+from clusterctl.specs.nearest import did_you_mean
+from clusterctl.specs.tree import Scalar, Table, Tree, describe, find, quoted, to_plain
+
+Model = TypeVar("Model", bound=BaseModel)
+Path = tuple[str | int, ...]
+
+MOST_ISSUES = 200
+_KEY = "[key]"  # what pydantic puts behind a key that is itself wrong
+
+
+def examine(tree: Table, model: type[Model]) -> tuple[Model | None, list[Issue]]:
+    """Validate a tree; the model is None when there are issues."""
+    try:
+        return model.model_validate(to_plain(tree)), []
+    except ValidationError as error:
+        details = [(_place(tree, detail), detail) for detail in error.errors()]
+    placed = sorted(details, key=lambda pair: pair[0])
+    issues = [_issue(tree, model, place, detail) for place, detail in placed[:MOST_ISSUES]]
+    if len(placed) > MOST_ISSUES:
+        rest = f"and {len(placed) - MOST_ISSUES} more problems"
+        issues.append(Issue(codes.TOO_LARGE, rest, placed[MOST_ISSUES][0], "mend these first"))
+    return None, issues
+
+
+def _place(tree: Table, detail: ErrorDetails) -> Place:
+    path = detail["loc"]
+    about_key = detail["type"] == "extra_forbidden" or path[-1:] == (_KEY,)
+    value, key = find(tree, path[:-1] if path[-1:] == (_KEY,) else path)
+    nothing = isinstance(value, Scalar) and value.source == ""
+    return key.place if key and (about_key or nothing) else value.place
+
+
+def _issue(tree: Table, model: type[BaseModel], place: Place, detail: ErrorDetails) -> Issue:
+    path = detail["loc"]
+    if detail["type"] == "extra_forbidden":
+        return _unknown_key(model, path, place)
+    if detail["type"] == "missing":
+        where = f" in {label(path[:-1])}" if path[:-1] else ""
+        return Issue(codes.MISSING_KEY, f"the key {quoted(str(path[-1]))} is missing{where}", place)
+    if path[-1:] == (_KEY,):
+        path = path[:-2]
+    wrong = detail.get("ctx", {}).get("error")
+    if isinstance(wrong, BadValueError):
+        return Issue(wrong.code, f"{label(path)}: {wrong.message}", place, wrong.fix)
+    expected = "a list" if "list" in detail["type"] or "tuple" in detail["type"] else "keys and values"
+    value, _ = find(tree, path)
+    nothing = isinstance(value, Scalar) and value.text is None
+    code = codes.NO_VALUE if nothing else codes.WRONG_TYPE
+    return Issue(code, f"{label(path)}: expected {expected}, got {describe(value)}", place)
+
+
+def label(path: Sequence[str | int]) -> str:
+    """Write the path of a value as users would: `ssh.port`, `nic[1]`; nodes are told apart by place."""
+    if len(path) > 2 and path[0] == "nodes":
+        path = path[2:]
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+
+
+def _unknown_key(model: type[BaseModel], path: Path, place: Place) -> Issue:
+    key = str(path[-1])
+    here = _model_at(model, path[:-1])
+    below = (f"{name}.{key}" for name, inner in _inner_models(here) if key in inner.model_fields)
+    home = next(below, None)
+    guess = f", did you mean {quoted(home)}?" if home else did_you_mean(key, here.model_fields)
+    known = ", ".join(here.model_fields)
+    return Issue(codes.UNKNOWN_KEY, f"unknown key {quoted(key)}{guess}", place, f"known keys: {known}")
+
+
+def _model_at(model: type[BaseModel], path: Path) -> type[BaseModel]:
+    for step in path:
+        if isinstance(step, str):
+            model = dict(_inner_models(model)).get(step, model)
+    return model
+
+
+def _inner_models(model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
+    for name, info in model.model_fields.items():
+        for kind in (info.annotation, *getattr(info.annotation, "__args__", ())):
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                yield name, kind
+
+
+def text_at(tree: Tree, *path: str | int) -> Scalar | None:
+    """Find the scalar at exactly this path, if there is one that is not null."""
+    for step in path:
+        if isinstance(step, str) and isinstance(tree, Table) and (below := tree.get(step)) is not None:
+            tree = below
+        else:
+            return None
+    return tree if isinstance(tree, Scalar) and tree.text is not None else None

@@ -1,0 +1,151 @@
+"""The machines of a cluster, every default merged in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from clusterctl.errors import Issue, SpecError
+from clusterctl.specs import addresses, codes, values
+from clusterctl.specs.document import in_order, read_document
+from clusterctl.specs.examine import examine, text_at
+from clusterctl.specs.inventory_file import InventoryFile, NodeEntry, SshEntry
+from clusterctl.specs.leaf import BadValueError
+from clusterctl.specs.tree import Listing, Scalar, Table, quoted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ssh:
+    """How SSH reaches a node; None leaves the choice to the user's own SSH set-up."""
+
+    user: str | None = None
+    port: int = 22
+    key: str | None = None
+    proxy_command: str | None = None
+    known_hosts: str | None = None
+    host_keys: Literal["strict", "accept-new"] = "strict"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """A machine; node_rank is its index in the inventory, ip is None unless the inventory gives it."""
+
+    name: str
+    node_rank: int
+    host: str
+    ip: str | None = None
+    nic: tuple[str, ...] = ()
+    network: str | None = None
+    gpus: int | None = None
+    ports: tuple[int, int] | None = None
+    python: str = "python3"
+    activate: str | None = None
+    workdir: str = "~/.clusterctl"
+    ssh: Ssh = field(default_factory=Ssh)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inventory:
+    """A cluster; `file` is where it was written."""
+
+    cluster: str
+    file: str
+    nodes: tuple[Node, ...]
+
+
+def parse_inventory(text: str, file: str) -> Inventory:
+    """Read an inventory; raises SpecError with everything that is wrong, in the order of the file."""
+    tree, issues = read_document(text, file)
+    entry, found = examine(tree, InventoryFile)
+    issues = in_order((*issues, *found, *_node_issues(tree)))
+    if issues or entry is None:
+        raise SpecError(issues)
+    nodes = tuple(_merge(entry, node, node_rank) for node_rank, node in enumerate(entry.nodes))
+    return Inventory(cluster=entry.cluster, file=file, nodes=nodes)
+
+
+def _merge(top: InventoryFile, node: NodeEntry, node_rank: int) -> Node:
+    def value(key: str) -> Any:
+        return getattr(node if key in node.model_fields_set else top, key)
+
+    own_network = "network" in node.model_fields_set and "nic" not in node.model_fields_set
+    return Node(
+        name=node.name or node.host,
+        node_rank=node_rank,
+        host=node.host,
+        ip=node.ip,
+        nic=() if own_network else value("nic") or (),
+        network=value("network"),
+        gpus=value("gpus"),
+        ports=value("ports"),
+        python=value("python"),
+        activate=value("activate"),
+        workdir=value("workdir"),
+        ssh=_merge_ssh(top.ssh, node.ssh),
+    )
+
+
+def _merge_ssh(top: SshEntry, node: SshEntry) -> Ssh:
+    own = node.model_fields_set
+    return Ssh(**{key: getattr(node if key in own else top, key) for key in SshEntry.model_fields})
+
+
+def _node_issues(tree: Table) -> Iterator[Issue]:
+    """Compare nodes as they are written: one with a wrong value is still compared with the others."""
+    listing = tree.get("nodes")
+    if not isinstance(listing, Listing):
+        return
+    if not listing.items:
+        yield Issue(codes.NO_NODES, "nodes: the list is empty", listing.place, "name at least one host")
+    names: dict[str, Scalar] = {}
+    hosts: dict[tuple[str, str], Scalar] = {}
+    for node in listing.items:
+        if isinstance(node, Table):
+            yield from _host_issues(node)
+            same_address = list(_address_issues(tree, node, hosts))
+            yield from same_address or _name_issues(node, names)
+
+
+def _host_issues(node: Table) -> Iterator[Issue]:
+    host = text_at(node, "host")
+    if host and addresses.is_ipv6(host.text or "") and node.get("ip") is None:
+        message = "host: training over IPv6 is not supported yet, and the node has no other address"
+        yield Issue(codes.IPV6, message, host.place, "add its IPv4 address in the training network as ip:")
+
+
+def _address_issues(tree: Table, node: Table, seen: dict[tuple[str, str], Scalar]) -> Iterator[Issue]:
+    host = text_at(node, "host")
+    if host is None:
+        return
+    port = text_at(node, "ssh", "port") or text_at(tree, "ssh", "port")
+    address = ((host.text or "").lower(), (port.text if port else None) or "22")
+    first = seen.setdefault(address, host)
+    if first is not host:
+        message = f"host: the node at {first.place} has the same host and port {address[1]}"
+        fix = "one machine is one node; two behind one address differ in ssh.port"
+        yield Issue(codes.SAME_ADDRESS, message, host.place, fix)
+
+
+def _name_issues(node: Table, seen: dict[str, Scalar]) -> Iterator[Issue]:
+    name = text_at(node, "name") or text_at(node, "host")
+    if name is None or name.text is None:
+        return
+    first = seen.setdefault(name.text, name)
+    if first is not name:
+        message = f"the node at {first.place} is called {quoted(name.text)} too"
+        yield Issue(codes.NODE_NAME, message, name.place, "give each node a name: of its own")
+    if node.key("name") is None and _is_host(name.text):
+        try:
+            values.parse_node_name(name.text)
+        except BadValueError as wrong:
+            message = f"host: cannot be the node's name as well: {wrong.message}"
+            yield Issue(codes.NODE_NAME, message, name.place, "give the node a name: of its own")
+
+
+def _is_host(text: str) -> bool:
+    try:
+        addresses.parse_host(text)
+    except BadValueError:
+        return False
+    return True

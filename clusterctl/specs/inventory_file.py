@@ -1,0 +1,162 @@
+"""The inventory as users write it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
+
+from clusterctl.specs import addresses, values
+from clusterctl.specs.entry import (
+    OPTIONAL_TEXT,
+    PYTHON,
+    Entry,
+    one_of,
+    optional,
+    refuse_repeated,
+    text,
+    whole_number,
+)
+from clusterctl.specs.leaf import BadValueError, Leaf
+
+_NIC_SCHEMA = {"type": "string", "pattern": f"^{addresses.NIC_PATTERN}$"}
+_NICS_SCHEMA = {
+    "anyOf": [
+        _NIC_SCHEMA,
+        {"type": "array", "items": _NIC_SCHEMA, "minItems": 1, "uniqueItems": True},
+        {"type": "null"},
+    ]
+}
+
+
+def _as_list(raw: object) -> object:
+    if raw == []:
+        raise BadValueError("expected at least one NIC, got an empty list", "name a NIC, or drop the line")
+    return [raw] if isinstance(raw, str) else refuse_repeated(raw)
+
+
+Name = Annotated[str, Leaf("a name", values.parse_name, text(values.NAME_PATTERN))]
+NodeName = Annotated[
+    str | None,
+    Leaf("a name", values.parse_node_name, {"type": "string", "pattern": f"^{values.NAME_PATTERN}$"}),
+]
+Host = Annotated[str, Leaf("a host name or address", addresses.parse_host, {"type": "string"})]
+User = Annotated[str | None, optional("a user name", addresses.parse_user, text(addresses.USER_PATTERN))]
+Port = Annotated[int, Leaf("a port", values.parse_port, whole_number(minimum=1, maximum=65535))]
+OptionalText = Annotated[str | None, OPTIONAL_TEXT]
+ProxyCommand = Annotated[
+    str | None, optional("a command", addresses.parse_proxy_command, {"type": "string", "minLength": 1})
+]
+HostKeys = Annotated[Literal["strict", "accept-new"], one_of("strict", "accept-new")]
+TrainingIp = Annotated[
+    str | None,
+    optional(
+        "an IPv4 address",
+        addresses.parse_training_ip,
+        {"type": "string", "pattern": f"^{addresses.IPV4_PATTERN}$"},
+    ),
+]
+Network = Annotated[
+    str | None,
+    optional(
+        "an IPv4 network",
+        addresses.parse_network,
+        {"type": "string", "pattern": f"^{addresses.IPV4_PATTERN}/[0-9]{{1,2}}$"},
+    ),
+]
+Nic = Annotated[str, Leaf("the name of a NIC", addresses.parse_nic, _NIC_SCHEMA)]
+Nics = Annotated[tuple[Nic, ...] | None, BeforeValidator(_as_list), WithJsonSchema(_NICS_SCHEMA)]
+Gpus = Annotated[int | None, optional("a whole number", values.parse_count, whole_number(minimum=0))]
+Ports = Annotated[
+    tuple[int, int] | None,
+    optional(
+        "a range of ports",
+        addresses.parse_ports,
+        {"type": "string", "pattern": f"^{addresses.PORTS_PATTERN}$"},
+    ),
+]
+Workdir = Annotated[str, Leaf("a path", values.parse_workdir, {"type": "string", "pattern": "^(/|~/)."})]
+Python = Annotated[str, PYTHON]
+
+
+class SshEntry(Entry):
+    """How SSH reaches a node; a node's own keys replace the cluster's one by one."""
+
+    user: User = Field(None, description="Login name on the node; default: the name you use on this machine.")
+    port: Port = Field(22, description="Port of the node's SSH server.")
+    key: OptionalText = Field(
+        None,
+        description="Private key file on this machine, `~` allowed; default: your SSH agent and usual keys.",
+    )
+    proxy_command: ProxyCommand = Field(
+        None,
+        description="Command whose input and output carry the connection, as OpenSSH's ProxyCommand; "
+        "`%h`, `%p`, `%r` stand for host, port and user, `%%` for a percent sign.",
+    )
+    known_hosts: OptionalText = Field(
+        None, description="File on this machine with the nodes' host keys; default: `~/.ssh/known_hosts`."
+    )
+    host_keys: HostKeys = Field(
+        "strict",
+        description="What to do with a host key that is not known yet: refuse it (`strict`), "
+        "or record it and say so (`accept-new`); a changed key is always refused.",
+    )
+
+
+class NodeSettings(Entry):
+    """What may stand at the top level for all nodes, and at a node for that one."""
+
+    ssh: SshEntry = Field(default_factory=SshEntry, description="How SSH reaches the node.")
+    python: Python = Field(
+        "python3",
+        description="Interpreter with torch on the node: an absolute path, `~/...`, or a bare command.",
+    )
+    activate: OptionalText = Field(
+        None,
+        description="Shell line run on the node before Python, such as `source /etc/profile.d/modules.sh`.",
+    )
+    workdir: Workdir = Field(
+        "~/.clusterctl", description="Directory on the node that clusterctl keeps everything in and owns."
+    )
+    nic: Nics = Field(
+        None,
+        description="NIC or NICs that carry the training, others on each node if need be; beats `network`.",
+    )
+    network: Network = Field(
+        None, description="IPv4 network (CIDR) of the training; each node uses the NIC with an address in it."
+    )
+    gpus: Gpus = Field(None, description="Number of GPUs that the node should have; `check` compares.")
+    ports: Ports = Field(
+        None,
+        description="Range that the rendezvous port is taken from, such as `20000-20100`; default: any.",
+    )
+
+
+class _Identity(Entry):
+    host: Host = Field(description="Where SSH goes: a host name or an address.")
+    name: NodeName = Field(None, description="Name of the node in all that is shown; default: its `host`.")
+    ip: TrainingIp = Field(
+        None,
+        description="IPv4 address for the training; default: found by `nic`, `network` or `host`.",
+    )
+
+
+class NodeEntry(NodeSettings, _Identity):  # pydantic puts the fields of the last base first
+    """One node; the order of the nodes is their node_rank, and node 0 is the master."""
+
+    model_config = ConfigDict(title="node")
+
+
+class _Title(Entry):
+    cluster: Name = Field(description="Name of the cluster.")
+
+
+class InventoryFile(NodeSettings, _Title):
+    """The machines of one cluster; keys beside `cluster` and `nodes` are defaults for every node."""
+
+    model_config = ConfigDict(title="clusterctl inventory")
+
+    nodes: tuple[NodeEntry, ...] = Field(
+        description="The nodes; their order is the node_rank, and the first one is the master.",
+        json_schema_extra={"minItems": 1},
+    )

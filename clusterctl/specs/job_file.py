@@ -1,0 +1,138 @@
+"""The job as users write it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field
+
+from clusterctl.errors import UsageError
+from clusterctl.specs import values
+from clusterctl.specs.entry import (
+    ANY_TEXT,
+    PYTHON,
+    TEXT,
+    Entry,
+    one_of,
+    refuse_repeated,
+    text,
+    whole_number,
+)
+from clusterctl.specs.leaf import BadValueError, Leaf
+from clusterctl.specs.nearest import did_you_mean
+from clusterctl.specs.nodeset import parse_pattern
+from clusterctl.specs.tree import quoted
+
+
+def _parse_nproc(word: str) -> int | str:
+    if word in ("gpu", "cpu"):
+        return word
+    if not any(character.isdigit() for character in word):
+        raise BadValueError(
+            f"expected gpu, cpu or a whole number, got {quoted(word)}{did_you_mean(word, ('gpu', 'cpu'))}"
+        )
+    return values.parse_positive(word)
+
+
+def _parse_nodes(choice: str) -> int | str:
+    if choice.isdecimal():
+        return values.parse_positive(choice)
+    try:
+        parse_pattern(choice)
+    except UsageError as error:
+        raise BadValueError(error.message, error.fix) from error
+    return choice
+
+
+_EMPTY_ARG = "write '' for an empty argument, 'null' in quotes for the word"
+_EMPTY_ENV = "write '' for an empty value, 'null' in quotes for the word"
+_SECRET = {"type": "string", "pattern": f"^{values.ENV_PATTERN}$"}
+
+JobName = Annotated[str, Leaf("a name", values.parse_job_name, text(values.NAME_PATTERN, maxLength=64))]
+Script = Annotated[str | None, Leaf("a path", values.parse_script, {"type": "string", "minLength": 1})]
+Module = Annotated[str | None, Leaf("a module", values.parse_module, {"type": "string", "minLength": 1})]
+Arg = Annotated[str, Leaf("a text", str, ANY_TEXT, if_nothing=_EMPTY_ARG)]
+Nproc = Annotated[
+    int | Literal["gpu", "cpu"],
+    Leaf(
+        "gpu, cpu or a whole number",
+        _parse_nproc,
+        {"anyOf": [{"enum": ["gpu", "cpu"]}, whole_number(minimum=1)]},
+    ),
+]
+NodeChoice = Annotated[
+    int | str,
+    Leaf("a choice of nodes", _parse_nodes, {"type": ["string", "integer"], "minLength": 1, "minimum": 1}),
+]
+EnvName = Annotated[str, Leaf("the name of a variable", values.parse_env_name, _SECRET)]
+EnvValue = Annotated[str, Leaf("a text", str, ANY_TEXT, if_nothing=_EMPTY_ENV)]
+SecretName = Annotated[str, Leaf("the name of a variable", values.parse_env_name, _SECRET)]
+Launcher = Annotated[Literal["torchrun"], one_of("torchrun")]
+Backend = Annotated[Literal["nccl", "gloo"], one_of("nccl", "gloo")]
+Duration = Annotated[
+    float,
+    Leaf(
+        "a time",
+        values.parse_duration,
+        {
+            "type": ["string", "number"],
+            "pattern": f"^{values.DURATION_PATTERN}$",
+            "minLength": 1,
+            "minimum": 0,
+        },
+    ),
+]
+Pattern = Annotated[str, TEXT]
+Text = Annotated[str, TEXT]
+OptionalPython = Annotated[str | None, PYTHON]
+OptionalText = Annotated[str | None, TEXT]
+
+
+class SyncEntry(Entry):
+    """Which code goes to the nodes."""
+
+    source: Text = Field(
+        ".",
+        description="Directory that is copied to every node, relative to the job file; the job runs in the copy.",
+    )
+    exclude: tuple[Pattern, ...] = Field(
+        (), description="What stays behind, in the words of `.gitignore`; `.gitignore` files count as well."
+    )
+
+
+class JobFile(Entry):
+    """What to run on the nodes, and how; exactly one of `script` and `module` is given."""
+
+    model_config = ConfigDict(title="clusterctl job")
+
+    name: JobName = Field(description="Name of the job, the first part of the name of each of its runs.")
+    script: Script = Field(
+        None, description="Training script: a path inside `sync.source`, or an absolute path on the nodes."
+    )
+    module: Module = Field(None, description="Python module to run instead of a script, such as `pkg.train`.")
+    args: tuple[Arg, ...] = Field(
+        (), description="Arguments of the script, kept as written; placeholders are filled in."
+    )
+    nproc_per_node: Nproc = Field(
+        "gpu", description="Workers on each node: one per GPU (`gpu`), one per CPU core (`cpu`), or a number."
+    )
+    nodes: NodeChoice = Field(
+        "all", description="Which nodes: `all`, a count, or names, ranges and globs such as `gpu[01-04]`."
+    )
+    launcher: Launcher = Field("torchrun", description="What starts the workers on a node.")
+    backend: Backend = Field(
+        "nccl", description="Backend that the script uses; `check` looks for what it needs."
+    )
+    env: dict[EnvName, EnvValue] = Field(
+        {}, description="Environment variables of the job, kept as written; placeholders are filled in."
+    )
+    secrets: Annotated[tuple[SecretName, ...], BeforeValidator(refuse_repeated)] = Field(
+        (), description="Names of variables that are taken from your environment and never shown or stored."
+    )
+    sync: SyncEntry = Field(default_factory=SyncEntry, description="Which code goes to the nodes.")
+    grace: Duration = Field(
+        30.0,
+        description="Time between the request to stop and the kill, such as `30s` or `2m`; a bare number is seconds.",
+    )
+    python: OptionalPython = Field(None, description="Interpreter for this job; beats the inventory's.")
+    activate: OptionalText = Field(None, description="Shell line run before Python; beats the inventory's.")

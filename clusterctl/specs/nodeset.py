@@ -1,0 +1,175 @@
+"""Which nodes are meant: `0-3`, `gpu[01-04,07]`, `gpu*`, and how a list of names is folded back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import groupby
+
+from clusterctl.errors import UsageError
+from clusterctl.specs import codes
+from clusterctl.specs.nearest import did_you_mean
+
+ALL = "all"
+MOST_NAMES = 100_000
+EXAMPLE = "write names, ranks or ranges such as gpu01, 0-3, gpu[01-04,07] or gpu*, separated by commas"
+
+_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+_LITERAL = re.compile(r"[A-Za-z0-9._*?-]*")
+_BRACKETS = re.compile(r"\[([^\[\]]*)\]")
+_NUMBERED = re.compile(r"(.*?)(\d{1,9})(\D*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A range in brackets; numbers are padded with zeros to `width`."""
+
+    low: int
+    high: int
+    width: int
+
+    def __iter__(self) -> Iterator[str]:
+        return (str(number).zfill(self.width) for number in range(self.low, self.high + 1))
+
+
+@dataclass(frozen=True)
+class Term:
+    """One comma-separated part: literal texts and, between them, bracketed ranges."""
+
+    text: str
+    parts: tuple[str | tuple[Numbers, ...], ...]
+
+    def expand(self, start: int = 0) -> Iterator[str]:
+        """Yield the names and globs one by one: a range may be far longer than any inventory."""
+        if start == len(self.parts):
+            yield ""
+            return
+        part = self.parts[start]
+        heads: Iterable[str] = (part,) if isinstance(part, str) else (n for numbers in part for n in numbers)
+        for head in heads:
+            for tail in self.expand(start + 1):
+                yield head + tail
+
+
+def select_nodes(pattern: str, names: Sequence[str]) -> tuple[int, ...]:
+    """Find the indices of the nodes that a pattern names, in the order of the inventory.
+
+    Raises UsageError for a pattern that cannot be read, names an unknown node, or selects none.
+    """
+    ranks = {name: rank for rank, name in enumerate(names)}
+    if pattern.strip() == ALL and ALL not in ranks:
+        chosen = set(ranks.values())
+    else:
+        chosen = {rank for term in parse_pattern(pattern) for rank in _ranks_of(term, ranks)}
+    if not chosen:
+        raise UsageError("no node is selected", code=codes.EMPTY_SELECTION, fix=EXAMPLE)
+    return tuple(sorted(chosen))
+
+
+def parse_pattern(pattern: str) -> tuple[Term, ...]:
+    """Read a pattern without knowing the nodes; raises UsageError when it cannot be read."""
+    terms = [text.strip() for text in re.split(r",(?![^\[]*\])", pattern)]
+    if not any(terms):
+        raise UsageError("the choice of nodes is empty", code=codes.EMPTY_SELECTION, fix=EXAMPLE)
+    return tuple(_parse_term(text) for text in terms if text)
+
+
+def _parse_term(text: str) -> Term:
+    parts: list[str | tuple[Numbers, ...]] = []
+    for index, part in enumerate(_BRACKETS.split(text)):
+        if index % 2:
+            parts.append(tuple(_parse_numbers(item, text) for item in part.split(",")))
+        elif _LITERAL.fullmatch(part):
+            parts.append(part)
+        else:
+            raise _bad(text, "it holds a character that no node name has")
+    return Term(text, tuple(parts))
+
+
+def _parse_numbers(item: str, term: str) -> Numbers:
+    match = _RANGE.fullmatch(item.strip())
+    if not match:
+        raise _bad(term, f"{item.strip()!r} is not a number or a range such as 01-04")
+    low, high = match.group(1), match.group(2) or match.group(1)
+    if int(low) > int(high):
+        raise _bad(term, f"the range {item.strip()!r} runs backwards")
+    return Numbers(int(low), int(high), len(low))
+
+
+def _ranks_of(term: Term, ranks: dict[str, int]) -> Iterator[int]:
+    for count, name in enumerate(term.expand()):
+        if count >= MOST_NAMES:
+            raise _bad(term.text, f"it stands for more than {MOST_NAMES} names")
+        if name in ranks:
+            yield ranks[name]
+        elif match := _RANGE.fullmatch(name):
+            yield from _rank_range(match, len(ranks))
+        else:
+            yield from _matching(name, term, ranks)
+
+
+def _rank_range(match: re.Match[str], count: int) -> range:
+    low, high = int(match.group(1)), int(match.group(2) or match.group(1))
+    if low > high:
+        raise _bad(match.group(), "the range runs backwards")
+    if high >= count:
+        last = f"the last one is {count - 1}" if count else "the inventory is empty"
+        raise UsageError(f"there is no node with rank {max(low, count)}: {last}", code=codes.UNKNOWN_NODE)
+    return range(low, high + 1)
+
+
+def _matching(name: str, term: Term, ranks: dict[str, int]) -> Iterator[int]:
+    found = [rank for known, rank in ranks.items() if fnmatchcase(known, name)]
+    if not found:
+        origin = "" if name == term.text else f" (from {term.text!r})"
+        verb = "matches" if set(name) & set("*?") else "is called"
+        raise UsageError(
+            f"no node {verb} {name!r}{origin}{did_you_mean(name, ranks)}",
+            code=codes.UNKNOWN_NODE,
+            fix=f"the nodes are {_some(ranks)}",
+        )
+    yield from found
+
+
+def _some(names: Iterable[str], limit: int = 200) -> str:
+    folded = fold_names(names)
+    return folded if len(folded) <= limit else folded[:limit] + "..."
+
+
+def _bad(text: str, why: str) -> UsageError:
+    shown = text if len(text) <= 60 else text[:57] + "..."
+    message = f"cannot read the choice of nodes {shown!r}: {why}"
+    return UsageError(message, code=codes.BAD_PATTERN, fix=EXAMPLE)
+
+
+def fold_names(names: Iterable[str]) -> str:
+    """Write names as short as a pattern can: gpu01, gpu02, gpu03, gpu07, x becomes gpu[01-03,07],x."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name in dict.fromkeys(names):
+        match = _NUMBERED.fullmatch(name)
+        prefix, number, suffix = match.groups() if match else (name, "", "")
+        groups.setdefault((prefix, suffix), []).append(number)
+    return ",".join(
+        text for (prefix, suffix), found in groups.items() for text in _fold(prefix, found, suffix)
+    )
+
+
+def _fold(prefix: str, numbers: list[str], suffix: str) -> Iterator[str]:
+    padded = {len(number) for number in numbers if number.startswith("0")}
+    by_width: dict[int, list[int]] = {}
+    for number in filter(None, numbers):
+        width = len(number) if len(number) in padded else 1
+        by_width.setdefault(width, []).append(int(number))
+    if "" in numbers:
+        yield prefix + suffix
+    for width, members in by_width.items():
+        ranges = ",".join(_fold_ranges(sorted(members), width))
+        yield f"{prefix}[{ranges}]{suffix}" if len(members) > 1 else f"{prefix}{ranges}{suffix}"
+
+
+def _fold_ranges(numbers: list[int], width: int) -> Iterator[str]:
+    for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
+        members = [str(number).zfill(width) for _, number in run]
+        yield members[0] if len(members) == 1 else f"{members[0]}-{members[-1]}"

@@ -1,0 +1,55 @@
+"""Values given on the command line as KEY=VALUE, put into the tree of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from clusterctl.errors import Issue, Place, SpecError
+from clusterctl.specs import codes
+from clusterctl.specs.document import read_tree
+from clusterctl.specs.tree import Scalar, Table, Tree, describe, quoted
+
+OPTION = "--set"
+_FLOW = ("[", "{", '"', "'")
+_NULLS = ("~", "null")
+
+
+def apply_overrides(tree: Table, overrides: Sequence[tuple[str, str]]) -> tuple[Table, list[Issue]]:
+    """Put each value where its dotted key says; the last one wins."""
+    issues: list[Issue] = []
+    for key, text in overrides:
+        try:
+            value = _read_value(text, Place(OPTION, 1, len(key) + 2))
+            tree = _put(tree, key, key.split("."), value)
+        except SpecError as error:
+            issues.extend(error.issues)
+    return tree, issues
+
+
+def _read_value(text: str, place: Place) -> Tree:
+    """Read a list, mapping or quoted text as YAML, anything else as the text that it is."""
+    if text.startswith(_FLOW):
+        value, issues = read_tree(text, place)
+        if issues or value is None:
+            raise SpecError(issues)
+        return value
+    return Scalar(None if text in _NULLS else text, text, place)
+
+
+def _put(tree: Table, key: str, steps: Sequence[str], value: Tree) -> Table:
+    place = Place(OPTION, 1, 1)
+    head, rest = steps[0], steps[1:]
+    if not head:
+        raise SpecError(
+            [Issue(codes.OVERRIDE, f"{quoted(key)} is not a key", place, "such as env.NCCL_DEBUG")]
+        )
+    name = tree.key(head) or Scalar(head, head, place)
+    if not rest:
+        return tree.put(Scalar(head, head, place), value)
+    below = tree.get(head) or Table((), place)
+    if isinstance(below, Scalar) and below.text is None:
+        below = Table((), place)
+    if not isinstance(below, Table):
+        message = f"{quoted(key)} cannot be set: {head} is {describe(below)}"
+        raise SpecError([Issue(codes.OVERRIDE, message, place, f"set {head} as a whole")])
+    return tree.put(name, _put(below, key, rest, value))

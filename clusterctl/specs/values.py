@@ -1,0 +1,166 @@
+"""Names, numbers, durations, paths and variables as they may stand in both files."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+
+from clusterctl.specs import codes
+from clusterctl.specs.leaf import BadValueError
+from clusterctl.specs.tree import quoted
+
+LONGEST_NODE_NAME = 128
+LONGEST_JOB_NAME = 64
+
+NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+ENV_PATTERN = r"[A-Za-z_][A-Za-z0-9_]*"
+DURATION_PATTERN = r"(\d+d)?(\d+h)?(\d+m)?(\d+(\.\d+)?s?)?"
+
+_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,14}")
+_DURATION = re.compile(
+    r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9}(?:\.\d{1,9})?)s?)?", re.ASCII
+)
+_NAME_FIX = "letters, digits, '.', '_' and '-' only, beginning with a letter or digit"
+_RESERVED_PREFIXES = ("PET_", "TORCHELASTIC_", "GROUP_", "ROLE_", "CLUSTERCTL_")
+_RESERVED_NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+def parse_text(text: str) -> str:
+    """Read a text that may be anything but empty."""
+    if not text.strip():
+        raise BadValueError(
+            "expected a text, got an empty one", "give a value, or drop the line", codes.NO_VALUE
+        )
+    return text
+
+
+def parse_name(text: str) -> str:
+    """Read a name that is safe as a part of paths, commands and patterns."""
+    if not re.fullmatch(NAME_PATTERN, text):
+        raise BadValueError(f"{quoted(text)} is not a name", _NAME_FIX)
+    return text
+
+
+def parse_job_name(text: str) -> str:
+    """Read a job's name."""
+    if len(text) > LONGEST_JOB_NAME:
+        raise BadValueError(f"{quoted(text)} is longer than {LONGEST_JOB_NAME} characters")
+    return parse_name(text)
+
+
+def parse_node_name(text: str) -> str:
+    """Read a node's name, which must not read as ranks or as all nodes."""
+    if len(text) > LONGEST_NODE_NAME:
+        raise BadValueError(f"{quoted(text)} is longer than {LONGEST_NODE_NAME} characters")
+    if re.fullmatch(r"[0-9]+(-[0-9]+)?", text):
+        raise BadValueError(
+            f"the name {quoted(text)} reads as node ranks", f"such as node{text}", codes.NODE_NAME
+        )
+    if text == "all":
+        raise BadValueError("the name 'all' stands for all nodes", "take another name", codes.NODE_NAME)
+    return parse_name(text)
+
+
+def parse_whole_number(text: str) -> int:
+    """Read a whole number in plain decimal digits."""
+    if not _NUMBER.fullmatch(text):
+        fix = "plain decimal digits, such as 8"
+        raise BadValueError(f"expected a whole number, got {quoted(text)}", fix, codes.WRONG_TYPE)
+    return int(text)
+
+
+def parse_count(text: str) -> int:
+    """Read a whole number that is not negative."""
+    number = parse_whole_number(text)
+    if number < 0:
+        raise BadValueError(f"expected 0 or more, got {number}", code=codes.OUT_OF_RANGE)
+    return number
+
+
+def parse_positive(text: str) -> int:
+    """Read a whole number from 1 up."""
+    number = parse_whole_number(text)
+    if number < 1:
+        raise BadValueError(f"expected 1 or more, got {number}", code=codes.OUT_OF_RANGE)
+    return number
+
+
+def parse_port(text: str) -> int:
+    """Read a TCP port."""
+    port = parse_whole_number(text)
+    if not 1 <= port <= 65535:
+        raise BadValueError(f"expected a port from 1 to 65535, got {port}", code=codes.OUT_OF_RANGE)
+    return port
+
+
+def parse_duration(text: str) -> float:
+    """Read a time such as 30s, 1h30m or 90; the result is in seconds."""
+    match = _DURATION.fullmatch(text)
+    if not match or not text:
+        raise BadValueError(
+            f"expected a time such as 30s, 12h or 1h30m, got {quoted(text)}", code=codes.WRONG_TYPE
+        )
+    days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def parse_workdir(text: str) -> str:
+    """Read the directory on the nodes that clusterctl owns; never a root or home itself."""
+    path = PurePosixPath(text)
+    if not text.startswith(("/", "~/")) and text != "~":
+        raise BadValueError(f"expected a path that begins with / or ~/, got {quoted(text)}")
+    if ".." in path.parts:
+        raise BadValueError(f"{quoted(text)} holds '..'", "write the path itself", codes.UNSAFE)
+    if len(path.parts) < 2:
+        fix = "name a directory of its own below it, such as ~/.clusterctl"
+        raise BadValueError(f"{quoted(text)} holds more than clusterctl may own", fix, codes.UNSAFE)
+    return text
+
+
+def parse_python(text: str) -> str:
+    """Read an interpreter: absolute, in the home directory, or a command found on the node's PATH."""
+    if text.startswith(("/", "~/")) and not text.endswith("/"):
+        return text
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._+-]*", text):
+        fix = "an absolute path, ~/..., or a bare command such as python3.11; no options"
+        raise BadValueError(f"{quoted(text)} is not an interpreter", fix)
+    return text
+
+
+def parse_script(text: str) -> str:
+    """Read a script's path: inside the source directory, or absolute on the nodes."""
+    path = PurePosixPath(text)
+    if text.startswith(("-", "~")) or text.endswith("/") or not path.parts:
+        fix = "a path inside the source directory, or an absolute path on the nodes"
+        raise BadValueError(f"{quoted(text)} is not a script", fix)
+    if not path.is_absolute() and ".." in path.parts:
+        raise BadValueError(
+            f"{quoted(text)} leaves the source directory", "make sync.source the directory above it"
+        )
+    return text
+
+
+def parse_module(text: str) -> str:
+    """Read a module's dotted name."""
+    if not all(part.isidentifier() for part in text.split(".")):
+        raise BadValueError(f"{quoted(text)} is not a module", "a dotted name such as pkg.train, without .py")
+    return text
+
+
+def parse_secret_name(text: str) -> str:
+    """Read the name of a variable of the caller's environment."""
+    if not re.fullmatch(ENV_PATTERN, text):
+        fix = "letters, digits and '_' only, no digit in front; the value comes from your own environment"
+        raise BadValueError(f"{quoted(text)} is not the name of a variable", fix)
+    if text in _RESERVED_NAMES or text.startswith(_RESERVED_PREFIXES):
+        owner = "clusterctl" if text.startswith("CLUSTERCTL_") else "torchrun"
+        fix = "drop the line; the node's value is right by itself"
+        raise BadValueError(
+            f"{text} is set by {owner}, on every node and for every worker", fix, codes.RESERVED_ENV
+        )
+    return text
+
+
+def parse_env_name(text: str) -> str:
+    """Read the name of a variable for the job."""
+    return parse_secret_name(text)
