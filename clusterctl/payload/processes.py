@@ -29,6 +29,7 @@ class Stat(NamedTuple):
     name: str
     state: str
     parent: int
+    threads: int
     starttime: int
     exit_code: int
 
@@ -39,8 +40,8 @@ class Stat(NamedTuple):
 
     @property
     def running(self) -> bool:
-        """Whether the process still has anything to end."""
-        return self.state not in ENDED_STATES
+        """Whether anything of the process still runs: its first thread may be a zombie before the others."""
+        return self.state not in ENDED_STATES or self.threads > 1
 
 
 def parse_stat(line: bytes) -> Stat:
@@ -48,11 +49,10 @@ def parse_stat(line: bytes) -> Stat:
     head, _, tail = line.rpartition(b")")
     pid, _, name = head.partition(b" (")
     fields = tail.split()
-    state = fields[0].decode("ascii")
+    parent, threads, starttime = int(fields[1]), int(fields[17]), int(fields[19])
     exit_code = int(fields[49]) if len(fields) > 49 else 0
-    return Stat(
-        int(pid), name.decode("utf-8", "replace"), state, int(fields[1]), int(fields[19]), exit_code
-    )
+    text = name.decode("utf-8", "replace")
+    return Stat(int(pid), text, fields[0].decode("ascii"), parent, threads, starttime, exit_code)
 
 
 def read_stat(pid: int) -> Optional[Stat]:
@@ -186,6 +186,17 @@ def reap() -> Iterator[Any]:
         if pid == 0:
             return
         yield pid, status
+
+
+def wake_on(*signals: int) -> int:
+    """Turn signals into bytes on a descriptor, which is returned."""
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    os.set_blocking(writer, False)
+    for number in signals:
+        signal.signal(number, lambda *_: None)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    return reader
 
 
 def _prctl(option: int, value: int) -> bool:

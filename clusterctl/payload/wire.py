@@ -7,7 +7,6 @@ import json
 import os
 import select
 import time
-import traceback
 from typing import Any, Dict, Iterator, Optional, Tuple
 
 MAX_HEADER = 16 << 20
@@ -34,6 +33,8 @@ def describe_failure(error: BaseException) -> Dict[str, str]:
     if isinstance(error, OSError) and error.errno in DISK_ERRORS:
         place = error.filename2 or error.filename or "the disk"
         return {"code": "CC-DISK-001", "message": f"cannot write {place}: {error.strerror}", "traceback": ""}
+    import traceback
+
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     return {"code": "", "message": f"{type(error).__name__}: {error}", "traceback": text}
 

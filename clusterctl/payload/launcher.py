@@ -1,0 +1,126 @@
+"""Starting the gate: its environment, its files, and a process as clean as a shell would start it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Any, Dict, List, Mapping, NamedTuple, Tuple, Union
+
+from .processes import Identity, die_with_parent, identify
+from .state import tag_of
+from .workdir import make_private, open_workdir
+
+Text = Union[str, List[Union[str, Dict[str, str]]]]
+Spec = Dict[str, Any]
+
+
+class Gate(NamedTuple):
+    """The process that is torchrun after GO."""
+
+    identity: Identity
+    go: int
+    report: int
+
+
+class Places(NamedTuple):
+    """Absolute paths of one attempt."""
+
+    rundir: str
+    attempt: str
+    output: str
+
+    @property
+    def values(self) -> Dict[str, str]:
+        """What the spec's holes may name before GO."""
+        return {"run_dir": self.rundir, "output_dir": self.output}
+
+
+def make_places(rundir: str, spec: Spec) -> Places:
+    """Make the attempt's directory and the output directory, which outlives runs."""
+    attempt = make_private(os.path.join(rundir, f"attempt-{spec['attempt']}"))
+    return Places(rundir, attempt, open_workdir(spec["output_dir"]))
+
+
+def fill(text: Text, values: Mapping[str, str]) -> str:
+    """Put values into the holes of a text."""
+    if isinstance(text, str):
+        return text
+    return "".join(part if isinstance(part, str) else values[part["fill"]] for part in text)
+
+
+def can_fill(text: Text, values: Mapping[str, str]) -> bool:
+    """Whether every hole of a text has a value."""
+    return isinstance(text, str) or all(isinstance(part, str) or part["fill"] in values for part in text)
+
+
+def plan_environment(
+    inherited: Mapping[str, str], spec: Spec, secrets: Mapping[str, str], places: Places
+) -> Tuple[Dict[str, str], Dict[str, Text]]:
+    """Return the gate's environment, and what can only be set at GO."""
+    prefixes = tuple(spec["unset_prefixes"])
+    kept = {
+        key: value
+        for key, value in inherited.items()
+        if key not in spec["unset"] and not key.startswith(prefixes)
+    }
+    early = {key: text for key, text in spec["env"].items() if can_fill(text, places.values)}
+    env = {"PYTHONUNBUFFERED": "1", **kept}
+    env.update({key: fill(text, places.values) for key, text in early.items()})
+    env.update(secrets)
+    env.update(
+        CLUSTERCTL_RUN=tag_of(spec),
+        CLUSTERCTL_RUN_ID=spec["run"],
+        CLUSTERCTL_OUTPUT_DIR=places.output,
+        TORCHELASTIC_ERROR_FILE=os.path.join(places.attempt, "error.json"),
+    )
+    return env, {key: text for key, text in spec["env"].items() if key not in early}
+
+
+def start_gate(python: str, env: Mapping[str, str], places: Places) -> Gate:
+    """Fork the gate; a failing exec is told in torchrun.log."""
+    go_read, go_write = os.pipe()
+    report_read, report_write = os.pipe()
+    agent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        _become_gate(agent, [python, sys.argv[0], "gate", str(go_read), str(report_write)], env, places)
+    os.close(go_read)
+    os.close(report_write)
+    os.set_blocking(report_read, False)
+    return Gate(identify(pid), go_write, report_read)
+
+
+def _become_gate(agent: int, argv: List[str], env: Mapping[str, str], places: Places) -> None:
+    try:
+        os.setsid()
+        _connect_files(os.path.join(places.attempt, "torchrun.log"))
+        restore_signals()
+        die_with_parent(signal.SIGTERM)
+        for word in argv[-2:]:
+            os.set_inheritable(int(word), True)
+        os.chdir(places.rundir)
+        if os.getppid() == agent:  # else it died before its death could be announced
+            os.execvpe(argv[0], argv, dict(env))
+    except BaseException as error:  # noqa: BLE001, RUF100 - this is a forked child: nothing may return from here
+        os.write(2, f"cannot start {argv[0]}: {error}\n".encode("utf-8", "replace"))
+    finally:
+        os._exit(127)
+
+
+def _connect_files(log: str) -> None:
+    null = os.open(os.devnull, os.O_RDONLY)
+    sink = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    os.dup2(null, 0)
+    os.dup2(sink, 1)
+    os.dup2(sink, 2)
+
+
+def restore_signals() -> None:
+    """Give every signal its default action and block none."""
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        try:
+            signal.signal(number, signal.SIG_DFL)
+        except OSError:
+            continue  # the C library keeps some for itself
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())

@@ -1,0 +1,112 @@
+"""The master port: chosen where the kernel hands out none, held until torchrun listens on it."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+from typing import Iterator, List, Optional, Sequence, Tuple
+
+from .wire import VerbError
+
+LOWEST, HIGHEST = 15000, 65535
+TORCH_DEFAULTS = (29400, 29500)  # where a stale torchrun of somebody else may listen
+LISTEN = "0A"
+
+
+def hold_port(ports: Optional[Sequence[int]]) -> socket.socket:
+    """Bind a free port of `ports` (first, last) without listening; torchrun's store can bind over it.
+
+    It is bound alone and marked reusable afterwards, so that two agents never hold the same port.
+    """
+    for port in candidates(ports, ephemeral_range(), random.random()):
+        holder = _bind(port)
+        if holder is not None:
+            return holder
+    raise VerbError("CC-NET-020", f"no free port for the master among {_describe(ports)}")
+
+
+def candidates(
+    ports: Optional[Sequence[int]], ephemeral: Tuple[int, int], start: float
+) -> Iterator[int]:
+    """Yield the ports to try, from a point between 0.0 and 1.0 of the range onwards."""
+    allowed: List[int] = list(range(ports[0], ports[1] + 1)) if ports else _outside(ephemeral)
+    first = int(start * len(allowed))
+    yield from allowed[first:]
+    yield from allowed[:first]
+
+
+def ephemeral_range() -> Tuple[int, int]:
+    """Read the range from which the kernel picks ports by itself."""
+    try:
+        with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as source:
+            low, high = source.read().split()
+    except OSError:
+        return 32768, 60999
+    return int(low), int(high)
+
+
+def port_of(holder: socket.socket) -> int:
+    """Return the port that is held."""
+    return int(holder.getsockname()[1])
+
+
+def owns_listener(pid: int, port: int) -> bool:
+    """Whether this very process listens on the port."""
+    inodes = _listening_inodes(port)
+    return bool(inodes) and any(link in inodes for link in _sockets_of(pid))
+
+
+def _outside(ephemeral: Tuple[int, int]) -> List[int]:
+    low, high = ephemeral
+    allowed = [port for port in range(LOWEST, HIGHEST + 1) if not low <= port <= high]
+    allowed = allowed if len(allowed) >= 100 else list(range(LOWEST, HIGHEST + 1))
+    return [port for port in allowed if port not in TORCH_DEFAULTS]
+
+
+def _bind(port: int) -> Optional[socket.socket]:
+    for family, address in ((socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")):
+        try:
+            holder = socket.socket(family, socket.SOCK_STREAM)
+        except OSError:
+            continue
+        try:
+            if family == socket.AF_INET6:
+                holder.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            holder.bind((address, port))
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        except OSError:
+            holder.close()
+        else:
+            return holder
+    return None
+
+
+def _listening_inodes(port: int) -> List[str]:
+    found = []
+    for table in ("tcp", "tcp6"):
+        try:
+            with open(f"/proc/self/net/{table}", encoding="ascii") as source:
+                rows = [line.split() for line in source]
+        except OSError:
+            continue
+        suffix = f":{port:04X}"
+        found += [f"socket:[{row[9]}]" for row in rows[1:] if row[1].endswith(suffix) and row[3] == LISTEN]
+    return found
+
+
+def _sockets_of(pid: int) -> Iterator[str]:
+    folder = f"/proc/{pid}/fd"
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return
+    for name in names:
+        try:
+            yield os.readlink(f"{folder}/{name}")
+        except OSError:
+            continue
+
+
+def _describe(ports: Optional[Sequence[int]]) -> str:
+    return f"{ports[0]}-{ports[1]}" if ports else "those outside the ephemeral range"

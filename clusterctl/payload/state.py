@@ -1,0 +1,136 @@
+"""A run's directory on one node: what is recorded there, and what it means when the agent is gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import Any, Dict, Iterator, List, Optional
+
+from .processes import alive, boot_id, identity_of
+from .wire import VerbError
+from .workdir import component, read_json, write_atomically
+
+State = Dict[str, Any]
+PROTOCOL = 1
+FINAL = ("SUCCEEDED", "FAILED", "FAILED_SETUP", "CANCELLED", "TIMEOUT", "LOST", "UNKNOWN")
+SUBMISSION_LIMIT = 60.0  # seconds in which an agent must have taken over
+COPIED = ("run", "job", "cluster", "node", "node_rank", "nnodes", "launched_by", "submitted", "attempt")
+
+
+def tag_of(spec: State) -> str:
+    """Render the value of CLUSTERCTL_RUN that marks every process of an attempt."""
+    return f"{spec['run']}/{spec['node']}/{spec['attempt']}"
+
+
+def new_state(spec: State) -> State:
+    """Begin the record of a run on this node."""
+    state: State = {"protocol": PROTOCOL, **{key: spec.get(key) for key in COPIED}}
+    state.update(state="SUBMITTED", since=time.time(), boot_id=boot_id())
+    state.update(world_size=spec.get("world_size"), world_size_seen=None, nproc=spec.get("nproc"))
+    state.update(guardian=None, agent=None, torchrun=None, ranks={}, master=None, reason="", left=[])
+    return state
+
+
+class Record:
+    """state.json and events.jsonl of one run; a full disk delays writing and loses nothing."""
+
+    def __init__(self, rundir: str, state: State) -> None:
+        self.rundir = rundir
+        self.state = state
+        self._lines: List[bytes] = []
+        self._torn = False
+        self._stale = False
+
+    def set(self, **values: Any) -> None:
+        """Change the state; `since` follows the value of `state`."""
+        if values.get("state", self.state["state"]) != self.state["state"]:
+            values["since"] = time.time()
+        self.state.update(values)
+        self._stale = True
+        self.flush()
+
+    def note(self, event: str, **facts: Any) -> State:
+        """Append an event; returns it as written."""
+        entry = {"time": time.time(), "event": event, **facts}
+        self._lines.append(json.dumps(entry).encode("utf-8") + b"\n")
+        self.flush()
+        return entry
+
+    def flush(self) -> bool:
+        """Write what is not on the disk yet; False if the disk refused."""
+        try:
+            while self._lines:
+                self._append(self._lines[0])
+                del self._lines[0]
+            if self._stale:
+                content = json.dumps(self.state, indent=1).encode("utf-8")
+                write_atomically(os.path.join(self.rundir, "state.json"), content)
+                self._stale = False
+        except OSError:
+            return False
+        return True
+
+    def _append(self, line: bytes) -> None:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(os.path.join(self.rundir, "events.jsonl"), flags, 0o600)
+        try:
+            wanted = b"\n" + line if self._torn else line
+            written = os.write(descriptor, wanted)
+            self._torn = written < len(wanted)
+            if self._torn:
+                raise OSError("the disk took a part of the line")
+        finally:
+            os.close(descriptor)
+
+
+def run_dirs(workdir: str, run: Optional[str], node: Optional[str]) -> Iterator[str]:
+    """Yield the directories of runs whose id begins with `run`; without `node`, of all sharing the home."""
+    runs = os.path.join(workdir, "runs")
+    for run_id in _list(runs):
+        if run and not run_id.startswith(run):
+            continue
+        for name in _list(os.path.join(runs, run_id)):
+            if node is None or name.partition("-")[2] == node:
+                yield os.path.join(runs, run_id, name)
+
+
+def find_run(workdir: str, run: str, node: str) -> str:
+    """Return the directory of one run; VerbError if this node has none."""
+    for path in run_dirs(os.path.realpath(os.path.expanduser(workdir)), component(run), node):
+        if os.path.basename(os.path.dirname(path)) == run and os.path.exists(os.path.join(path, "spec.json")):
+            return path
+    raise VerbError("CC-RUN-011", f"no run {run} on {node} in {workdir}")
+
+
+def resolve(rundir: str) -> Optional[State]:
+    """Read the state; LOST or UNKNOWN where those who kept it are gone, None if nothing was started."""
+    state = _recorded(rundir)
+    if state is None or state["state"] in FINAL:
+        return state
+    if state["boot_id"] != boot_id():
+        return {**state, "state": "UNKNOWN", "reason": "the node was restarted during the run"}
+    if any(alive(identity_of(state[name])) for name in ("agent", "guardian")):
+        return state
+    state = _recorded(rundir) or state  # they may have ended properly since it was read
+    waiting = state["agent"] is None and time.time() - state["since"] < SUBMISSION_LIMIT
+    if state["state"] in FINAL or waiting:
+        return state
+    return {**state, "state": "LOST", "reason": state["reason"] or "agent and guardian are gone"}
+
+
+def _recorded(rundir: str) -> Optional[State]:
+    state = read_json(os.path.join(rundir, "state.json"))
+    if state is not None:
+        return state
+    spec = read_json(os.path.join(rundir, "spec.json"))
+    if spec is None:
+        return None
+    return {**new_state(spec), "since": os.stat(os.path.join(rundir, "spec.json")).st_mtime}
+
+
+def _list(path: str) -> List[str]:
+    try:
+        return os.listdir(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return []

@@ -1,0 +1,154 @@
+"""One torchrun on this node, from its warm interpreter to the end of its last worker."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from typing import Any, Callable, Dict, List, Mapping, Optional
+
+from .client import tail_of
+from .launcher import Gate, Places, fill, plan_environment, start_gate
+from .loop import Loop
+from .processes import Stat, look
+from .verdict import split_status
+from .workers import Worker, Workers
+
+FIND_FIRST, FIND_LAST = 0.002, 0.25  # seconds between looks for the process of an announced worker
+POLL = 0.1  # seconds between looks at known workers where the kernel or Python has no pidfd
+
+Notify = Callable[..., None]
+
+
+class Torchrun:
+    """The gate, then torchrun, and its workers; tells `notify` what it hears of them."""
+
+    def __init__(self, loop: Loop, spec: Dict[str, Any], places: Places, notify: Notify) -> None:
+        self.spec = spec
+        self.places = places
+        self.workers = Workers(places.rundir)
+        self.over = False
+        self.exit: Optional[int] = None
+        self.signal: Optional[int] = None
+        self.failure = ""
+        self._loop = loop
+        self._notify = notify
+        self._gate: Optional[Gate] = None
+        self._late: Dict[str, Any] = {}
+        self._reports = b""
+        self._delay = FIND_FIRST
+
+    @property
+    def pid(self) -> Optional[int]:
+        """The process, while it has not ended."""
+        return self._gate.identity.pid if self._gate is not None and not self.over else None
+
+    @property
+    def log(self) -> str:
+        """Where torchrun's own output goes."""
+        return os.path.join(self.places.attempt, "torchrun.log")
+
+    def start(self, inherited: Mapping[str, str], secrets: Mapping[str, str]) -> None:
+        """Start the gate."""
+        env, self._late = plan_environment(inherited, self.spec, secrets, self.places)
+        self._gate = start_gate(self.spec["python"], env, self.places)
+        self._loop.watch(self._gate.report, self._hear)
+
+    def go(self, port: int) -> None:
+        """Give GO; a gate that has just died is noticed by its end."""
+        assert self._gate is not None
+        values = {**self.places.values, "master_port": str(port)}
+        code = os.path.join(self.places.rundir, "code")
+        env = {"PWD": code, **{key: fill(text, values) for key, text in self._late.items()}}
+        order = {"cwd": code, "env": env, "argv": [fill(word, values) for word in self.spec["argv"]]}
+        rest = memoryview(json.dumps(order).encode("utf-8") + b"\n")
+        with suppress(OSError):
+            while rest:
+                rest = rest[os.write(self._gate.go, rest) :]
+        os.close(self._gate.go)
+
+    def stat(self) -> Optional[Stat]:
+        """Look at the process, while it has not ended."""
+        return look(self._gate.identity) if self._gate is not None and not self.over else None
+
+    def as_dict(self) -> Optional[Dict[str, Any]]:
+        """Render for state.json."""
+        if self._gate is None:
+            return None
+        return {**self._gate.identity.as_dict(), "exit": self.exit, "signal": self.signal}
+
+    def reaped(self, pid: int, status: int) -> None:
+        """Take the end of a child; workers are our children when torchrun died before them."""
+        if pid == self.pid:
+            self._hear()
+            self._look_for_workers()
+            self._see_ends()
+            self.over = True
+            self.exit, self.signal = split_status(status)
+            self._notify("torchrun_exited", exit=self.exit, signal=self.signal)
+            return
+        worker = self.workers.reaped(pid, status)
+        if worker is not None:
+            self._forget(worker)
+
+    def conclude(self) -> List[Worker]:
+        """Fill in what only torchrun saw of its workers; returns those of them that failed."""
+        return self.workers.conclude(self.exit, tail_of(self.log, 1 << 20))
+
+    def _hear(self) -> None:
+        assert self._gate is not None
+        while True:
+            try:
+                piece = os.read(self._gate.report, 1 << 16)
+            except BlockingIOError:
+                break
+            if not piece:
+                self._loop.forget(self._gate.report)
+                break
+            self._reports += piece
+        *lines, self._reports = self._reports.split(b"\n")
+        for line in lines:
+            self._take(json.loads(line.decode("utf-8")))
+
+    def _take(self, report: Dict[str, Any]) -> None:
+        if "ready" in report:
+            self._notify("ready", torch=report["ready"])
+        elif "failed" in report:
+            self.failure = report["failed"]
+        elif "worker" in report:
+            self.workers.announce(report["worker"])
+            self._delay = FIND_FIRST
+            self._loop.after(self._delay, "find", self._look_for_workers)
+
+    def _look_for_workers(self) -> None:
+        if self.pid is None:
+            return
+        for worker in self.workers.find(self.pid):
+            self._attend(worker)
+        if self.workers.missing:
+            self._delay = min(2 * self._delay, FIND_LAST)
+            self._loop.after(self._delay, "find", self._look_for_workers)
+        elif len(self.workers.by_rank) == self.spec["nproc"]:
+            self._notify("workers")
+
+    def _attend(self, worker: Worker) -> None:
+        if worker.pidfd is None:
+            self._loop.after(POLL, "poll", self._poll_workers)
+        else:
+            self._loop.watch(worker.pidfd, self._see_ends)
+
+    def _poll_workers(self) -> None:
+        self._see_ends()
+        if any(worker.identity is not None and not worker.ended for worker in self.workers):
+            self._loop.after(POLL, "poll", self._poll_workers)
+
+    def _see_ends(self) -> None:
+        for worker in self.workers.ended_now():
+            self._forget(worker)
+
+    def _forget(self, worker: Worker) -> None:
+        if worker.pidfd is not None:
+            self._loop.forget(worker.pidfd)
+            os.close(worker.pidfd)
+            worker.pidfd = None
+        self._notify("rank_exited", worker=worker)
