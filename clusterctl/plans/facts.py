@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from clusterctl.plans.facts_reading import clean_text, read_value
+from clusterctl.plans.facts_reading import clean_text, field_kinds, read_value
 from clusterctl.plans.facts_records import (
     Account,
     Clock,
@@ -36,32 +36,32 @@ from clusterctl.specs.inventory import Node
 
 @dataclass(frozen=True)
 class Facts:
-    """All that a node told; `problems`: the questions it could not answer, `notes`: what was dropped."""
+    """All that a node told; `problems` holds what it could not answer, `notes` what was dropped."""
 
-    interpreter: Interpreter | None = None
-    platform: Platform | None = None
-    account: Account | None = None
-    machine: Machine | None = None
-    torch: Torch | None = None
+    interpreter: Interpreter = field(default_factory=Interpreter)
+    platform: Platform = field(default_factory=Platform)
+    account: Account = field(default_factory=Account)
+    machine: Machine = field(default_factory=Machine)
+    torch: Torch = field(default_factory=Torch)
     packages: Mapping[str, str] = field(default_factory=dict)
-    nccl: Nccl | None = None
-    gpus: Gpus | None = None
+    nccl: Nccl = field(default_factory=Nccl)
+    gpus: Gpus = field(default_factory=Gpus)
     nics: tuple[Nic, ...] = ()
     routing: tuple[RouteEntry, ...] = ()
     routes: Mapping[str, Route] = field(default_factory=dict)
-    address: Resolved | None = None
-    hostname: Resolved | None = None
-    ports: PortRange | None = None
-    workdir: Workdir | None = None
-    workdir_disk: Disk | None = None
-    tmp_disk: Disk | None = None
-    shm_disk: Disk | None = None
-    limits: Limits | None = None
+    address: Resolved = field(default_factory=Resolved)
+    hostname: Resolved = field(default_factory=Resolved)
+    ports: PortRange = field(default_factory=PortRange)
+    workdir: Workdir = field(default_factory=Workdir)
+    workdir_disk: Disk = field(default_factory=Disk)
+    tmp_disk: Disk = field(default_factory=Disk)
+    shm_disk: Disk = field(default_factory=Disk)
+    limits: Limits = field(default_factory=Limits)
     environment: Mapping[str, str] = field(default_factory=dict)
     nccl_conf: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    logind: Logind | None = None
+    logind: Logind = field(default_factory=Logind)
     infiniband: tuple[InfinibandPort, ...] = ()
-    clock: Clock | None = None
+    clock: Clock = field(default_factory=Clock)
     problems: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -70,15 +70,21 @@ def parse_facts(answer: object, *, asked: float | None = None, heard: float | No
     """Read a node's answer; `asked` and `heard` are our clock (Unix seconds) around it. Never raises."""
     notes: list[str] = []
     raw = answer if isinstance(answer, Mapping) else {}
-    told = {str(key): value for key, value in raw.items() if not _is_problem(value)}
-    facts: Facts = read_value(Facts, told, "facts", notes) or Facts()
     problems = {
         clean_text(str(key)): clean_text(str(value["problem"]))
         for key, value in raw.items()
         if _is_problem(value)
     }
-    clock = facts.clock and _with_offset(facts.clock, asked, heard)
-    return replace(facts, problems=problems, notes=tuple(notes), clock=clock)
+    hints = field_kinds(Facts)
+    values = {}
+    for name in hints.keys() & raw.keys() - problems.keys() - {"problems", "notes"}:
+        value = read_value(hints[name], raw[name], name, notes)
+        if value is not None:
+            values[name] = value
+        elif raw[name] is not None:
+            problems[name] = "the answer was not understood"
+    facts = Facts(**values, problems=problems, notes=tuple(notes))
+    return replace(facts, clock=_with_offset(facts.clock, asked, heard))
 
 
 def _is_problem(value: object) -> bool:

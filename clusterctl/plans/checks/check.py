@@ -1,0 +1,112 @@
+"""The terms of checks: a check is a function that looks at all nodes and yields hits; hits make findings.
+
+@check("CC-TIME-001", "warning", "the clocks differ", why="...", needs=("clock",))
+def clocks_differ(seen: Situation) -> Iterator[Hit]:
+    '''What `explain` prints.'''
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from clusterctl.errors import ClusterctlError
+from clusterctl.plans.facts import Facts
+from clusterctl.plans.network import NodeNetwork
+from clusterctl.specs.inventory import Node
+from clusterctl.specs.job import Job
+
+Severity = Literal["error", "warning", "info"]
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is not as it should be; `nodes` are the ones to mend, in the inventory's order."""
+
+    code: str
+    severity: Severity
+    nodes: tuple[str, ...]
+    evidence: str
+    why: str
+    fix: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Hit:
+    """What a check saw; `shared` evidence names its nodes itself, other evidence is about each node alone."""
+
+    nodes: tuple[str, ...]
+    evidence: str
+    fix: str = ""
+    shared: bool = False
+
+
+def on(node: Node, evidence: str, fix: str = "") -> Hit:
+    """Report something about one node."""
+    return Hit((node.name,), evidence, fix)
+
+
+def across(nodes: Iterable[str], evidence: str, fix: str = "") -> Hit:
+    """Report something that only a comparison shows; the evidence names the nodes itself."""
+    return Hit(tuple(nodes), evidence, fix, shared=True)
+
+
+@dataclass(frozen=True)
+class Situation:
+    """Everything that checks may look at; `known` are the nodes that answered what the check needs."""
+
+    nodes: tuple[Node, ...]
+    facts: Mapping[str, Facts]
+    failures: Mapping[str, ClusterctlError]
+    networks: Mapping[str, NodeNetwork]
+    job: Job | None = None
+    known: tuple[tuple[Node, Facts], ...] = field(default=())
+
+    def knowing(self, needs: Iterable[str]) -> Situation:
+        """Narrow `known` to the nodes that answered all these questions."""
+        asked = [(node, self.facts[node.name]) for node in self.nodes if node.name in self.facts]
+        wanted = tuple(needs)
+        known = tuple(
+            (node, facts) for node, facts in asked if not any(name in facts.problems for name in wanted)
+        )
+        return replace(self, known=known)
+
+    def wants_gpus(self) -> bool:
+        """Tell whether the job trains on GPUs; without a job, whether any node has some."""
+        if self.job is None:
+            return any(facts.gpus.count for _, facts in self.known)
+        return self.job.backend == "nccl" or self.job.nproc_per_node == "gpu"
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check as the registry and `explain` know it."""
+
+    code: str
+    severity: Severity
+    title: str
+    why: str
+    explanation: str
+    needs: tuple[str, ...]
+    find: Callable[[Situation], Iterable[Hit]]
+
+
+REGISTERED: dict[str, Check] = {}
+
+
+def check(
+    code: str, severity: Severity, title: str, *, why: str, needs: tuple[str, ...] = ()
+) -> Callable[[Callable[[Situation], Iterable[Hit]]], Callable[[Situation], Iterable[Hit]]]:
+    """Register a check; its docstring is the explanation, `needs` what a node must have answered."""
+
+    def register(find: Callable[[Situation], Iterable[Hit]]) -> Callable[[Situation], Iterable[Hit]]:
+        if code in REGISTERED:
+            raise ValueError(f"{code} is taken by {REGISTERED[code].find.__name__}")
+        REGISTERED[code] = Check(code, severity, title, why, inspect.getdoc(find) or "", needs, find)
+        return find
+
+    return register

@@ -1,0 +1,115 @@
+"""Room and rights on the node's disks."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from clusterctl.plans.checks.check import Hit, Situation, check, on
+from clusterctl.plans.checks.remedy import in_inventory, ssh_to
+from clusterctl.plans.checks.system import FEW_INODES, FULL, LOW, size_text
+from clusterctl.plans.facts import Facts
+from clusterctl.plans.facts_records import Disk
+
+
+def _room(disk: Disk) -> str:
+    return f"{size_text(disk.free or 0)} free on {disk.mount or disk.path}"
+
+
+@check(
+    "CC-DISK-002",
+    "error",
+    "the working directory cannot be used",
+    why="Code, logs and state of a run are written there.",
+    needs=("workdir", "workdir_disk", "account"),
+)
+def workdir_unusable(seen: Situation) -> Iterator[Hit]:
+    """The directory on the node (`workdir:`, default ~/.clusterctl) cannot be written, is not a directory,
+
+    belongs to another account, or may be written by others, who could then run code as you.
+    """
+    for node, facts in seen.known:
+        problem = _workdir_problem(facts)
+        if problem:
+            yield on(node, problem, in_inventory(node, "workdir: /a/directory/of/your/own"))
+
+
+def _workdir_problem(facts: Facts) -> str | None:
+    found, uid, me = facts.workdir, facts.account.uid, facts.account.user or facts.account.uid
+    mode = found.mode or 0
+    rules = (
+        (not found.directory, f"{found.nearest} is not a directory"),
+        (facts.workdir_disk.read_only, f"{found.path} is on a file system that is read-only"),
+        (not found.writable, f"{found.nearest} may not be written by {me}"),
+        (found.exists and found.owner != uid, f"{found.path} belongs to uid {found.owner}, not to {me}"),
+        (found.exists and mode & 0o022, f"{found.path} may be written by others (mode {mode:04o})"),
+    )
+    return next((text for broken, text in rules if broken), None) if found.path else None
+
+
+@check(
+    "CC-DISK-003",
+    "error",
+    "the disk is full",
+    why="Code and logs could not be written.",
+    needs=("workdir_disk",),
+)
+def disk_is_full(seen: Situation) -> Iterator[Hit]:
+    """The file system of the working directory has less than 100 MB left."""
+    for node, facts in seen.known:
+        free = facts.workdir_disk.free
+        if free is not None and free < FULL:
+            where = shlex.quote(facts.workdir_disk.mount or "/")
+            yield on(
+                node,
+                _room(facts.workdir_disk),
+                ssh_to(node, f"du -xh --max-depth=3 {where} | sort -h | tail"),
+            )
+
+
+@check(
+    "CC-DISK-004",
+    "warning",
+    "the disk is nearly full",
+    why="Checkpoints and logs may not fit.",
+    needs=("workdir_disk",),
+)
+def disk_is_low(seen: Situation) -> Iterator[Hit]:
+    """The file system of the working directory has less than 1 GiB left."""
+    for node, facts in seen.known:
+        free = facts.workdir_disk.free
+        if free is not None and FULL <= free < LOW:
+            yield on(node, _room(facts.workdir_disk))
+
+
+@check(
+    "CC-DISK-005",
+    "warning",
+    "few files can still be made",
+    why=(
+        "The file system runs out of inodes before it runs out of bytes, with the same `No space left "
+        "on device`."
+    ),
+    needs=("workdir_disk",),
+)
+def few_inodes(seen: Situation) -> Iterator[Hit]:
+    """Each file and directory takes an inode, and fewer than 5000 are left. Many small files use them up."""
+    for node, facts in seen.known:
+        left = facts.workdir_disk.inodes_free
+        if left is not None and left < FEW_INODES:
+            yield on(node, f"{left} inodes left on {facts.workdir_disk.mount}")
+
+
+@check(
+    "CC-DISK-006",
+    "warning",
+    "/tmp is full",
+    why="torch, compilers and data loaders keep temporary files there.",
+    needs=("tmp_disk",),
+)
+def tmp_is_full(seen: Situation) -> Iterator[Hit]:
+    """The file system of /tmp has less than 100 MB left. `env: {TMPDIR: ...}` names another place."""
+    for node, facts in seen.known:
+        free = facts.tmp_disk.free
+        if free is not None and free < FULL and facts.tmp_disk.mount != facts.workdir_disk.mount:
+            yield on(node, _room(facts.tmp_disk))

@@ -1,0 +1,236 @@
+"""GPUs and their driver."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from clusterctl.plans.checks.check import Hit, Situation, across, check, on
+from clusterctl.plans.checks.remedy import as_root, in_inventory, ssh_to
+from clusterctl.plans.checks.voting import split_votes
+from clusterctl.plans.facts import Facts
+from clusterctl.specs.inventory import Node
+
+# The oldest driver for each CUDA major version, from NVIDIA's table of minor version compatibility.
+OLDEST_DRIVER = {11: 450, 12: 525, 13: 580}
+BUSY = 512  # MiB; an idle GPU uses less
+
+
+def _driver(facts: Facts) -> str | None:
+    return facts.gpus.driver or facts.gpus.module
+
+
+def _mismatched(facts: Facts) -> bool:
+    told, loaded = facts.gpus.driver, facts.gpus.module
+    return "version mismatch" in (facts.gpus.error or "") or bool(told and loaded and told != loaded)
+
+
+def _count(facts: Facts) -> int:
+    return facts.gpus.count or 0
+
+
+def _lent(node: Node, facts: Facts) -> int:
+    """Count the GPUs that a run may use: the inventory's number, where that many are there."""
+    return _count(facts) if node.gpus is None else min(node.gpus, _count(facts))
+
+
+@check(
+    "CC-GPU-001",
+    "error",
+    "no GPU was found",
+    why="The job asks for GPUs: torchrun or NCCL would fail on this node, and all others would wait for it.",
+    needs=("gpus",),
+)
+def no_gpu(seen: Situation) -> Iterator[Hit]:
+    """The job needs GPUs (`backend: nccl` or `nproc_per_node: gpu`) and the node shows none.
+
+    Without a GPU in this machine, leave the node out (`--exclude`) or train on CPUs: `backend: gloo` and
+    `nproc_per_node: cpu` or a number. With one, install the driver, or give the container access to it.
+    """
+    for node, facts in seen.known:
+        if seen.job and seen.wants_gpus() and not _count(facts) and not node.gpus and not facts.gpus.error:
+            told = "nvidia-smi lists none" if facts.gpus.smi else "no nvidia-smi and no driver are there"
+            yield on(
+                node, told, f"add --exclude {node.name}, or write backend: gloo, nproc_per_node: 1 in the job"
+            )
+
+
+@check(
+    "CC-GPU-002",
+    "error",
+    "fewer GPUs than processes",
+    why=(
+        "NCCL refuses two processes on one GPU, and a process beyond the last GPU ends with `invalid "
+        "device ordinal`."
+    ),
+    needs=("gpus",),
+)
+def too_few_gpus(seen: Situation) -> Iterator[Hit]:
+    """`nproc_per_node` is larger than the number of GPUs that this node has or lends.
+
+    `nproc_per_node: gpu` takes as many as there are on each node.
+    """
+    wanted = seen.job.nproc_per_node if seen.job and seen.job.backend == "nccl" else None
+    for node, facts in seen.known:
+        if isinstance(wanted, int) and 0 < _lent(node, facts) < wanted:
+            evidence = f"{_lent(node, facts)} GPUs for nproc_per_node: {wanted}"
+            yield on(node, evidence, f"job: nproc_per_node: {_lent(node, facts)}  # or gpu")
+
+
+@check(
+    "CC-GPU-003",
+    "error",
+    "GPUs are missing",
+    why="The inventory promises more GPUs than the node shows: one may have failed, or the number is wrong.",
+    needs=("gpus",),
+)
+def fewer_than_promised(seen: Situation) -> Iterator[Hit]:
+    """The inventory's `gpus:` is larger than what nvidia-smi lists.
+
+    A GPU that fell off the bus is gone until a reboot; the kernel's log then holds an `NVRM: Xid` line. If
+    the machine never had that many, correct the inventory.
+    """
+    for node, facts in seen.known:
+        if node.gpus and _count(facts) < node.gpus and not facts.gpus.error:
+            found = f"{_count(facts)} found, the inventory says {node.gpus}"
+            yield on(node, found, in_inventory(node, f"gpus: {_count(facts)}  # or look for Xid in `dmesg`"))
+
+
+@check(
+    "CC-GPU-004",
+    "error",
+    "driver and library do not match",
+    why=(
+        "The driver was upgraded and the old one is still loaded: no program can use the GPUs until a reboot."
+    ),
+    needs=("gpus",),
+)
+def driver_mismatch(seen: Situation) -> Iterator[Hit]:
+    """The kernel runs one version of the NVIDIA driver and the libraries on disk are of another.
+
+    Usually unattended upgrades replaced the driver. Reboot the node, or unload and load the kernel modules
+    while nothing uses them. To keep it from happening again, hold the driver's packages.
+    """
+    for node, facts in seen.known:
+        if _mismatched(facts):
+            told = facts.gpus.driver or _library_version(facts.gpus.error or "") or "another version"
+            evidence = f"kernel module {facts.gpus.module or 'of another version'}, library {told}"
+            yield on(node, evidence, as_root(node, facts, "reboot"))
+
+
+def _library_version(text: str) -> str | None:
+    found = re.search(r"NVML library version: ([\d.]+)", text)
+    return found.group(1) if found else None
+
+
+@check(
+    "CC-GPU-005",
+    "error",
+    "the driver is too old for torch",
+    why="This torch's CUDA needs a newer driver: the first use of a GPU fails with error 35.",
+    needs=("gpus", "torch"),
+)
+def driver_is_old(seen: Situation) -> Iterator[Hit]:
+    """The NVIDIA driver is older than the CUDA version of this torch allows.
+
+    CUDA 12 needs driver 525 or later, CUDA 13 needs 580. Upgrade the driver, or install a torch that was
+    built for an older CUDA.
+    """
+    for node, facts in seen.known:
+        cuda = re.match(r"\d+", facts.torch.cuda or "")
+        driver = re.match(r"\d+", _driver(facts) or "")
+        oldest = OLDEST_DRIVER.get(int(cuda.group())) if cuda else None
+        if oldest and driver and int(driver.group()) < oldest:
+            evidence = f"driver {_driver(facts)}, torch {facts.torch.version} with CUDA {facts.torch.cuda}"
+            yield on(node, f"{evidence} needs {oldest} or later")
+
+
+@check(
+    "CC-GPU-006",
+    "warning",
+    "the drivers differ",
+    why="Mixed driver branches are rarely tested together; a slow or failing node is then hard to explain.",
+    needs=("gpus",),
+)
+def drivers_differ(seen: Situation) -> Iterator[Hit]:
+    """The nodes run different branches of the NVIDIA driver (the first number of its version)."""
+    branches = {node.name: (_driver(facts) or "").partition(".")[0] for node, facts in seen.known}
+    split = split_votes({name: branch for name, branch in branches.items() if branch})
+    if split:
+        yield across(split.odd, split.evidence)
+
+
+@check(
+    "CC-GPU-007",
+    "warning",
+    "the GPU models differ",
+    why="The slowest GPU sets the pace of all, and the smallest runs out of memory first.",
+    needs=("gpus",),
+)
+def models_differ(seen: Situation) -> Iterator[Hit]:
+    """The nodes do not have the same kind of GPU. This works; expect the speed of the slowest."""
+    models = {node.name: " + ".join(sorted(_models(facts))) for node, facts in seen.known}
+    split = split_votes({name: model for name, model in models.items() if model})
+    if split:
+        yield across(split.odd, split.evidence)
+
+
+def _models(facts: Facts) -> set[str]:
+    return {gpu.name for gpu in facts.gpus.devices if gpu.name}
+
+
+@check(
+    "CC-GPU-008",
+    "warning",
+    "the numbers of GPUs differ",
+    why=(
+        "The nodes will run different numbers of processes; code that assumes the same number "
+        "everywhere breaks."
+    ),
+    needs=("gpus",),
+)
+def counts_differ(seen: Situation) -> Iterator[Hit]:
+    """With `nproc_per_node: gpu` each node runs as many processes as it has GPUs, and these numbers differ.
+
+    torchrun and DDP allow this. Code that computes ranks as node_rank * LOCAL_WORLD_SIZE + local_rank does
+    not.
+    """
+    if seen.job and seen.job.nproc_per_node != "gpu":
+        return
+    split = split_votes({node.name: str(_lent(node, facts)) for node, facts in seen.known if _count(facts)})
+    if split:
+        yield across(split.odd, split.evidence, "job: nproc_per_node: N  # a number that every node has")
+
+
+@check(
+    "CC-GPU-009",
+    "error",
+    "nvidia-smi failed",
+    why="A node whose nvidia-smi fails or hangs has a sick GPU or driver; training there fails or hangs too.",
+    needs=("gpus",),
+)
+def smi_failed(seen: Situation) -> Iterator[Hit]:
+    """nvidia-smi ended with an error, complained about a device, or gave no answer within 5 seconds.
+
+    "Unable to determine the device handle" and "GPU is lost" mean a GPU that fell off the bus: reboot, and
+    have it replaced if it happens again. A hanging nvidia-smi has the same remedy.
+    """
+    relevant = seen.job is None or seen.wants_gpus()
+    for node, facts in seen.known:
+        if facts.gpus.error and relevant and not _mismatched(facts):
+            yield on(node, facts.gpus.error, ssh_to(node, "nvidia-smi; dmesg | grep -i xid | tail"))
+
+
+@check(
+    "CC-GPU-010",
+    "info",
+    "more GPUs than the inventory lends",
+    why="Only as many as the inventory says are used.",
+    needs=("gpus",),
+)
+def more_than_promised(seen: Situation) -> Iterator[Hit]:
+    """The node has more GPUs than the inventory's `gpus:` says; the others stay idle."""
+    for node, facts in seen.known:
+        if node.gpus is not None and _count(facts) > node.gpus:
+            found = f"{_count(facts)} found, the inventory says {node.gpus}"
+            yield on(node, found, in_inventory(node, f"gpus: {_count(facts)}"))

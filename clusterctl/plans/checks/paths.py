@@ -1,0 +1,233 @@
+"""The ways between the nodes, and what else decides which NIC the traffic takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from clusterctl.plans.checks.check import Hit, Situation, across, check, on
+from clusterctl.plans.checks.remedy import as_root, in_inventory, ssh_to
+from clusterctl.plans.checks.voting import Split, split_votes
+from clusterctl.plans.facts import Facts
+from clusterctl.plans.facts_records import Nic, Route
+from clusterctl.plans.network import owner_of, route_nic
+from clusterctl.specs.inventory import Node
+
+# What container engines and VPNs make: up, with an address, and not the way to another node.
+SIDE_NETWORKS = (
+    "docker",
+    "br-",
+    "virbr",
+    "cni",
+    "flannel",
+    "cali",
+    "podman",
+    "lxc",
+    "tailscale",
+    "wg",
+    "zt",
+    "tun",
+)
+
+
+def _training_nic(seen: Situation, node: Node, facts: Facts) -> Nic | None:
+    network = seen.networks[node.name]
+    owner = owner_of(facts, network.ip) if network.ip else None
+    name = owner if owner in network.nics else next(iter(network.nics), None)
+    return next((nic for nic in facts.nics if nic.name == name), None)
+
+
+def _votes(seen: Situation, value: Callable[[Nic], int | None]) -> Split | None:
+    nics = {node.name: _training_nic(seen, node, facts) for node, facts in seen.known}
+    told = {name: (nic, value(nic)) for name, nic in nics.items() if nic}
+    return split_votes({name: str(number) for name, (_, number) in told.items() if number})
+
+
+def _route(seen: Situation, facts: Facts, peer: str) -> Route | None:
+    """Give the route to a peer's training address; the probe may have asked for another of its addresses."""
+    ip = seen.networks[peer].ip
+    asked = facts.routes.get(peer)
+    if asked and asked.address == ip:
+        return asked
+    if not ip or not facts.routing or peer != seen.nodes[0].name:
+        return None
+    nic = route_nic(facts, ip)
+    return Route(ip, None, nic, None if nic else "the routing table has no way there")
+
+
+def _routes(seen: Situation) -> Iterator[tuple[Node, Facts, str, Route]]:
+    for node, facts in seen.known:
+        for peer in seen.nodes:
+            route = _route(seen, facts, peer.name) if peer.name != node.name else None
+            if route:
+                yield node, facts, peer.name, route
+
+
+@check(
+    "CC-NET-006",
+    "error",
+    "no route to another node",
+    why="The kernel has no way to send a packet to that node's training address.",
+    needs=("routes", "routing"),
+)
+def no_route(seen: Situation) -> Iterator[Hit]:
+    """The routing table of the node has no entry that covers the other node's training address.
+
+    Either the address is in a network that this node is not part of (a private network of another cluster),
+    or a route or default gateway is missing.
+    """
+    for node, _, peer, route in _routes(seen):
+        if route.problem:
+            evidence = f"{route.address} ({peer}): {route.problem}"
+            yield on(node, evidence, ssh_to(node, f"ip route get {route.address}; ip route"))
+
+
+@check(
+    "CC-NET-007",
+    "error",
+    "packets leave by another NIC",
+    why=(
+        "The kernel routes to the other nodes by a NIC that is not the chosen one: slow at best, "
+        "often a hang."
+    ),
+    needs=("routes", "routing", "nics"),
+)
+def routed_elsewhere(seen: Situation) -> Iterator[Hit]:
+    """The NIC for training and the kernel's route to the other nodes' training addresses disagree.
+
+    NCCL and Gloo listen on the chosen NIC, while connections leave by the routed one. Use addresses of one
+    network on all nodes (`network:` or `ip:`), or choose the NIC that the route takes.
+    """
+    for node, facts, peer, route in _routes(seen):
+        network = seen.networks[node.name]
+        foreign = route.nic and network.nics and route.nic not in network.nics
+        if foreign and any(nic.name in network.nics for nic in facts.nics):
+            evidence = f"to {route.address} ({peer}) by {route.nic}, training uses {', '.join(network.nics)}"
+            yield on(
+                node,
+                evidence,
+                in_inventory(node, f"nic: [{route.nic}]  # or give every node an ip: in one network"),
+            )
+
+
+@check(
+    "CC-NET-009",
+    "warning",
+    "the MTUs differ",
+    why="Small messages pass and large ones hang when one side sends frames that the other drops.",
+    needs=("nics",),
+)
+def mtu_differs(seen: Situation) -> Iterator[Hit]:
+    """The training NICs have different MTUs.
+
+    TCP usually finds the smaller one; where ICMP is blocked, or with RoCE, transfers hang once messages get
+    large.
+    """
+    split = _votes(seen, lambda nic: nic.mtu)
+    if split:
+        odd = [
+            (node, facts, _training_nic(seen, node, facts))
+            for node, facts in seen.known
+            if node.name in split.odd
+        ]
+        fixes = [
+            as_root(node, facts, f"ip link set {nic.name} mtu {split.majority}")
+            for node, facts, nic in odd[:4]
+            if nic and split.majority
+        ]
+        yield across(split.odd, split.evidence, "\n".join(fixes))
+
+
+@check(
+    "CC-NET-010",
+    "info",
+    "the hostname means loopback",
+    why=(
+        "Gloo would listen on loopback by itself; clusterctl names the NIC to it, so its launches are "
+        "not affected."
+    ),
+    needs=("hostname",),
+)
+def hostname_is_loopback(seen: Situation) -> Iterator[Hit]:
+    """The node's own hostname resolves to 127.x.x.x, as Debian's installer writes it into /etc/hosts.
+
+    Programs that ask for "my address" by hostname then get loopback: Gloo without GLOO_SOCKET_IFNAME,
+    torchrun's c10d rendezvous without --local-addr. A launch by clusterctl sets both.
+    """
+    for node, facts in seen.known:
+        loops = [ip for ip in facts.hostname.addresses if ip.startswith("127.")]
+        if loops and not (seen.networks[node.name].ip or "").startswith("127."):
+            yield on(node, f"{facts.hostname.host} is {loops[0]}")
+
+
+@check(
+    "CC-NET-012",
+    "warning",
+    "the NIC speeds differ",
+    why="The slowest link sets the pace of every all-reduce.",
+    needs=("nics",),
+)
+def speed_differs(seen: Situation) -> Iterator[Hit]:
+    """The training NICs report different link speeds (Mbit/s).
+
+    A bad cable or port makes a link fall back to a lower speed.
+    """
+    split = _votes(seen, lambda nic: nic.speed)
+    if split:
+        yield across(split.odd, split.evidence)
+
+
+@check(
+    "CC-NET-013",
+    "warning",
+    "training would use a side network",
+    why="The NIC was chosen because it owns the address, but it looks like one of a container engine or VPN.",
+    needs=("nics",),
+)
+def side_network(seen: Situation) -> Iterator[Hit]:
+    """Nobody named a NIC, and the one that owns the training address is a bridge or tunnel.
+
+    If that is meant, name it by `nic:`; otherwise give the address of the real network as `ip:`.
+    """
+    for node, facts in seen.known:
+        nic = _training_nic(seen, node, facts)
+        if nic and nic.name and not node.nic and not nic.physical and nic.name.startswith(SIDE_NETWORKS):
+            yield on(
+                node, f"{nic.name} ({nic.kind})", in_inventory(node, f"nic: [{nic.name}]  # if it is meant")
+            )
+
+
+@check(
+    "CC-NET-014",
+    "warning",
+    "a settings file steers NCCL",
+    why="NCCL reads it unseen, on this node only.",
+    needs=("nccl_conf",),
+)
+def nccl_conf(seen: Situation) -> Iterator[Hit]:
+    """/etc/nccl.conf, ~/.nccl.conf or the file in NCCL_CONF_FILE sets NCCL variables.
+
+    Environment variables beat these files. What a file sets beyond the launch's variables makes this node
+    differ.
+    """
+    for node, facts in seen.known:
+        for path, lines in facts.nccl_conf.items():
+            if lines:
+                yield on(node, f"{path}: {'; '.join(lines[:4])}")
+
+
+@check(
+    "CC-NET-015",
+    "warning",
+    "the training address is not the NIC's first",
+    why="Gloo and NCCL are told the NIC and take its first address, not the one that the others were given.",
+    needs=("nics",),
+)
+def not_the_first_address(seen: Situation) -> Iterator[Hit]:
+    """The NIC has several IPv4 addresses and the training address is not the first of them.
+
+    It works as long as all nodes can reach each other by the first addresses too.
+    """
+    for node, facts in seen.known:
+        ip, nic = seen.networks[node.name].ip, _training_nic(seen, node, facts)
+        if nic and ip in nic.ipv4[1:]:
+            yield on(node, f"{nic.name} has {', '.join(nic.ipv4)}", in_inventory(node, f"ip: {nic.ipv4[0]}"))

@@ -1,0 +1,36 @@
+"""The Python of the nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from clusterctl.plans.checks.check import Hit, Situation, across, check
+from clusterctl.plans.checks.remedy import in_inventory
+from clusterctl.plans.checks.voting import split_votes
+
+
+@check(
+    "CC-PY-010",
+    "error",
+    "the Python versions differ",
+    why="Object collectives pickle across nodes, and compiled packages differ between Python versions.",
+    needs=("interpreter",),
+)
+def python_differs(seen: Situation) -> Iterator[Hit]:
+    """All nodes must run the same X.Y of Python.
+
+    torch wheels, compiled extensions and pickles belong to one X.Y. A difference in the third number is
+    harmless. Name the interpreter of each node by `python:`, per node if need be.
+    """
+    versions = {
+        node.name: ".".join(facts.interpreter.version.split(".")[:2])
+        for node, facts in seen.known
+        if facts.interpreter.version
+    }
+    split = split_votes(versions)
+    if split:
+        wanted = f"python{split.majority}" if split.majority else "pythonX.Y"
+        odd = next(node for node in seen.nodes if node.name in split.odd)
+        paths = [facts.interpreter.executable for node, facts in seen.known if node.name == odd.name]
+        fix = in_inventory(odd, f"python: /path/to/{wanted}  # now {paths[0]}")
+        yield across(split.odd, split.evidence, fix)

@@ -1,0 +1,55 @@
+"""Remedies: commands to paste, and lines to edit."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from clusterctl.plans.facts import Facts
+from clusterctl.specs.inventory import Node
+
+WHEELS = (
+    "https://download.pytorch.org/whl/"  # PyTorch's own index; a local tag such as +cu126 exists only there
+)
+
+
+def ssh_to(node: Node, command: str) -> str:
+    """Give the ssh command that runs something on a node."""
+    words = ["ssh"]
+    if node.ssh.port != 22:
+        words += ["-p", str(node.ssh.port)]
+    if node.ssh.key:
+        words += ["-i", node.ssh.key]
+    if node.ssh.proxy_command:
+        words += ["-o", f"ProxyCommand={node.ssh.proxy_command}"]
+    target = f"{node.ssh.user}@{node.host}" if node.ssh.user else node.host
+    return " ".join([*map(_quote, words), _quote(target), shlex.quote(command)])
+
+
+def _quote(word: str) -> str:
+    """Quote a word, but leave a leading `~/` to the shell that will expand it."""
+    return f"~/{shlex.quote(word[2:])}" if word.startswith("~/") else shlex.quote(word)
+
+
+def as_root(node: Node, facts: Facts, command: str) -> str:
+    """Give the ssh command that runs something as root on a node."""
+    return ssh_to(node, command if facts.account.uid == 0 else f"sudo {command}")
+
+
+def pip_install(node: Node, facts: Facts, *packages: str, tag: str = "") -> str:
+    """Give the command that installs packages for the node's interpreter; `tag` is torch's local tag."""
+    python = shlex.quote(facts.interpreter.executable or node.python)
+    wanted = " ".join(shlex.quote(package) for package in packages)
+    index = f" --index-url {WHEELS}{tag}" if re.fullmatch(r"cpu|cu\d+|rocm[\d.]+", tag) else ""
+    return ssh_to(node, f"{python} -m pip install {wanted}{index}")
+
+
+def install_torch(node: Node, facts: Facts, version: str | None) -> str:
+    """Give the command that installs torch, in the given version if there is one."""
+    plain, _, tag = (version or "").partition("+")
+    return pip_install(node, facts, f"torch=={plain}" if plain else "torch", tag=tag)
+
+
+def in_inventory(node: Node, line: str) -> str:
+    """Say which line to write in the inventory."""
+    return f"inventory, node {node.name}: {line}"

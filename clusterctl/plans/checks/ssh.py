@@ -1,0 +1,173 @@
+"""Nodes that gave no answer: the failure keeps its own code, the table says what it means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+from clusterctl.errors import ClusterctlError
+from clusterctl.plans.checks.check import REGISTERED, Check, Finding, Hit, Situation
+
+UNREACHED = "A node that cannot be reached cannot take part, and a run waits for all of its nodes."
+UNTRUSTED = "Whoever answers at that address could read the code and the secrets of the job."
+NOT_LET_IN = "Without a login nothing can be asked of the node."
+NO_PYTHON = "Everything on a node is done by the configured Python; there is nothing else to install."
+
+# code -> title, why, explanation
+MEANINGS: dict[str, tuple[str, str, str]] = {
+    "CC-SSH-001": (
+        "the host's name is not known here",
+        UNREACHED,
+        "The name in `host:` is resolved on the machine where clusterctl runs. Write the address, or a name "
+        "that `getent hosts NAME` finds here.",
+    ),
+    "CC-SSH-002": (
+        "the SSH port is closed",
+        UNREACHED,
+        "The machine answered and refused the connection: sshd does not run, listens on another port (`ssh: "
+        "{port: N}`), or has blocked this address for a while after failed logins (PerSourcePenalties).",
+    ),
+    "CC-SSH-003": (
+        "the node cannot be reached",
+        UNREACHED,
+        "The network has no way to the address: the machine is off, the address is wrong, a VPN is down, or "
+        "a firewall forbids it.",
+    ),
+    "CC-SSH-004": (
+        "the node took too long",
+        UNREACHED,
+        "One step exceeded its limit; the message names the step. A silent network drops packets (firewall, "
+        "machine off); a slow login points at the node's name server or a hanging home directory.",
+    ),
+    "CC-SSH-005": (
+        "no SSH server answers at this port",
+        UNREACHED,
+        "Something else listens there. Correct `host:` or `ssh: {port: N}`.",
+    ),
+    "CC-SSH-006": (
+        "the SSH server ended the connection",
+        UNREACHED,
+        "The server closed before login. Often it has too many logins under way (MaxStartups), forbids this "
+        "address, or shares no algorithm with this side.",
+    ),
+    "CC-SSH-007": (
+        "no key was accepted",
+        NOT_LET_IN,
+        "The node knows none of the keys that were offered for this user. `ssh-copy-id` puts a key there. "
+        "If the key is there, sshd may refuse it for the modes of the home or of ~/.ssh: `chmod go-w ~; "
+        "chmod 700 ~/.ssh`.",
+    ),
+    "CC-SSH-008": (
+        "the key cannot be used",
+        NOT_LET_IN,
+        "The file named by `key:` is missing, unreadable, not a private key, or needs a passphrase that no "
+        "agent has. `ssh-add FILE` gives it to the agent.",
+    ),
+    "CC-SSH-009": (
+        "the host key is not known",
+        UNTRUSTED,
+        "Compare the fingerprint with what the node itself shows (`ssh-keygen -lf "
+        "/etc/ssh/ssh_host_ed25519_key.pub`), then connect once with ssh, or write `ssh: {host_keys: "
+        "accept-new}`.",
+    ),
+    "CC-SSH-010": (
+        "the host key has changed",
+        UNTRUSTED,
+        "The node was reinstalled, the address belongs to another machine now, or someone stands in "
+        "between. When you know which: `ssh-keygen -R HOST`, then connect again.",
+    ),
+    "CC-SSH-011": (
+        "the host key is revoked",
+        UNTRUSTED,
+        "known_hosts marks this key as `@revoked`: it must not be trusted any more, on whatever host it "
+        "appears.",
+    ),
+    "CC-SSH-012": (
+        "the new host key cannot be recorded",
+        UNTRUSTED,
+        "`accept-new` trusts a key on first sight and must remember it; the known_hosts file cannot be "
+        "written.",
+    ),
+    "CC-SSH-013": (
+        "the proxy command failed",
+        UNREACHED,
+        "`ssh: {proxy_command: ...}` must connect its standard input and output with the node's SSH port. "
+        "Run it by hand: it should print a line that begins with SSH-2.0.",
+    ),
+    "CC-SSH-014": (
+        "the server refuses sessions",
+        NOT_LET_IN,
+        "Login works, running a command does not: too many sessions on the connection (MaxSessions), a "
+        "forced command, or an account without a shell.",
+    ),
+    "CC-SSH-015": (
+        "the connection ended",
+        UNREACHED,
+        "An open connection was closed by the other side or by the network.",
+    ),
+    "CC-SSH-016": (
+        "the connection fell silent",
+        UNREACHED,
+        "Nothing came back for longer than a healthy node ever takes: the network is gone, or the node is "
+        "frozen.",
+    ),
+    "CC-SSH-017": (
+        "the login shell did not hand over",
+        NOT_LET_IN,
+        "The account's login shell ended or printed instead of running `/bin/sh`. Look for `exit` or an "
+        "endless program in its start files (.bashrc, .profile, config.fish).",
+    ),
+    "CC-PY-001": (
+        "the Python interpreter is not there",
+        NO_PYTHON,
+        "SSH runs a non-login shell: what .bashrc or conda add to PATH is not seen. Write the absolute path "
+        "as `python:`, or what makes it available as `activate:`.",
+    ),
+    "CC-PY-002": (
+        "the Python is too old",
+        NO_PYTHON,
+        "clusterctl needs Python 3.8 or later on a node, the same that runs torch. Name it by `python:`.",
+    ),
+    "CC-PY-003": (
+        "the Python ended before it answered",
+        NO_PYTHON,
+        "The interpreter starts and ends at once: a broken installation, a missing library, or a wrapper "
+        "script that does not pass its standard input on.",
+    ),
+}  # fmt: skip
+
+
+def failure_findings(seen: Situation) -> list[Finding]:
+    """Give findings for the failures whose codes the table does not know."""
+    strange = {error.code for error in seen.failures.values()} - MEANINGS.keys()
+    return [_strange_finding(seen, code) for code in sorted(strange)]
+
+
+def _strange_finding(seen: Situation, code: str) -> Finding:
+    failed = _failed(seen, code)
+    names = tuple(name for name, _ in failed)
+    evidence = "\n".join(f"{name}: {_told(error)}" for name, error in failed)
+    fixes = dict.fromkeys(error.fix for _, error in failed if error.fix)
+    return Finding(code, "error", names, evidence, UNREACHED, "\n".join(fixes), "the node gave no answer")
+
+
+def _failed(seen: Situation, code: str) -> list[tuple[str, ClusterctlError]]:
+    named = [(node.name, seen.failures[node.name]) for node in seen.nodes if node.name in seen.failures]
+    return [(name, error) for name, error in named if error.code == code]
+
+
+def _told(error: ClusterctlError) -> str:
+    return f"{error.message} ({error.evidence.strip()})" if error.evidence.strip() else error.message
+
+
+def _find(code: str, seen: Situation) -> Iterator[Hit]:
+    return (Hit((name,), _told(error), error.fix) for name, error in _failed(seen, code))
+
+
+def _register(code: str, title: str, why: str, explanation: str) -> None:
+    find: Callable[[Situation], Iterable[Hit]] = partial(_find, code)
+    REGISTERED[code] = Check(code, "error", title, why, explanation, (), find)
+
+
+for _code, _meaning in MEANINGS.items():
+    _register(_code, *_meaning)

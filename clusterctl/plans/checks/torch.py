@@ -1,0 +1,231 @@
+"""torch and the libraries that come with it, as installed: nothing was imported to know this."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from clusterctl.plans.checks.check import Hit, Situation, across, check, on
+from clusterctl.plans.checks.remedy import install_torch, pip_install
+from clusterctl.plans.checks.voting import Split, split_votes
+from clusterctl.plans.facts import Facts
+from clusterctl.plans.vendors import vendor_of
+
+OLDEST_TORCH = (2, 2)
+
+
+def _votes(seen: Situation, value: Callable[[Facts], str | None]) -> Split | None:
+    told = {node.name: value(facts) for node, facts in seen.known}
+    return split_votes({name: text for name, text in told.items() if text})
+
+
+def _torch_split(seen: Situation) -> Split | None:
+    return _votes(seen, lambda facts: facts.torch.version)
+
+
+def _install_on(seen: Situation, split: Split, version: str | None) -> str:
+    odd = [(node, facts) for node, facts in seen.known if node.name in split.odd]
+    return "\n".join(install_torch(node, facts, version) for node, facts in odd[:4]) if version else ""
+
+
+@check(
+    "CC-TORCH-001",
+    "error",
+    "torch is not installed",
+    why="torchrun is part of torch: without it nothing can start on this node.",
+    needs=("torch",),
+)
+def torch_is_missing(seen: Situation) -> Iterator[Hit]:
+    """The interpreter named by `python:` finds no torch.
+
+    Often torch is installed, but for another interpreter: in a conda environment or a virtual environment
+    that only a login shell activates. Then name that environment's python, or write what activates it as
+    `activate:`.
+    """
+    split = _torch_split(seen)
+    known = [facts.torch.version for _, facts in seen.known if facts.torch.version]
+    wanted = split.majority if split else next(iter(known), None)
+    for node, facts in seen.known:
+        if not facts.torch.version:
+            evidence = f"{facts.interpreter.executable or node.python} finds no torch"
+            yield on(node, evidence, install_torch(node, facts, wanted))
+
+
+@check(
+    "CC-TORCH-002",
+    "error",
+    "the torch versions differ",
+    why=(
+        "Nodes with different torch hang or fail in the first collective, with errors that do not "
+        "name the cause."
+    ),
+    needs=("torch",),
+)
+def torch_differs(seen: Situation) -> Iterator[Hit]:
+    """All nodes must have exactly the same torch, its local tag included.
+
+    2.7.1+cu126 and 2.7.1+cpu are different programs: the second has neither NCCL nor CUDA. Between releases
+    the store protocol, the order of collectives and the NCCL inside change without notice.
+    """
+    split = _torch_split(seen)
+    if split:
+        yield across(split.odd, split.evidence, _install_on(seen, split, split.majority))
+
+
+@check(
+    "CC-TORCH-003",
+    "error",
+    "torch was built for different CUDA versions",
+    why=(
+        "Different CUDA runtimes bring different NCCL and kernels, so nodes disagree in collectives "
+        "or results."
+    ),
+    needs=("torch",),
+)
+def cuda_differs(seen: Situation) -> Iterator[Hit]:
+    """The torch version is the same everywhere, but it was built for different CUDA (or ROCm) versions.
+
+    This happens with builds of one's own, where the version carries no local tag.
+    """
+    if _torch_split(seen) is None:
+        split = _votes(seen, lambda facts: facts.torch.version and (_platform_of(facts) or "CPU only"))
+        if split:
+            yield across(split.odd, split.evidence)
+
+
+def _platform_of(facts: Facts) -> str | None:
+    if facts.torch.cuda:
+        return f"CUDA {facts.torch.cuda}"
+    return f"ROCm {facts.torch.hip}" if facts.torch.hip else None
+
+
+@check(
+    "CC-TORCH-004",
+    "error",
+    "the NCCL versions differ",
+    why="NCCL refuses to work with another version of itself: `invalid usage`, and only NCCL_DEBUG says why.",
+    needs=("torch", "nccl", "packages"),
+)
+def nccl_differs(seen: Situation) -> Iterator[Hit]:
+    """All nodes must load exactly the same NCCL.
+
+    The version was asked of the library itself, which is loaded for a moment without a GPU, because package
+    metadata can lie: an upgrade of another package, LD_PRELOAD or LD_LIBRARY_PATH change what is loaded.
+    """
+    if _torch_split(seen) is not None or (seen.job and seen.job.backend != "nccl"):
+        return
+    split = _votes(seen, nccl_version)
+    if split:
+        name = next(
+            (name for _, facts in seen.known for name in facts.packages if "nccl" in name), "nvidia-nccl-cu12"
+        )
+        odd = [(node, facts) for node, facts in seen.known if node.name in split.odd]
+        fixes = [
+            pip_install(node, facts, f"{name}=={split.majority}") for node, facts in odd[:4] if split.majority
+        ]
+        yield across(split.odd, split.evidence, "\n".join(fixes))
+
+
+def nccl_version(facts: Facts) -> str | None:
+    """Give the version of NCCL that is there: the library's own word, else the package's."""
+    return facts.nccl.version or _package(facts, "nvidia-nccl")
+
+
+def _package(facts: Facts, prefix: str) -> str | None:
+    return next((version for name, version in facts.packages.items() if name.startswith(prefix)), None)
+
+
+@check(
+    "CC-TORCH-005",
+    "error",
+    "torch is too old",
+    why="clusterctl's launch needs torch 2.2 or later.",
+    needs=("torch",),
+)
+def torch_is_old(seen: Situation) -> Iterator[Hit]:
+    """The torch on this node is older than 2.2, the oldest whose torchrun behaves as a launch expects."""
+    for node, facts in seen.known:
+        found = re.match(r"(\d+)\.(\d+)", facts.torch.version or "")
+        if found and (int(found.group(1)), int(found.group(2))) < OLDEST_TORCH:
+            yield on(node, facts.torch.version or "", install_torch(node, facts, None))
+
+
+@check(
+    "CC-TORCH-006",
+    "error",
+    "torch has no CUDA",
+    why="The job asks for NCCL or for GPUs, and a CPU-only torch has neither.",
+    needs=("torch", "gpus"),
+)
+def torch_without_cuda(seen: Situation) -> Iterator[Hit]:
+    """This torch was built without CUDA or ROCm.
+
+    With `backend: nccl` it fails with "Distributed package doesn't have NCCL built in", with
+    `nproc_per_node: gpu` with "Cuda is not available". Install a build for your CUDA, or train on CPUs with
+    `backend: gloo` and `nproc_per_node: cpu` or a number.
+    """
+    for node, facts in seen.known:
+        bare = bool(facts.torch.version) and not _platform_of(facts) and vendor_of(facts) != "ascend"
+        wanted = seen.wants_gpus() if seen.job else bool(facts.gpus.count)
+        if bare and wanted:
+            yield on(node, f"torch {facts.torch.version} is for CPUs only", _cuda_or_gloo(seen, node.name))
+
+
+def _cuda_or_gloo(seen: Situation, name: str) -> str:
+    node, facts = next((node, facts) for node, facts in seen.known if node.name == name)
+    if seen.job and not facts.gpus.count:
+        return "job: backend: gloo, nproc_per_node: 1  # to train on CPUs"
+    driver = re.match(r"\d+", facts.gpus.driver or facts.gpus.module or "")
+    tag = "cu126" if driver and int(driver.group()) < 580 else "cu130"
+    plain = (facts.torch.version or "").partition("+")[0]
+    return install_torch(node, facts, f"{plain}+{tag}")
+
+
+@check(
+    "CC-TORCH-007",
+    "warning",
+    "torch is half upgraded",
+    why="The package's metadata and the files disagree, so an installation was interrupted or mixed.",
+    needs=("torch",),
+)
+def torch_is_mixed(seen: Situation) -> Iterator[Hit]:
+    """`pip` believes in one version of torch and the files are of another.
+
+    A second torch elsewhere on the path (in ~/.local, or by PYTHONPATH) also looks like this. Install again.
+    """
+    for node, facts in seen.known:
+        told, real = facts.torch.installed, facts.torch.version
+        if told and real and told.partition("+")[0] != real.partition("+")[0]:
+            fix = pip_install(node, facts, "--force-reinstall", f"torch=={told.partition('+')[0]}")
+            yield on(node, f"metadata {told}, files {real} in {facts.torch.location}", fix)
+
+
+@check(
+    "CC-TORCH-008",
+    "warning",
+    "the NCCL that loads is not the one installed",
+    why="Versions then differ between nodes although the packages agree.",
+    needs=("nccl", "packages"),
+)
+def nccl_is_not_the_package(seen: Situation) -> Iterator[Hit]:
+    """The library says another version than its package, or LD_PRELOAD brings in a library of its own."""
+    for node, facts in seen.known:
+        told, real = _package(facts, "nvidia-nccl"), facts.nccl.version
+        if told and real and told != real:
+            where = " by LD_PRELOAD" if facts.nccl.preloaded else ""
+            yield on(node, f"package {told}, {facts.nccl.library}{where} says {real}")
+
+
+@check(
+    "CC-TORCH-009",
+    "warning",
+    "the cuDNN versions differ",
+    why="Nodes may choose different algorithms and drift apart in speed and in the last digits.",
+    needs=("torch", "packages"),
+)
+def cudnn_differs(seen: Situation) -> Iterator[Hit]:
+    """The nodes have the same torch but different cuDNN packages."""
+    if _torch_split(seen) is None:
+        split = _votes(seen, lambda facts: _package(facts, "nvidia-cudnn"))
+        if split:
+            yield across(split.odd, split.evidence)
