@@ -6,15 +6,37 @@ import os
 import traceback
 
 from clusterctl.cli.places import state_dir
+from clusterctl.errors import ClusterctlError, InternalError
 
 
-def write_crash(error: BaseException) -> str:
-    """Write the traceback to a file of the user's and give its path."""
+def as_bug(error: BaseException) -> InternalError:
+    """Turn an exception that nobody expected into an error that a user can report."""
+    return _bug(f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error)), node="")
+
+
+def note_bug(error: ClusterctlError) -> ClusterctlError:
+    """Move the traceback of a bug out of the error's text; other errors stay as they are."""
+    if not isinstance(error, InternalError) or "Traceback" not in error.evidence:
+        return error
+    return _bug(error.message, error.evidence, node=error.node)
+
+
+def _bug(message: str, trace: str, *, node: str) -> InternalError:
+    return InternalError(
+        f"a bug in clusterctl: {message}",
+        code="CC-BUG-001",
+        node=node,
+        fix=f"please report it with the file {_write(trace)}",
+    )
+
+
+def _write(trace: str) -> str:
     folder = state_dir() / "crashes"
     path = folder / f"crash-{os.getpid()}.txt"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+        with path.open("a", encoding="utf-8") as file:
+            file.write(trace + "\n")
     except OSError as refusal:
         return f"(not written: {refusal})"
     return str(path)

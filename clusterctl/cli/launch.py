@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from clusterctl.cli.loading import load_inventory, load_job
 from clusterctl.cli.options import Settings, shared_options, takes_nodes
+
+if TYPE_CHECKING:
+    from clusterctl.plans.placement import Member
+    from clusterctl.specs.job import Job
 
 
 @click.command()
@@ -50,13 +56,12 @@ def launch(
     return Launch(inventory, job, members, wishes).run()
 
 
-def _show_plan(job, members, as_json: bool) -> int:  # type: ignore[no-untyped-def]  # replaced below
-    from clusterctl.plans.launch import offline, plan_launch, render_plan
+def _show_plan(job: Job, members: Sequence[Member], as_json: bool) -> int:
+    from clusterctl.plans.launch import offline, plan_launch, plan_to_json, render_plan
 
     plan = plan_launch(job, members, {member.name: offline(member) for member in members}, run_id=None)
     if as_json:
-        lines = {node.name: render_plan(plan) for node in plan.nodes}
-        click.echo(json.dumps({"schema": 1, "plan": lines}))
+        click.echo(json.dumps({"schema": 1, "plan": plan_to_json(plan)}, ensure_ascii=False, indent=2))
     else:
         click.echo(render_plan(plan), nl=False)
     return 0

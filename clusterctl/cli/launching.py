@@ -29,7 +29,7 @@ from clusterctl.plans.verdict import Verdict, to_json
 from clusterctl.runs import preparing
 from clusterctl.runs.attached import Attached
 from clusterctl.runs.cluster import Cluster
-from clusterctl.runs.source import ScanResult, scan
+from clusterctl.runs.source import ScanResult, scan_source
 from clusterctl.specs.inventory import Inventory
 from clusterctl.specs.job import Job
 
@@ -102,7 +102,7 @@ class Launch:
 
     def _scan(self) -> ScanResult:
         source = Path(self._job.file).parent / Path(self._job.sync.source).expanduser()
-        found = scan(source, exclude=self._job.sync.exclude, cache=state_dir() / "trees")
+        found = scan_source(source, exclude=self._job.sync.exclude, cache_dir=state_dir() / "trees")
         for warning in found.warnings:
             notice(warning)
         script = self._job.script

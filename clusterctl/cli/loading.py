@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,22 +59,17 @@ def choose_inventory(settings: Settings) -> Chosen:
 def _lab_inventory() -> Path | None:
     if not lab_dir().is_dir():
         return None
-    from clusterctl.lab.registry import default_inventory
+    from clusterctl.lab.labs import default_inventory
 
     return default_inventory(lab_dir())
 
 
 def load_job(path: str, overrides: Sequence[str], more_args: Sequence[str]) -> Job:
     """Read a job file, apply `--set KEY=VALUE` and what follows `--`."""
-    from dataclasses import is_dataclass, replace
-
     from clusterctl.specs.job import parse_job
 
     job = parse_job(read_spec(Path(path)), path, [_split(override) for override in overrides])
-    if not more_args:
-        return job
-    args = (*job.args, *more_args)
-    return replace(job, args=args) if is_dataclass(job) else job.model_copy(update={"args": args})
+    return replace(job, args=(*job.args, *more_args))
 
 
 def _split(override: str) -> tuple[str, str]:

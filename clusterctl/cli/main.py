@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import click
 
 from clusterctl.cli.options import Settings, shared_options
-from clusterctl.errors import ClusterctlError, InternalError
+from clusterctl.errors import ClusterctlError
 
 # Verb -> (module under clusterctl.cli, one line for --help). Modules load when their verb is called.
 VERBS = {
@@ -91,7 +91,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return _leave_quietly()
     except Exception as error:  # noqa: BLE001 - the last line of defence: a traceback is never shown to a user
-        return _tell(_internal(error))
+        return _tell(_bug(error))
 
 
 def _tell(error: ClusterctlError) -> int:
@@ -117,11 +117,7 @@ def _leave_quietly() -> int:
     return 0
 
 
-def _internal(error: Exception) -> InternalError:
-    from clusterctl.cli.crash import write_crash
+def _bug(error: Exception) -> ClusterctlError:
+    from clusterctl.cli.crash import as_bug
 
-    return InternalError(
-        f"a bug in clusterctl: {type(error).__name__}: {error}",
-        code="CC-BUG-001",
-        fix=f"please report it with the file {write_crash(error)}",
-    )
+    return as_bug(error)

@@ -33,11 +33,9 @@ _OPTIONS = (
 def shared_options(function: Command) -> Command:
     """Add the shared options; the command receives `settings`, in which the later word wins."""
 
-    @click.pass_context
     @functools.wraps(function)
-    def command(
-        ctx: click.Context, inventory: str | None, verbose: bool, quiet: bool, color: str | None, **rest: Any
-    ) -> Any:
+    def command(inventory: str | None, verbose: bool, quiet: bool, color: str | None, **rest: Any) -> Any:
+        ctx = click.get_current_context()
         settings = _merge(ctx.obj or Settings(), inventory, verbose, quiet, color)
         ctx.obj = settings
         _announce(settings)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from clusterctl.cli.reaching import interpreter
 from clusterctl.errors import ClusterctlError, ConnectError, ConnectionLost
-from clusterctl.plans.checks.registry import Finding, evaluate
+from clusterctl.plans.checks.check import Finding
+from clusterctl.plans.checks.registry import evaluate
 from clusterctl.plans.facts import Facts
 from clusterctl.runs import tasks
 from clusterctl.runs.cluster import Cluster

@@ -42,11 +42,12 @@ def reading_exit_code(answered: int, asked: int) -> int:
 
 
 def tell_failures(errors: Iterable[ClusterctlError]) -> None:
-    """Write each failed node's error to stderr."""
+    """Write each failed node's error to stderr; a bug's traceback goes into a file."""
+    from clusterctl.cli.crash import note_bug
     from clusterctl.console.errors import show_error
 
     for error in errors:
-        show_error(error)
+        show_error(note_bug(error))
 
 
 def notice(line: str) -> None:

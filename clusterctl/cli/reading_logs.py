@@ -16,6 +16,7 @@ from clusterctl.plans.placement import choose_nodes
 from clusterctl.runs import tasks
 from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.follow import Follower, LogLines, StreamEnd
+from clusterctl.runs.session import Session
 from clusterctl.specs.inventory import Inventory, Node
 
 
@@ -31,7 +32,7 @@ class Filter:
 
     def request(self) -> dict[str, Any]:
         """Give the question that a node answers."""
-        logs = {
+        logs: dict[str, Any] = {
             "ranks": list(self.ranks) if self.ranks is not None else None,
             "streams": [self.stream] if self.stream else ["stdout", "stderr"],
             "offsets": {},
@@ -88,7 +89,7 @@ def _stream(
 ) -> list[ClusterctlError]:
     """Open every node's stream, print node by node, or as lines come when following."""
     request = wanted.request()
-    opened: dict[str, tasks.Session] = {}
+    opened: dict[str, Session] = {}
     errors: list[ClusterctlError] = []
     for outcome in cluster.each(nodes, lambda c, node: tasks.follow(c, node, interpreter(node), run, request)):
         if outcome.value is not None:
@@ -100,7 +101,7 @@ def _stream(
 
 
 def _print_all(
-    streams: Mapping[str, tasks.Session], printer: LogPrinter | JsonLogs, *, together: bool
+    streams: Mapping[str, Session], printer: LogPrinter | JsonLogs, *, together: bool
 ) -> list[ClusterctlError]:
     """Print all streams as lines come, or one node after the other; the others are kept alive meanwhile."""
     follower = Follower()

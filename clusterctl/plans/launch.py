@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clusterctl.plans.placement import Member
-from clusterctl.plans.text import Fill, Segment, Text, fill_template, quote, text, to_json, unknowns
+from clusterctl.plans.text import Fill, Segment, Text, fill_template, quote, render, text, to_json, unknowns
 from clusterctl.plans.text import Unknown as Unknown
 from clusterctl.plans.torchrun import plan_argv
 from clusterctl.plans.vendors import network_env
@@ -171,6 +171,25 @@ def _render_node(node: NodePlan) -> str:
     exports = [f"export {key}={quote(value)}" for key, value in sorted(node.env.items())]
     command = " ".join([shlex.quote(node.python), "-m", "torch.distributed.run", *map(quote, node.argv)])
     return "\n".join([title, "cd <run_dir>/code", *exports, command, ""])
+
+
+def plan_to_json(plan: LaunchPlan) -> dict[str, Any]:
+    """Give `launch --dry-run --json`; texts as they are shown, holes as `<name>`."""
+    return {
+        "job": plan.job.name,
+        "world_size": plan.world_size,
+        "nodes": [
+            {
+                "node": node.name,
+                "node_rank": node.member.node_rank,
+                "ip": node.ip,
+                "nic": list(node.nics),
+                "env": {key: render(value) for key, value in node.env.items()},
+                "argv": [node.python, "-m", "torch.distributed.run", *map(render, node.argv)],
+            }
+            for node in plan.nodes
+        ],
+    }
 
 
 def render_spec(plan: LaunchPlan, node: NodePlan, record: Mapping[str, Any]) -> dict[str, Any]:

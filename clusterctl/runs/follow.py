@@ -91,7 +91,7 @@ class Follower:
         ready = {key.data for key, _ in self._selector.select(wait)}
         for node in [name for name in self._sessions if name in ready]:
             yield from self._read(node)
-        yield from self._beat_and_listen(only)
+        yield from self._beat(only)
 
     def _watch_only(self, node: str) -> None:
         for name, session in self._sessions.items():
@@ -113,15 +113,16 @@ class Follower:
         try:
             for header, body in session.pump():
                 yield from self._parse(node, header, body)
-                if header.get("end"):
-                    self._drop(node)
-                    yield StreamEnd(node, None)
-                    return
         except ClusterctlError as error:
             self._drop(node)
             yield StreamEnd(node, error)
+        else:
+            if session.ended:
+                self._drop(node)
+                yield StreamEnd(node, None)
 
-    def _beat_and_listen(self, only: str | None) -> Iterator[Update]:
+    def _beat(self, only: str | None) -> Iterator[Update]:
+        """Tell every node that we are here; take notice of nodes that have been silent for too long."""
         if time.monotonic() - self._last_beat < BEAT_EVERY:
             return
         self._last_beat = time.monotonic()

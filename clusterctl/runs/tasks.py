@@ -119,9 +119,8 @@ def follow(
     c: Connection, node: Node, interpreter: Interpreter, run: str, request: Mapping[str, Any]
 ) -> Session:
     """Open the stream of a run's events and logs on a node."""
-    return _session(
-        c, "follow", {"workdir": node.workdir, "run": run, "node": node.name, **request}, interpreter
-    )
+    question = {"workdir": node.workdir, "run": run, "node": node.name, **request}
+    return _session(c, "follow", question, interpreter)
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
@@ -163,7 +162,7 @@ def ps(
 
 
 def _session(c: Connection, verb: str, request: Mapping[str, Any], interpreter: Interpreter) -> Session:
-    return Session(c, verb, dict(request), python=interpreter.python, activate=interpreter.activate)
+    return Session(c, verb, request, python=interpreter.python, activate=interpreter.activate)
 
 
 def _answer(session: Session, limit: float) -> tuple[dict[str, Any], bytes]:

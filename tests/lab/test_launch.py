@@ -1,0 +1,324 @@
+"""The main job, for real: torchrun over three nodes with three different NIC names."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from driving import HELLO, Result, cctl, leftovers, make_project, run_id, said, start_cctl, tagged, wait_for
+
+from clusterctl.lab.labs import Lab
+
+pytestmark = pytest.mark.lab
+
+HOSTILE = ["", " ", "a b", "it's", '"q"', "$(touch /tmp/pwned)", "`id`", "a\nb", "\\n", "--flag", "-x", "*", "名前 é", "a;b|c&d", "$HOME", "~"]
+
+
+@pytest.fixture(scope="module")
+def hello(cluster: Lab, tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, list[dict[str, str]]]:
+    """Run HELLO once over all nodes; the ranks' own words in the order of their ranks."""
+    job = make_project(tmp_path_factory.mktemp("hello"), HELLO)
+    result = cctl(cluster, "launch", job, "--json")
+    assert result.code == 0, result.err
+    words = [json.loads(line) for line in said(result.json_lines())]
+    return result, sorted(words, key=lambda word: int(word["RANK"]))
+
+
+def test_every_rank_runs_where_the_inventory_says(cluster: Lab, hello: tuple[Result, list[dict[str, str]]]) -> None:
+    """Rank, host and the node's own NICs go together; the sum proves that all reached all."""
+    _, words = hello
+
+    assert [word["host"] for word in words] == [node.name for node in cluster.nodes]
+    for rank, (word, node) in enumerate(zip(words, cluster.nodes, strict=True)):
+        nic = node.plan.nics[-1].name
+        assert (word["RANK"], word["GROUP_RANK"], word["LOCAL_RANK"], word["WORLD_SIZE"]) == (str(rank), str(rank), "0", "3")
+        assert word["MASTER_ADDR"] == cluster.nodes[0].plan.ip
+        assert word["NCCL_SOCKET_IFNAME"] == f"={nic}"
+        assert word["GLOO_SOCKET_IFNAME"] == word["GLOO_IFACE"] == word["TP_SOCKET_IFNAME"] == nic
+        assert word["sum"] == 6.0
+    assert len({word["GLOO_SOCKET_IFNAME"] for word in words}) == 3
+    assert len({word["MASTER_PORT"] for word in words}) == 1
+
+
+def test_the_verdict_closes_the_stream_and_nothing_is_left(
+    cluster: Lab, hello: tuple[Result, list[dict[str, str]]]
+) -> None:
+    """NDJSON ends in the verdict; no process of the run lives on any node."""
+    result, _ = hello
+    verdict = result.json_lines()[-1]["verdict"]
+
+    assert (verdict["state"], verdict["exit_code"]) == ("SUCCEEDED", 0)
+    assert set(verdict["nodes"].values()) == {"SUCCEEDED"}
+    assert tagged(cluster) == {}
+
+
+def test_status_ps_and_logs_tell_of_it_afterwards(cluster: Lab, hello: tuple[Result, list[dict[str, str]]]) -> None:
+    """Any machine with the inventory can ask; the nodes' state is the truth."""
+    run = run_id(hello[0].err)
+
+    status = json.loads(cctl(cluster, "status", run, "--json").out)
+    assert status["run"]["state"] == "SUCCEEDED"
+    assert [node["ranks"][0]["exit"] for node in status["nodes"]] == [0, 0, 0]
+    assert run in [entry["run"] for entry in json.loads(cctl(cluster, "ps", "--json").out)["runs"]]
+    logs = cctl(cluster, "logs", run, "--node", "1", "--stream", "stdout")
+    assert logs.code == 0
+    assert len(logs.out.splitlines()) == 1
+    assert logs.out.startswith(f"{cluster.nodes[1].name} r1 | ")
+    by_rank = [json.loads(line) for line in cctl(cluster, "logs", run, "--rank", "2", "--grep", "WORLD", "--json").out.splitlines()]
+    assert [(entry["node"], entry["rank"], entry["offset"]) for entry in by_rank] == [(cluster.nodes[2].name, 2, 0)]
+
+
+def test_hostile_values_arrive_byte_for_byte(cluster: Lab, tmp_path: Path) -> None:
+    """Arguments, environment, file names: nothing is split, expanded or lost on the way."""
+    script = """
+    import hashlib, json, os, sys
+    files = {}
+    for folder, _, names in os.walk("."):
+        for name in names:
+            path = os.path.join(folder, name)
+            files[os.path.relpath(path)] = hashlib.sha256(open(path, "rb").read()).hexdigest()
+    env = {k: v for k, v in os.environ.items() if k.startswith("HOSTILE_")}
+    print(json.dumps({"argv": sys.argv[1:], "env": env, "files": files, "mode": os.access("run.sh", os.X_OK)}))
+    """
+    folder = tmp_path / "it's a \"$(dir)\" 名前"
+    env = {f"HOSTILE_{index}": value for index, value in enumerate(HOSTILE)}
+    job = make_project(folder, script, args=HOSTILE, env=env, sync={"source": ".", "exclude": ["secret"]})
+    for name in ("new\nline.txt", "sp ace", "-dash", "名前.py", "types.py", "secret"):
+        (folder / name).write_bytes(os.urandom(40))
+    (folder / "run.sh").write_text("#!/bin/sh\n")
+    (folder / "run.sh").chmod(0o755)
+    (folder / ".gitignore").write_text("*.tmp\n")
+    (folder / "scratch.tmp").write_text("no")
+
+    result = cctl(cluster, "launch", job, "--json")
+
+    assert result.code == 0, result.err
+    heard = [json.loads(line) for line in said(result.json_lines())]
+    assert len(heard) == 3
+    for word in heard:
+        assert word["argv"] == HOSTILE
+        assert word["env"] == env
+        assert word["mode"] is True
+        assert {"new\nline.txt", "sp ace", "-dash", "名前.py", "types.py"} <= set(word["files"])
+        assert not {"secret", "scratch.tmp"} & set(word["files"])
+    assert heard[0]["files"] == heard[1]["files"] == heard[2]["files"]
+    assert not [node.name for node in cluster.nodes if node.run(["ls", "/tmp/pwned"], check=False).returncode == 0]
+
+
+def test_two_workers_per_node_and_placeholders(cluster: Lab, tmp_path: Path) -> None:
+    """Ranks count over nodes; `${local_rank}` is left to torchrun."""
+    script = "import os, sys; print(os.environ['RANK'], os.environ['LOCAL_RANK'], *sys.argv[1:])"
+    args = ["${node_rank}", "${local_rank}", "${world_size}", "${nnodes}", "$${node_rank}"]
+    job = make_project(tmp_path, script, nproc_per_node=2, args=args, nodes=2)
+
+    result = cctl(cluster, "launch", job, "--json")
+
+    assert result.code == 0, result.err
+    assert sorted(said(result.json_lines())) == [
+        "0 0 0 0 4 2 ${node_rank}",
+        "1 1 0 1 4 2 ${node_rank}",
+        "2 0 1 0 4 2 ${node_rank}",
+        "3 1 1 1 4 2 ${node_rank}",
+    ]
+
+
+def test_the_first_failure_stops_all_and_is_named_first(cluster: Lab, tmp_path: Path) -> None:
+    """One rank raises, cleans up slowly; the others wait for it in a collective; the one that raised is the cause."""
+    script = """
+    import atexit, os, time, torch, torch.distributed as dist
+    dist.init_process_group("gloo")
+    try:
+        if dist.get_rank() == 1:
+            atexit.register(time.sleep, 3)
+            raise ValueError("bad batch 17")
+        dist.all_reduce(torch.ones(1))
+        time.sleep(60)
+    finally:
+        dist.destroy_process_group()
+    """
+    job = make_project(tmp_path, script)
+
+    result = cctl(cluster, "launch", job)
+
+    assert result.code == 1
+    assert f"root cause: rank 1 on {cluster.nodes[1].name}, exit code 1: ValueError: bad batch 17" in result.err.replace("[rank1]: ", "")
+    assert 'raise ValueError("bad batch 17")' in result.err
+    assert "FAILED after" in result.err
+    assert result.seconds < 30
+    assert leftovers(cluster) == {}
+
+
+def test_a_sigkilled_rank_is_the_cause(cluster: Lab, tmp_path: Path) -> None:
+    """A worker killed from outside says nothing itself; it is named with its signal."""
+    script = """
+    import os, signal, torch, torch.distributed as dist
+    dist.init_process_group("gloo")
+    dist.barrier()
+    if dist.get_rank() == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    while True:
+        dist.all_reduce(torch.ones(1))
+    """
+    result = cctl(cluster, "launch", make_project(tmp_path, script))
+
+    assert result.code == 1
+    assert f"root cause: rank 2 on {cluster.nodes[2].name}, killed by SIGKILL" in result.err
+    assert leftovers(cluster) == {}
+
+
+def test_dry_run_needs_no_node(tmp_path: Path, cluster: Lab) -> None:
+    """The plan is printed offline, with holes for what only nodes know."""
+    inventory = tmp_path / "inventory.yaml"
+    inventory.write_text("cluster: c\nnodes:\n  - {host: 192.0.2.1, name: a, nic: eth1}\n  - {host: b.invalid, name: b}\n")
+    job = make_project(tmp_path, "", nproc_per_node="gpu")
+
+    result = cctl(None, "-i", inventory, "launch", job, "--dry-run")
+
+    assert result.code == 0, result.err
+    assert "--node-rank 1 --nproc-per-node '<gpus@b>'" in result.out or "--node-rank 1 --nproc-per-node <gpus@b>" in result.out
+    assert "export GLOO_SOCKET_IFNAME=eth1" in result.out
+    assert result.seconds < 5
+
+
+def test_edits_during_a_run_change_nothing(cluster: Lab, tmp_path: Path) -> None:
+    """Each run has a copy of its own: what is edited here after GO is not seen there."""
+    script = """
+    import pathlib, time
+    time.sleep(1.5)
+    print(pathlib.Path("value.txt").read_text())
+    """
+    job = make_project(tmp_path, script)
+    (tmp_path / "value.txt").write_text("as launched")
+    launching = start_cctl(cluster, "launch", job, "--json")
+    wait_for(lambda: tagged(cluster), 30, "workers")
+    time.sleep(0.5)
+    (tmp_path / "value.txt").write_text("edited")
+
+    out, err = launching.communicate(timeout=60)
+
+    assert launching.returncode == 0, err
+    assert said([json.loads(line) for line in out.splitlines()]) == ["as launched"] * 3
+
+
+def test_ctrl_c_detaches_and_logs_and_stop_come_back(cluster: Lab, tmp_path: Path) -> None:
+    """After GO Ctrl-C leaves the run alone, says how to come back, and `stop` ends every process of it."""
+    script = """
+    import subprocess, sys, time
+    subprocess.Popen(["setsid", "sleep", "600"])
+    for count in range(600):
+        print("tick", count, flush=True)
+        time.sleep(0.1)
+    """
+    launching = start_cctl(cluster, "launch", make_project(tmp_path, script))
+    assert launching.stdout is not None
+    assert "tick" in launching.stdout.readline()
+    launching.send_signal(signal.SIGINT)
+    _, err = launching.communicate(timeout=15)
+
+    assert launching.returncode == 130
+    run = run_id(err)
+    assert f"clusterctl logs -f {run}" in err
+    assert len(tagged(cluster, run)) == 3
+    first = cctl(cluster, "logs", run, "--rank", "1", "--tail", "2")
+    assert len(first.out.splitlines()) == 2
+    following = start_cctl(cluster, "logs", "-f", run)
+    assert following.stdout is not None
+    assert "tick" in following.stdout.readline()
+    stopped = cctl(cluster, "stop", run, "--grace", "1")
+    following.communicate(timeout=15)
+    assert stopped.code == 0, stopped.err
+    assert stopped.out.count("ended") >= 3
+    assert leftovers(cluster) == {}
+    assert json.loads(cctl(cluster, "status", run, "--json").out)["run"]["state"] == "CANCELLED"
+
+
+def test_ctrl_c_before_go_cancels_cleanly(cluster: Lab, tmp_path: Path) -> None:
+    """While the gates are still importing nothing has started; Ctrl-C leaves nothing at all."""
+    slow = tmp_path / "slow"
+    slow.mkdir()
+    (slow / "sitecustomize.py").write_text("import os, sys, time\n'payload.zip' in ' '.join(sys.orig_argv) and 'gate' in sys.orig_argv and time.sleep(30)\n")
+    job = make_project(tmp_path / "p", "print('never')", env={"PYTHONPATH": f"{tmp_path}/slow"})
+    launching = start_cctl(cluster, "launch", job)
+    wait_for(lambda: len(tagged(cluster)) == 3, 30, "agents on all nodes")
+    launching.send_signal(signal.SIGINT)
+    out, err = launching.communicate(timeout=30)
+
+    assert launching.returncode == 130, err
+    assert "never" not in out
+    wait_for(lambda: leftovers(cluster) == {}, 5, "nothing left")
+
+
+def test_a_detached_run_goes_on_without_us(cluster: Lab, tmp_path: Path) -> None:
+    """`-d` prints the run's name and leaves; the run ends by itself, its verdict can be asked for."""
+    job = make_project(tmp_path, "import time; time.sleep(1); print('done')")
+
+    result = cctl(cluster, "launch", "-d", job)
+
+    assert result.code == 0, result.err
+    run = result.out.strip()
+    assert "not stopped" in result.err
+    wait_for(
+        lambda: json.loads(cctl(cluster, "status", run, "--json").out)["run"]["state"] == "SUCCEEDED", 30, "success"
+    )
+    assert cctl(cluster, "logs", run, "--stream", "stdout").out.count("done") == 3
+
+
+def test_a_script_that_is_not_sent_is_an_error_before_anything_starts(cluster: Lab, tmp_path: Path) -> None:
+    """A misspelled or ignored script is found here, not on three nodes."""
+    job = make_project(tmp_path, "", script="trian.py")
+
+    result = cctl(cluster, "launch", job)
+
+    assert result.code == 2
+    assert "trian.py is not in the code" in result.err
+
+
+def test_secrets_reach_the_workers_and_no_file(cluster: Lab, tmp_path: Path) -> None:
+    """A secret's value comes from our environment and is in no file of the node."""
+    job = make_project(tmp_path, "import os; print(len(os.environ['API_KEY']))", secrets=["API_KEY"])
+    value = "s3cr3t-value-nobody-else-has"
+
+    missing = cctl(cluster, "launch", job)
+    result = cctl(cluster, "launch", job, "--json", API_KEY=value)
+
+    assert missing.code == 2
+    assert "API_KEY" in missing.err
+    assert result.code == 0, result.err
+    assert said(result.json_lines()) == [str(len(value))] * 3
+    assert value not in result.out + result.err
+    for node in cluster.nodes:
+        home = os.path.expanduser("~")
+        assert node.run(["grep", "-rl", value, f"{home}/.clusterctl"], check=False).stdout == b""
+
+
+def test_the_last_words_without_a_newline_are_not_lost(cluster: Lab, tmp_path: Path) -> None:
+    """A script that ends in the middle of a line is shown whole; binary junk does not break the stream."""
+    script = "import sys; sys.stdout.buffer.write(b'\\xff\\x00one\\ntwo\\x1b[2J'); sys.stderr.write('three')"
+    result = cctl(cluster, "launch", make_project(tmp_path, script, nodes=1), "--json")
+
+    assert result.code == 0, result.err
+    entries = result.json_lines()
+    assert said(entries) == ["\ufffd\x00one", "two\x1b[2J"]
+    assert said(entries, "stderr") == ["three"]
+
+
+@pytest.mark.parametrize("interpreter", [sys.executable])
+def test_a_job_may_name_its_own_python(cluster: Lab, tmp_path: Path, interpreter: str) -> None:
+    """A job's `python` and `activate` beat the inventory's."""
+    job = make_project(
+        tmp_path,
+        "import os; print(os.environ['FROM_ACTIVATE'])",
+        python=interpreter,
+        activate="export FROM_ACTIVATE='it is \"set\"'\necho noise\ncat >/dev/null",
+        nodes=1,
+    )
+
+    result = cctl(cluster, "launch", job, "--json")
+
+    assert result.code == 0, result.err
+    assert said(result.json_lines()) == ['it is "set"']
