@@ -1,0 +1,208 @@
+"""The house rules that a machine can check: who imports whom, what stays pure, how large things grow."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+ARROW = ("errors", "specs", "plans", "runs", "console", "cli")  # each imports only what stands before it
+MAY_IMPORT = {
+    **{layer: ARROW[: place + 1] for place, layer in enumerate(ARROW)},
+    "cli": (*ARROW, "lab"),
+    "__main__": ("cli",),
+    "lab": ("errors", "specs", "lab"),
+    "payload": (),  # its own modules only, by relative import: it is shipped to the nodes
+}
+HOMES = {
+    "click": ("cli",),
+    "cryptography": ("runs", "lab"),  # comes with paramiko, whose errors it raises
+    "fabric": ("runs", "lab"),
+    "invoke": ("runs", "lab"),
+    "paramiko": ("runs", "lab"),
+    "pathspec": ("plans",),
+    "platformdirs": ("cli",),
+    "pydantic": ("specs",),
+    "pydantic_core": ("specs",),
+    "rich": ("console",),
+    "ruamel": ("specs",),
+    "torch": ("payload",),
+}
+IMPURE_MODULES = {
+    *("datetime", "time", "random", "secrets", "uuid", "os", "platform", "pwd", "getpass", "locale"),
+    *("glob", "io", "shutil", "tempfile", "logging", "subprocess", "multiprocessing", "threading"),
+    *("asyncio", "concurrent", "select", "selectors", "socket", "socketserver", "http", "urllib"),
+}
+PURE_PATHS = ("pathlib.PurePath", "pathlib.PurePosixPath")
+EFFECTS = {"open", "input", "print", "read_text", "read_bytes", "write_text", "write_bytes"}
+EMPTY_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "base"}
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported name in full: `from a import b` is `a.b`."""
+
+    name: str
+    relative: bool = False
+    lazy: bool = False
+
+    @property
+    def top(self) -> str:
+        """What stands before the first dot."""
+        return self.name.partition(".")[0]
+
+
+@dataclass(frozen=True)
+class Module:
+    """A parsed source file of the package."""
+
+    path: PurePosixPath
+    text: str
+    tree: ast.Module
+
+    @property
+    def layer(self) -> str:
+        """The room that it stands in: a sub-package, or the name of a module beside them."""
+        return PurePosixPath(self.path.parts[1]).stem
+
+    @property
+    def functions(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+        """Every function and method."""
+        kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+        return [node for node in ast.walk(self.tree) if isinstance(node, kinds)]
+
+    @property
+    def imports(self) -> Iterator[Import]:
+        """Every import, at the top and inside functions."""
+        in_functions = {node for function in self.functions for node in ast.walk(function)}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                yield from (Import(alias.name, lazy=node in in_functions) for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                above = self.path.parts[: len(self.path.parts) - node.level] if node.level else ()
+                base = ".".join((*above, *filter(None, [node.module])))
+                for alias in node.names:
+                    yield Import(f"{base}.{alias.name}", node.level > 0, node in in_functions)
+
+
+def parse(path: str, text: str) -> Module:
+    """Make a module from a path below the repository's root and its text."""
+    return Module(PurePosixPath(path), text, ast.parse(text, path))
+
+
+MODULES = [
+    parse(file.relative_to(ROOT).as_posix(), file.read_text(encoding="utf-8"))
+    for file in sorted(ROOT.glob("clusterctl/**/*.py"))
+]
+
+
+def follows_the_arrow(module: Module) -> Iterator[str]:
+    """Layers import downwards only."""
+    for name in (found.name.split(".") for found in module.imports if found.top == "clusterctl"):
+        allowed = MAY_IMPORT.get(module.layer, ())
+        inside = module.layer == "payload" and name[1:2] == ["payload"]
+        if name[1:] not in ([], ["__version__"]) and name[1] not in allowed and not inside:
+            yield f"{module.layer} imports {'.'.join(name)}"
+
+
+def third_parties_stay_at_home(module: Module) -> Iterator[str]:
+    """Each library is known to one layer."""
+    for found in module.imports:
+        home = HOMES.get(found.top, ("nowhere: give it a home in this test",))
+        if found.top not in {"clusterctl", *sys.stdlib_module_names} and module.layer not in home:
+            yield f"imports {found.name}, whose home is {', '.join(home)}"
+
+
+def payload_stands_alone(module: Module) -> Iterator[str]:
+    """What runs on nodes needs Python 3.8 and nothing else; torch only once a job's interpreter is there."""
+    if module.layer != "payload":
+        return
+    for found in module.imports:
+        if found.top == "clusterctl" and not found.relative:
+            yield f"imports {found.name} from the package"
+        if found.top == "torch" and not found.lazy:
+            yield "imports torch outside a function"
+    try:
+        ast.parse(module.text, feature_version=(3, 8))
+    except SyntaxError as error:
+        yield f"is no Python 3.8: {error}"
+
+
+def is_pure(module: Module) -> Iterator[str]:
+    """Specs and plans have no clock, chance, environment, socket or file."""
+    if module.layer not in {"specs", "plans"}:
+        return
+    for found in module.imports:
+        if found.top in IMPURE_MODULES or (found.top == "pathlib" and not found.name.startswith(PURE_PATHS)):
+            yield f"imports {found.name}"
+    for call in (node.func for node in ast.walk(module.tree) if isinstance(node, ast.Call)):
+        name = call.id if isinstance(call, ast.Name) else call.attr if isinstance(call, ast.Attribute) else ""
+        if name in EFFECTS:
+            yield f"calls {name}() in line {call.lineno}"
+
+
+def init_files_are_empty(module: Module) -> Iterator[str]:
+    """Sub-packages re-export nothing."""
+    if module.path.name == "__init__.py" and len(module.path.parts) > 2:
+        documented = ast.get_docstring(module.tree) is not None
+        if len(module.tree.body) > documented:
+            yield "holds code"
+
+
+def stays_small(module: Module) -> Iterator[str]:
+    """A module and a function can be read in one go, and a name says what is inside."""
+    lines = module.text.count("\n")
+    if lines >= 350:
+        yield f"has {lines} lines"
+    for function in module.functions:
+        length = (function.end_lineno or 0) - function.lineno + 1
+        if length >= 60:
+            yield f"{function.name} has {length} lines"
+    if EMPTY_NAMES & set(module.path.with_suffix("").parts):
+        yield "has a name that says nothing"
+
+
+Rule = Callable[[Module], Iterator[str]]
+BREACHES: list[tuple[Rule, str, str]] = [
+    (follows_the_arrow, "specs/a.py", "from clusterctl.plans.launch import plan"),
+    (follows_the_arrow, "specs/a.py", "from clusterctl import plans"),
+    (follows_the_arrow, "runs/a.py", "def f():\n    import clusterctl.console.phases"),
+    (follows_the_arrow, "runs/a.py", "from ..cli import main"),
+    (follows_the_arrow, "lab/a.py", "from clusterctl.plans.text import quote"),
+    (follows_the_arrow, "runs/a.py", "from clusterctl.payload import wire"),
+    (follows_the_arrow, "errors.py", "from clusterctl.specs import job"),
+    (third_parties_stay_at_home, "cli/a.py", "def f():\n    from fabric import Connection"),
+    (third_parties_stay_at_home, "plans/a.py", "import ruamel.yaml"),
+    (third_parties_stay_at_home, "runs/a.py", "import requests"),
+    (third_parties_stay_at_home, "payload/a.py", "import numpy"),
+    (payload_stands_alone, "payload/a.py", "from clusterctl.errors import NodeError"),
+    (payload_stands_alone, "payload/a.py", "import torch.distributed.run"),
+    (payload_stands_alone, "payload/a.py", "match 1:\n    case _: pass"),
+    (is_pure, "plans/a.py", "import time"),
+    (is_pure, "plans/a.py", "from pathlib import Path"),
+    (is_pure, "plans/a.py", "def f(path):\n    return path.read_text()"),
+    (is_pure, "specs/a.py", "text = open('/etc/hosts')"),
+    (init_files_are_empty, "plans/__init__.py", "from clusterctl.plans.launch import plan"),
+    (stays_small, "plans/a.py", "x = 1\n" * 350),
+    (stays_small, "plans/a.py", "def f():\n" + "    x = 1\n" * 59),
+    (stays_small, "plans/utils.py", ""),
+]
+RULES = dict.fromkeys(rule for rule, _, _ in BREACHES)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_the_package_keeps_the_rule(rule: Rule) -> None:
+    """No module breaks it."""
+    assert [f"{module.path} {breach}" for module in MODULES for breach in rule(module)] == []
+
+
+@pytest.mark.parametrize(("rule", "path", "text"), BREACHES)
+def test_a_breach_is_seen(rule: Rule, path: str, text: str) -> None:
+    """Each rule can fail."""
+    assert list(rule(parse(f"clusterctl/{path}", text)))
