@@ -1,9 +1,10 @@
 """Which address and which NICs a node trains with, and why.
 
-The address: the inventory's `ip`; with `network`, the node's address in it; else what `host` resolves to on the
-node; where that is loopback (Debian gives every machine's own name 127.0.1.1), the address at which SSH arrived.
-The NICs: the inventory's `nic`; with `network`, those that have an address in it; else the one that owns the
-training address.
+The address: the inventory's `ip`; with `network`, the node's address in it; else what `host` resolves to on
+the node; where that is loopback (Debian gives every machine's own name 127.0.1.1), where SSH arrived.
+The NICs: the inventory's `nic`; with `network`, those that have an address in it; else the one that owns
+the training address. `nic` beats `network`; without `ip` and with a host on none of the NICs, the first
+address on the NICs is taken.
 """
 
 from __future__ import annotations
@@ -54,21 +55,19 @@ def _choose_ip(node: Node, facts: Facts) -> tuple[str | None, str]:
     ip, source = _host_ip(node, facts)
     chosen = _on_nics(node, facts)
     if node.nic and chosen and ip not in chosen:
-        return chosen[
-            0
-        ], f"the first address on nic: {','.join(node.nic)} (host {node.host} is on none of them)"
+        return chosen[0], f"first address on nic: {','.join(node.nic)}, which host {node.host} is not on"
     return ip, source
 
 
 def _host_ip(node: Node, facts: Facts) -> tuple[str | None, str]:
-    answers = facts.address.addresses if facts.address else ()
+    answers = facts.address.addresses
     known = [node.host] if _ipv4(node.host) else [ip for ip in answers if _ipv4(ip)]
     usable = [ip for ip in known if not _loopback(ip) or _ipv4(node.host)]
     ours = [ip for ip in usable if owner_of(facts, ip)]
     if usable:
         ip = (ours or usable)[0]
         return ip, "host" if ip == node.host else f"host {node.host} on the node"
-    arrived = facts.machine.ssh_address if facts.machine else None
+    arrived = facts.machine.ssh_address
     if arrived and _ipv4(arrived) and not _loopback(arrived):
         found = "is loopback there" if known else "does not resolve there"
         return arrived, f"where SSH arrived (host {node.host} {found})"
@@ -83,13 +82,11 @@ def _on_nics(node: Node, facts: Facts) -> list[str]:
 
 def _choose_nics(node: Node, facts: Facts, ip: str | None) -> tuple[str, ...]:
     if node.nic:
-        return node.nic
+        return tuple(node.nic)
     owner = owner_of(facts, ip) if ip else None
     if node.network:
-        inside = [
-            nic for nic in facts.nics if nic.name and any(_within(one, node.network) for one in nic.ipv4)
-        ]
-        return tuple(sorted((nic.name or "" for nic in inside), key=lambda name: (name != owner, name)))
+        inside = [nic.name for nic in facts.nics if nic.name and _any_within(nic, node.network)]
+        return tuple(sorted(inside, key=lambda name: name != owner))
     return (owner,) if owner else ()
 
 
@@ -106,22 +103,24 @@ def _problems(node: Node, facts: Facts, ip: str | None, nics: tuple[str, ...]) -
             yield Problem("nic-without-address", name)
     if ip and not owner_of(facts, ip):
         yield Problem("address-on-no-nic", ip)
-    elif ip and nics and not any(ip in nic.ipv4 for nic in facts.nics if nic.name in nics):
+    elif ip and nics and owner_of(facts, ip) not in nics and all(_nic_named(facts, name) for name in nics):
         yield Problem("address-on-other-nic", ip)
 
 
 def _no_address(node: Node, facts: Facts) -> str:
     if node.network:
         return f"no address in {node.network}"
-    resolved = facts.address
-    if resolved and resolved.addresses:
-        return f"host {node.host} is {', '.join(resolved.addresses)} on the node"
+    if facts.address.addresses:
+        return f"host {node.host} is {', '.join(facts.address.addresses)} on the node"
     return f"host {node.host} does not resolve on the node"
 
 
 def owner_of(facts: Facts, ip: str) -> str | None:
-    """Name the NIC that has an address."""
-    return _first(nic.name for nic in facts.nics if nic.name and ip in nic.ipv4)
+    """Name the NIC that has an address; all of 127.0.0.0/8 is on the loopback NIC."""
+    owner = _first(nic.name for nic in facts.nics if ip in nic.ipv4)
+    if owner or not _ipv4(ip) or not _loopback(ip):
+        return owner
+    return _first(nic.name for nic in facts.nics if nic.kind == "loopback")
 
 
 def _nic_named(facts: Facts, name: str) -> Nic | None:
@@ -158,6 +157,10 @@ def _ipv4(text: str | None) -> IPv4Address | None:
 
 def _loopback(ip: str) -> bool:
     return IPv4Address(ip).is_loopback
+
+
+def _any_within(nic: Nic, network: str) -> bool:
+    return any(_within(ip, network) for ip in nic.ipv4)
 
 
 def _within(ip: str, network: str) -> bool:

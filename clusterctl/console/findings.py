@@ -1,0 +1,204 @@
+"""The table of nodes and the findings below it; and both as JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from clusterctl.console.sanitize import sanitize
+from clusterctl.plans.checks.check import SEVERITIES, Finding
+from clusterctl.plans.checks.torch import nccl_version
+from clusterctl.plans.facts import Facts
+from clusterctl.plans.network import NodeNetwork, resolve_network
+from clusterctl.specs.inventory import Node
+from clusterctl.specs.nodeset import fold_names
+
+SCHEMA = 1
+FOLD_ABOVE = 16  # nodes; a longer table shows equal nodes as one row
+STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
+NOTHING = "-"
+INDENT = 7  # columns before the text of a finding
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the table tells of a node."""
+
+    node: str
+    address: str
+    nics: str
+    python: str
+    torch: str
+    cuda: str
+    gpus: str
+    verdict: str
+
+    @property
+    def kind(self) -> tuple[str, ...]:
+        """What must be equal for two nodes to share a row."""
+        return (self.nics, self.python, self.torch, self.cuda, self.gpus, self.verdict)
+
+
+HEADINGS = {
+    "node": "node",
+    "address": "address",
+    "nics": "NIC",
+    "python": "Python",
+    "torch": "torch",
+    "cuda": "CUDA / NCCL",
+    "gpus": "GPUs",
+    "verdict": "verdict",
+}
+OPTIONAL = ("cuda", "gpus")  # left out where no node has any
+
+
+def render_check(
+    console: Console, nodes: Sequence[Node], facts: Mapping[str, Facts], findings: Sequence[Finding]
+) -> None:
+    """Print the table, the findings, and a line that sums up."""
+    render_table(console, [_row(node, facts.get(node.name), findings) for node in nodes])
+    render_findings(console, findings)
+    console.print(Text(sum_up(len(nodes), findings)))
+
+
+def render_table(console: Console, rows: Sequence[Row]) -> None:
+    """Print a row per node, or per group of equal nodes where there are many."""
+    shown = fold_rows(rows) if len(rows) > FOLD_ABOVE else list(rows)
+    names = [
+        name
+        for name in HEADINGS
+        if name not in OPTIONAL or any(getattr(row, name) != NOTHING for row in shown)
+    ]
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    for name in names:
+        table.add_column(HEADINGS[name], overflow="fold", no_wrap=False)
+    for row in shown:
+        table.add_row(*(_cell(name, getattr(row, name)) for name in names))
+    console.print(table)
+
+
+def _cell(name: str, value: str) -> Text:
+    if name != "verdict":
+        return Text(sanitize(value))
+    worst = next((severity for severity in SEVERITIES if severity in value), None)
+    return Text(value, style=STYLES[worst] if worst else "bold red" if value == "no answer" else "green")
+
+
+def fold_rows(rows: Sequence[Row]) -> list[Row]:
+    """Join rows that differ only in name and address."""
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row.kind, []).append(row)
+    return [_joined(group) for group in groups.values()]
+
+
+def _joined(group: Sequence[Row]) -> Row:
+    first, more = group[0], len(group) - 1
+    address = f"{first.address} +{more}" if more else first.address
+    return Row(fold_names(row.node for row in group), address, *first.kind)
+
+
+def _row(node: Node, facts: Facts | None, findings: Sequence[Finding]) -> Row:
+    network = resolve_network(node, facts)
+    if facts is None:
+        address = network.ip or node.host
+        return Row(node.name, address, _nics(network), NOTHING, NOTHING, NOTHING, NOTHING, "no answer")
+    torch = facts.torch.version or "none"
+    python = facts.interpreter.version or NOTHING
+    verdict = _verdict(node.name, findings)
+    return Row(
+        node.name, network.ip or NOTHING, _nics(network), python, torch, _cuda(facts), _gpus(facts), verdict
+    )
+
+
+def _nics(network: NodeNetwork) -> str:
+    return ", ".join(network.nics) or NOTHING
+
+
+def _cuda(facts: Facts) -> str:
+    runtime = facts.torch.cuda or (facts.torch.hip and f"ROCm {facts.torch.hip}")
+    return " / ".join(text for text in (runtime, nccl_version(facts)) if text) or NOTHING
+
+
+def _gpus(facts: Facts) -> str:
+    models = Counter((gpu.name or "GPU").removeprefix("NVIDIA ") for gpu in facts.gpus.devices)
+    told = ", ".join(f"{count} x {model}" for model, count in models.items())
+    return told or (str(facts.gpus.count) if facts.gpus.count else NOTHING)
+
+
+def _verdict(name: str, findings: Sequence[Finding]) -> str:
+    count = Counter(finding.severity for finding in findings if name in finding.nodes)
+    return next((_counted(count[kind], kind) for kind in ("error", "warning") if count[kind]), "fit")
+
+
+def _counted(count: int, kind: str) -> str:
+    word = "note" if kind == "info" else kind
+    return f"{count} {word}" + ("s" if count != 1 else "")
+
+
+def render_findings(console: Console, findings: Sequence[Finding]) -> None:
+    """Print the findings, worst first: what was seen, why it matters, what mends it."""
+    for finding in sorted(findings, key=lambda one: SEVERITIES.index(one.severity)):
+        _render_finding(console, finding)
+
+
+def _render_finding(console: Console, finding: Finding) -> None:
+    head = Text(f"{finding.severity} {finding.code}", style=STYLES[finding.severity])
+    console.print(
+        Text.assemble(head, f" {sanitize(finding.title)} ", (f"({fold_names(finding.nodes)})", "bold"))
+    )
+    _print_labelled(console, "seen", finding.evidence)
+    _print_labelled(console, "why", finding.why)
+    _print_labelled(console, "fix", finding.fix, wrap=False)
+
+
+def _print_labelled(console: Console, label: str, text: str, *, wrap: bool = True) -> None:
+    """Print a text behind a label; commands stay unwrapped, because they are there to be pasted."""
+    lines = [Text(sanitize(line)) for line in text.split("\n")] if text else []
+    width = max(20, console.width - INDENT)
+    pieces = [piece for line in lines for piece in (line.wrap(console, width) if wrap else [line])]
+    for place, piece in enumerate(pieces):
+        piece.rstrip()
+        start = label if place == 0 else ""
+        console.print(Text.assemble(f"{start:>{INDENT - 1}} ", piece), soft_wrap=not wrap)
+
+
+def sum_up(nodes: int, findings: Sequence[Finding]) -> str:
+    """Say in one line how it looks."""
+    count = Counter(finding.severity for finding in findings)
+    told = ", ".join(_counted(count[severity], severity) for severity in SEVERITIES if count[severity])
+    many = f"{nodes} node" + ("s" if nodes != 1 else "")
+    if count["error"]:
+        return f"{many}: not fit: {told}"
+    return f"{many}: fit ({told})" if told else f"{many}: fit"
+
+
+def to_json(nodes: Sequence[Node], facts: Mapping[str, Facts], findings: Sequence[Finding]) -> dict[str, Any]:
+    """Give nodes and findings as `check --json` prints them."""
+    return {
+        "schema": SCHEMA,
+        "nodes": [_node_to_json(node, facts.get(node.name), findings) for node in nodes],
+        "findings": [asdict(finding) for finding in findings],
+    }
+
+
+def _node_to_json(node: Node, facts: Facts | None, findings: Sequence[Finding]) -> dict[str, Any]:
+    network = resolve_network(node, facts)
+    return {
+        "name": node.name,
+        "node_rank": node.node_rank,
+        "host": node.host,
+        "answered": facts is not None,
+        "ip": network.ip,
+        "nics": list(network.nics),
+        "chosen_by": network.source,
+        "verdict": _verdict(node.name, findings) if facts else "no answer",
+        "facts": asdict(facts) if facts else None,
+    }
