@@ -33,7 +33,7 @@ def parse_rows(raw: Any) -> List[Row]:
         rows = [Row(*entry) for entry in raw]
         for row in rows:
             _check(row)
-    except (TypeError, UnicodeEncodeError) as error:
+    except (TypeError, AttributeError, UnicodeEncodeError) as error:
         raise VerbError("CC-SYNC-007", f"the manifest is malformed: {error}") from None
     paths = {row.path for row in rows}
     if len(paths) < len(rows):
@@ -53,8 +53,9 @@ def _check(row: Row) -> None:
         sound = sound and isinstance(row.size, int) and row.size >= 0
     elif row.kind == "link":
         sound = sound and bool(row.content) and b"\0" not in row.content.encode("utf-8")
+        sound = sound and (row.mode, row.size) == (0, 0)
     else:
-        sound = sound and row.kind == "dir"
+        sound = sound and row[1:] == ("dir", 0, "", 0)
     if not sound:
         raise VerbError("CC-SYNC-007", f"the manifest holds an entry that is refused: {row.path!r}")
 

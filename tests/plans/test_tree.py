@@ -91,10 +91,10 @@ def test_a_tree_within_the_limits_passes() -> None:
 
 def test_too_many_bytes_name_the_heaviest() -> None:
     """The message says how much, the limit, and which folders to exclude."""
-    files = [("a.py", 1000), ("data/raw/x.bin", MAX_BYTES), ("data/raw/y.bin", 70000000), ("last.pt", 9000000)]
+    files = [("a.py", 1000), ("data/raw/x.bin", MAX_BYTES), ("data/raw/y.bin", 70000000), ("m.pt", 9000000)]
     with pytest.raises(UsageError) as caught:
         check_limits(files)
-    assert "579 MB, the limit is 500 MB; largest: data/raw/ 570 MB, last.pt 9.0 MB" in caught.value.message
+    assert "579 MB, the limit is 500 MB; largest: data/raw/ 570 MB, m.pt 9.0 MB" in caught.value.message
     assert (caught.value.code, caught.value.exit_code) == ("CC-SYNC-002", 2)
     assert "exclude: [data/raw/]" in caught.value.fix
     check_limits(files, big=True)

@@ -8,16 +8,19 @@ import secrets
 import select
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from clusterctl.errors import ConnectionLost, NodeError
+from clusterctl.errors import ConnectionLost, NodeError, SyncError
 from clusterctl.plans.shell import BOOT
 from clusterctl.runs import payload
+from clusterctl.runs.contents import Contents
 from clusterctl.runs.frames import Frame, FrameReader, encode_frame
 from clusterctl.runs.source import ScanResult, scan_source
 from clusterctl.runs.sync import Synced, send_tree
@@ -30,9 +33,22 @@ AWKWARD = ["a b.txt", "quo'te\".txt", "new\nline", "-rf", "$(touch x)", "caf\u00
 class PipeSession:
     """The sync verb in a process of its own; what it reports as wrong is raised, as a session does."""
 
-    def __init__(self, workdir: Path, *, run: str | None = RUN, node: str = "gpu01", rank: int = 0) -> None:
+    def __init__(
+        self,
+        workdir: Path,
+        *,
+        run: str | None = RUN,
+        node: str = "gpu01",
+        rank: int = 0,
+        command: Sequence[str] = (),
+        stderr: int | None = None,
+    ) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", BOOT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+            [*command, sys.executable, "-c", BOOT],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            bufsize=0,
         )
         sentinel = secrets.token_hex(8)
         self._reader = FrameReader(sentinel)
@@ -156,3 +172,183 @@ def test_what_is_there_is_not_sent_again(source: Path, tmp_path: Path) -> None:
     second = code_of(tmp_path / "work", "second-20261120T110001-cd34")
     assert listing(second) == listing(source)
     assert (second / "train.py").stat().st_nlink == 1
+
+
+def test_edits_after_the_sync_change_nothing(source: Path, tmp_path: Path) -> None:
+    """The run has its own copy: neither the source nor another run's code can reach it."""
+    scan = scan_source(source)
+    before = listing(source)
+    bring(scan, tmp_path / "work")
+    (source / "train.py").write_text("print(2)\n")
+    (source / "big.bin").unlink()
+    bring(scan, tmp_path / "work", run="second")
+    with (code_of(tmp_path / "work", "second") / "train.py").open("w") as sink:
+        sink.write("scribble")
+    result, _ = bring(scan, tmp_path / "work", run="third")
+    assert result.sent == 0
+    assert listing(code_of(tmp_path / "work")) == listing(code_of(tmp_path / "work", "third")) == before
+
+
+def test_only_what_changed_is_sent(source: Path, tmp_path: Path) -> None:
+    """A new version of one file, a mode and a name cost one content."""
+    bring(scan_source(source), tmp_path / "work")
+    (source / "train.py").write_text("print(2)\n")
+    (source / "run.sh").chmod(0o644)
+    (source / "a b.txt").rename(source / "c d.txt")
+    result, blobs = bring(scan_source(source), tmp_path / "work", run="second")
+    assert (result.sent, len(blobs)) == (9, 1)
+    assert listing(code_of(tmp_path / "work", "second")) == listing(source)
+
+
+def test_many_nodes_with_one_home_do_not_disturb_each_other(source: Path, tmp_path: Path) -> None:
+    """Four nodes take the same tree into the same store at once."""
+    scan = scan_source(source)
+    with ThreadPoolExecutor(4) as pool:
+        results = pool.map(
+            lambda rank: bring(scan, tmp_path / "work", node=f"gpu{rank}", rank=rank)[0].tree, range(4)
+        )
+        assert set(results) == {scan.manifest.hash}
+    for rank in range(4):
+        assert listing(code_of(tmp_path / "work", leaf=f"{rank}-gpu{rank}")) == listing(source)
+    assert list((tmp_path / "work/store/incoming").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["train.py", "big.bin"])
+@pytest.mark.parametrize("damage", [b"\0", b""], ids=["altered", "cut"])
+def test_a_damaged_store_is_mended(source: Path, tmp_path: Path, name: str, damage: bytes) -> None:
+    """A stored content that is not what its name says is fetched again, before any run sees it."""
+    scan = scan_source(source)
+    bring(scan, tmp_path / "work")
+    sha = {entry.path: entry.content for entry in scan.manifest.entries}[name]
+    stored = tmp_path / "work/store" / sha[:2] / sha
+    stored.write_bytes(damage + stored.read_bytes()[1:])
+    result, blobs = bring(scan, tmp_path / "work", run="second")
+    assert blobs == [sha]
+    assert result.tree == scan.manifest.hash
+    assert listing(code_of(tmp_path / "work", "second")) == listing(source)
+    assert stored.read_bytes() == (source / name).read_bytes()
+
+
+class Cut(PipeSession):
+    """A connection that breaks after some frames of content."""
+
+    def send(self, header: Mapping[str, Any], body: bytes = b"") -> None:
+        """Hang up in the middle of the large file."""
+        if header.get("part") == 3:
+            raise ConnectionLost("cut", code="CC-SSH-015")
+        super().send(header, body)
+
+
+def test_a_broken_transfer_is_continued(source: Path, tmp_path: Path) -> None:
+    """What had arrived whole is not sent again; nothing half stays behind."""
+    (source / "0.txt").write_text("0" * 70_000)
+    scan = scan_source(source)
+    cut = Cut(tmp_path / "work")
+    with pytest.raises(ConnectionLost):
+        send_tree(cut, scan, node="gpu01")
+    cut.close()
+    assert list((tmp_path / "work/store/incoming").iterdir()) == []
+    assert list(code_of(tmp_path / "work").parent.iterdir()) == []
+    _, blobs = bring(scan, tmp_path / "work")
+    sha = {entry.path: entry.content for entry in scan.manifest.entries}
+    assert 0 < len(cut.blobs) == len(scan.manifest.blobs) - len(blobs)
+    assert {sha["big.bin"]} <= set(blobs)
+    assert listing(code_of(tmp_path / "work")) == listing(source)
+
+
+@pytest.mark.parametrize("name", ["run.sh", "big.bin"])
+def test_a_file_that_changes_before_it_is_sent_is_named(source: Path, tmp_path: Path, name: str) -> None:
+    """What was hashed is what is sent, or nothing starts."""
+    scan = scan_source(source)
+    with (source / name).open("r+b") as file:
+        file.write(b"X")
+    with session(tmp_path / "work") as opened, pytest.raises(SyncError, match=f"{name} changed") as caught:
+        send_tree(opened, scan, node="gpu01")
+    assert caught.value.code == "CC-SYNC-006"
+    assert not code_of(tmp_path / "work").exists()
+
+
+def test_contents_are_packed_once_for_all_nodes(source: Path, tmp_path: Path) -> None:
+    """After the first node has its contents, the others need the source no more."""
+    scan = scan_source(source)
+    bring(scan, tmp_path / "one")
+    source.rename(tmp_path / "gone")
+    result, _ = bring(scan, tmp_path / "two")
+    assert result.sent > BIG
+    assert listing(code_of(tmp_path / "two")) == listing(tmp_path / "gone")
+
+
+def test_contents_that_do_not_fit_into_memory_are_read_again(source: Path, tmp_path: Path) -> None:
+    """Without room for packed contents every node is served from the source."""
+    scan = scan_source(source)
+    scan = replace(scan, contents=Contents(os.fsencode(scan.root), scan.manifest, keep=0))
+    for name in ("one", "two"):
+        bring(scan, tmp_path / name)
+        assert listing(code_of(tmp_path / name)) == listing(source)
+
+
+def test_without_a_run_only_the_store_is_filled(source: Path, tmp_path: Path) -> None:
+    """`run: null` brings contents ahead of time, checked like any other."""
+    scan = scan_source(source)
+    assert bring(scan, tmp_path / "work", run=None)[0].tree == scan.manifest.hash
+    assert not (tmp_path / "work/runs").exists()
+    assert bring(scan, tmp_path / "work")[0].sent == 0
+
+
+def test_an_empty_tree_arrives(tmp_path: Path) -> None:
+    """No files at all is a tree too."""
+    (tmp_path / "source").mkdir()
+    result, _ = bring(scan_source(tmp_path / "source"), tmp_path / "work")
+    assert result.files == 0
+    assert list(code_of(tmp_path / "work").iterdir()) == []
+
+
+class Liar:
+    """A node whose disk does not keep what is written to it."""
+
+    def send(self, header: Mapping[str, Any], body: bytes = b"") -> None:
+        """Take anything."""
+
+    def receive(self, timeout: float) -> Frame | None:
+        """Report a tree that nobody sent."""
+        assert timeout > 0
+        return {"tree": "0" * 64, "files": 1, "bytes": 1, "differs": ["train.py"]}, b""
+
+
+def test_another_tree_on_the_node_is_an_error_that_names_it(source: Path) -> None:
+    """Node, hashes and the files that differ are in the error."""
+    scan = scan_source(source)
+    with pytest.raises(SyncError, match=r"differs in: train\.py") as caught:
+        send_tree(Liar(), scan, node="gpu02")
+    assert (caught.value.code, caught.value.node) == ("CC-SYNC-003", "gpu02")
+    assert scan.manifest.hash in caught.value.evidence
+
+
+def small_disk(place: Path) -> list[str]:
+    """Make a command that runs a program with 4 MB of disk at `place`, and lists in the end what is there."""
+    place.mkdir()
+    script = 'd=$1; shift; mount -t tmpfs -o size=4m tmpfs "$d" && "$@"; cd "$d" && find . -type f >&2'
+    how = "-m" if os.geteuid() == 0 else "-rm"
+    if subprocess.run(["unshare", how, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("mount namespaces are not allowed here")
+    return ["unshare", how, "sh", "-c", script, "sh", str(place)]
+
+
+@pytest.mark.parametrize(("size", "stored"), [(6_000_000, 0), (3_000_000, 1)], ids=["store", "copy"])
+def test_a_full_disk_leaves_nothing_half(tmp_path: Path, size: int, stored: int) -> None:
+    """The path is named; no part of a file and no part of a tree stays, whole contents do."""
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source/data.bin").write_bytes(secrets.token_bytes(size))
+    work = tmp_path / "disk/work"
+    opened = PipeSession(work, command=small_disk(tmp_path / "disk"), stderr=subprocess.PIPE)
+    try:
+        with pytest.raises(NodeError, match="No space left") as caught:
+            send_tree(opened, scan_source(tmp_path / "source"), node="gpu01")
+        assert opened.process.stderr is not None
+        left = opened.process.stderr.read().decode().splitlines()
+    finally:
+        opened.close()
+    assert caught.value.code == "CC-DISK-001"
+    assert str(work) in caught.value.message
+    assert len(left) == stored
+    assert all(path.startswith("./work/store/") and "incoming" not in path for path in left)
