@@ -118,49 +118,44 @@ def login_name() -> str:
 def _explain(error: Exception, login: Login, rang: bool) -> ClusterctlError:
     if isinstance(error, ClusterctlError):
         return error
-    if isinstance(login.line, ProxyLine) and not rang and login.line.status is not None:
-        return _proxy_ended(login, login.line.status)
     if rang:
         return _timed_out(login)
+    if isinstance(login.line, ProxyLine) and login.line.status is not None:
+        return _proxy_ended(login, login.line.status)
     if login.step == "login":
         evidence = [login.parting or str(error), *login.describe_keys()]
         return refuse_login(login.node, login.user, "it ended the connection", evidence)
+    return _no_handshake(login, error)
+
+
+def _no_handshake(login: Login, error: Exception) -> Unreachable:
+    if login.line.head and not login.greeted:
+        return _no_ssh(login)
     if isinstance(error, IncompatiblePeer):
-        fix = "update the SSH server on the node"
-        return _no_handshake(login, "shares no algorithm with us", str(error), fix)
-    return _not_greeted(login, error)
-
-
-def _not_greeted(login: Login, error: Exception) -> Unreachable:
-    greeted = login.transport is not None and login.transport.remote_version.startswith("SSH-")
-    said = str(error)
-    if "Indecipherable" in said or "Invalid SSH banner" in said:
-        heard = said.partition('"')[2].rpartition('"')[0]
-        return Unreachable(
-            f"what answers at {_place(login)} is not an SSH server",
-            code="CC-SSH-005",
-            node=login.node.name,
-            evidence=f"it says: {heard[:200]!r}",
-            fix="correct `host` and `ssh.port` in the inventory; a server that says it is busy needs a pause",
+        what, fix = "shares no algorithm with us", "update the SSH server on the node"
+    else:
+        what = "ended the connection " + (
+            "during the key exchange" if login.greeted else "before greeting us"
         )
-    when = "during the key exchange" if greeted else "before greeting us"
-    fix = "it may limit connections (MaxStartups, PerSourcePenalties in sshd_config): wait, and read its log"
-    return _no_handshake(login, f"ended the connection {when}", login.parting or said, fix)
+        fix = "it may limit connections (MaxStartups, PerSourcePenalties): wait a little, and read its log"
+    text = f"the server at {_place(login)} {what}"
+    evidence = login.parting or str(error)
+    return Unreachable(text, code="CC-SSH-006", node=login.node.name, evidence=evidence, fix=fix)
 
 
-def _no_handshake(login: Login, what: str, evidence: str, fix: str) -> Unreachable:
+def _no_ssh(login: Login) -> Unreachable:
+    heard = login.line.head.splitlines()[0].decode("utf-8", "backslashreplace")
     return Unreachable(
-        f"the server at {_place(login)} {what}",
-        code="CC-SSH-006",
+        f"what answers at {_place(login)} is not an SSH server",
+        code="CC-SSH-005",
         node=login.node.name,
-        evidence=evidence,
-        fix=fix,
+        evidence=f"it says: {heard!r}",
+        fix="correct `host` and `ssh.port` in the inventory; a server that says it is busy needs a pause",
     )
 
 
 def _timed_out(login: Login) -> ConnectTimeout:
-    greeted = login.transport is not None and login.transport.remote_version.startswith("SSH-")
-    waited_for = {"greeting": "key exchange" if greeted else "greeting"}.get(login.step, login.step)
+    waited_for = "key exchange" if login.step == "greeting" and login.greeted else login.step
     return ConnectTimeout(
         f"no {waited_for} from the server at {_place(login)} within {login.limit:g} s",
         code="CC-SSH-004",

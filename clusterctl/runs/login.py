@@ -102,6 +102,11 @@ class Login:
         """Return what the server said when it hung up."""
         return self.transport.parting if self.transport is not None else ""
 
+    @property
+    def greeted(self) -> bool:
+        """Tell whether an SSH server has said who it is."""
+        return self.transport is not None and self.transport.remote_version.startswith("SSH-")
+
     def done(self) -> Alarm:
         """Stop the clock; the alarm returned tells whether it had rung."""
         WATCHDOG.cancel(self.alarm)

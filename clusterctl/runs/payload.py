@@ -75,6 +75,12 @@ def _payload_zip() -> tuple[str, bytes]:
     return hashlib.sha256(packed.getvalue()).hexdigest(), packed.getvalue()
 
 
+def forget() -> None:
+    """Drop what was packed, as when the files have changed."""
+    for kept in (boot, _bundle, modules, _payload_zip, _source):
+        kept.cache_clear()
+
+
 def _imports(source: str) -> set[str]:
     found = set()
     for module, names in RELATIVE.findall(source):

@@ -1,7 +1,7 @@
 """One conversation with one node: a verb of the payload over one raw channel.
 
-A session has one reader. `receive` waits for the next frame; to follow many nodes from one thread, wait with
-`wait_for_any` and take what is there with `frames`. Sending is safe from any thread.
+A session has one reader. `receive` waits for the next frame; to follow many nodes from one thread, put the
+sessions into a selector and take what is there with `pump`. Sending is safe from any thread.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import select
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -31,6 +31,7 @@ CHUNK = 16 << 10  # what a socket that is ready for writing takes without waitin
 WINDOW_TICK = 0.2  # seconds between looks at what arrives while the node's window is full
 CLOSE_LIMIT = 2.0
 TRANSPORT_ERRORS = (OSError, EOFError, paramiko.SSHException)
+Due = tuple[float, Callable[[], ClusterctlError]]
 STATUS_WAIT = 1.0  # seconds between the end of a stream and the exit status that follows it
 
 
@@ -97,7 +98,7 @@ class Session:
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             if not self._arrived:
-                self.pump()  # before judging the time: the caller may have been away
+                self._take_in()  # before judging the time: the caller may have been away
             if self._arrived:
                 return self._arrived.popleft()
             self._raise_failure()
@@ -105,16 +106,27 @@ class Session:
                 return None
             _poll(self.fileno(), self._longest_wait(deadline, timeout))
 
-    def frames(self) -> Iterator[Frame]:
-        """Yield the frames that are here, without waiting; raises like `receive`, sets `ended`."""
-        self.pump()
+    def pump(self) -> Iterator[Frame]:
+        """Yield the frames that are here, without waiting; the last one's header is {"end": true}.
+
+        What the node reports as an error and a lost connection are raised after the frames before them.
+        """
+        ended = self.ended
+        self._take_in()
         while self._arrived:
             yield self._arrived.popleft()
         self._raise_failure()
-        if not self.ended:
-            self._longest_wait(None, None)
+        if self.ended and not ended:
+            yield {"end": True}, b""
 
-    def pump(self) -> None:
+    def check_silence(self, limit: float) -> None:
+        """Raise ConnectionLost if nothing was heard for `limit` seconds; a verb may take longer to begin."""
+        if time.monotonic() - self._heard <= limit or self.ended or self._failure is not None:
+            return
+        self._take_in()
+        self._check_due(self._due(limit))
+
+    def _take_in(self) -> None:
         """Take in what has arrived, without waiting."""
         with self._reading:
             # Looked at before draining: what arrives between the two is then not taken for the end.
@@ -165,7 +177,7 @@ class Session:
             try:
                 sent = self._channel.send(chunk)
             except TimeoutError:
-                self.pump()  # the node may be waiting for us to read before it reads
+                self._take_in()  # the node may be waiting for us to read before it reads
                 if time.monotonic() >= deadline:
                     raise endings.overdue(self.node, f"room for what we send to {self.verb}", limit) from None
                 continue
@@ -177,27 +189,30 @@ class Session:
 
     def _raise_unsent(self) -> None:
         """Raise what the node said before it stopped listening."""
-        self.pump()
+        self._take_in()
         self._raise_failure()
         raise self._explain_end()
 
     def _longest_wait(self, deadline: float | None, timeout: float | None) -> float | None:
         """Return how long to wait for something to arrive; raise what is due."""
-        now = time.monotonic()
-        limits: list[tuple[float, Callable[[], ClusterctlError]]] = []
+        limits = self._due(self.silence_limit)
         if deadline is not None and timeout is not None:
             limits.append((deadline, lambda: endings.overdue(self.node, f"answer from {self.verb}", timeout)))
+        self._check_due(limits)
+        return min(due for due, _ in limits) - time.monotonic() if limits else None
+
+    def _due(self, silence: float | None) -> list[Due]:
         if not self._reader.begun:
-            limits.append((self._began + self.timeouts.start, self._explain_no_start))
-        elif self.silence_limit is not None:
-            silence = self.silence_limit
-            limits.append((self._heard + silence, lambda: endings.silent(self.node, silence)))
-        if not limits:
-            return None
-        due, explain = min(limits, key=lambda pair: pair[0])
-        if due <= now:
-            raise explain()
-        return due - now
+            return [(self._began + self.timeouts.start, self._explain_no_start)]
+        if silence is None:
+            return []
+        return [(self._heard + silence, lambda: endings.silent(self.node, silence))]
+
+    def _check_due(self, limits: list[Due]) -> None:
+        now = time.monotonic()
+        for due, explain in sorted(limits, key=lambda limit: limit[0]):
+            if due <= now:
+                raise explain()
 
     def _hear(self, piece: bytes, take: Callable[[bytes], None]) -> None:
         self._heard = time.monotonic()
@@ -248,19 +263,10 @@ class Session:
         )
 
 
-def wait_for_any(sessions: Iterable[Session], timeout: float | None) -> list[Session]:
-    """Wait until something arrived for one of the sessions, at most `timeout` seconds; return those."""
-    poller, by_descriptor = select.poll(), {}
-    for session in sessions:
-        by_descriptor[session.fileno()] = session
-        poller.register(session.fileno(), select.POLLIN)
-    return [by_descriptor[fd] for fd, _ in poller.poll(None if timeout is None else timeout * 1000)]
-
-
-def _poll(descriptor: int, timeout: float | None) -> bool:
+def _poll(descriptor: int, timeout: float | None) -> None:
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
-    return bool(poller.poll(None if timeout is None else timeout * 1000))
+    poller.poll(None if timeout is None else max(0.0, timeout) * 1000)
 
 
 def _bootstrap(

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from clusterctl.errors import ConnectError, ConnectTimeout, Unreachable
 
+HEAD_KEPT = 256
 SILENCE = 20  # seconds until the kernel gives up a peer that acknowledges nothing
 KEEPALIVE = {
     "TCP_KEEPIDLE": 10,
@@ -34,6 +35,14 @@ class Line(socket.socket):
     """The byte stream to one node; closing it wakes whoever waits in it."""
 
     node = ""
+    head = b""  # the first that the other side said
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        """Receive, and remember how the conversation began."""
+        data = super().recv(size, flags)
+        if len(self.head) < HEAD_KEPT:
+            self.head += data[:HEAD_KEPT]
+        return data
 
     def hang_up(self) -> None:
         """End the stream in both directions, from any thread, without releasing the descriptor."""

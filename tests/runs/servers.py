@@ -1,4 +1,4 @@
-"""Real SSH servers for the tests, with keys, ports and logs of their own; nothing of the user's is touched."""
+"""Real SSH servers for the tests, with keys, ports and logs of their own; ~/.ssh is left alone."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clusterctl.specs.inventory import Node, Ssh
 
 from clusterctl.runs.connect import connect
 from clusterctl.runs.hostkeys import HostKeys, Recorded
 from clusterctl.runs.keyring import Keyring
 from clusterctl.runs.limits import Timeouts
+from clusterctl.specs.inventory import Node, Ssh
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 ME = pwd.getpwuid(os.getuid()).pw_name
+SSH_FIELDS = ("user", "port", "key", "proxy_command", "known_hosts", "host_keys")
 
 QUICK = Timeouts(connect=2.0, handshake=3.0, login=5.0, channel=3.0, start=10.0, send=5.0)
 
@@ -46,6 +47,12 @@ def free_port() -> int:
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def node_named(name: str, **ssh: Any) -> Node:
+    """Describe a node at 127.0.0.1 as an inventory would; `ssh` names fields of its `ssh`."""
+    settings = {"user": ME, "key": None, "proxy_command": None, "known_hosts": None, "host_keys": "strict"}
+    return Node(name=name, node_rank=0, host="127.0.0.1", ssh=Ssh(**{**settings, **ssh}))
 
 
 @dataclass
@@ -78,26 +85,19 @@ class Server:
 
     def node(self, name: str = "n1", **changes: Any) -> Node:
         """Describe the server as an inventory would; `changes` name fields of the node or of its `ssh`."""
-        ssh = Ssh(
-            user=ME,
-            port=self.port,
-            key=str(self.client_key),
-            proxy_command=None,
-            known_hosts=str(self.known_hosts),
-            host_keys="strict",
-        )
-        mine = {key: changes.pop(key) for key in list(changes) if hasattr(ssh, key)}
-        node = Node(name=name, node_rank=0, host="127.0.0.1", ssh=replace(ssh, **mine))
-        return replace(node, **changes)
+        settings = {"port": self.port, "key": str(self.client_key), "known_hosts": str(self.known_hosts)}
+        mine = {key: changes.pop(key) for key in list(changes) if key in SSH_FIELDS}
+        return replace(node_named(name, **{**settings, **mine}), **changes)
 
     def children(self) -> list[int]:
         """List the server's processes, one or two per connection."""
         found, wanted = [], [self.process.pid]
         while wanted:
             parent = wanted.pop()
-            listed = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-            found += [int(pid) for pid in listed]
-            wanted += [int(pid) for pid in listed]
+            with suppress(OSError):  # it has just ended
+                listed = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+                found += [int(pid) for pid in listed]
+                wanted += [int(pid) for pid in listed]
         return found
 
     def stop(self) -> None:
@@ -120,6 +120,7 @@ def start_server(folder: Path, *options: str, port: int | None = None) -> Server
     port = port or free_port()
     (folder / "authorized_keys").write_text((folder / "client.pub").read_text())
     lines = [
+        *options,  # of each setting the first counts
         f"ListenAddress 127.0.0.1:{port}",
         f"AuthorizedKeysFile {folder}/authorized_keys",
         f"PidFile {folder}/pid",
@@ -128,7 +129,6 @@ def start_server(folder: Path, *options: str, port: int | None = None) -> Server
         "PasswordAuthentication no",
         "KbdInteractiveAuthentication no",
         "MaxStartups 200",
-        *options,
     ]
     if not any(line.startswith("HostKey ") for line in lines):
         lines.append(f"HostKey {folder}/host_ed25519")
@@ -149,10 +149,9 @@ def start_server(folder: Path, *options: str, port: int | None = None) -> Server
 def _await_port(server: Server) -> None:
     deadline = time.monotonic() + 10
     while server.process.poll() is None and time.monotonic() < deadline:
-        with closing(socket.socket()) as probe:
-            if probe.connect_ex(("127.0.0.1", server.port)) == 0:
-                return
-        time.sleep(0.01)
+        if f"Server listening on 127.0.0.1 port {server.port}." in server.log:
+            return
+        time.sleep(0.005)
     raise AssertionError(f"sshd did not come up: {server.log}")
 
 

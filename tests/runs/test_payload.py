@@ -1,0 +1,96 @@
+"""What is sent to the nodes."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import io
+import json
+import os
+import subprocess
+import sys
+import zipfile
+import zlib
+from pathlib import Path
+
+import pytest
+
+from clusterctl.runs import payload
+
+MODULES = sorted(path.stem for path in payload.PAYLOAD.glob("*.py") if path.stem != "__init__")
+
+
+def imports_of(name: str) -> set[str]:
+    """List a module's relative imports as Python itself understands the file."""
+    tree = ast.parse((payload.PAYLOAD / f"{name}.py").read_text())
+    found: set[str] = set()
+    for part in ast.walk(tree):
+        if isinstance(part, ast.ImportFrom) and part.level == 1:
+            found |= {part.module} if part.module else {alias.name for alias in part.names}
+    return found
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_verbs_bundle_is_closed(name: str) -> None:
+    """A bundle holds everything that its modules import, and frames."""
+    held = payload.modules(name)
+    assert {name, "wire"} <= held
+    assert {wanted for module in held for wanted in imports_of(module)} <= held
+
+
+def test_bundle_holds_the_sources() -> None:
+    """A bundle unpacks to the files, and is made once."""
+    sources = json.loads(zlib.decompress(payload.bundle("probe")))
+    assert sources["payload.probe"] == (payload.PAYLOAD / "probe.py").read_text()
+    assert payload.bundle("probe") is payload.bundle("probe")
+
+
+def test_probe_does_not_carry_the_agent() -> None:
+    """Each verb brings what it needs, not the whole payload."""
+    assert "guardian" not in payload.modules("probe")
+
+
+def test_zip_is_the_same_everywhere() -> None:
+    """Another process, another time zone, another order of files: the same bytes."""
+    code = "from clusterctl.runs.payload import payload_zip; print(payload_zip()[0])"
+    environment = {**os.environ, "TZ": "Asia/Tokyo", "PYTHONHASHSEED": "7"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True
+    )
+    digest, raw = payload.payload_zip()
+    assert done.stdout.strip() == digest == hashlib.sha256(raw).hexdigest()
+
+
+def test_zip_holds_the_payload_and_runs(tmp_path: Path) -> None:
+    """Every file is in it, and Python can run it."""
+    raw = payload.payload_zip()[1]
+    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+        names = archive.namelist()
+        assert archive.read("payload/wire.py") == (payload.PAYLOAD / "wire.py").read_bytes()
+    assert names == sorted(names)
+    assert set(names) == {"__main__.py", "payload/__init__.py", *(f"payload/{name}.py" for name in MODULES)}
+    (tmp_path / "payload.zip").write_bytes(raw)
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "payload.zip"), "nonsense"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "nonsense" in done.stderr
+
+
+def test_changed_source_is_another_payload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The digest follows the content."""
+    for path in payload.PAYLOAD.glob("*.py"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "wire.py").write_bytes((tmp_path / "wire.py").read_bytes() + b"\n")
+    before = payload.payload_zip()[0]
+    monkeypatch.setattr(payload, "PAYLOAD", tmp_path)
+    payload.forget()
+    try:
+        assert payload.payload_zip()[0] != before
+    finally:
+        monkeypatch.undo()
+        payload.forget()
+    assert payload.payload_zip()[0] == before
