@@ -245,9 +245,8 @@ class Agent:
             self.cancel(reason)
         elif torchrun is not None:
             grace = float(self.spec["grace"] if wish.get("grace") is None else wish["grace"])
-            if self.seen.cancelled is None:
-                self.seen = self.seen._replace(cancelled=reason)
-                self.record.note("stopping", reason=reason, grace=grace)
+            self.seen = self.seen._replace(cancelled=self.seen.cancelled or reason)
+            self.record.note("stopping", reason=reason, grace=grace)
             if self.seen.first_failure is None:
                 self.sweep.ask([torchrun])
             self.deadline.within(grace)

@@ -85,7 +85,7 @@ def start_guardian(payload: str, rundir: str, control: socket.socket) -> None:
 
 
 def interpreter_options() -> List[str]:
-    """Keep the guardian apart from the account's Python settings, except a home that it cannot run without."""
+    """Keep the guardian apart from the account's Python settings, save a home it cannot run without."""
     return ["-S", "-X", "utf8"] if "PYTHONHOME" in os.environ else ["-I", "-S", "-X", "utf8"]
 
 

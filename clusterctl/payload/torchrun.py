@@ -123,12 +123,13 @@ class Torchrun:
     def _look_for_workers(self) -> None:
         if self.pid is None:
             return
-        for worker in self.workers.find(self.pid):
+        found = self.workers.find(self.pid)
+        for worker in found:
             self._attend(worker)
         if self.workers.missing:
             self._delay = min(2 * self._delay, FIND_LAST)
             self._loop.after(self._delay, "find", self._look_for_workers)
-        elif len(self.workers.by_rank) == self.spec["nproc"]:
+        elif found and len(self.workers.by_rank) == self.spec["nproc"]:
             self._notify("workers")
 
     def _attend(self, worker: Worker) -> None:

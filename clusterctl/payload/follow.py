@@ -1,0 +1,160 @@
+"""The verb `follow`: state, events and log lines of a run, as they come or as they were."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import time
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+
+from .lines import Keep, LineReader, blocks_of, tail_position
+from .state import FINAL, State, find_run, resolve
+from .wire import Stream, VerbError
+
+LOOK = 0.05  # seconds between looks at the files
+JUDGE = 1.0  # seconds between looks at whether agent and guardian live
+BEAT = 2.0
+CLIENT_LIMIT = 60.0  # seconds without a sign of the client
+
+Request = Dict[str, Any]
+
+
+class Log(NamedTuple):
+    """One file that is followed."""
+
+    file: str
+    rank: Optional[int]
+    stream: str
+    reader: LineReader
+
+
+def run(request: Request, stream: Stream) -> None:
+    """Send what there is, then what comes, until the run has ended or the client is gone."""
+    stream.patience = CLIENT_LIMIT
+    Follower(find_run(request["workdir"], request["run"], request["node"]), request, stream).run()
+
+
+class Follower:
+    """Everything of one run that a client wants to see."""
+
+    def __init__(self, rundir: str, request: Request, stream: Stream) -> None:
+        self._rundir = rundir
+        self._wish: Dict[str, Any] = request.get("logs") or {}
+        self._stream = stream
+        self._follow = bool(request["follow"])
+        self._keep = keep_of(self._wish.get("grep"))
+        self._logs: Dict[str, Log] = {}
+        self._wants_logs = request.get("logs") is not None
+        self._events: Optional[LineReader] = None
+        if request.get("events") is not None:
+            self._events = LineReader(os.path.join(rundir, "events.jsonl"), int(request["events"]))
+        self._state: Optional[State] = None
+        self._stamp = 0
+        self._judged = self._heard = self._sent = time.monotonic()
+
+    def run(self) -> None:
+        """Serve."""
+        state = self._look_at_state(first=True)
+        self._find_logs(state, tail=self._wish.get("tail"))
+        while True:
+            final = state["state"] in FINAL
+            moved = self._send_events() + self._send_logs(last=final)
+            if not moved and (final or not self._follow):
+                return
+            if not moved and not self._wait():
+                return
+            state = self._look_at_state()
+            self._find_logs(state, tail=None)
+
+    def _wait(self) -> bool:
+        """Sleep until the next look; False if the client has left or says nothing any more."""
+        poller = select.poll()
+        poller.register(self._stream, select.POLLIN)
+        if poller.poll(LOOK * 1000):
+            for _ in self._stream.arrived():
+                self._heard = time.monotonic()
+        now = time.monotonic()
+        if now - self._sent > BEAT:
+            self._send({"beat": int(now)})
+        return not self._stream.ended and now - self._heard < CLIENT_LIMIT
+
+    def _look_at_state(self, first: bool = False) -> State:
+        now = time.monotonic()
+        if self._state is not None and not first and now - self._judged < JUDGE and not self._state_changed():
+            return self._state
+        self._judged = now
+        state = resolve(self._rundir)
+        if state is None:
+            raise VerbError("CC-RUN-011", f"{self._rundir} holds no run any more")
+        if state != self._state:
+            self._send({"state": state})
+        self._state = state
+        return state
+
+    def _state_changed(self) -> bool:
+        try:
+            stamp = os.stat(os.path.join(self._rundir, "state.json")).st_mtime_ns
+        except OSError:
+            return True
+        changed, self._stamp = stamp != self._stamp, stamp
+        return changed
+
+    def _find_logs(self, state: State, tail: Optional[int]) -> None:
+        if not self._wants_logs:
+            return
+        last = state["state"] in FINAL
+        for log in logs_of(self._rundir, state, self._wish):
+            if log.file in self._logs or not os.path.exists(log.reader.path):
+                continue
+            offset = (self._wish.get("offsets") or {}).get(log.file)
+            if offset is not None:
+                log.reader.position = int(offset)
+            elif tail is not None:
+                log.reader.position = tail_position(log.reader.path, tail, self._keep, last)
+            self._logs[log.file] = log
+
+    def _send_events(self) -> bool:
+        if self._events is None:
+            return False
+        _, lines = self._events.read()
+        if lines:
+            self._send({"events": self._events.position}, lines)
+        return bool(lines)
+
+    def _send_logs(self, last: bool) -> bool:
+        moved = False
+        for log in self._logs.values():
+            block = log.reader.read(last)
+            moved = moved or bool(block[1])
+            for start, lines in blocks_of(block, self._keep) if block[1] else ():
+                self._send({"log": log.file, "rank": log.rank, "stream": log.stream, "offset": start}, lines)
+        return moved
+
+    def _send(self, header: Dict[str, Any], body: bytes = b"") -> None:
+        self._stream.send(header, body)
+        self._sent = time.monotonic()
+
+
+def keep_of(pattern: Optional[str]) -> Optional[Keep]:
+    """Compile what `grep` asks for; VerbError if it is no regular expression."""
+    if pattern is None:
+        return None
+    try:
+        search = re.compile(pattern).search
+    except re.error as error:
+        raise VerbError("CC-USE-020", f"not a regular expression: {pattern!r}: {error}") from None
+    return lambda line: search(line.decode("utf-8", "replace").rstrip("\r\n")) is not None
+
+
+def logs_of(rundir: str, state: State, wish: Dict[str, Any]) -> Iterator[Log]:
+    """Yield the files of the ranks and streams asked for; torchrun's own unless ranks are named."""
+    ranks: Optional[List[int]] = wish.get("ranks")
+    streams = wish.get("streams") or ["stdout", "stderr"]
+    if ranks is None and "stderr" in streams:
+        file = f"attempt-{state['attempt']}/torchrun.log"
+        yield Log(file, None, "stderr", LineReader(os.path.join(rundir, file)))
+    for rank, entry in state["ranks"].items():
+        for stream in streams:
+            if entry[stream] is not None and (ranks is None or int(rank) in ranks):
+                yield Log(entry[stream], int(rank), stream, LineReader(os.path.join(rundir, entry[stream])))

@@ -1,0 +1,23 @@
+"""The verb `ps`: the runs that this node knows, newest first."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, List, Optional
+
+from .state import State, resolve, run_dirs
+from .wire import Stream
+
+
+def run(request: Dict[str, Any], stream: Stream) -> None:
+    """Answer with one frame of states."""
+    workdir = os.path.realpath(os.path.expanduser(request["workdir"]))
+    states = list_runs(workdir, request.get("node"), request.get("run"), request.get("limit"))
+    stream.send({"runs": states})
+
+
+def list_runs(workdir: str, node: Optional[str], run_id: Optional[str], limit: Optional[int]) -> List[State]:
+    """Return the states of runs whose id begins with `run_id`, newest first."""
+    found = [state for state in map(resolve, run_dirs(workdir, run_id, node)) if state is not None]
+    found.sort(key=lambda state: (state["submitted"] or 0.0, state["run"]), reverse=True)
+    return found if limit is None else found[:limit]

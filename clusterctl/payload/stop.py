@@ -1,0 +1,136 @@
+"""The verb `stop`: asks the guardian, and does the work itself where guardian and agent are gone or deaf."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from typing import Any, Dict, Iterator, List
+
+from .ending import LEFT_AFTER, Sweep, as_left
+from .lines import LineReader
+from .processes import Identity, Stat, boot_id, descendants, identity_of, look, send_signal, tagged
+from .state import FINAL, Record, State, find_run, resolve, tag_of
+from .wire import Stream
+from .workdir import read_json, write_atomically
+
+LOOK = 0.05
+DEAF_AFTER = 3.0  # seconds in which a guardian has passed a stop on, or an agent has taken it
+SPARE_TIME = 5.0  # seconds beyond those in which a healthy agent has finished
+FAREWELL = 2.0  # seconds in which guardian and agent leave after the final state
+BEAT = 2.0
+
+Request = Dict[str, Any]
+
+
+def run(request: Request, stream: Stream) -> None:
+    """End a run on this node and say what was ended."""
+    rundir = find_run(request["workdir"], request["run"], request["node"])
+    sweep = Sweep(tag_of(read_json(os.path.join(rundir, "spec.json")) or {}))
+    before = resolve(rundir) or {}
+    ended: List[Dict[str, Any]] = []
+    if before["state"] not in FINAL:
+        for event in Asking(rundir, before, request).events():
+            stream.send(event)
+            ended = event.get("event", {}).get("ended", ended)
+    left = as_left(clear(rundir, sweep))
+    state = settle(rundir, request, sweep, left)
+    account = [*ended, *sweep.account()]
+    stream.send({"stopped": {"ended": account, "left": left or state["left"], "state": state}})
+
+
+class Asking:
+    """A stop handed to the guardian, and to the agent if the guardian is deaf."""
+
+    def __init__(self, rundir: str, state: State, request: Request) -> None:
+        self._rundir = rundir
+        self._wish = {"grace": request.get("grace"), "reason": request.get("reason")}
+        spec = read_json(os.path.join(rundir, "spec.json")) or {}
+        self._grace = float(spec["grace"] if self._wish["grace"] is None else self._wish["grace"])
+        self._supervisors = [found for found in map(identity_of, (state["guardian"], state["agent"])) if found]
+        self._reader = LineReader(os.path.join(rundir, "events.jsonl"))
+        self._answered = False
+
+    def events(self) -> Iterator[Dict[str, Any]]:
+        """Yield frames, events and beats, until the run has ended or nobody does anything about it."""
+        for _ in self._read():
+            pass
+        content = json.dumps(self._wish).encode("utf-8")
+        write_atomically(os.path.join(self._rundir, "stop.json"), content)
+        begun = beaten = time.monotonic()
+        self._signal_next()
+        while not has_ended(self._rundir):
+            time.sleep(LOOK)
+            now = time.monotonic()
+            for event in self._read():
+                self._answered = True
+                yield {"event": event}
+            if now - begun > self._limit():
+                return
+            if not self._answered and now - begun > DEAF_AFTER:
+                self._signal_next()
+            if now - beaten > BEAT:
+                beaten = now
+                yield {"beat": int(now - begun)}
+        for event in self._read():
+            yield {"event": event}
+
+    def _limit(self) -> float:
+        return self._grace + LEFT_AFTER + SPARE_TIME if self._answered else 2 * DEAF_AFTER
+
+    def _signal_next(self) -> None:
+        while self._supervisors and not send_signal(self._supervisors.pop(0), signal.SIGTERM):
+            pass
+
+    def _read(self) -> Iterator[Dict[str, Any]]:
+        for line in self._reader.read()[1].splitlines():
+            yield json.loads(line.decode("utf-8"))
+
+
+def has_ended(rundir: str) -> bool:
+    """Whether a final state is recorded, or nobody is there to record one."""
+    state = resolve(rundir)
+    return state is None or state["state"] in FINAL
+
+
+def clear(rundir: str, sweep: Sweep) -> List[Stat]:
+    """Kill what is left: supervisors that do not leave, all they started, all that bears the tag."""
+    begun = time.monotonic()
+    leaving = has_ended(rundir)
+    while True:
+        rest = remains(read_json(os.path.join(rundir, "state.json")) or {}, sweep.tag)
+        elapsed = time.monotonic() - begun
+        if not rest or elapsed > LEFT_AFTER:
+            return rest
+        if not leaving or elapsed > FAREWELL:
+            sweep.kill(rest)
+        time.sleep(LOOK)
+
+
+def remains(state: State, tag: str) -> List[Stat]:
+    """Look at every process of the run that still lives."""
+    found: Dict[Identity, Stat] = {}
+    if state.get("boot_id") == boot_id():
+        roots = [state["guardian"], state["agent"], state["torchrun"], *state["ranks"].values()]
+        for identity in (identity_of(entry) for entry in roots if entry and entry["pid"] is not None):
+            stat = look(identity) if identity is not None else None
+            if stat is not None:
+                found.update((below.identity, below) for below in (stat, *descendants(stat.pid)))
+    found.update((stat.identity, stat) for stat in tagged(tag))
+    return [stat for stat in found.values() if stat.running]
+
+
+def settle(rundir: str, request: Request, sweep: Sweep, left: List[Dict[str, Any]]) -> State:
+    """Record the end where nobody else did; a lost or unknown end stays one."""
+    state = resolve(rundir) or {}
+    recorded = read_json(os.path.join(rundir, "state.json"))
+    if state["state"] == "UNKNOWN" or (recorded is not None and recorded["state"] in FINAL):
+        return state
+    lost = state["state"] == "LOST"
+    reason = state["reason"] if lost else str(request.get("reason") or "stopped")
+    record = Record(rundir, state)
+    word = "LOST" if lost else "CANCELLED"
+    record.note("ended", state=word, reason=reason, ended=sweep.account(), left=left)
+    record.set(state=word, reason=reason, left=left)
+    return record.state
