@@ -127,8 +127,8 @@ def parse_proxy_command(text: str) -> str:
         if token not in PROXY_TOKENS.split():
             message = f"unknown token {quoted(token)} in a proxy command"
             raise BadValueError(message, f"known are {PROXY_TOKENS} (host, port, user, a percent sign)")
-    if not text.strip() or "\0" in text:
-        raise BadValueError("expected a command", "such as ssh -W %h:%p bastion")
+    if text.strip() in ("", "none"):
+        raise BadValueError(f"expected a command, got {quoted(text)}", "write null for no proxy command")
     return text
 
 

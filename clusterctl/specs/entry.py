@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from clusterctl.specs.leaf import BadValueError, Leaf
 from clusterctl.specs.nearest import did_you_mean
 from clusterctl.specs.tree import quoted
-from clusterctl.specs.values import parse_python, parse_text
+from clusterctl.specs.values import LONGEST_NAME, NAME_PATTERN, parse_name, parse_python, parse_text
 
 Schema = dict[str, Any]
 
@@ -20,7 +20,7 @@ ANY_TEXT: Schema = {"type": ["string", "number", "boolean"]}  # 1e-4 and true ke
 class Entry(BaseModel):
     """A mapping in a file: unknown keys are errors, values do not change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)  # built when a file is read
 
 
 def text(pattern: str = "", **more: Any) -> Schema:
@@ -50,16 +50,7 @@ def optional(noun: str, parse: Callable[[str], object], schema: Schema) -> Leaf:
     return Leaf(noun, parse, schema, null=True)
 
 
-def refuse_repeated(raw: object) -> object:
-    """Let a list pass in which no text stands twice."""
-    if isinstance(raw, list):
-        texts = [item for item in raw if isinstance(item, str)]
-        for index, item in enumerate(texts):
-            if item in texts[:index]:
-                raise BadValueError(f"{quoted(item)} stands here twice", "keep one")
-    return raw
-
-
+NAME = Leaf("a name", parse_name, text(NAME_PATTERN, maxLength=LONGEST_NAME))
 PYTHON = Leaf("an interpreter", parse_python, {"type": "string"})
 TEXT = Leaf("a text", parse_text, {"type": "string", "minLength": 1})
 OPTIONAL_TEXT = optional("a text", parse_text, {"type": "string", "minLength": 1})

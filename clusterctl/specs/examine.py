@@ -12,7 +12,7 @@ from clusterctl.errors import Issue, Place
 from clusterctl.specs import codes
 from clusterctl.specs.leaf import BadValueError
 from clusterctl.specs.nearest import did_you_mean
-from clusterctl.specs.tree import Scalar, Table, Tree, describe, find, quoted, to_plain
+from clusterctl.specs.tree import Listing, Scalar, Table, Tree, describe, find, quoted, to_plain
 
 Model = TypeVar("Model", bound=BaseModel)
 Path = tuple[str | int, ...]
@@ -48,10 +48,8 @@ def _issue(tree: Table, model: type[BaseModel], place: Place, detail: ErrorDetai
     if detail["type"] == "extra_forbidden":
         return _unknown_key(model, path, place)
     if detail["type"] == "missing":
-        where = f" in {label(path[:-1])}" if path[:-1] else ""
-        return Issue(codes.MISSING_KEY, f"the key {quoted(str(path[-1]))} is missing{where}", place)
-    if path[-1:] == (_KEY,):
-        path = path[:-2]
+        return _missing_key(model, path, place)
+    path = _written(tree, path[:-2] if path[-1:] == (_KEY,) else path)
     wrong = detail.get("ctx", {}).get("error")
     if isinstance(wrong, BadValueError):
         return Issue(wrong.code, f"{label(path)}: {wrong.message}", place, wrong.fix)
@@ -62,11 +60,25 @@ def _issue(tree: Table, model: type[BaseModel], place: Place, detail: ErrorDetai
     return Issue(code, f"{label(path)}: expected {expected}, got {describe(value)}", place)
 
 
+def _written(tree: Tree, path: Path) -> Path:
+    """Cut a path where the file ends: the only NIC may stand without a list."""
+    while path and isinstance(path[-1], int) and not isinstance(find(tree, path[:-1])[0], Listing):
+        path = path[:-1]
+    return path
+
+
 def label(path: Sequence[str | int]) -> str:
     """Write the path of a value as users would: `ssh.port`, `nic[1]`; nodes are told apart by place."""
     if len(path) > 2 and path[0] == "nodes":
         path = path[2:]
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+
+
+def _missing_key(model: type[BaseModel], path: Path, place: Place) -> Issue:
+    key = str(path[-1])
+    where = f" in {label(path[:-1])}" if path[:-1] else ""
+    meaning = _model_at(model, path[:-1]).model_fields[key].description
+    return Issue(codes.MISSING_KEY, f"the key {quoted(key)} is missing{where}", place, f"{key}: {meaning}")
 
 
 def _unknown_key(model: type[BaseModel], path: Path, place: Place) -> Issue:
@@ -91,6 +103,20 @@ def _inner_models(model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]
         for kind in (info.annotation, *getattr(info.annotation, "__args__", ())):
             if isinstance(kind, type) and issubclass(kind, BaseModel):
                 yield name, kind
+
+
+def repeated(listing: Tree | None, name: str) -> Iterator[Issue]:
+    """Point out every text that stands in a list a second time."""
+    seen: dict[str, Scalar] = {}
+    for item in listing.items if isinstance(listing, Listing) else ():
+        if (
+            isinstance(item, Scalar)
+            and item.text is not None
+            and seen.setdefault(item.text, item) is not item
+        ):
+            yield Issue(
+                codes.WRONG_VALUE, f"{name}: {quoted(item.text)} stands here twice", item.place, "keep one"
+            )
 
 
 def text_at(tree: Tree, *path: str | int) -> Scalar | None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from clusterctl.errors import Issue, SpecError
 from clusterctl.specs import addresses, codes, values
 from clusterctl.specs.document import in_order, read_document
-from clusterctl.specs.examine import examine, text_at
+from clusterctl.specs.examine import examine, repeated, text_at
 from clusterctl.specs.inventory_file import InventoryFile, NodeEntry, SshEntry
 from clusterctl.specs.leaf import BadValueError
 from clusterctl.specs.tree import Listing, Scalar, Table, quoted
@@ -93,6 +93,7 @@ def _merge_ssh(top: SshEntry, node: SshEntry) -> Ssh:
 
 def _node_issues(tree: Table) -> Iterator[Issue]:
     """Compare nodes as they are written: one with a wrong value is still compared with the others."""
+    yield from repeated(tree.get("nic"), "nic")
     listing = tree.get("nodes")
     if not isinstance(listing, Listing):
         return
@@ -102,6 +103,7 @@ def _node_issues(tree: Table) -> Iterator[Issue]:
     hosts: dict[tuple[str, str], Scalar] = {}
     for node in listing.items:
         if isinstance(node, Table):
+            yield from repeated(node.get("nic"), "nic")
             yield from _host_issues(node)
             same_address = list(_address_issues(tree, node, hosts))
             yield from same_address or _name_issues(node, names)

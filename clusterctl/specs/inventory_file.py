@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import ConfigDict, Field
 
 from clusterctl.specs import addresses, values
 from clusterctl.specs.entry import (
@@ -13,34 +13,23 @@ from clusterctl.specs.entry import (
     Entry,
     one_of,
     optional,
-    refuse_repeated,
     text,
     whole_number,
 )
-from clusterctl.specs.leaf import BadValueError, Leaf
+from clusterctl.specs.leaf import Leaf, OneOrMore
 
 _NIC_SCHEMA = {"type": "string", "pattern": f"^{addresses.NIC_PATTERN}$"}
-_NICS_SCHEMA = {
-    "anyOf": [
-        _NIC_SCHEMA,
-        {"type": "array", "items": _NIC_SCHEMA, "minItems": 1, "uniqueItems": True},
-        {"type": "null"},
-    ]
-}
 
-
-def _as_list(raw: object) -> object:
-    if raw == []:
-        raise BadValueError("expected at least one NIC, got an empty list", "name a NIC, or drop the line")
-    return [raw] if isinstance(raw, str) else refuse_repeated(raw)
-
-
-Name = Annotated[str, Leaf("a name", values.parse_name, text(values.NAME_PATTERN))]
+Name = Annotated[
+    str, Leaf("a name", values.parse_name, text(values.NAME_PATTERN, maxLength=values.LONGEST_NAME))
+]
 NodeName = Annotated[
     str | None,
     Leaf("a name", values.parse_node_name, {"type": "string", "pattern": f"^{values.NAME_PATTERN}$"}),
 ]
-Host = Annotated[str, Leaf("a host name or address", addresses.parse_host, {"type": "string"})]
+Host = Annotated[
+    str, Leaf("a host name or address", addresses.parse_host, {"type": "string", "minLength": 1})
+]
 User = Annotated[str | None, optional("a user name", addresses.parse_user, text(addresses.USER_PATTERN))]
 Port = Annotated[int, Leaf("a port", values.parse_port, whole_number(minimum=1, maximum=65535))]
 OptionalText = Annotated[str | None, OPTIONAL_TEXT]
@@ -65,7 +54,7 @@ Network = Annotated[
     ),
 ]
 Nic = Annotated[str, Leaf("the name of a NIC", addresses.parse_nic, _NIC_SCHEMA)]
-Nics = Annotated[tuple[Nic, ...] | None, BeforeValidator(_as_list), WithJsonSchema(_NICS_SCHEMA)]
+Nics = Annotated[tuple[Nic, ...] | None, OneOrMore(_NIC_SCHEMA)]
 Gpus = Annotated[int | None, optional("a whole number", values.parse_count, whole_number(minimum=0))]
 Ports = Annotated[
     tuple[int, int] | None,
@@ -81,6 +70,8 @@ Python = Annotated[str, PYTHON]
 
 class SshEntry(Entry):
     """How SSH reaches a node; a node's own keys replace the cluster's one by one."""
+
+    model_config = ConfigDict(title="ssh")
 
     user: User = Field(None, description="Login name on the node; default: the name you use on this machine.")
     port: Port = Field(22, description="Port of the node's SSH server.")

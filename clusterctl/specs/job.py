@@ -9,7 +9,7 @@ from typing import Literal
 from clusterctl.errors import Issue, SpecError
 from clusterctl.specs import codes, placeholders
 from clusterctl.specs.document import in_order, read_document
-from clusterctl.specs.examine import examine
+from clusterctl.specs.examine import examine, repeated
 from clusterctl.specs.job_file import JobFile
 from clusterctl.specs.override import apply_overrides
 from clusterctl.specs.tree import Listing, Scalar, Table, Tree, place_within
@@ -45,7 +45,7 @@ class Job:
 
 
 def parse_job(text: str, file: str, overrides: Sequence[tuple[str, str]] = ()) -> Job:
-    """Read a job, with keys replaced from the command line; raises SpecError with everything that is wrong."""
+    """Read a job, with keys set on the command line; raises SpecError with all that is wrong."""
     written, issues = read_document(text, file)
     tree, refused = apply_overrides(written, overrides)
     entry, found = examine(tree, JobFile)
@@ -85,6 +85,7 @@ def _program_issues(tree: Table) -> Iterator[Issue]:
 
 def _secret_issues(tree: Table) -> Iterator[Issue]:
     env, secrets = tree.get("env"), tree.get("secrets")
+    yield from repeated(secrets, "secrets")
     if not isinstance(env, Table) or not isinstance(secrets, Listing):
         return
     for secret in secrets.items:
@@ -95,7 +96,7 @@ def _secret_issues(tree: Table) -> Iterator[Issue]:
                 codes.SECRET_IN_ENV,
                 message,
                 secret.place,
-                "drop it from env, and change the secret if it was real",
+                "drop it from env; the value comes from your own environment",
             )
 
 

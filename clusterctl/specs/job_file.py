@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from clusterctl.errors import UsageError
 from clusterctl.specs import values
@@ -14,7 +14,6 @@ from clusterctl.specs.entry import (
     TEXT,
     Entry,
     one_of,
-    refuse_repeated,
     text,
     whole_number,
 )
@@ -28,9 +27,8 @@ def _parse_nproc(word: str) -> int | str:
     if word in ("gpu", "cpu"):
         return word
     if not any(character.isdigit() for character in word):
-        raise BadValueError(
-            f"expected gpu, cpu or a whole number, got {quoted(word)}{did_you_mean(word, ('gpu', 'cpu'))}"
-        )
+        guess = did_you_mean(word, ("gpu", "cpu"))
+        raise BadValueError(f"expected gpu, cpu or a whole number, got {quoted(word)}{guess}")
     return values.parse_positive(word)
 
 
@@ -46,9 +44,11 @@ def _parse_nodes(choice: str) -> int | str:
 
 _EMPTY_ARG = "write '' for an empty argument, 'null' in quotes for the word"
 _EMPTY_ENV = "write '' for an empty value, 'null' in quotes for the word"
-_SECRET = {"type": "string", "pattern": f"^{values.ENV_PATTERN}$"}
+_ENV_NAME = {"type": "string", "pattern": f"^{values.FREE_ENV_PATTERN}$"}
 
-JobName = Annotated[str, Leaf("a name", values.parse_job_name, text(values.NAME_PATTERN, maxLength=64))]
+JobName = Annotated[
+    str, Leaf("a name", values.parse_name, text(values.NAME_PATTERN, maxLength=values.LONGEST_NAME))
+]
 Script = Annotated[str | None, Leaf("a path", values.parse_script, {"type": "string", "minLength": 1})]
 Module = Annotated[str | None, Leaf("a module", values.parse_module, {"type": "string", "minLength": 1})]
 Arg = Annotated[str, Leaf("a text", str, ANY_TEXT, if_nothing=_EMPTY_ARG)]
@@ -64,9 +64,9 @@ NodeChoice = Annotated[
     int | str,
     Leaf("a choice of nodes", _parse_nodes, {"type": ["string", "integer"], "minLength": 1, "minimum": 1}),
 ]
-EnvName = Annotated[str, Leaf("the name of a variable", values.parse_env_name, _SECRET)]
+EnvName = Annotated[str, Leaf("the name of a variable", values.parse_env_name, _ENV_NAME)]
 EnvValue = Annotated[str, Leaf("a text", str, ANY_TEXT, if_nothing=_EMPTY_ENV)]
-SecretName = Annotated[str, Leaf("the name of a variable", values.parse_env_name, _SECRET)]
+SecretName = Annotated[str, Leaf("the name of a variable", values.parse_env_name, _ENV_NAME)]
 Launcher = Annotated[Literal["torchrun"], one_of("torchrun")]
 Backend = Annotated[Literal["nccl", "gloo"], one_of("nccl", "gloo")]
 Duration = Annotated[
@@ -89,11 +89,13 @@ OptionalText = Annotated[str | None, TEXT]
 
 
 class SyncEntry(Entry):
-    """Which code goes to the nodes."""
+    """What of the job's directory goes to the nodes."""
+
+    model_config = ConfigDict(title="sync")
 
     source: Text = Field(
         ".",
-        description="Directory that is copied to every node, relative to the job file; the job runs in the copy.",
+        description="Directory that is copied to every node, relative to the job file; the job runs there.",
     )
     exclude: tuple[Pattern, ...] = Field(
         (), description="What stays behind, in the words of `.gitignore`; `.gitignore` files count as well."
@@ -103,7 +105,10 @@ class SyncEntry(Entry):
 class JobFile(Entry):
     """What to run on the nodes, and how; exactly one of `script` and `module` is given."""
 
-    model_config = ConfigDict(title="clusterctl job")
+    model_config = ConfigDict(
+        title="clusterctl job",
+        json_schema_extra={"oneOf": [{"required": ["script"]}, {"required": ["module"]}]},
+    )
 
     name: JobName = Field(description="Name of the job, the first part of the name of each of its runs.")
     script: Script = Field(
@@ -124,15 +129,19 @@ class JobFile(Entry):
         "nccl", description="Backend that the script uses; `check` looks for what it needs."
     )
     env: dict[EnvName, EnvValue] = Field(
-        {}, description="Environment variables of the job, kept as written; placeholders are filled in."
+        {},
+        description="Environment variables of the job, kept as written; placeholders are filled in.",
+        json_schema_extra={"additionalProperties": False},
     )
-    secrets: Annotated[tuple[SecretName, ...], BeforeValidator(refuse_repeated)] = Field(
-        (), description="Names of variables that are taken from your environment and never shown or stored."
+    secrets: tuple[SecretName, ...] = Field(
+        (),
+        description="Names of variables that are taken from your environment and never shown or stored.",
+        json_schema_extra={"uniqueItems": True},
     )
     sync: SyncEntry = Field(default_factory=SyncEntry, description="Which code goes to the nodes.")
     grace: Duration = Field(
         30.0,
-        description="Time between the request to stop and the kill, such as `30s` or `2m`; a bare number is seconds.",
+        description="Time from the request to stop to the kill, such as `2m`; a bare number is seconds.",
     )
     python: OptionalPython = Field(None, description="Interpreter for this job; beats the inventory's.")
     activate: OptionalText = Field(None, description="Shell line run before Python; beats the inventory's.")

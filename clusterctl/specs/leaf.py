@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from clusterctl.specs import codes
+
+if TYPE_CHECKING:  # pydantic.json_schema is slow to import, and only the schemas need it
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+    from pydantic.json_schema import JsonSchemaValue
 
 
 class BadValueError(ValueError):
@@ -50,6 +52,26 @@ class Leaf:
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        if not self.null:
-            return dict(self.schema)
-        return {"anyOf": [dict(self.schema), {"type": "null"}]}
+        return {"anyOf": [self.schema, {"type": "null"}]} if self.null else dict(self.schema)
+
+
+@dataclass(frozen=True, eq=False)
+class OneOrMore:
+    """The pydantic annotation of a list that may be written as its only item, or taken away by null."""
+
+    schema: dict[str, Any]  # of one item
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self.read, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        several = {"type": "array", "items": self.schema, "minItems": 1, "uniqueItems": True}
+        return {"anyOf": [self.schema, several, {"type": "null"}]}
+
+    def read(self, raw: object) -> object:
+        """Make a list of a single text; raises BadValueError for an empty list."""
+        if raw == []:
+            raise BadValueError("expected at least one, got an empty list", "name one, or drop the line")
+        return [raw] if isinstance(raw, str) else raw

@@ -16,10 +16,10 @@ ALL = "all"
 MOST_NAMES = 100_000
 EXAMPLE = "write names, ranks or ranges such as gpu01, 0-3, gpu[01-04,07] or gpu*, separated by commas"
 
-_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 _LITERAL = re.compile(r"[A-Za-z0-9._*?-]*")
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
-_NUMBERED = re.compile(r"(.*?)(\d{1,9})(\D*)", re.DOTALL)
+_NUMBERED = re.compile(r"(.*?)([0-9]{1,9})([^0-9]*)", re.DOTALL)
 
 
 @dataclass(frozen=True)

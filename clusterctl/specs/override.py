@@ -20,7 +20,7 @@ def apply_overrides(tree: Table, overrides: Sequence[tuple[str, str]]) -> tuple[
     for key, text in overrides:
         try:
             value = _read_value(text, Place(OPTION, 1, len(key) + 2))
-            tree = _put(tree, key, key.split("."), value)
+            tree = _put(tree, key, 0, value)
         except SpecError as error:
             issues.extend(error.issues)
     return tree, issues
@@ -36,20 +36,21 @@ def _read_value(text: str, place: Place) -> Tree:
     return Scalar(None if text in _NULLS else text, text, place)
 
 
-def _put(tree: Table, key: str, steps: Sequence[str], value: Tree) -> Table:
-    place = Place(OPTION, 1, 1)
-    head, rest = steps[0], steps[1:]
-    if not head:
+def _put(tree: Table, path: str, start: int, value: Tree) -> Table:
+    """Put a value where the path, read from `start` on, leads from this table."""
+    place = Place(OPTION, 1, start + 1)
+    head, dot, rest = path[start:].partition(".")
+    if not head or (dot and not rest):
         raise SpecError(
-            [Issue(codes.OVERRIDE, f"{quoted(key)} is not a key", place, "such as env.NCCL_DEBUG")]
+            [Issue(codes.OVERRIDE, f"{quoted(path)} is not a key", place, "such as env.NCCL_DEBUG")]
         )
-    name = tree.key(head) or Scalar(head, head, place)
-    if not rest:
-        return tree.put(Scalar(head, head, place), value)
-    below = tree.get(head) or Table((), place)
-    if isinstance(below, Scalar) and below.text is None:
+    key = Scalar(head, head, place)
+    if not dot:
+        return tree.put(key, value)
+    below = tree.get(head)
+    if below is None or (isinstance(below, Scalar) and below.text is None):
         below = Table((), place)
     if not isinstance(below, Table):
-        message = f"{quoted(key)} cannot be set: {head} is {describe(below)}"
+        message = f"{quoted(path)} cannot be set: {head} is {describe(below)}"
         raise SpecError([Issue(codes.OVERRIDE, message, place, f"set {head} as a whole")])
-    return tree.put(name, _put(below, key, rest, value))
+    return tree.put(tree.key(head) or key, _put(below, path, start + len(head) + 1, value))

@@ -10,7 +10,7 @@ from clusterctl.specs.leaf import BadValueError
 from clusterctl.specs.tree import quoted
 
 LONGEST_NODE_NAME = 128
-LONGEST_JOB_NAME = 64
+LONGEST_NAME = 64
 
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 ENV_PATTERN = r"[A-Za-z_][A-Za-z0-9_]*"
@@ -24,6 +24,8 @@ _NAME_FIX = "letters, digits, '.', '_' and '-' only, beginning with a letter or 
 _RESERVED_PREFIXES = ("PET_", "TORCHELASTIC_", "GROUP_", "ROLE_", "CLUSTERCTL_")
 _RESERVED_NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
+FREE_ENV_PATTERN = f"(?!({'|'.join(_RESERVED_NAMES)})$|{'|'.join(_RESERVED_PREFIXES)}){ENV_PATTERN}"
+
 
 def parse_text(text: str) -> str:
     """Read a text that may be anything but empty."""
@@ -34,31 +36,24 @@ def parse_text(text: str) -> str:
     return text
 
 
-def parse_name(text: str) -> str:
+def parse_name(text: str, longest: int = LONGEST_NAME) -> str:
     """Read a name that is safe as a part of paths, commands and patterns."""
     if not re.fullmatch(NAME_PATTERN, text):
         raise BadValueError(f"{quoted(text)} is not a name", _NAME_FIX)
+    if len(text) > longest:
+        raise BadValueError(f"{quoted(text)} is longer than {longest} characters")
     return text
-
-
-def parse_job_name(text: str) -> str:
-    """Read a job's name."""
-    if len(text) > LONGEST_JOB_NAME:
-        raise BadValueError(f"{quoted(text)} is longer than {LONGEST_JOB_NAME} characters")
-    return parse_name(text)
 
 
 def parse_node_name(text: str) -> str:
     """Read a node's name, which must not read as ranks or as all nodes."""
-    if len(text) > LONGEST_NODE_NAME:
-        raise BadValueError(f"{quoted(text)} is longer than {LONGEST_NODE_NAME} characters")
     if re.fullmatch(r"[0-9]+(-[0-9]+)?", text):
         raise BadValueError(
             f"the name {quoted(text)} reads as node ranks", f"such as node{text}", codes.NODE_NAME
         )
     if text == "all":
         raise BadValueError("the name 'all' stands for all nodes", "take another name", codes.NODE_NAME)
-    return parse_name(text)
+    return parse_name(text, LONGEST_NODE_NAME)
 
 
 def parse_whole_number(text: str) -> int:
@@ -147,10 +142,10 @@ def parse_module(text: str) -> str:
     return text
 
 
-def parse_secret_name(text: str) -> str:
-    """Read the name of a variable of the caller's environment."""
+def parse_env_name(text: str) -> str:
+    """Read the name of a variable for the job; what torchrun and clusterctl set themselves is refused."""
     if not re.fullmatch(ENV_PATTERN, text):
-        fix = "letters, digits and '_' only, no digit in front; the value comes from your own environment"
+        fix = "letters, digits and '_' only, and no digit in front"
         raise BadValueError(f"{quoted(text)} is not the name of a variable", fix)
     if text in _RESERVED_NAMES or text.startswith(_RESERVED_PREFIXES):
         owner = "clusterctl" if text.startswith("CLUSTERCTL_") else "torchrun"
@@ -159,8 +154,3 @@ def parse_secret_name(text: str) -> str:
             f"{text} is set by {owner}, on every node and for every worker", fix, codes.RESERVED_ENV
         )
     return text
-
-
-def parse_env_name(text: str) -> str:
-    """Read the name of a variable for the job."""
-    return parse_secret_name(text)
