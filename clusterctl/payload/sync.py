@@ -6,16 +6,17 @@ client {"blobs": [[sha256, bytes], ...]} + zlib(contents, one after the other), 
        {"blob": sha256, "part": i, "last": bool} + zlib(data), ..., {"done": true}; nothing if all is there
 node   {"missing": [...]} again if a stored content turned out wrong, else
 node   {"tree": hash of what is on the disk, "files": n, "bytes": n, "differs": [paths, at most 10]}.
-In between the node sends {"beat": n} while it works.
+In between the node sends {"beat": n, "steps": n} every 2 s; steps that stand still mean a disk that hangs.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import time
+import threading
 import zlib
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from types import TracebackType
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple, Type
 
 from .store import Store
 from .tree import Layout, Row, parse_rows, read_tree, remove_tree, tree_hash
@@ -39,21 +40,62 @@ def run(request: Dict[str, Any], stream: Stream) -> None:
         raise VerbError(code, f"cannot write {place}: {error.strerror}") from None
 
 
+class Voice:
+    """The node's half of the conversation; a thread of its own tells that the work goes on."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.steps = 0
+        self._one_at_a_time = threading.Lock()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._beat, daemon=True)
+
+    def __enter__(self) -> Voice:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def send(self, header: Dict[str, Any]) -> None:
+        """Send a frame between two beats."""
+        with self._one_at_a_time:
+            self.stream.send(header)
+
+    def step(self) -> None:
+        """Count a piece of work."""
+        self.steps += 1
+
+    def _beat(self) -> None:
+        count = 0
+        while not self._over.wait(BEAT_EVERY):
+            count += 1
+            try:
+                self.send({"beat": count, "steps": self.steps})
+            except BrokenPipeError:
+                return
+
+
 def serve(request: Dict[str, Any], stream: Stream) -> None:
     """Fill the store, lay the tree out, and report what is really on the disk."""
     workdir = open_workdir(request["workdir"])
     home = run_directory(workdir, request)
     rows = take_manifest(stream)
-    beat = beats(stream)
-    with Store(workdir) as store:
+    with Voice(stream) as voice, Store(workdir) as store:
         for _ in range(ATTEMPTS):
-            if not fill(store, rows, stream):
+            if not fill(store, rows, voice):
                 return
-            found = lay_out(store, rows, home, beat) if home else read_store(store, rows, beat)
+            found = lay_out(store, rows, home, voice) if home else read_store(store, rows, voice)
             wrong = {row.content for row in set(rows) - set(found) if row.kind == "file"}
             if not {sha for sha in wrong if store.discard_if_wrong(sha)}:
                 break
-    stream.send(verdict(rows, found))
+        voice.send(verdict(rows, found))
 
 
 def run_directory(workdir: str, request: Dict[str, Any]) -> Optional[bytes]:
@@ -75,27 +117,13 @@ def take_manifest(stream: Stream) -> List[Row]:
         raise VerbError("CC-SYNC-007", f"the manifest cannot be read: {error}") from None
 
 
-def beats(stream: Stream) -> Callable[[], None]:
-    """Return a function that tells the client, every few seconds, that work goes on."""
-    last, count = [time.monotonic()], [0]
-
-    def beat() -> None:
-        if time.monotonic() - last[0] >= BEAT_EVERY:
-            last[0] = time.monotonic()
-            count[0] += 1
-            stream.send({"beat": count[0]})
-
-    return beat
-
-
-def fill(store: Store, rows: List[Row], stream: Stream) -> bool:
+def fill(store: Store, rows: List[Row], voice: Voice) -> bool:
     """Ask for what is missing and store it; False if the client left."""
-    sizes = {row.content: row.size for row in rows if row.kind == "file"}
-    missing = {sha for sha, size in sizes.items() if not store.has(sha, size)}
-    stream.send({"missing": sorted(missing)})
+    missing = find_missing(store, rows, voice)
+    voice.send({"missing": sorted(missing)})
     done = not missing
     while not done:
-        frame = stream.receive()
+        frame = voice.stream.receive()
         if frame is None:
             store.settle()  # the next attempt need not send these again
             return False
@@ -104,12 +132,24 @@ def fill(store: Store, rows: List[Row], stream: Stream) -> bool:
             if sha not in missing:
                 raise VerbError("CC-SYNC-007", f"content {sha} was not asked for")
             store.add(sha, data, last=last)
+            voice.step()
             if last:
                 missing.discard(sha)
     if missing:
         raise VerbError("CC-SYNC-008", f"{len(missing)} files did not arrive")
     store.settle()
     return True
+
+
+def find_missing(store: Store, rows: List[Row], voice: Voice) -> Set[str]:
+    """Look which contents are not in the store."""
+    sizes = {row.content: row.size for row in rows if row.kind == "file"}
+    missing = set()
+    for sha, size in sizes.items():
+        voice.step()
+        if not store.has(sha, size):
+            missing.add(sha)
+    return missing
 
 
 def contents(header: Dict[str, Any], body: bytes) -> Iterator[Tuple[str, bytes, bool]]:
@@ -123,18 +163,18 @@ def contents(header: Dict[str, Any], body: bytes) -> Iterator[Tuple[str, bytes, 
         yield header["blob"], zlib.decompress(body), bool(header.get("last", True))
 
 
-def lay_out(store: Store, rows: List[Row], home: bytes, beat: Callable[[], None]) -> List[Row]:
+def lay_out(store: Store, rows: List[Row], home: bytes, voice: Voice) -> List[Row]:
     """Make `code` aside and read it back; it gets its name if it is right, and is removed if it is not."""
     code = os.path.join(home, b"code")
     if os.path.lexists(code):
-        found = [] if os.path.islink(code) else read_tree(code, beat)
+        found = [] if os.path.islink(code) else read_tree(code, voice.step)
         if tree_hash(found) == tree_hash(rows):
             return found
         raise VerbError("CC-SYNC-011", f"{os.fsdecode(code)} exists already and holds something else")
     aside = os.path.join(home, b"code." + os.urandom(8).hex().encode())
     try:
-        Layout(store, aside, beat).make(rows)
-        found = read_tree(aside, beat)
+        Layout(store, aside, voice.step).make(rows)
+        found = read_tree(aside, voice.step)
         if tree_hash(found) == tree_hash(rows):
             os.rename(aside, code)
     except FileNotFoundError:
@@ -144,11 +184,11 @@ def lay_out(store: Store, rows: List[Row], home: bytes, beat: Callable[[], None]
     return found
 
 
-def read_store(store: Store, rows: List[Row], beat: Callable[[], None]) -> List[Row]:
+def read_store(store: Store, rows: List[Row], voice: Voice) -> List[Row]:
     """Check the stored contents when there is no tree to read."""
     found = []
     for row in rows:
-        beat()
+        voice.step()
         if row.kind != "file" or not store.discard_if_wrong(row.content):
             found.append(row)
     return found

@@ -84,10 +84,10 @@ def tree_hash(rows: Iterable[Row]) -> str:
 class Layout:
     """Lays a tree out in a new directory; links come last, so that nothing is written through one."""
 
-    def __init__(self, store: Store, target: bytes, beat: Callable[[], None]) -> None:
+    def __init__(self, store: Store, target: bytes, step: Callable[[], None]) -> None:
         self.store = store
         self.target = target
-        self._beat = beat
+        self._step = step
         self._made: Set[str] = set()
         self._reflink = True
 
@@ -95,7 +95,7 @@ class Layout:
         """Create the directory and everything in it; an OSError names the file."""
         os.mkdir(self.target, 0o700)
         for row in sorted(rows, key=lambda row: row.kind == "link"):
-            self._beat()
+            self._step()
             path = os.path.join(self.target, raw(row.path))
             self._make_parents(row.path)
             if row.kind == "dir":
@@ -161,7 +161,7 @@ def _copy_in_kernel(from_fd: int, to_fd: int, size: int, path: bytes) -> int:
     return copied
 
 
-def read_tree(root: bytes, beat: Callable[[], None]) -> List[Row]:
+def read_tree(root: bytes, step: Callable[[], None]) -> List[Row]:
     """Read a tree from the disk, every file hashed; what a manifest cannot hold gets kind `other`."""
     rows = []  # type: List[Row]
     folders = [""]
@@ -172,7 +172,7 @@ def read_tree(root: bytes, beat: Callable[[], None]) -> List[Row]:
         if folder and not entries:
             rows.append(Row(folder, "dir", 0, "", 0))
         for entry in entries:
-            beat()
+            step()
             path = folder + "/" + _text(entry.name) if folder else _text(entry.name)
             if entry.is_dir(follow_symlinks=False):
                 folders.append(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -9,7 +10,9 @@ from typing import Any, Protocol
 from clusterctl.errors import ConnectionLost, SyncError
 from clusterctl.runs.source import ScanResult
 
-SILENCE = 120.0  # seconds; a working node says something every 2 s, but one slow fsync may take long
+START = 90.0  # seconds until the first word; the interpreter may come from a cold network home
+SILENCE = 20.0  # seconds; after that the node says something every 2 s
+STALL = 300.0  # seconds without a step of work on the node, which may copy a large file to a slow disk
 
 Frame = tuple[Mapping[str, Any], bytes]
 
@@ -58,12 +61,32 @@ class _Transfer:
     node: str
     progress: Callable[[int], None]
     sent: int = 0
+    heard: bool = False
 
     def answer(self) -> Mapping[str, Any]:
-        frame = self.session.receive(SILENCE)
-        if frame is None:
-            raise ConnectionLost("the node hung up during the sync", code="CC-SYNC-008", node=self.node)
-        return frame[0]
+        """Wait for an answer; the node's beats are heard, and must tell of progress."""
+        steps: object = None
+        since = time.monotonic()
+        while True:
+            frame = self.session.receive(SILENCE if self.heard else START)
+            self.heard = True
+            if frame is None:
+                raise ConnectionLost("the node hung up during the sync", code="CC-SYNC-008", node=self.node)
+            header = frame[0]
+            if "beat" not in header:
+                return header
+            if header.get("steps") != steps:
+                steps, since = header.get("steps"), time.monotonic()
+            elif time.monotonic() - since > STALL:
+                raise self._stalled()
+
+    def _stalled(self) -> SyncError:
+        return SyncError(
+            f"nothing moved on the node for {STALL:.0f} s",
+            code="CC-SYNC-012",
+            node=self.node,
+            fix="the file system of the node's work directory hangs; look at it, or set another `workdir`",
+        )
 
     def send_contents(self, missing: Sequence[str]) -> None:
         unknown = set(missing) - self.scan.manifest.blobs.keys()

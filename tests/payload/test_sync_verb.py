@@ -166,6 +166,15 @@ def test_a_run_with_other_code_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "work/runs" / RUN / "0-gpu01/code/a.py").read_bytes() == TEXT
 
 
+def test_a_node_that_waits_keeps_beating(tmp_path: Path) -> None:
+    """While nothing else is said the client can tell a live node from a dead one."""
+    request = {"workdir": str(tmp_path / "work"), "run": RUN, "node": "gpu01", "node_rank": 0}
+    with Session("sync", request) as session:
+        session.send({"manifest": True}, zlib.compress(json.dumps([file_row("a.py")]).encode()))
+        assert session.receive() == ({"missing": [SHA]}, b"")
+        assert session.receive(10.0) == ({"beat": 1, "steps": 1}, b"")
+
+
 def test_leftovers_of_a_broken_transfer_are_swept(tmp_path: Path) -> None:
     """What a killed sync left aside goes after a day; what is younger may still be written."""
     converse(tmp_path / "work", [file_row("a.py")], [BLOB])

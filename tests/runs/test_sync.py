@@ -19,7 +19,7 @@ import pytest
 
 from clusterctl.errors import ConnectionLost, NodeError, SyncError
 from clusterctl.plans.shell import BOOT
-from clusterctl.runs import payload
+from clusterctl.runs import payload, sync
 from clusterctl.runs.contents import Contents
 from clusterctl.runs.frames import Frame, FrameReader, encode_frame
 from clusterctl.runs.source import ScanResult, scan_source
@@ -322,6 +322,23 @@ def test_another_tree_on_the_node_is_an_error_that_names_it(source: Path) -> Non
         send_tree(Liar(), scan, node="gpu02")
     assert (caught.value.code, caught.value.node) == ("CC-SYNC-003", "gpu02")
     assert scan.manifest.hash in caught.value.evidence
+
+
+class Stuck(Liar):
+    """A node whose work directory hangs: it is alive and gets nowhere."""
+
+    def receive(self, timeout: float) -> Frame | None:
+        """Beat, always at the same step."""
+        assert timeout > 0
+        return {"beat": 1, "steps": 7}, b""
+
+
+def test_a_disk_that_hangs_is_told_from_a_slow_one(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beats alone are no progress."""
+    monkeypatch.setattr(sync, "STALL", 0.05)
+    with pytest.raises(SyncError, match="nothing moved on the node") as caught:
+        send_tree(Stuck(), scan_source(source), node="gpu02")
+    assert (caught.value.code, caught.value.node) == ("CC-SYNC-012", "gpu02")
 
 
 def small_disk(place: Path) -> list[str]:
