@@ -93,18 +93,22 @@ def _choose_nics(node: Node, facts: Facts, ip: str | None) -> tuple[str, ...]:
 def _problems(node: Node, facts: Facts, ip: str | None, nics: tuple[str, ...]) -> Iterable[Problem]:
     if ip is None:
         yield Problem("no-address", _no_address(node, facts))
-    for name in nics:
-        nic = _nic_named(facts, name)
-        if nic is None:
-            yield Problem("nic-missing", name)
-        elif not nic.up or not nic.running:
-            yield Problem("nic-down", name)
-        elif not nic.ipv4:
-            yield Problem("nic-without-address", name)
+    on_nics = [problem for name in nics for problem in _nic_problems(facts, name)]
+    yield from on_nics
     if ip and not owner_of(facts, ip):
         yield Problem("address-on-no-nic", ip)
-    elif ip and nics and owner_of(facts, ip) not in nics and all(_nic_named(facts, name) for name in nics):
+    elif ip and nics and owner_of(facts, ip) not in nics and not on_nics:
         yield Problem("address-on-other-nic", ip)
+
+
+def _nic_problems(facts: Facts, name: str) -> Iterable[Problem]:
+    nic = _nic_named(facts, name)
+    if nic is None:
+        yield Problem("nic-missing", name)
+    elif not nic.up or not nic.running:
+        yield Problem("nic-down", name)
+    elif not nic.ipv4:
+        yield Problem("nic-without-address", name)
 
 
 def _no_address(node: Node, facts: Facts) -> str:

@@ -36,8 +36,15 @@ def _training_nic(seen: Situation, node: Node, facts: Facts) -> Nic | None:
     return next((nic for nic in facts.nics if nic.name == name), None)
 
 
+def _sound(seen: Situation) -> list[tuple[Node, Facts]]:
+    """Give the nodes whose NIC and address are in order: for the others the cause was already told."""
+    networks = seen.networks
+    sound = [(node, facts) for node, facts in seen.known if not networks[node.name].problems]
+    return [(node, facts) for node, facts in sound if not (networks[node.name].ip or "").startswith("127.")]
+
+
 def _votes(seen: Situation, value: Callable[[Nic], int | None]) -> Split | None:
-    nics = {node.name: _training_nic(seen, node, facts) for node, facts in seen.known}
+    nics = {node.name: _training_nic(seen, node, facts) for node, facts in _sound(seen)}
     told = {name: (nic, value(nic)) for name, nic in nics.items() if nic}
     return split_votes({name: str(number) for name, (_, number) in told.items() if number})
 
@@ -97,16 +104,13 @@ def routed_elsewhere(seen: Situation) -> Iterator[Hit]:
     NCCL and Gloo listen on the chosen NIC, while connections leave by the routed one. Use addresses of one
     network on all nodes (`network:` or `ip:`), or choose the NIC that the route takes.
     """
-    for node, facts, peer, route in _routes(seen):
+    sound = {node.name for node, _ in _sound(seen)}
+    for node, _, peer, route in _routes(seen):
         network = seen.networks[node.name]
-        foreign = route.nic and network.nics and route.nic not in network.nics
-        if foreign and any(nic.name in network.nics for nic in facts.nics):
+        if route.nic and route.nic not in network.nics and node.name in sound:
             evidence = f"to {route.address} ({peer}) by {route.nic}, training uses {', '.join(network.nics)}"
-            yield on(
-                node,
-                evidence,
-                in_inventory(node, f"nic: [{route.nic}]  # or give every node an ip: in one network"),
-            )
+            fix = in_inventory(node, f"nic: [{route.nic}]  # or give every node an ip: in one network")
+            yield on(node, evidence, fix)
 
 
 @check(

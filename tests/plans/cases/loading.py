@@ -1,0 +1,107 @@
+"""Reads the cases of checks: a healthy cluster, what differs from it, and the findings that follow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from clusterctl import errors
+from clusterctl.plans.checks.registry import Finding, evaluate
+from clusterctl.plans.facts import Facts, parse_facts
+from clusterctl.specs.inventory import Node, Ssh
+from clusterctl.specs.job import Job
+
+HERE = Path(__file__).parent
+ASKED, HEARD = 1790000000.0, 1790000000.07  # our clock around the healthy node's answer
+
+
+def read_cases(name: str) -> list[dict[str, Any]]:
+    """Read one family's cases."""
+    return list(YAML(typ="safe").load((HERE / f"{name}.yaml").read_text()))
+
+
+def healthy_answer(number: int) -> dict[str, Any]:
+    """Give the raw answer of healthy node `gpuN`, without routes."""
+    return dict(json.loads(_healthy(number)))
+
+
+@cache
+def _healthy(number: int) -> str:
+    text = (HERE / "healthy.yaml").read_text().replace("{n}", str(number))
+    return json.dumps(YAML(typ="safe").load(text))
+
+
+def _routes(number: int, count: int) -> dict[str, Any]:
+    others = (other for other in range(1, count + 1) if other != number)
+    return {
+        f"gpu{n}": {"address": f"10.0.0.{n}", "source": f"10.0.0.{number}", "nic": "eth0"} for n in others
+    }
+
+
+def change(tree: Any, dotted: str, value: Any) -> None:
+    """Set the value at a path such as `nics.1.mtu`; the word `gone` removes it."""
+    *path, last = dotted.split(".")
+    for key in path:
+        tree = tree[int(key)] if isinstance(tree, list) else tree.setdefault(key, {})
+    if value == "gone":
+        del tree[int(last) if isinstance(tree, list) else last]
+    elif isinstance(tree, list):
+        tree[int(last)] = value
+    else:
+        tree[last] = value
+
+
+def answers(case: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Give the raw answers of a case's nodes; `all` changes every one of them."""
+    count = case.get("nodes", 3)
+    raw = {f"gpu{n}": {**healthy_answer(n), "routes": _routes(n, count)} for n in range(1, count + 1)}
+    for name, changes in case.get("facts", {}).items():
+        for one in raw if name == "all" else name.split(","):
+            for dotted, value in changes.items():
+                change(raw[one], dotted.replace("~", "."), deepcopy(value))
+    return raw
+
+
+def nodes(case: Mapping[str, Any]) -> tuple[Node, ...]:
+    """Give the inventory's nodes of a case."""
+    wanted = case.get("inventory", {})
+    found = []
+    for rank in range(case.get("nodes", 3)):
+        node = Node(name=f"gpu{rank + 1}", node_rank=rank, host=f"10.0.0.{rank + 1}", ssh=Ssh(user="alice"))
+        values = {**wanted.get("all", {}), **wanted.get(node.name, {})}
+        values = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+        found.append(replace(node, **values))
+    return tuple(found)
+
+
+def judge(case: Mapping[str, Any]) -> tuple[Finding, ...]:
+    """Evaluate a case."""
+    failures = {name: _failure(told) for name, told in case.get("failures", {}).items()}
+    facts: dict[str, Facts] = {
+        name: parse_facts(raw, asked=ASKED, heard=HEARD)
+        for name, raw in answers(case).items()
+        if name not in failures
+    }
+    job = Job(name="j", file="job.yaml", script="t.py", **case["job"]) if "job" in case else None
+    return evaluate(nodes(case), facts, failures, job)
+
+
+def _failure(told: Mapping[str, Any]) -> errors.ClusterctlError:
+    kind: type[errors.ClusterctlError] = getattr(errors, told["is"])
+    words = {key: value for key, value in told.items() if key not in ("is", "message")}
+    return kind(told["message"], **words)
+
+
+def every_case() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Give all cases with the name of their file."""
+    for path in sorted(HERE.glob("*.yaml")):
+        if path.stem != "healthy":
+            for case in read_cases(path.stem):
+                yield path.stem, case
