@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from clusterctl.lab.lab import Lab, NodeState
+    from clusterctl.lab.labs import Lab, NodeState
 
 _name_option = click.option("--name", default=None, metavar="NAME", help="Which lab, if several are running.")
 

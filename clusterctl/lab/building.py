@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from clusterctl.errors import LabError
-from clusterctl.lab.lab import Lab
-from clusterctl.lab.labs import DEFAULT_NAME, sweep
+from clusterctl.lab.labs import DEFAULT_NAME, Lab, sweep
 from clusterctl.lab.layout import (
     DEFAULT_NICS,
     LabPlan,

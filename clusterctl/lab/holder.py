@@ -90,9 +90,13 @@ class Holder:
         if room.pid:
             self._ip("".join(f"link set dev {nic.cable} down\n" for nic in room.plan.nics))
             os.kill(room.pid, signal.SIGKILL)
+            self._await_death(room)
+        self._drop_cables(room)
+
+    def _await_death(self, room: Room) -> None:
+        """Wait until the kernel has ended all that lived in the node."""
         while room.pid:
             self._note_deaths([os.waitpid(-1, 0)[0]])
-        self._drop_cables(room)
 
     def _drop_cables(self, room: Room) -> None:
         """The kernel drops them too, but later; whoever is first, they are gone afterwards."""
@@ -140,11 +144,22 @@ class Holder:
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
         rooms = [self.rooms[request["node"]]] if "node" in request else list(self.rooms.values())
         for room in rooms:
+            if room.hung_up():
+                self._await_death(room)
             if request["do"] == "break":
                 self._break(room, request["how"])
             elif request["do"] == "heal":
                 self._heal(room)
-        return {"nodes": {room.plan.name: room.state() for room in rooms}}
+        return {"nodes": {room.plan.name: self._state(room) for room in rooms}}
+
+    def _state(self, room: Room) -> dict[str, Any]:
+        try:
+            return room.state()
+        except StepError:
+            if not room.hung_up():
+                raise
+            self._await_death(room)  # it died while it was asked
+            return room.state()
 
     def _break(self, room: Room, how: str) -> None:
         if how == "power":

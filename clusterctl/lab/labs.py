@@ -1,18 +1,179 @@
-"""The labs that run here: find them, look at them, break and heal their nodes, take them down."""
+"""The labs that run here and their nodes, seen from outside: find, look at, break, heal, take down."""
 
 from __future__ import annotations
 
 import json
+import os
+import socket
+import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from clusterctl.errors import LabError
-from clusterctl.lab.lab import Lab, NodeState
-from clusterctl.lab.layout import LabPlan
+from clusterctl.lab.layout import LabPlan, NodePlan
+from clusterctl.lab.machine import find_program
 from clusterctl.lab.state import Process, holder_of, lab_directories, locked, remove
 
 DEFAULT_NAME = "lab"
 BREAKS = ("power", "nic-down", "sshd")
+_ANSWER_SECONDS = 30.0
+_ANSWER_BYTES = 1 << 18
+_TAG = b"CLUSTERCTL_RUN="
+
+
+class NodeProcess(NamedTuple):
+    """A process in a node: its number there, its command line, and the run it bears as a tag ("": none)."""
+
+    pid: int
+    command: str
+    tag: str
+
+
+@dataclass(frozen=True)
+class NodeState:
+    """A node as it is now: the PID of its init on this machine (0: powered off), of its sshd in the node."""
+
+    name: str
+    pid: int
+    sshd: int
+    nics: dict[str, str]
+
+    @property
+    def power(self) -> bool:
+        """Whether the node is on."""
+        return self.pid != 0
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A running lab; a bound one lives as long as its leash is open."""
+
+    directory: Path
+    plan: LabPlan
+    holder: Process
+    leash: socket.socket | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        """The lab's name."""
+        return self.plan.name
+
+    @property
+    def inventory(self) -> Path:
+        """The inventory file for clusterctl."""
+        return self.directory / "inventory.yaml"
+
+    @property
+    def ssh_config(self) -> Path:
+        """The file for `ssh -F`."""
+        return self.directory / "ssh_config"
+
+    @property
+    def nodes(self) -> tuple[LabNode, ...]:
+        """The nodes, node 0 first."""
+        return tuple(LabNode(self, plan) for plan in self.plan.nodes)
+
+    def node(self, name: str) -> LabNode:
+        """The node of that name; LabError if there is none."""
+        plan = self.plan.node(name)
+        if plan is None:
+            names = ", ".join(node.name for node in self.plan.nodes)
+            text = f"the lab {self.name} has no node {name}"
+            raise LabError(text, code="CC-LAB-006", fix=f"its nodes: {names}")
+        return LabNode(self, plan)
+
+    def ssh_command(self, node: str, command: Sequence[str] = ()) -> list[str]:
+        """The command line of OpenSSH that reaches a node."""
+        return [find_program("ssh"), "-F", str(self.ssh_config), self.node(node).name, *command]
+
+    def ask(self, **request: str) -> tuple[NodeState, ...]:
+        """Send a request to the holder; returns the states of the nodes it concerns."""
+        try:
+            answer = self._exchange(request)
+        except (OSError, ValueError) as error:
+            text = f"the lab {self.name} does not answer: {error}"
+            raise LabError(text, code="CC-LAB-008", fix=f"clusterctl lab down --name {self.name}") from error
+        if "error" in answer:
+            text = f"the lab could not {request['do']}: {answer['error']}"
+            raise LabError(text, code="CC-LAB-007", node=request.get("node", ""))
+        return tuple(NodeState(name, **state) for name, state in answer["nodes"].items())
+
+    def _exchange(self, request: dict[str, str]) -> dict[str, Any]:
+        folder = os.open(self.directory, os.O_PATH | os.O_CLOEXEC)
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as caller:
+                caller.settimeout(_ANSWER_SECONDS)
+                caller.connect(f"/proc/self/fd/{folder}/control")  # a socket's path must be short
+                caller.send(json.dumps(request).encode())
+                answer: dict[str, Any] = json.loads(caller.recv(_ANSWER_BYTES))
+                return answer
+        finally:
+            os.close(folder)
+
+
+@dataclass(frozen=True)
+class LabNode:
+    """A node of a running lab."""
+
+    lab: Lab
+    plan: NodePlan
+
+    @property
+    def name(self) -> str:
+        """The node's name, which is its hostname too."""
+        return self.plan.name
+
+    def state(self) -> NodeState:
+        """How the node is now."""
+        return self.lab.ask(do="look", node=self.name)[0]
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        input: str | None = None,  # noqa: A002  (named as in subprocess.run)
+        timeout: float = 30.0,
+        check: bool = True,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command in the node as the root of its namespaces, past SSH; its output is captured."""
+        state = self.state()
+        if not state.power:
+            text = f"{self.name} is powered off"
+            raise LabError(text, code="CC-LAB-009", fix=f"clusterctl lab heal {self.name}")
+        user = [] if os.geteuid() == 0 else ["-U", "--preserve-credentials"]
+        enter = [find_program("nsenter"), "-t", str(state.pid), *user, "-n", "-m", "-u", "-i", "-p", "--"]
+        return subprocess.run(
+            [*enter, *argv],
+            input=input,
+            timeout=timeout,
+            check=check,
+            capture_output=True,
+            encoding="utf-8",
+            errors="surrogateescape",
+        )
+
+    def processes(self) -> list[NodeProcess]:
+        """The node's processes, without its init and its listening sshd; none if it is powered off."""
+        state = self.state()
+        if not state.power:
+            return []
+        entries = Path(f"/proc/{state.pid}/root/proc").iterdir()
+        numbers = sorted((int(entry.name), entry) for entry in entries if entry.name.isdigit())
+        found = (_read_process(pid, entry) for pid, entry in numbers if pid not in (1, state.sshd))
+        return [process for process in found if process is not None]
+
+
+def _read_process(pid: int, entry: Path) -> NodeProcess | None:
+    try:
+        command = (entry / "cmdline").read_bytes()
+        environment = (entry / "environ").read_bytes()
+    except OSError:
+        return None  # it has ended meanwhile
+    tag = next((word[len(_TAG) :] for word in environment.split(b"\0") if word.startswith(_TAG)), b"")
+    text = command.rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")
+    return NodeProcess(pid, text, tag.decode(errors="replace"))
 
 
 def running(state_dir: Path) -> list[Lab]:

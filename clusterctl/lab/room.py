@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
 from contextlib import suppress
 from typing import Any
@@ -40,6 +41,14 @@ class Room:
         if self._line is not None:
             self._line.close()
         self.pid, self.host_pid, self._line = 0, 0, None
+
+    def hung_up(self) -> bool:
+        """Whether the init has dropped the line: it has ended or is about to."""
+        if self._line is None:
+            return False
+        poll = select.poll()
+        poll.register(self._line, 0)
+        return bool(poll.poll(0))
 
     def learn_numbers(self) -> None:
         """Wait for the init and its parent to tell the init's two numbers."""

@@ -1,0 +1,544 @@
+"""The lab itself: real nodes that come, break, heal and go without a trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from clusterctl.errors import LabError
+from clusterctl.lab import labs
+from clusterctl.lab.building import up
+from clusterctl.lab.labs import Lab, LabNode
+from clusterctl.lab.machine import find_program
+
+pytestmark = pytest.mark.lab
+
+ROOT = str(Path(__file__).parents[2])
+KINDS = ("pid", "net", "mnt")
+LISTEN = """
+import socket, sys
+server = socket.create_server((sys.argv[1], 9000))
+connection, _ = server.accept()
+connection.sendall(b"hello")
+connection.recv(1)
+"""
+
+
+def namespace(pid: int | str, kind: str) -> str:
+    """The name of the namespace of a kind that a process is in."""
+    return str(Path(f"/proc/{pid}/ns/{kind}").readlink())
+
+
+def namespaces(pid: int) -> set[str]:
+    """The namespaces of a process that the machine itself is not in."""
+    return {namespace(pid, kind) for kind in KINDS} - {namespace("self", kind) for kind in KINDS}
+
+
+def all_namespaces(lab: Lab) -> set[str]:
+    """The namespaces of the holder and of every node."""
+    pids = [lab.holder.pid, *(node.state().pid for node in lab.nodes)]
+    return set().union(*(namespaces(pid) for pid in pids))
+
+
+def inhabitants(spaces: set[str]) -> list[int]:
+    """The processes on this machine that live in one of the namespaces."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                links = {namespace(entry.name, kind) for kind in KINDS}
+            except OSError:
+                continue
+            if links & spaces:
+                found.append(int(entry.name))
+    return found
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
+    """Whether a condition comes to hold."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def addresses(node: LabNode) -> dict[str, str]:
+    """The IPv4 address of every NIC of a node."""
+    entries = json.loads(node.run([find_program("ip"), "-j", "-4", "addr"]).stdout)
+    return {entry["ifname"]: entry["addr_info"][0]["local"] for entry in entries}
+
+
+def python_here(code: str, *words: str) -> list[str]:
+    """The words that run Python code that may import clusterctl."""
+    return ["env", f"PYTHONPATH={ROOT}", "PYTHONDONTWRITEBYTECODE=1", sys.executable, "-c", code, *words]
+
+
+def connected(lab: Lab, here: str, there: str) -> tuple[subprocess.Popen[str], str]:
+    """A process on `here` with an open connection to a listener on `there`, and what it read from it."""
+    listener = lab.node(there)
+    starter = threading.Thread(
+        target=listener.run, args=([sys.executable, "-c", LISTEN, listener.plan.ip],), kwargs={"check": False}
+    )
+    starter.start()
+    code = f"""
+import socket, sys, time
+for _ in range(200):
+    try:
+        connection = socket.create_connection(({listener.plan.ip!r}, 9000), 5)
+        break
+    except OSError:
+        time.sleep(0.02)
+print(connection.recv(5).decode(), flush=True)
+connection.settimeout(1)
+try:
+    print("ended", repr(connection.recv(1)), flush=True)
+except OSError as error:
+    print(type(error).__name__, flush=True)
+"""
+    words = lab.ssh_command(here, [lab.plan.python, "-"])
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(code)
+    process.stdin.close()
+    return process, process.stdout.readline().strip()
+
+
+def test_eight_nodes_answer(make_lab) -> None:
+    """Every node of a larger lab lets OpenSSH in under its own name."""
+    lab = make_lab(n=8)
+
+    assert [lab.ssh(node.name, "hostname").strip() for node in lab.nodes] == [f"gpu0{i}" for i in range(1, 9)]
+
+
+def test_names_nics_and_addresses(cluster) -> None:
+    """Each node has its own NIC name, and its hostname means its training address everywhere."""
+    assert [set(addresses(node)) - {"lo"} for node in cluster.nodes] == [{"enp65s0f0"}, {"ib0np0"}, {"eno2"}]
+    for node in cluster.nodes:
+        assert addresses(node)[node.plan.training_nic] == node.plan.ip
+        assert cluster.ssh(node.name, "hostname", "-i").split() == [node.plan.ip]
+        known = cluster.ssh("gpu01", "getent", "hosts", node.name)
+        assert known.split() == [node.plan.ip, node.name]
+
+
+def test_the_machine_outside_is_not_touched(make_lab) -> None:
+    """A lab makes no link, mount or SSH file outside its own namespaces and directory."""
+    links = subprocess.run([find_program("ip"), "link"], capture_output=True, check=True).stdout
+    mounts = Path("/proc/self/mounts").read_text()
+    lab = make_lab(n=2)
+    lab.ssh("gpu01", "true")
+
+    assert subprocess.run([find_program("ip"), "link"], capture_output=True, check=True).stdout == links
+    assert Path("/proc/self/mounts").read_text() == mounts
+    assert list(lab.home.iterdir()) == []
+    assert lab.directory.stat().st_mode & 0o777 == 0o700
+
+
+def test_first_nic_carries_ssh_and_last_one_training(make_lab) -> None:
+    """Items of --nics go to the nodes in turn; `a+b` gives one node two networks."""
+    from clusterctl.specs.inventory import parse_inventory
+
+    lab = make_lab(n=3, nics=["mgmt0+ib0", "eno2"])
+    nodes = parse_inventory(lab.inventory.read_text(), str(lab.inventory)).nodes
+
+    assert [node.nic for node in nodes] == [("ib0",), ("eno2",), ("ib0",)]
+    assert [(node.host, node.ip) for node in nodes] == [
+        ("10.77.1.1", "10.77.0.1"),
+        ("10.77.0.2", "10.77.0.2"),
+        ("10.77.1.3", "10.77.0.3"),
+    ]
+    assert addresses(lab.node("gpu01")) == {"lo": "127.0.0.1", "mgmt0": "10.77.1.1", "ib0": "10.77.0.1"}
+    assert nodes[0].ssh.user == lab.plan.account.name
+    assert nodes[0].python == sys.executable
+    assert "nsenter" in (nodes[0].ssh.proxy_command or "")
+
+
+def test_nodes_share_no_home_tmp_or_memory(cluster) -> None:
+    """What one node writes to home, /tmp, /dev/shm or /run no other node sees, nor does the machine."""
+    for place in ("$HOME", "/tmp", "/dev/shm"):
+        cluster.ssh("gpu01", f"echo x > {place}/lab-mark")
+        assert cluster.ssh("gpu01", f"ls {place}/lab-mark && rm {place}/lab-mark; ls {place}").split()[0]
+        assert "lab-mark" not in cluster.ssh("gpu02", f"ls {place}")
+        assert not Path(os.path.expandvars(place), "lab-mark").exists()
+
+
+def test_the_interpreter_works_in_the_nodes_and_cannot_be_changed(cluster) -> None:
+    """The inventory's python runs there with its packages, read-only where the lab had to show it again."""
+    python = cluster.plan.python
+
+    assert cluster.ssh("gpu02", f"{python} -c 'import click; print(click.__name__)'") == "click\n"
+    for path in cluster.plan.visible:
+        if path.startswith(("/tmp/", cluster.plan.account.home + "/")):
+            assert cluster.ssh("gpu02", f"touch {path}/mark 2>&1 || echo no").endswith("no\n")
+
+
+def test_sshd_has_the_limits_of_openssh(cluster) -> None:
+    """A test bed with raised limits would hide what users meet."""
+    words = [cluster.plan.sshd, "-T", "-f", "/run/lab/sshd_config"]
+    said = cluster.node("gpu01").run(words).stdout.splitlines()
+
+    assert {"maxstartups 10:30:100", "maxsessions 10", "usepam no", "passwordauthentication no"} <= set(said)
+
+
+def test_processes_tells_tags_and_zombies_are_reaped(cluster) -> None:
+    """A tagged orphan is seen with its run, and vanishes when it ends."""
+    node = cluster.node("gpu03")
+    cluster.ssh("gpu03", "CLUSTERCTL_RUN=r-1/gpu03/1 setsid sleep 1.5 >/dev/null 2>&1 </dev/null & true")
+
+    def seen() -> list[tuple[str, str]]:
+        return [(process.command, process.tag) for process in node.processes() if process.tag]
+
+    assert eventually(lambda: seen() == [("sleep 1.5", "r-1/gpu03/1")], 1.0)
+    pid = next(process.pid for process in node.processes() if process.tag)
+    assert eventually(lambda: pid not in [process.pid for process in node.processes()])
+
+
+def test_run_is_root_of_the_node_only(cluster) -> None:
+    """Faults can be made inside a node: the MTU of its NIC changes there and nowhere else."""
+    node = cluster.node("gpu02")
+    ip = find_program("ip")
+    node.run([ip, "link", "set", "ib0np0", "mtu", "1400"])
+    try:
+        assert "mtu 1400" in node.run([ip, "link", "show", "ib0np0"]).stdout
+        assert "mtu 1400" not in cluster.node("gpu01").run([ip, "link"]).stdout
+    finally:
+        node.run([ip, "link", "set", "ib0np0", "mtu", "1500"])
+
+
+def test_power_cut_says_no_goodbye_and_heal_brings_the_same_node_back(make_lab) -> None:
+    """Peers of a dead node hear nothing; healed, it has its name, home, address, NIC, MAC and host key."""
+    lab = make_lab(n=2)
+    ip = find_program("ip")
+    node = lab.node("gpu02")
+    lab.ssh("gpu02", "echo mine > ~/kept; echo gone > /tmp/lost")
+    before = node.run([ip, "-br", "link", "show", "ib0np0"]).stdout.split()[2]
+    boot = lab.ssh("gpu02", "cat /proc/sys/kernel/random/boot_id")
+    process, greeting = connected(lab, "gpu01", "gpu02")
+    state = labs.break_node(lab, "gpu02", "power")
+    assert process.stdout is not None
+    heard = process.stdout.read().strip()
+
+    assert greeting == "hello"
+    assert process.wait() == 0
+    assert not state.power
+    assert heard == "TimeoutError"
+    assert node.processes() == []
+    assert labs.heal_node(lab, "gpu02").nics == {"ib0np0": "up"}
+    assert lab.ssh("gpu02", "hostname; cat ~/kept; ls /tmp").split()[:2] == ["gpu02", "mine"]
+    assert "lost" not in lab.ssh("gpu02", "ls /tmp")
+    assert node.run([ip, "-br", "link", "show", "ib0np0"]).stdout.split()[2] == before
+    assert addresses(node)["ib0np0"] == "10.77.0.2"
+    assert lab.ssh("gpu02", "cat /proc/sys/kernel/random/boot_id") != boot
+
+
+def test_a_node_whose_init_was_killed_is_off_and_heals(make_lab) -> None:
+    """The lab notices a node that died without `break`."""
+    lab = make_lab(n=2)
+    os.kill(lab.node("gpu01").state().pid, signal.SIGKILL)
+
+    assert eventually(lambda: not lab.node("gpu01").state().power)
+    assert labs.heal_node(lab, "gpu01").power
+    assert lab.ssh("gpu01", "hostname") == "gpu01\n"
+
+
+def test_nic_down_cuts_training_and_leaves_ssh(make_lab) -> None:
+    """With two NICs only the training network goes; heal restores address and route."""
+    lab = make_lab(n=2, nics=["mgmt0+ib0"])
+    reach = "exec 3<>/dev/tcp/10.77.0.2/22 && echo yes || echo no"
+    before = lab.ssh("gpu01", f"timeout 5 bash -c '{reach}' 2>&1 | tail -1")
+    state = labs.break_node(lab, "gpu01", "nic-down")
+    cut = lab.ssh("gpu01", f"timeout 5 bash -c '{reach}' 2>&1 | tail -1")
+    healed = labs.heal_node(lab, "gpu01")
+
+    assert (before, cut) == ("yes\n", "no\n")
+    assert state.nics == {"mgmt0": "up", "ib0": "down"}
+    assert healed.nics == {"mgmt0": "up", "ib0": "up"}
+    assert lab.ssh("gpu01", f"timeout 5 bash -c '{reach}' 2>&1 | tail -1") == "yes\n"
+
+
+def test_broken_sshd_refuses_while_open_sessions_live(make_lab) -> None:
+    """Only the listening process dies; a session that is open goes on, and heal lets new ones in."""
+    lab = make_lab(n=1)
+    words = lab.ssh_command("gpu01", ["cat"])
+    session = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+    assert session.stdin is not None
+    assert session.stdout is not None
+    session.stdin.write("one\n")
+    assert session.stdout.readline() == "one\n"
+    state = labs.break_node(lab, "gpu01", "sshd")
+    session.stdin.write("two\n")
+
+    assert state.power
+    assert state.sshd == 0
+    assert session.stdout.readline() == "two\n"
+    assert lab.run(lab.ssh_command("gpu01", ["true"]), check=False).returncode == 255
+    assert labs.heal_node(lab, "gpu01").sshd > 0
+    assert lab.ssh("gpu01", "hostname") == "gpu01\n"
+    session.communicate()
+
+
+def test_breaking_what_is_not_there_is_refused(cluster) -> None:
+    """A wrong node or a wrong way to break is named with what exists."""
+    with pytest.raises(LabError, match="no node gpu9") as wrong_node:
+        labs.break_node(cluster, "gpu9", "power")
+    with pytest.raises(LabError, match="cannot break by fire"):
+        labs.break_node(cluster, "gpu01", "fire")
+
+    assert "gpu01, gpu02, gpu03" in wrong_node.value.fix
+
+
+def test_several_labs_at_once(place) -> None:
+    """Labs by name have the same addresses and know nothing of each other; one going leaves the other."""
+    first = up(place, name="one", count=1, bound=True)
+    second = up(place, name="two", count=2, bound=True)
+    first.node("gpu01").run(["touch", f"{first.plan.account.home}/one"])
+
+    assert [lab.name for lab in labs.running(place)] == ["one", "two"]
+    assert "one" not in second.node("gpu01").run(["ls", second.plan.account.home]).stdout.split()
+    assert labs.default_inventory(place) is None
+    with pytest.raises(LabError, match="several labs are running"):
+        labs.load(place)
+    assert labs.down(place, ["one"]) == ["one"]
+    assert labs.load(place).name == "two"
+    assert labs.default_inventory(place) == second.inventory
+    assert labs.down(place) == ["two"]
+    assert list(place.iterdir()) == []
+
+
+def test_the_same_name_twice_is_refused_and_the_first_lab_lives(make_lab) -> None:
+    """A second lab of one name changes nothing."""
+    lab = make_lab(n=1)
+    with pytest.raises(LabError, match="exists already"):
+        up(lab.state_dir, name="lab", count=1)
+
+    assert lab.ssh("gpu01", "hostname") == "gpu01\n"
+
+
+@pytest.mark.parametrize(
+    "wish", [{"name": "../x"}, {"name": ""}, {"count": 0}, {"count": 251}, {"nics": ["lo"]}, {"nics": ["a+a"]},
+             {"nics": ["a b"]}, {"nics": ["sixteen-letters0"]}, {"nics": [""]}, {"nics": []}]
+)  # fmt: skip
+def test_words_that_make_no_lab(place, wish) -> None:
+    """Names and numbers are judged before anything is made."""
+    with pytest.raises(LabError) as refused:
+        up(place, **wish)
+
+    assert refused.value.code == "CC-LAB-003"
+    assert list(place.iterdir()) == []
+
+
+def test_kill_of_the_holder_leaves_nothing(make_lab) -> None:
+    """No process of the lab outlives its holder, not even one that ignores signals in its own session."""
+    lab = make_lab(n=3)
+    lab.ssh("gpu02", "setsid sh -c 'trap \"\" TERM HUP; sleep 1000' >/dev/null 2>&1 </dev/null & true")
+    spaces = all_namespaces(lab)
+    assert len(inhabitants(spaces)) >= 8
+    os.kill(lab.holder.pid, signal.SIGKILL)
+
+    assert eventually(lambda: inhabitants(spaces) == [], 2.0)
+    assert labs.running(lab.state_dir) == []
+    assert labs.default_inventory(lab.state_dir) is None
+
+
+def test_down_leaves_nothing_and_may_be_repeated(place) -> None:
+    """A detached lab outlives the call that made it, until down; a second down finds nothing."""
+    code = """
+import sys
+from pathlib import Path
+from clusterctl.lab.building import up
+up(Path(sys.argv[1]), count=2)
+"""
+    subprocess.run(python_here(code, str(place)), check=True)
+    lab = labs.load(place)
+    spaces = all_namespaces(lab)
+    protected = lab.directory / "nodes" / "gpu01" / "home" / "closed"
+    (protected / "inner").mkdir(parents=True)
+    (protected / "inner" / "file").touch()
+    protected.chmod(0o500)
+
+    assert labs.down(place) == ["lab"]
+    assert inhabitants(spaces) == []
+    assert list(place.iterdir()) == []
+    assert labs.down(place) == []
+
+
+def test_a_dead_lab_is_recognised_and_its_name_is_free(place) -> None:
+    """What a crash left behind is neither default nor in the way; status removes it."""
+    lab = up(place, count=1)
+    os.kill(lab.holder.pid, signal.SIGKILL)
+    assert eventually(lambda: labs.running(place) == [])
+    assert lab.directory.exists()
+    again = up(place, count=1, bound=True)
+    assert again.node("gpu01").state().power
+    os.kill(again.holder.pid, signal.SIGKILL)
+    assert eventually(lambda: labs.running(place) == [])
+
+    assert labs.status(place) == []
+    assert list(place.iterdir()) == []
+
+
+@pytest.mark.parametrize("change", [{"starttime": 1}, {"boot_id": "another"}, {"pid": 2**22 + 1}])
+def test_another_process_with_the_holders_number_is_not_taken_for_it(place, change) -> None:
+    """PID, start time and boot must all agree before a process counts as the holder."""
+    lab = up(place, count=1, bound=True)
+    file = lab.directory / "lab.json"
+    values = json.loads(file.read_text())
+    file.write_text(json.dumps({**values, "holder": {**values["holder"], **change}}))
+
+    assert labs.running(place) == []
+    assert labs.down(place) == []
+    assert lab.holder.alive()
+    assert lab.holder.end()
+
+
+def test_an_unfinished_lab_is_swept_away(place) -> None:
+    """A build that was killed midway leaves a directory that the next one removes."""
+    (place / "lab" / "nodes").mkdir(parents=True)
+    (place / "lab" / "plan.json").write_text("{}")
+    foreign = place / "notes"
+    foreign.mkdir()
+
+    assert labs.status(place) == []
+    assert not (place / "lab").exists()
+    assert foreign.exists()
+
+
+def test_a_bound_lab_dies_with_its_process(place) -> None:
+    """kill -9 of the process that a lab is bound to ends the lab."""
+    code = """
+import sys
+from pathlib import Path
+from clusterctl.lab.building import up
+lab = up(Path(sys.argv[1]), count=1, bound=True)
+print(lab.holder.pid, flush=True)
+sys.stdin.read()
+"""
+    words = python_here(code, str(place))
+    owner = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert owner.stdout is not None
+    spaces = namespaces(int(owner.stdout.readline()))
+    assert inhabitants(spaces)
+    owner.kill()
+    owner.communicate()
+
+    assert eventually(lambda: inhabitants(spaces) == [])
+
+
+def test_the_relay_ends_when_its_client_is_killed(make_lab) -> None:
+    """No proxy process stays behind for a node that fell silent."""
+    lab = make_lab(n=1)
+    words = lab.ssh_command("gpu01", ["sleep", "1000"])
+    client = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)
+    net, pids = (namespace(lab.holder.pid, kind) for kind in ("net", "pid"))
+
+    def relays() -> set[int]:
+        return set(inhabitants({net})) - set(inhabitants({pids}))
+
+    assert eventually(lambda: len(relays()) == 1 and bool(lab.node("gpu01").processes()))
+    labs.break_node(lab, "gpu01", "power")
+    client.kill()
+    client.wait()
+
+    assert eventually(lambda: not relays())
+
+
+def test_an_ordinary_user_has_a_lab_too(make_lab, ordinary_user) -> None:
+    """Without any right: own address, name, home, terminal, and root of the node for faults only."""
+    lab = make_lab(n=2, nics=["ib0np0", "eno2"], user=ordinary_user)
+    uid = str(lab.plan.account.uid)
+
+    assert uid != "0"
+    assert lab.ssh("gpu02", "id -u; hostname; hostname -i").split() == [uid, "gpu02", "10.77.0.2"]
+    assert lab.ssh("gpu01", "echo x > ~/mine && cat ~/mine && pwd").split() == ["x", lab.plan.account.home]
+    assert lab.ssh("gpu01", f"{lab.plan.python} -c 'import click; print(click.__name__)'") == "click\n"
+    terminal = [*lab.ssh_command("gpu01")[:3], "-tt", "gpu01", "tty"]
+    assert lab.run(terminal).stdout.startswith("/dev/pts/")
+    assert lab.node("gpu01").run(["id", "-u"]).stdout == "0\n"
+    lab.ssh("gpu01", "CLUSTERCTL_RUN=r-2/gpu01/1 setsid sleep 1000 >/dev/null 2>&1 </dev/null & true")
+    assert [p.tag for p in lab.node("gpu01").processes() if p.tag] == ["r-2/gpu01/1"]
+    for how in labs.BREAKS:
+        labs.break_node(lab, "gpu02", how)
+        labs.heal_node(lab, "gpu02")
+        assert lab.ssh("gpu02", "hostname") == "gpu02\n"
+    spaces = all_namespaces(lab)
+    os.kill(lab.holder.pid, signal.SIGKILL)
+    assert eventually(lambda: inhabitants(spaces) == [], 2.0)
+
+
+def attempt(place: Path, *before: str) -> list[str]:
+    """Try to build a lab in a process started by the words `before`; returns what it said."""
+    code = """
+import sys
+from pathlib import Path
+from clusterctl.errors import LabError
+from clusterctl.lab.building import up
+try:
+    up(Path(sys.argv[1]), count=2)
+    print("up")
+except LabError as error:
+    print(error.code, error.message, error.fix, sep="\\n")
+"""
+    words = [*before, *python_here(code, str(place))]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_forbidden_namespaces_are_told_with_the_remedy(place) -> None:
+    """Where the machine says no, there is a reason, a way out, and no half-built lab."""
+    if os.geteuid() == 0:
+        said = attempt(place, find_program("setpriv"), "--bounding-set=-sys_admin", "--inh-caps=-sys_admin")
+    else:
+        limit = "echo 1 > /proc/sys/user/max_user_namespaces"
+        limit += ' && exec unshare -U --map-user=$0 --map-group=$1 "$@"'
+        ids = (str(os.geteuid()), str(os.getegid()))
+        said = attempt(place, "unshare", "-Ur", "sh", "-c", limit, *ids)
+
+    assert said[0] == "CC-LAB-002"
+    assert "does not allow the lab's namespaces" in said[1]
+    assert said[2]
+    assert list(place.iterdir()) == []
+
+
+def test_a_missing_sshd_is_told_with_the_package(place) -> None:
+    """The remedy is one line that can be typed."""
+    hide = f'mount --bind /dev/null {find_program("sshd")} && exec "$@"'
+    said = attempt(place, "unshare", "-rm", "sh", "-c", hide, "sh")
+
+    assert said == [
+        "CC-LAB-001",
+        "the lab needs `sshd`, which is not installed",
+        "sudo apt-get install openssh-server",
+    ]
+    assert list(place.iterdir()) == []
+
+
+def test_a_lab_in_a_long_and_odd_place(place) -> None:
+    """Neither spaces nor more letters than a socket's path may have get in the way."""
+    lab = up(place / ("a b%c " * 8) / ("x" * 90), count=1, bound=True)
+    done = subprocess.run(lab.ssh_command("gpu01", ["hostname"]), capture_output=True, text=True, check=False)
+
+    assert done.stdout == "gpu01\n", done.stderr
+    assert labs.break_node(lab, "gpu01", "sshd").sshd == 0
+    assert lab.holder.end()
+
+
+def test_a_closed_port_is_refused_through_the_relay(cluster) -> None:
+    """The proxy command says why it cannot connect, and its exit tells the client at once."""
+    words = cluster.inventory.read_text().split('proxy_command: "')[1].split('"')[0]
+    command = words.replace("%h", "10.77.0.1").replace("%p", "9")
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=10, check=False)
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Connection refused" in done.stderr
