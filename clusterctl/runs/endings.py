@@ -28,7 +28,7 @@ from clusterctl.plans.shell import STOLEN_STDIN
 from clusterctl.runs.frames import FrameReader
 from clusterctl.runs.sockets import Line
 
-NO_STATUS = -1  # paramiko's exit status before there is one
+NO_STATUS = -1  # paramiko's exit status when there is none: a signal ended the process
 CANNOT_RUN, NOT_FOUND = 126, 127
 TAIL = 4096  # characters of what was said that are shown as evidence
 FAMILIES: Mapping[str, type[NodeError]] = {"CC-PY": NoInterpreter, "CC-SYNC": SyncError}
@@ -99,14 +99,14 @@ def not_started(node: str, python: str, status: int, noise: bytes, stderr: str) 
         text = "the login shell's start-up files read what was meant for the interpreter"
         return NodeError(text, code="CC-SSH-017", node=node, evidence=said, fix=fix)
     fix = f"see what `{python} -c 'print(1)'` says there; the login shell must be able to run commands"
-    text = f"no interpreter came up: the login shell or {python} ended with status {status}"
+    text = f"no interpreter came up: the login shell or {python} {_ended(status)}"
     return NoInterpreter(text, code="CC-PY-003", node=node, evidence=said, fix=fix)
 
 
 def verb_died(node: str, verb: str, status: int, stderr: str) -> NodeError:
     """Say that the step's process on the node ended without an answer."""
     return NodeError(
-        f"`{verb}` ended on the node without an answer (status {status})",
+        f"`{verb}` {_ended(status)} on the node, without an answer",
         code="CC-RUN-003",
         node=node,
         evidence=stderr[-TAIL:],
@@ -134,6 +134,10 @@ def reported(node: str, error: Mapping[str, Any]) -> ClusterctlError:
     message, evidence = str(error.get("message") or "unknown"), str(error.get("traceback") or "")
     kind = next((kind for family, kind in FAMILIES.items() if code.startswith(family)), NodeError)
     return kind(message, code=code or "CC-RUN-002", node=node, evidence=evidence)
+
+
+def _ended(status: int) -> str:
+    return "was ended by a signal" if status == NO_STATUS else f"ended with status {status}"
 
 
 def _said(noise: bytes, stderr: str) -> str:

@@ -249,9 +249,10 @@ class Session:
     def _explain_end(self) -> ClusterctlError:
         self._channel.status_event.wait(STATUS_WAIT)
         self._reader.finish()
-        status = self._channel.exit_status
-        if not self._transport.is_active() or status == endings.NO_STATUS:
+        # When a process ends the server says that its output did; a connection that is lost says nothing.
+        if not self._channel.eof_received:
             return endings.lost(self.node, self._line)
+        status = self._channel.exit_status
         if not self._reader.begun:
             return endings.not_started(self.node, self.python, status, self._reader.noise, self.stderr)
         return endings.verb_died(self.node, self.verb, status, self.stderr)

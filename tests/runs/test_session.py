@@ -1,0 +1,488 @@
+"""Conversations with real nodes: answers, errors, deaths, silences."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from servers import QUICK, Client, Server
+
+from clusterctl.errors import (
+    ConnectionLost,
+    ConnectTimeout,
+    NodeError,
+    NoInterpreter,
+    SyncError,
+    Unreachable,
+)
+from clusterctl.runs import payload
+from clusterctl.runs.limits import Timeouts
+from clusterctl.runs.session import Session
+
+VERBS = {
+    "echo": """
+import os
+def run(request, stream):
+    stream.send({"request": request}, str(os.getpid()).encode() if request.get("pid") else b"")
+    while True:
+        frame = stream.receive()
+        if frame is None or frame[0].get("stop"):
+            return
+        stream.send(frame[0], frame[1])
+""",
+    "noisy": """
+import os, sys
+def run(request, stream):
+    for _ in range(request["chunks"]):
+        os.write(2, b"e" * 65536)
+        os.write(1, b"o" * 65536)
+    print("a stray print", flush=True)
+    stream.send({"done": True}, b"body")
+""",
+    "burst": """
+def run(request, stream):
+    for number in range(request["frames"]):
+        stream.send({"n": number}, b"x" * request["size"])
+""",
+    "deaf": """
+import time
+def run(request, stream):
+    stream.send({"pid": __import__("os").getpid()})
+    time.sleep(8)
+""",
+    "talker": """
+def run(request, stream):
+    for number in range(request["frames"]):
+        stream.send({"n": number}, b"x" * request["size"])
+    got = 0
+    while True:
+        frame = stream.receive()
+        if frame[0].get("stop"):
+            break
+        got += len(frame[1])
+    stream.send({"got": got})
+""",
+    "fail": """
+from .wire import VerbError
+def run(request, stream):
+    stream.send({"first": 1})
+    if request["code"]:
+        raise VerbError(request["code"], "it did not work")
+    {}["missing"]
+""",
+    "die": """
+import os
+def run(request, stream):
+    stream.send({"first": 1})
+    os.write(2, b"last words")
+    os._exit(9) if request["how"] == "exit" else os.kill(os.getpid(), 9)
+""",
+    "beats": """
+import time
+def run(request, stream):
+    for number in range(request["beats"]):
+        stream.send({"beat": number})
+        time.sleep(0.1)
+    time.sleep(request["pause"])
+""",
+    "garbage": """
+import os
+def run(request, stream):
+    os.write(stream.sink, b"Segmentation fault\\n")
+""",
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def verbs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Ship verbs of the test's own, by the real boot code."""
+    folder, original = tmp_path_factory.mktemp("payload"), payload.PAYLOAD
+    for name in ("__init__", "boot", "wire"):
+        (folder / f"{name}.py").write_bytes((original / f"{name}.py").read_bytes())
+    for name, source in VERBS.items():
+        (folder / f"{name}.py").write_text(source)
+    payload.PAYLOAD = folder
+    payload.forget()
+    yield
+    payload.PAYLOAD = original
+    payload.forget()
+
+
+@pytest.fixture
+def connection(server: Server, client: Client) -> Any:
+    """Return an open connection."""
+    return client.connect(server.node())
+
+
+def start(connection: Any, verb: str, python: str = sys.executable, **options: Any) -> Session:
+    """Begin a conversation; what is no option of a session is the request."""
+    known = {key: options.pop(key) for key in ("activate", "timeouts", "silence_limit") if key in options}
+    return Session(connection, verb, options, python=python, **{"timeouts": QUICK, **known})
+
+
+def test_frames_go_both_ways(connection: Any) -> None:
+    """Whatever the content, in order, until the end."""
+    with start(connection, "echo", text="é\n$HOME") as session:
+        assert session.receive(10) == ({"request": {"text": "é\n$HOME"}}, b"")
+        for size in (0, 1, 70_000, 3 << 20):
+            body = os.urandom(size)
+            session.send({"size": size, "text": "\0\u2028"}, body)
+            assert session.receive(10) == ({"size": size, "text": "\0\u2028"}, body)
+        session.send({"stop": True})
+        assert session.receive(10) is None
+        assert session.receive(10) is None
+        assert session.ended
+
+
+def test_several_verbs_on_one_connection(connection: Any) -> None:
+    """Conversations do not disturb each other; a connection carries eight at a time, any number in turn."""
+    sessions = [start(connection, "echo", n=number) for number in range(8)]
+    for number, session in reversed(list(enumerate(sessions))):
+        assert session.receive(10) == ({"request": {"n": number}}, b"")
+        session.close()
+    for number in range(5):
+        with start(connection, "echo", n=number) as session:
+            assert session.receive(10) == ({"request": {"n": number}}, b"")
+
+
+def test_too_many_channels(serve: Callable[..., Server], client: Client) -> None:
+    """The server's limit on sessions is an error of its own."""
+    connection = client.connect(serve("MaxSessions 1").node())
+    with start(connection, "echo"), pytest.raises(Unreachable) as caught:
+        start(connection, "echo")
+    assert caught.value.code == "CC-SSH-014"
+    assert "MaxSessions" in caught.value.fix
+
+
+def test_noise_does_not_break_frames(connection: Any) -> None:
+    """Megabytes of stray output neither block the verb nor reach the frames; the end of stderr is kept."""
+    with start(connection, "noisy", chunks=100) as session:
+        assert session.receive(20) == ({"done": True}, b"body")
+        assert session.receive(10) is None
+        deadline = time.monotonic() + 10  # stderr is a stream of its own, and may be behind
+        while not session.stderr.endswith("a stray print\n") and time.monotonic() < deadline:
+            assert list(session.pump()) == []
+        assert session.stderr.endswith("o" * 1000 + "a stray print\n")
+        assert len(session.stderr) == 64 << 10
+
+
+def test_errors_of_the_node(connection: Any) -> None:
+    """What came before the error is not lost; the code decides the kind."""
+    for code, kind in (("CC-SYNC-003", SyncError), ("CC-DISK-001", NodeError), ("CC-PY-002", NoInterpreter)):
+        with start(connection, "fail", code=code) as session:
+            assert session.receive(10) == ({"first": 1}, b"")
+            with pytest.raises(kind) as caught:
+                session.receive(10)
+            assert (type(caught.value), caught.value.code, caught.value.node) == (kind, code, "n1")
+            assert caught.value.message == "it did not work"
+            with pytest.raises(kind):  # and again: it stays failed
+                session.receive(10)
+
+
+def test_unforeseen_error_of_the_node(connection: Any) -> None:
+    """An exception that nobody expected arrives with its traceback as evidence."""
+    with start(connection, "fail", code="") as session:
+        session.receive(10)
+        with pytest.raises(NodeError) as caught:
+            session.receive(10)
+    assert caught.value.code == "CC-RUN-002"
+    assert "KeyError" in caught.value.message
+    assert "in run" in caught.value.evidence
+
+
+@pytest.mark.parametrize("how", ["exit", "kill"])
+def test_verb_that_dies(connection: Any, how: str) -> None:
+    """The process ends without a word: an error, with what it had said, and the connection lives on."""
+    with start(connection, "die", how=how) as session:
+        assert session.receive(10) == ({"first": 1}, b"")
+        with pytest.raises(NodeError) as caught:
+            session.receive(10)
+    assert caught.value.code == "CC-RUN-003"
+    assert caught.value.evidence == "last words"
+    with start(connection, "echo") as session:
+        assert session.receive(10) is not None
+
+
+def test_verb_that_writes_no_frames(connection: Any) -> None:
+    """Garbage after the sentinel is not waited on."""
+    with start(connection, "garbage") as session, pytest.raises(NodeError) as caught:
+        session.receive(10)
+    assert caught.value.code == "CC-RUN-004"
+
+
+@pytest.mark.parametrize(
+    ("python", "activate", "code"),
+    [
+        ("/nonexistent/python3", None, "CC-PY-001"),
+        ("/nonexistent/python3", "true", "CC-PY-001"),
+        ("/etc/passwd", None, "CC-PY-001"),
+        ("no-such-python", None, "CC-PY-001"),
+        ("/bin/false", None, "CC-PY-003"),
+        (sys.executable, "exit 5", "CC-PY-003"),
+    ],
+)
+def test_no_interpreter(connection: Any, python: str, activate: str | None, code: str) -> None:
+    """A missing interpreter is told apart from one that does not come up."""
+    with (
+        start(connection, "echo", python, activate=activate) as session,
+        pytest.raises(NoInterpreter) as caught,
+    ):
+        session.receive(10)
+    assert caught.value.code == code
+    assert caught.value.node == "n1"
+    if code == "CC-PY-001":
+        assert python in caught.value.message
+        assert python in caught.value.evidence  # the shell's own words
+
+
+def test_interpreter_too_old(connection: Any, tmp_path: Path) -> None:
+    """An old Python says itself that it is; here one that pretends."""
+    old = tmp_path / "python3.6"
+    pretend = "import sys; sys.version_info = (3, 6, 9, 'final', 0);"
+    old.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{pretend} exec(sys.argv[1])" "$2"\n')
+    old.chmod(0o755)
+    with start(connection, "echo", str(old)) as session, pytest.raises(NoInterpreter) as caught:
+        session.receive(10)
+    assert caught.value.code == "CC-PY-002"
+    assert "3.6.9" in caught.value.message
+
+
+def test_activate_that_hangs(connection: Any) -> None:
+    """The interpreter has its own limit, also when the caller would wait longer."""
+    session = start(connection, "echo", activate="sleep 5", timeouts=Timeouts(start=0.5))
+    with session, pytest.raises(ConnectTimeout) as caught:
+        session.receive(30)
+    assert "did not answer within 0.5 s" in caught.value.message
+
+
+def test_hostile_activate_and_python_arrive(connection: Any, tmp_path: Path) -> None:
+    """Through a real sshd and login shell nothing is evaluated that should not be."""
+    python = tmp_path / 'it\'s $(touch pwned)\n`x` "é" \\0'
+    python.symlink_to(sys.executable)
+    activate = f"printf %s '$(touch {tmp_path}/pwned) \\n' é >&2\n# '"
+    with start(connection, "echo", str(python), activate=activate) as session:
+        assert session.receive(10) == ({"request": {}}, b"")
+        assert session.stderr == f"$(touch {tmp_path}/pwned) \\né"
+    assert not list(Path.home().glob("pwned"))
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_answer_has_a_limit(connection: Any) -> None:
+    """No answer in time is an error; the conversation goes on."""
+    with start(connection, "echo") as session:
+        session.receive(10)
+        began = time.monotonic()
+        with pytest.raises(ConnectTimeout) as caught:
+            session.receive(0.2)
+        assert 0.2 <= time.monotonic() - began < 0.6
+        assert caught.value.code == "CC-SSH-004"
+        session.send({"late": 1})
+        assert session.receive(10) == ({"late": 1}, b"")
+
+
+def test_caller_who_was_away_misses_nothing(connection: Any) -> None:
+    """Limits are judged after what has arrived, not before."""
+    timeouts = Timeouts(start=0.5)
+    with start(connection, "echo", timeouts=timeouts, silence_limit=0.5) as session:
+        time.sleep(1.0)
+        assert session.receive(0) == ({"request": {}}, b"")
+
+
+def test_node_that_does_not_read(connection: Any) -> None:
+    """Sending has a limit too."""
+    with start(connection, "deaf") as session:
+        session.receive(10)
+        began = time.monotonic()
+        with pytest.raises(ConnectTimeout) as caught:
+            session.send({"big": 1}, b"x" * (16 << 20), timeout=1.0)
+        assert 1.0 <= time.monotonic() - began < 2.0
+        assert "room" in caught.value.message
+
+
+def test_both_sides_write_at_once(connection: Any) -> None:
+    """While the node writes more than a window before it reads, sending does not lock up."""
+    with start(connection, "talker", frames=20, size=1 << 20) as session:
+        session.send({}, b"y" * (8 << 20), timeout=20)
+        session.send({"stop": True})
+        sizes = []
+        while (frame := session.receive(10)) is not None:
+            sizes.append(frame[0].get("got") or len(frame[1]))
+    assert sizes == [1 << 20] * 20 + [8 << 20]
+
+
+def test_connection_killed(serve: Callable[..., Server], client: Client) -> None:
+    """The server's process for us is killed: noticed at once by who reads and by who sends."""
+    server = serve()
+    connection = client.connect(server.node())
+    session = start(connection, "deaf")
+    session.receive(10)
+    for pid in server.children():
+        os.kill(pid, signal.SIGKILL)
+    began = time.monotonic()
+    with pytest.raises(ConnectionLost) as caught:
+        session.receive(20)
+    assert time.monotonic() - began < 1.0
+    assert (caught.value.code, caught.value.node) == ("CC-SSH-015", "n1")
+    with pytest.raises(ConnectionLost):
+        session.beat()
+    with pytest.raises(ConnectionLost):
+        start(connection, "echo")
+    session.close()
+
+
+def stop_server_side(server: Server) -> None:
+    """Freeze what serves us, as a machine that hangs does."""
+    for pid in server.children():
+        os.kill(pid, signal.SIGSTOP)
+
+
+def test_frozen_server_is_noticed_by_silence(serve: Callable[..., Server], client: Client) -> None:
+    """The connection stands, nothing comes: the silence limit ends it."""
+    server = serve()
+    connection = client.connect(server.node())
+    session = start(connection, "beats", beats=1000, pause=0, silence_limit=0.6)
+    for _ in range(3):
+        session.receive(5)
+    stop_server_side(server)
+    began = time.monotonic()
+    with pytest.raises(ConnectionLost) as caught:
+        while True:
+            session.receive(None)
+    assert 0.4 < time.monotonic() - began < 1.5
+    assert caught.value.code == "CC-SSH-016"
+    began = time.monotonic()
+    session.close()
+    connection.close()
+    assert time.monotonic() - began < 3.0
+
+
+def test_beats_keep_a_quiet_connection(connection: Any) -> None:
+    """As long as something is heard within the limit, nothing is lost; then it is, and not before."""
+    session = start(connection, "beats", beats=10, pause=5, silence_limit=0.5)
+    for number in range(10):
+        assert session.receive(5) == ({"beat": number}, b"")
+    began = time.monotonic()
+    with pytest.raises(ConnectionLost):
+        session.receive(5)
+    assert time.monotonic() - began < 1.0
+    session.close()
+
+
+def test_frozen_server_and_a_new_channel(serve: Callable[..., Server], client: Client) -> None:
+    """Opening a channel has a limit, whatever the library is waiting for."""
+    server = serve()
+    connection = client.connect(server.node())
+    stop_server_side(server)
+    began = time.monotonic()
+    with pytest.raises(ConnectTimeout) as caught:
+        start(connection, "echo", timeouts=Timeouts(channel=0.5))
+    assert time.monotonic() - began < 1.5
+    assert "channel" in caught.value.message
+
+
+def test_frozen_server_and_sending(serve: Callable[..., Server], client: Client) -> None:
+    """Sending into a frozen machine ends within its limit."""
+    server = serve()
+    connection = client.connect(server.node())
+    session = start(connection, "echo")
+    session.receive(10)
+    stop_server_side(server)
+    began = time.monotonic()
+    with pytest.raises((ConnectTimeout, ConnectionLost)):
+        for _ in range(20):
+            session.send({"big": 1}, b"x" * (1 << 20), timeout=1.0)
+    assert time.monotonic() - began < 3.0
+    session.close()
+
+
+def test_many_nodes_in_one_thread(server: Server, client: Client) -> None:
+    """A selector over sessions: every frame arrives once, in order, and each end shows."""
+    sessions = [
+        start(client.connect(server.node(f"n{number}")), "burst", frames=50, size=number * 100)
+        for number in range(6)
+    ]
+    selector = selectors.DefaultSelector()
+    for session in sessions:
+        selector.register(session, selectors.EVENT_READ)
+    seen: dict[str, list[int]] = {session.node: [] for session in sessions}
+    deadline = time.monotonic() + 20
+    while selector.get_map() and time.monotonic() < deadline:
+        for key, _ in selector.select(5):
+            session = key.fileobj
+            assert isinstance(session, Session)
+            for header, _body in session.pump():
+                if header.get("end"):
+                    selector.unregister(session)
+                else:
+                    seen[session.node].append(header["n"])
+    selector.close()
+    assert seen == {f"n{number}": list(range(50)) for number in range(6)}
+
+
+def test_pump_raises_after_what_came_before(connection: Any) -> None:
+    """A reader of many nodes gets the frames first, then the error."""
+    session = start(connection, "fail", code="CC-DISK-001")
+    got, deadline = [], time.monotonic() + 10
+    with session, pytest.raises(NodeError):
+        while time.monotonic() < deadline:
+            for frame in session.pump():
+                got.append(frame)  # kept although the loop raises
+            time.sleep(0.01)
+    assert got == [({"first": 1}, b"")]
+
+
+def test_silence_is_checked_without_waiting(connection: Any) -> None:
+    """A reader of many nodes asks each whether it is still there."""
+    session = start(connection, "beats", beats=3, pause=5)
+    for _ in range(3):
+        session.receive(10)
+    session.check_silence(0.5)
+    time.sleep(0.6)
+    with pytest.raises(ConnectionLost):
+        session.check_silence(0.5)
+    session.close()
+
+
+def test_reading_costs_no_polling(connection: Any) -> None:
+    """Waiting for a silent node uses next to no processor time."""
+    session = start(connection, "deaf")
+    session.receive(10)
+    before = time.process_time()
+    with pytest.raises(ConnectTimeout):
+        session.receive(1.5)
+    assert time.process_time() - before < 0.03
+    session.close()
+
+
+def test_threads_may_send_together(connection: Any) -> None:
+    """Frames of two senders do not mix."""
+    session = start(connection, "echo")
+    session.receive(10)
+    bodies = [bytes([65 + number]) * 300_000 for number in range(4)]
+    threads = [threading.Thread(target=session.send, args=({}, body)) for body in bodies]
+    for thread in threads:
+        thread.start()
+    got = [session.receive(10) for _ in bodies]
+    for thread in threads:
+        thread.join()
+    assert sorted(frame[1] for frame in got if frame) == bodies
+    session.close()
+
+
+def test_closing_ends_the_verb(connection: Any) -> None:
+    """The verb's process is gone soon after its session is closed."""
+    with start(connection, "echo", pid=True) as session:
+        frame = session.receive(10)
+    assert frame is not None
+    process, deadline = Path(f"/proc/{int(frame[1])}"), time.monotonic() + 5
+    while process.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not process.exists()
