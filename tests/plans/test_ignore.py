@@ -13,7 +13,7 @@ import pytest
 
 from clusterctl.plans.ignore import Ignore, rules_of
 
-TREES = 250
+TREES = 120
 PLAIN_NAMES = r"a b ab foo bar foobar a.py b.py x.txt é é.txt [x] * !a #c b\c ] - ^ A 1 _ a-b 中文"
 PLAIN_ATOMS = r"""
     a b foo bar * ** ? / / **/ /** /**/ *.py [ab] [!a] [^a-c] []-] [a\]b] [[:alpha:]] [[:digit:]_] [[:foo:]]
