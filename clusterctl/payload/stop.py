@@ -48,14 +48,14 @@ class Asking:
         self._wish = {"grace": request.get("grace"), "reason": request.get("reason")}
         spec = read_json(os.path.join(rundir, "spec.json")) or {}
         self._grace = float(spec["grace"] if self._wish["grace"] is None else self._wish["grace"])
-        self._supervisors = [found for found in map(identity_of, (state["guardian"], state["agent"])) if found]
-        self._reader = LineReader(os.path.join(rundir, "events.jsonl"))
+        named = map(identity_of, (state["guardian"], state["agent"]))
+        self._supervisors = [identity for identity in named if identity is not None]
+        path = os.path.join(rundir, "events.jsonl")
+        self._reader = LineReader(path, os.path.getsize(path) if os.path.exists(path) else 0)
         self._answered = False
 
     def events(self) -> Iterator[Dict[str, Any]]:
         """Yield frames, events and beats, until the run has ended or nobody does anything about it."""
-        for _ in self._read():
-            pass
         content = json.dumps(self._wish).encode("utf-8")
         write_atomically(os.path.join(self._rundir, "stop.json"), content)
         begun = beaten = time.monotonic()

@@ -1,0 +1,212 @@
+"""Whoever is killed, everything of the run is gone within two seconds, and the rest of the machine is not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from noderun import NodeRun, wait_until
+
+Make = Callable[..., NodeRun]
+
+# A worker that ignores SIGTERM, with two grandchildren in sessions of their own that ignore it too;
+# the second has an empty environment, so that no tag leads to it. The mark is in its command line.
+STUBBORN = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+mark = os.environ["TEST_MARK"]
+subprocess.Popen(["sleep", "600"], start_new_session=True)
+subprocess.Popen([mark, "600"], executable="/bin/sleep", env={}, start_new_session=True)
+if os.environ.get("REDUCE"):
+    import torch, torch.distributed as dist
+    dist.init_process_group("gloo")
+    dist.all_reduce(torch.ones(1))
+print("settled", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def bystander() -> Iterator[subprocess.Popen[bytes]]:
+    """A process of the same account with another run's tag."""
+    env = {**os.environ, "CLUSTERCTL_RUN": "job-20261120T110000-ab12/gpu01/10"}
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], env=env)
+    yield process
+    assert process.poll() is None, "another run's process was ended"
+    process.kill()
+    process.wait()
+
+
+def settled(run: NodeRun) -> NodeRun:
+    """Wait until every worker has its grandchildren and has met the others."""
+    run.go().running()
+    ranks = range(run.spec["nproc"])
+    wait_until(lambda: all("settled" in run.output(rank) for rank in ranks), 30, "workers settled")
+    assert len(run.left()) >= 3 + 3 * run.spec["nproc"]
+    return run
+
+
+@pytest.mark.parametrize(
+    ("victim", "reason"),
+    [
+        ("guardian", "the guardian was killed"),
+        ("agent", "the agent was killed by SIGKILL"),
+        ("torchrun", "torchrun was killed by SIGKILL"),
+        ("1", "rank 1 was killed by SIGKILL"),
+    ],
+)
+def test_nothing_survives(
+    node: Make, bystander: subprocess.Popen[bytes], victim: str, reason: str
+) -> None:
+    """kill -9 of any part of a real torchrun job ends every process of it within two seconds."""
+    run = settled(node(STUBBORN, nproc=2, world_size=2, grace=60.0, env={"REDUCE": "1"}))
+    os.kill(run.pid(victim), signal.SIGKILL)
+    wait_until(lambda: not run.left(), 2.0, "nothing left")
+    state = run.ended()
+
+    assert (state["state"], state["reason"], state["left"]) == ("FAILED", reason, [])
+    lost = {"guardian": "guardian_lost", "agent": "agent_lost"}.get(victim, "torchrun_exited")
+    assert run.event(lost)
+    assert run.event("ended")["state"] == "FAILED"
+    if victim == "1":
+        assert state["ranks"]["1"]["signal"] == 9
+        assert "Signal 9 (SIGKILL)" in (run.rundir / "attempt-1" / "torchrun.log").read_text()
+
+
+def test_a_worker_that_exits_ends_the_others(node: Make) -> None:
+    """An exit code is known and the stubborn rest is gone, without waiting for the grace."""
+    script = "import os, sys\nif os.environ['RANK'] == '1': sys.exit(7)\n" + STUBBORN
+    run = node(script, nproc=2, world_size=2, grace=60.0).go()
+    wait_until(lambda: "rank_exited" in [event["event"] for event in run.events()], 20, "an exit")
+    wait_until(lambda: not run.left(), 2.0, "nothing left")
+
+    assert run.ended()["reason"] == "rank 1 exited with 7"
+
+
+def test_a_frozen_agent_is_ended(node: Make) -> None:
+    """An agent that is stopped by SIGSTOP loses its run after the limit."""
+    run = settled(node(STUBBORN, agent_limit=0.8).use_stub())
+    os.kill(run.pid("agent"), signal.SIGSTOP)
+    took = wait_until(lambda: not run.left(), 2.8, "nothing left")
+    state = run.ended()
+
+    assert took > 0.5
+    assert (state["state"], state["reason"]) == ("FAILED", "the agent was silent for 0.8 s")
+
+
+def test_guardian_and_agent_killed_together(node: Make, bystander: subprocess.Popen[bytes]) -> None:
+    """torchrun is told by the kernel; what ignores that is found by the tag when stop comes."""
+    run = settled(node(STUBBORN).use_stub())
+    for name in ("guardian", "agent"):
+        os.kill(run.pid(name), signal.SIGSTOP)
+    for name in ("guardian", "agent"):
+        os.kill(run.pid(name), signal.SIGKILL)
+    wait_until(lambda: run.verb("ps", run=None)[0][0]["runs"][0]["state"] == "LOST", 2, "LOST")
+    assert run.left(), "the stubborn worker survives both"
+    ((answer, _), _) = run.verb("stop", grace=None, reason="test")
+
+    assert answer["stopped"]["left"] == []
+    assert answer["stopped"]["state"]["state"] == "LOST"
+    assert {entry["name"] for entry in answer["stopped"]["ended"]} >= {"sleep"}
+    assert (run.left(), run.state()["state"]) == ({}, "LOST")
+
+
+def test_stop_waits_for_the_grace_and_then_kills(node: Make, bystander: subprocess.Popen[bytes]) -> None:
+    """TERM first; at the grace everything goes; a second stop does not begin it anew."""
+    run = settled(node(STUBBORN, nproc=2, world_size=2))
+    begun = time.monotonic()
+    os.kill(run.pid("guardian"), signal.SIGTERM)
+    (run.rundir / "stop.json").write_text('{"grace": 2.0, "reason": "first"}')
+    time.sleep(1.0)
+    os.kill(run.pid("guardian"), signal.SIGTERM)
+    *events, (answer, _), _ = run.verb("stop", grace=1.5, reason="second")
+    took = time.monotonic() - begun
+
+    assert answer["stopped"]["left"] == []
+    assert len(answer["stopped"]["ended"]) >= 6
+    assert (answer["stopped"]["state"]["state"], run.left()) == ("CANCELLED", {})
+    assert 2.0 <= took < 5.0, took
+    assert [header["event"]["event"] for header, _ in events if "event" in header][-1] == "ended"
+
+
+def test_stop_lets_a_worker_finish_its_checkpoint(node: Make) -> None:
+    """A worker that saves on SIGTERM has its time, and is not interrupted by a second signal."""
+    script = (
+        "import signal, time\nseen = []\nsignal.signal(signal.SIGTERM, lambda *_: seen.append(1))\n"
+        "print('settled', flush=True)\nwhile not seen: time.sleep(0.01)\n"
+        "time.sleep(1)\nprint('saved', len(seen), flush=True)\n"
+    )
+    run = node(script, grace=20.0).go().running()
+    wait_until(lambda: "settled" in run.output(0), 20, "settled")
+    *_, (answer, _), _ = run.verb("stop", grace=None, reason="enough")
+
+    assert run.output(0).splitlines()[-1] == "saved 1"
+    assert answer["stopped"]["state"]["state"] == "CANCELLED"
+    assert answer["stopped"]["state"]["reason"] == "enough"
+    assert run.left() == {}
+
+
+def test_stop_of_a_frozen_guardian(node: Make) -> None:
+    """The agent is asked directly, and the guardian does not stay behind."""
+    run = settled(node(STUBBORN).use_stub())
+    os.kill(run.pid("guardian"), signal.SIGSTOP)
+    *_, (answer, _), _ = run.verb("stop", grace=0, reason=None)
+
+    assert answer["stopped"]["state"]["state"] == "CANCELLED"
+    assert run.left() == {}
+
+
+def test_stop_of_a_run_that_has_ended(node: Make) -> None:
+    """There is nothing to end, and the verdict stays."""
+    run = node("print(1)").use_stub().go()
+    run.ended()
+    ((answer, _), _) = run.verb("stop", grace=None, reason=None)
+
+    assert answer["stopped"]["ended"] == []
+    assert answer["stopped"]["state"]["state"] == "SUCCEEDED"
+
+
+@pytest.mark.parametrize("how", ["cancel", "hang up", "kill"])
+def test_before_go_the_client_decides(node: Make, how: str) -> None:
+    """cancel, the end of the stream, and a killed relay all end everything at once."""
+    run = node("print(1)").use_stub()
+    session = run.start()
+    run.hear("ready")
+    if how == "cancel":
+        session.send({"do": "cancel"})
+    elif how == "hang up":
+        session.hang_up()
+    else:
+        session.process.kill()
+    wait_until(lambda: not run.left(), 2.0, "nothing left")
+
+    assert run.state()["state"] == "CANCELLED"
+    assert run.event("ended")["left"] == []
+
+
+def test_stop_before_go(node: Make) -> None:
+    """A stop from elsewhere cancels a run that waits for GO."""
+    run = node("print(1)").use_stub()
+    run.start()
+    run.hear("ready")
+    *_, (answer, _), _ = run.verb("stop", grace=None, reason="changed my mind")
+
+    assert (answer["stopped"]["state"]["state"], run.left()) == ("CANCELLED", {})
+    assert answer["stopped"]["state"]["reason"] == "changed my mind"
+
+
+def test_a_gate_killed_before_go(node: Make) -> None:
+    """The client hears of a gate that dies while it waits."""
+    run = node("print(1)").use_stub()
+    run.start()
+    run.hear("ready")
+    os.kill(run.pid("torchrun"), signal.SIGKILL)
+    run.hear("gate_failed")
+
+    assert run.ended()["state"] == "FAILED_SETUP"
+    assert "was killed by SIGKILL" in run.state()["reason"]
