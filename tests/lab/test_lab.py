@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from clusterctl.lab import labs
 from clusterctl.lab.building import up
 from clusterctl.lab.labs import Lab, LabNode
 from clusterctl.lab.machine import find_program
+from clusterctl.lab.state import Process, identify
 
 pytestmark = pytest.mark.lab
 
@@ -43,10 +45,27 @@ def namespaces(pid: int) -> set[str]:
     return {namespace(pid, kind) for kind in KINDS} - {namespace("self", kind) for kind in KINDS}
 
 
-def all_namespaces(lab: Lab) -> set[str]:
-    """The namespaces of the holder and of every node."""
-    pids = [lab.holder.pid, *(node.state().pid for node in lab.nodes)]
-    return set().union(*(namespaces(pid) for pid in pids))
+@dataclass(frozen=True)
+class Census:
+    """All that lived in a lab at one moment: its namespaces and its processes."""
+
+    spaces: set[str]
+    processes: list[Process]
+
+    def extinct(self) -> bool:
+        """Whether no such process lives, and no other one in these namespaces."""
+        return not any(process.alive() for process in self.processes) and not inhabitants(self.spaces)
+
+
+def census(*pids: int) -> Census:
+    """Count who lives in the namespaces of these processes."""
+    spaces = set().union(*(namespaces(pid) for pid in pids))
+    return Census(spaces, [identify(pid) for pid in inhabitants(spaces)])
+
+
+def census_of(lab: Lab) -> Census:
+    """Count the holder, every node and all that runs there."""
+    return census(lab.holder.pid, *(node.state().pid for node in lab.nodes))
 
 
 def inhabitants(spaces: set[str]) -> list[int]:
@@ -326,9 +345,14 @@ def test_the_same_name_twice_is_refused_and_the_first_lab_lives(make_lab) -> Non
 
 
 @pytest.mark.parametrize(
-    "wish", [{"name": "../x"}, {"name": ""}, {"count": 0}, {"count": 251}, {"nics": ["lo"]}, {"nics": ["a+a"]},
-             {"nics": ["a b"]}, {"nics": ["sixteen-letters0"]}, {"nics": [""]}, {"nics": []}]
-)  # fmt: skip
+    "wish",
+    [
+        *({"name": name} for name in ("", "../x", ".", "a b")),
+        *({"count": count} for count in (-1, 0, 251)),
+        *({"nics": nics} for nics in ([], [""], ["lo"], ["a+a"], ["a b"], ["sixteen-letters0"])),
+    ],
+    ids=str,
+)
 def test_words_that_make_no_lab(place, wish) -> None:
     """Names and numbers are judged before anything is made."""
     with pytest.raises(LabError) as refused:
@@ -342,11 +366,11 @@ def test_kill_of_the_holder_leaves_nothing(make_lab) -> None:
     """No process of the lab outlives its holder, not even one that ignores signals in its own session."""
     lab = make_lab(n=3)
     lab.ssh("gpu02", "setsid sh -c 'trap \"\" TERM HUP; sleep 1000' >/dev/null 2>&1 </dev/null & true")
-    spaces = all_namespaces(lab)
-    assert len(inhabitants(spaces)) >= 8
+    before = census_of(lab)
+    assert len(before.processes) >= 8
     os.kill(lab.holder.pid, signal.SIGKILL)
 
-    assert eventually(lambda: inhabitants(spaces) == [], 2.0)
+    assert eventually(before.extinct, 2.0)
     assert labs.running(lab.state_dir) == []
     assert labs.default_inventory(lab.state_dir) is None
 
@@ -361,14 +385,14 @@ up(Path(sys.argv[1]), count=2)
 """
     subprocess.run(python_here(code, str(place)), check=True)
     lab = labs.load(place)
-    spaces = all_namespaces(lab)
+    before = census_of(lab)
     protected = lab.directory / "nodes" / "gpu01" / "home" / "closed"
     (protected / "inner").mkdir(parents=True)
     (protected / "inner" / "file").touch()
     protected.chmod(0o500)
 
     assert labs.down(place) == ["lab"]
-    assert inhabitants(spaces) == []
+    assert before.extinct()
     assert list(place.iterdir()) == []
     assert labs.down(place) == []
 
@@ -427,12 +451,12 @@ sys.stdin.read()
     words = python_here(code, str(place))
     owner = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert owner.stdout is not None
-    spaces = namespaces(int(owner.stdout.readline()))
-    assert inhabitants(spaces)
+    before = census(int(owner.stdout.readline()))
+    assert before.processes
     owner.kill()
     owner.communicate()
 
-    assert eventually(lambda: inhabitants(spaces) == [])
+    assert eventually(before.extinct)
 
 
 def test_the_relay_ends_when_its_client_is_killed(make_lab) -> None:
@@ -471,9 +495,9 @@ def test_an_ordinary_user_has_a_lab_too(make_lab, ordinary_user) -> None:
         labs.break_node(lab, "gpu02", how)
         labs.heal_node(lab, "gpu02")
         assert lab.ssh("gpu02", "hostname") == "gpu02\n"
-    spaces = all_namespaces(lab)
+    before = census_of(lab)
     os.kill(lab.holder.pid, signal.SIGKILL)
-    assert eventually(lambda: inhabitants(spaces) == [], 2.0)
+    assert eventually(before.extinct, 2.0)
 
 
 def attempt(place: Path, *before: str) -> list[str]:
