@@ -1,0 +1,154 @@
+"""What `check` shows, and its JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from clusterctl.console.findings import render_check, render_findings, to_json
+from clusterctl.plans.checks.check import Finding
+from clusterctl.plans.facts import Facts, parse_facts
+from clusterctl.specs.inventory import Node
+
+
+def make_nodes(count: int) -> tuple[Node, ...]:
+    """Give nodes gpu01, gpu02 and so on."""
+    return tuple(Node(name=f"gpu{n:02}", node_rank=n - 1, host=f"10.0.0.{n}") for n in range(1, count + 1))
+
+
+def make_facts(node: Node, **changes: Any) -> Facts:
+    """Give what a GPU node tells."""
+    eth0 = {
+        "name": "eth0",
+        "up": True,
+        "running": True,
+        "addresses": [{"ip": node.host, "prefix": 24, "family": 4}],
+    }
+    gpu = {"name": "NVIDIA H100 80GB HBM3"}
+    told = {
+        "interpreter": {"version": "3.11.9"},
+        "torch": {"version": "2.7.1+cu126", "cuda": "12.6"},
+        "nccl": {"version": "2.26.2"},
+        "gpus": {"count": 8, "devices": [gpu] * 8},
+        "nics": [eth0],
+    }
+    return parse_facts({**told, **changes})
+
+
+def finding(code: str = "CC-NET-001", severity: Any = "error", **values: Any) -> Finding:
+    """Give a finding about gpu02."""
+    standard = {
+        "nodes": ("gpu02",),
+        "evidence": "gpu02: no eth9",
+        "why": "Because.",
+        "fix": "",
+        "title": "a NIC",
+    }
+    return Finding(code=code, severity=severity, **{**standard, **values})
+
+
+def shown(nodes: tuple[Node, ...], facts: dict[str, Facts], findings: list[Finding], width: int = 100) -> str:
+    """Render everything as plain text."""
+    console = Console(file=io.StringIO(), width=width, highlight=False, no_color=True)
+    render_check(console, nodes, facts, findings)
+    return console.file.getvalue()  # type: ignore[attr-defined]  # the file is the StringIO above
+
+
+def all_facts(nodes: tuple[Node, ...]) -> dict[str, Facts]:
+    """Give healthy facts for all nodes."""
+    return {node.name: make_facts(node) for node in nodes}
+
+
+def test_each_node_has_a_row() -> None:
+    """A row tells address, NIC, versions, GPUs and the verdict."""
+    nodes = make_nodes(2)
+    text = shown(nodes, all_facts(nodes), [finding()])
+    rows = [" ".join(line.split()) for line in text.splitlines() if line.strip().startswith("gpu0")]
+    assert rows[0] == "gpu01 10.0.0.1 eth0 3.11.9 2.7.1+cu126 12.6 / 2.26.2 8 x H100 80GB HBM3 fit"
+    assert rows[1].endswith("1 error")
+    assert text.rstrip().endswith("2 nodes: not fit: 1 error")
+
+
+def test_columns_that_say_nothing_are_left_out() -> None:
+    """A cluster without GPUs has no columns for them."""
+    nodes = make_nodes(2)
+    bare = {
+        node.name: make_facts(node, gpus=None, nccl=None, torch={"version": "2.7.1+cpu"}) for node in nodes
+    }
+    text = shown(nodes, bare, [])
+    assert "GPUs" not in text and "NCCL" not in text
+    assert text.rstrip().endswith("2 nodes: fit")
+
+
+def test_node_without_answer_has_a_row_too() -> None:
+    """A dead node is not lost from the table."""
+    nodes = make_nodes(2)
+    text = shown(
+        nodes, {"gpu01": make_facts(nodes[0])}, [finding("CC-SSH-003", evidence="gpu02: no way there")]
+    )
+    assert "gpu02   10.0.0.2" in text and "no answer" in text
+
+
+def test_many_equal_nodes_share_a_row() -> None:
+    """Above 16 nodes equal ones are folded; the odd one keeps a row of its own."""
+    nodes = make_nodes(20)
+    facts = all_facts(nodes)
+    facts["gpu07"] = make_facts(nodes[6], torch={"version": "2.6.0"})
+    text = shown(nodes, facts, [], 140)
+    rows = [line.split() for line in text.splitlines() if line.strip().startswith("gpu")]
+    assert [row[0] for row in rows] == ["gpu[01-06,08-20]", "gpu07"]
+    assert "10.0.0.1 +18" in text
+
+
+def test_findings_are_worst_first_with_folded_nodes() -> None:
+    """The head of a finding names severity, code, title and nodes."""
+    console = Console(file=io.StringIO(), width=80, no_color=True, highlight=False)
+    names = tuple(f"gpu{n:02}" for n in range(1, 9))
+    render_findings(console, [finding("CC-B-2", "info"), finding("CC-A-1", "error", nodes=names)])
+    heads = [line for line in console.file.getvalue().splitlines() if "CC-" in line]  # type: ignore[attr-defined]  # as above
+    assert heads == ["error CC-A-1 a NIC (gpu[01-08])", "info CC-B-2 a NIC (gpu02)"]
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+def test_nothing_is_wider_than_the_screen(width: int) -> None:
+    """Tables and texts keep to the width, wide characters counted as two; only commands may be longer."""
+    nodes = make_nodes(3)
+    wide = finding(evidence="gpu02: " + "网卡没有地址 " * 30, why="因为" * 60, fix="")
+    facts = {**all_facts(nodes), "gpu03": make_facts(nodes[2], torch={"version": "版本" * 30})}
+    for line in shown(nodes, facts, [wide], width).splitlines():
+        assert cell_len(line) <= width, line
+
+
+def test_command_stays_one_line() -> None:
+    """What is there to be pasted is not broken by us."""
+    command = "ssh alice@10.0.0.2 '" + "x" * 200 + "'"
+    text = shown(make_nodes(2), {}, [finding(fix=f"{command}\nsecond")], 80)
+    assert f"   fix {command}\n       second\n" in text
+
+
+def test_escape_sequences_and_markup_are_harmless() -> None:
+    """Neither a terminal sequence nor square brackets in a node's words do anything."""
+    nodes = make_nodes(1)
+    text = shown(
+        nodes, all_facts(nodes), [finding(evidence="\x1b]52;c;x\x07[red]eth0[/red]", nodes=("gpu01",))]
+    )
+    assert "\x1b" not in text and "[red]eth0[/red]" in text
+
+
+def test_json_is_json() -> None:
+    """Nodes with their facts, findings with all their fields, and a version."""
+    nodes = make_nodes(2)
+    told = json.loads(json.dumps(to_json(nodes, {"gpu01": make_facts(nodes[0])}, [finding()])))
+    assert told["schema"] == 1
+    assert told["nodes"][0]["ip"] == "10.0.0.1" and told["nodes"][0]["nics"] == ["eth0"]
+    assert told["nodes"][0]["facts"]["torch"]["version"] == "2.7.1+cu126"
+    assert told["nodes"][0]["verdict"] == "fit"
+    assert (told["nodes"][1]["answered"], told["nodes"][1]["verdict"]) == (False, "no answer")
+    assert sorted(told["findings"][0]) == sorted(
+        ["code", "severity", "nodes", "evidence", "why", "fix", "title"]
+    )
