@@ -34,7 +34,9 @@ def check(
     if job is None:
         nodes = choose_nodes(inventory, pattern, exclude)
     else:
-        nodes = tuple(member.node for member in plan_placement(inventory, job, pattern=pattern, exclude=exclude))
+        nodes = tuple(
+            member.node for member in plan_placement(inventory, job, pattern=pattern, exclude=exclude)
+        )
     with Cluster(_notice) as cluster:
         proof: Proof = prove(cluster, nodes, job)
     if as_json:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("job_file", metavar="JOB.yaml")
 @click.argument("script_args", metavar="[-- SCRIPT ARGS]", nargs=-1, type=click.UNPROCESSED)
-@click.option("--dry-run", is_flag=True, help="Print what would run on each node, and stop; needs no network.")
+@click.option(
+    "--dry-run", is_flag=True, help="Print what would run on each node, and stop; needs no network."
+)
 @click.option("-d", "--detach", is_flag=True, help="Leave as soon as the workers start.")
 @takes_nodes
 @click.option("--no-check", is_flag=True, help="Probe and print findings, but never stop because of them.")

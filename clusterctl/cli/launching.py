@@ -107,7 +107,7 @@ class Launch:
             notice(warning)
         script = self._job.script
         paths = {entry.path for entry in found.manifest.entries}
-        if script and not os.path.isabs(script) and os.path.normpath(script) not in paths:
+        if script and not Path(script).is_absolute() and os.path.normpath(script) not in paths:
             raise UsageError(
                 f"{self._job.file}: script {script} is not in the code that is sent from {found.root}",
                 code="CC-SYNC-010",
@@ -158,7 +158,9 @@ class Launch:
             say("nothing was started; what had been prepared is ended")
             return None
         count, size = len(freight.scan.manifest.entries), sum(e.size for e in freight.scan.manifest.entries)
-        self._phases.end(f"code: {count} files, {size} bytes, {sent} sent; torch {next(iter(ready.values())).torch}")
+        self._phases.end(
+            f"code: {count} files, {size} bytes, {sent} sent; torch {next(iter(ready.values())).torch}"
+        )
         return ready
 
     def _cancel(self, ready: Mapping[str, preparing.Ready]) -> None:
@@ -174,7 +176,9 @@ class Launch:
             raise
         for node in plan.nodes:
             self._phases.arrive("go", node.name)
-        self._phases.end(f"master {plan.nodes[0].ip}:{port}, {time.monotonic() - self._began:.1f} s after the command")
+        self._phases.end(
+            f"master {plan.nodes[0].ip}:{port}, {time.monotonic() - self._began:.1f} s after the command"
+        )
         preparing.release(ready.values())
 
     def _detach(self, plan: LaunchPlan, ready: Mapping[str, preparing.Ready]) -> int:
@@ -210,7 +214,9 @@ class Launch:
 
     def _tell(self, verdict: Verdict) -> int:
         if self._wishes.as_json:
-            print(json.dumps({"schema": 1, "run": verdict.run, "verdict": to_json(verdict)}, ensure_ascii=False))
+            print(
+                json.dumps({"schema": 1, "run": verdict.run, "verdict": to_json(verdict)}, ensure_ascii=False)
+            )
             sys.stdout.flush()
         show_verdict(verdict, time.monotonic() - self._began)
         return verdict.exit_code

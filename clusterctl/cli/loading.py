@@ -91,7 +91,7 @@ def read_spec(path: Path) -> str:
         ) from error
     except OSError as error:
         raise UsageError(
-            f"{path}: {error.strerror or error}", code="CC-SPEC-001", fix="give the path of an existing file"
+            f"{path}: {error.strerror or error}", code="CC-SPEC-007", fix="give the path of an existing file"
         ) from error
 
 
@@ -103,5 +103,3 @@ def _read_bounded(path: Path) -> bytes:
             f"{path}: larger than 1 MiB", code="CC-SPEC-003", fix="an inventory or job file is a page of YAML"
         )
     return raw
-
-

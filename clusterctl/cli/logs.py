@@ -11,10 +11,14 @@ from clusterctl.cli.options import Settings, shared_options
 @click.command()
 @click.argument("run", metavar="[RUN]", required=False)
 @click.option("--node", "pattern", metavar="PAT", help="Only these nodes: ranks, names, gpu[01-04], globs.")
-@click.option("--rank", type=click.IntRange(min=0), multiple=True, help="Only this global rank; may be repeated.")
+@click.option(
+    "--rank", type=click.IntRange(min=0), multiple=True, help="Only this global rank; may be repeated."
+)
 @click.option("-f", "--follow", is_flag=True, help="Go on as lines are written, until the run ends.")
 @click.option("--tail", type=click.IntRange(min=0), help="Only the last N lines of each file.")
-@click.option("--grep", metavar="RE", help="Only lines that match this regular expression; searched on the nodes.")
+@click.option(
+    "--grep", metavar="RE", help="Only lines that match this regular expression; searched on the nodes."
+)
 @click.option("--stream", type=click.Choice(["stdout", "stderr"]), help="Only this stream.")
 @click.option("--json", "as_json", is_flag=True, help="Write NDJSON, one object a line.")
 @shared_options
@@ -48,5 +52,7 @@ def _checked(grep: str | None) -> str | None:
     try:
         re.compile(grep or "")
     except re.error as error:
-        raise UsageError(f"--grep {grep}: {error}", code="CC-USE-026", fix="quote special characters with \\") from error
+        raise UsageError(
+            f"--grep {grep}: {error}", code="CC-USE-026", fix="quote special characters with \\"
+        ) from error
     return grep

@@ -90,7 +90,7 @@ def run(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         return _leave_quietly()
-    except Exception as error:  # noqa: BLE001 - the last line of defence: a traceback is never shown to a user
+    except Exception as error:
         return _tell(_bug(error))
 
 

@@ -46,7 +46,9 @@ def shared_options(function: Command) -> Command:
     return command
 
 
-def _merge(before: Settings, inventory: str | None, verbose: bool, quiet: bool, color: str | None) -> Settings:
+def _merge(
+    before: Settings, inventory: str | None, verbose: bool, quiet: bool, color: str | None
+) -> Settings:
     return replace(
         before,
         inventory=inventory or before.inventory,
@@ -65,7 +67,9 @@ def _announce(settings: Settings) -> None:
 
 
 node_options = (
-    click.option("--nodes", "pattern", metavar="PAT", help="Only these nodes: ranks, names, gpu[01-04], globs."),
+    click.option(
+        "--nodes", "pattern", metavar="PAT", help="Only these nodes: ranks, names, gpu[01-04], globs."
+    ),
     click.option("--exclude", metavar="PAT", help="Leave these nodes out."),
 )
 

@@ -42,7 +42,9 @@ class Filter:
         return {"events": None, "logs": logs, "follow": self.follow}
 
 
-def read_logs(inventory: Inventory, run: str | None, pattern: str | None, wanted: Filter, *, as_json: bool) -> int:
+def read_logs(
+    inventory: Inventory, run: str | None, pattern: str | None, wanted: Filter, *, as_json: bool
+) -> int:
     """Print the logs of a run; 0 when all its chosen nodes answered, 5 some, 4 none."""
     nodes = choose_nodes(inventory, pattern, None)
     with Cluster(notice) as cluster:
@@ -91,7 +93,9 @@ def _stream(
     request = wanted.request()
     opened: dict[str, Session] = {}
     errors: list[ClusterctlError] = []
-    for outcome in cluster.each(nodes, lambda c, node: tasks.follow(c, node, interpreter(node), run, request)):
+    for outcome in cluster.each(
+        nodes, lambda c, node: tasks.follow(c, node, interpreter(node), run, request)
+    ):
         if outcome.value is not None:
             opened[outcome.node.name] = outcome.value
         elif outcome.error is not None:

@@ -34,7 +34,9 @@ def ask_runs(cluster: Cluster, nodes: Sequence[Node], prefix: str | None) -> Rem
     """Ask every node for its runs at the same time."""
     answers: dict[str, Sequence[NodeState]] = {}
     errors: dict[str, ClusterctlError] = {}
-    for outcome in cluster.each(nodes, lambda c, node: tasks.ps(c, node, interpreter(node), prefix, REMEMBERED)):
+    for outcome in cluster.each(
+        nodes, lambda c, node: tasks.ps(c, node, interpreter(node), prefix, REMEMBERED)
+    ):
         if outcome.error is None:
             answers[outcome.node.name] = outcome.value or ()
         else:

@@ -10,7 +10,9 @@ from clusterctl.cli.options import Settings, shared_options
 
 @click.command()
 @click.argument("run", metavar="[RUN]", required=False)
-@click.option("--grace", type=click.FloatRange(min=0), help="Seconds between TERM and KILL; default: the job's grace.")
+@click.option(
+    "--grace", type=click.FloatRange(min=0), help="Seconds between TERM and KILL; default: the job's grace."
+)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask, also when the run is somebody else's.")
 @shared_options
 def stop(settings: Settings, run: str | None, grace: float | None, yes: bool) -> int:
@@ -47,4 +49,6 @@ def _confirm(run: str, owner: str, yes: bool) -> None:
 
     if yes or (sys.stdin.isatty() and click.confirm(f"{run} was launched by {owner}. Stop it?", err=True)):
         return
-    raise UsageError(f"{run} was launched by {owner}", code="CC-USE-025", fix="add -y to stop it all the same")
+    raise UsageError(
+        f"{run} was launched by {owner}", code="CC-USE-025", fix="add -y to stop it all the same"
+    )

@@ -16,7 +16,9 @@ from clusterctl.specs.inventory import Node
 def stop_run(cluster: Cluster, nodes: Sequence[Node], run: str, grace: float | None, reason: str) -> int:
     """Stop on all nodes at once; 0 when nothing is left anywhere, 5 when a node could not say so."""
     code = 0
-    for outcome in cluster.each(nodes, lambda c, node: tasks.stop(c, node, interpreter(node), run, grace, reason)):
+    for outcome in cluster.each(
+        nodes, lambda c, node: tasks.stop(c, node, interpreter(node), run, grace, reason)
+    ):
         if outcome.value is None:
             if outcome.error is not None:
                 outcome.error.node = outcome.error.node or outcome.node.name

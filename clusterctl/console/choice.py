@@ -50,7 +50,12 @@ def _console(stream: TextIO) -> Console:
     color = wants_color(stream)
     width = None if stream.isatty() else int(os.environ.get("COLUMNS") or 120)
     return Console(
-        file=stream, force_terminal=color or None, no_color=not color, highlight=False, width=width, soft_wrap=False
+        file=stream,
+        force_terminal=color or None,
+        no_color=not color,
+        highlight=False,
+        width=width,
+        soft_wrap=False,
     )
 
 

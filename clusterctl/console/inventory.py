@@ -44,7 +44,11 @@ def ssh_target(node: Node) -> str:
 
 def inventory_to_json(inventory: Inventory) -> dict[str, Any]:
     """Give `inventory show --json`."""
-    return {"schema": 1, "cluster": inventory.cluster, "nodes": [_node_to_json(node) for node in inventory.nodes]}
+    return {
+        "schema": 1,
+        "cluster": inventory.cluster,
+        "nodes": [_node_to_json(node) for node in inventory.nodes],
+    }
 
 
 def _node_to_json(node: Node) -> dict[str, Any]:

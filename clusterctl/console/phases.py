@@ -60,4 +60,6 @@ class Phases:
     def _awaiting(self) -> str:
         waiting = fold_names(self._pending[:64]) if self._pending else ""
         count = len(self._names) - len(self._pending)
-        return f"{self._phase}: {count}/{len(self._names)} nodes" + (f", waiting for {waiting}" if waiting else "")
+        return f"{self._phase}: {count}/{len(self._names)} nodes" + (
+            f", waiting for {waiting}" if waiting else ""
+        )

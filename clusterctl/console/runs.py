@@ -12,7 +12,16 @@ from rich.text import Text
 from clusterctl.console.choice import out
 from clusterctl.console.sanitize import sanitize
 from clusterctl.plans.cause import signal_name
-from clusterctl.plans.state import FAILED, FAILED_SETUP, LIVE, LOST, SUCCEEDED, NodeState, RankState, whole_state
+from clusterctl.plans.state import (
+    FAILED,
+    FAILED_SETUP,
+    LIVE,
+    LOST,
+    SUCCEEDED,
+    NodeState,
+    RankState,
+    whole_state,
+)
 from clusterctl.specs.nodeset import fold_names
 
 _STYLES = {SUCCEEDED: "green", FAILED: "red", FAILED_SETUP: "red", LOST: "red"}

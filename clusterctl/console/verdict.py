@@ -21,8 +21,12 @@ def show_verdict(verdict: Verdict, seconds: float) -> None:
     state = f"{shade}{verdict.state}{_PLAIN}" if color else verdict.state
     lines = [] if verdict.cause is None else render_cause(verdict.cause, verdict.run)
     lines += _render_reasons(verdict)
-    lines += [f"could not be ended on {name}: {entry}" for name, left in verdict.left.items() for entry in left]
-    print("\n".join([*map(sanitize, lines), f"{verdict.run}: {state} after {seconds:.1f} s"]), file=sys.stderr)
+    lines += [
+        f"could not be ended on {name}: {entry}" for name, left in verdict.left.items() for entry in left
+    ]
+    print(
+        "\n".join([*map(sanitize, lines), f"{verdict.run}: {state} after {seconds:.1f} s"]), file=sys.stderr
+    )
     sys.stderr.flush()
 
 
@@ -31,7 +35,8 @@ def render_cause(cause: Cause, run: str) -> list[str]:
     failure = cause.failure
     who = f"rank {failure.rank}" if failure.rank is not None else "torchrun"
     said = cause.exception or failure.reason
-    head = f"root cause: {who} on {failure.node}, {render_ending(failure)}" + (f": {said}" if said else "")
+    ending = "stopped while it cleaned up" if cause.stopped else render_ending(failure)
+    head = f"root cause: {who} on {failure.node}, {ending}" + (f": {said}" if said else "")
     lines = ["", head]
     if failure.tail:
         lines.append(f"  its last lines of stderr ({min(len(failure.tail), TAIL_LINES)}):")

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 TAIL_LINES = 20
+SHORTEST_GRACE = 0.5  # seconds; a KILL sooner after our stop is not ours
+CLOCK_SLACK = 0.2  # seconds by which a node's clock may be misjudged
 
 # What a healthy rank writes when another rank went away. Texts from Gloo, NCCL and the c10d store.
 CONSEQUENCES = re.compile(
@@ -21,7 +23,8 @@ CONSEQUENCES = re.compile(
     r"|timed out waiting \d+ms for|process group watchdog thread terminated|signalexception",
     re.IGNORECASE,
 )
-_EXCEPTION = re.compile(r"(?:\[rank\d+\]: ?)?([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Warning)?)(?:: (.*))?$")
+_RANK_MARK = re.compile(r"\[rank\d+\]: ?")  # torch puts it before every line of an uncaught traceback
+_EXCEPTION = re.compile(r"([A-Za-z_][\w.]*)(?:: (.*))?$")
 _KNOWN_ENDING = re.compile(r"(Error|Exception|Interrupt|Exit)$")
 
 
@@ -40,11 +43,12 @@ class Failure:
 
 @dataclass(frozen=True)
 class Cause:
-    """The failure to show first, and those that followed from it."""
+    """The failure to show first, and those that followed from it; `stopped`: our stop cut its clean-up short."""
 
     failure: Failure
     exception: str
     consequences: tuple[Failure, ...]
+    stopped: bool = False
 
 
 def find_cause(failures: Sequence[Failure], stopped_at: float | None) -> Cause | None:
@@ -53,26 +57,34 @@ def find_cause(failures: Sequence[Failure], stopped_at: float | None) -> Cause |
         return None
     ordered = sorted(failures, key=lambda failure: (_weight(failure, stopped_at), failure.time))
     first, rest = ordered[0], ordered[1:]
-    return Cause(first, find_exception(first.tail), tuple(rest))
+    return Cause(first, find_exception(first.tail), tuple(rest), _is_our_stop(first, stopped_at))
 
 
 def _weight(failure: Failure, stopped_at: float | None) -> int:
     """Rank the kinds of evidence: 0 a rank's own words, 1 a sudden death, 2 torchrun's, 3 a consequence, 4 our stop."""
     said = find_exception(failure.tail)
-    ours = failure.signal == signal.SIGTERM and stopped_at is not None and failure.time >= stopped_at - 0.2
     if said and not CONSEQUENCES.search(" ".join(failure.tail[-6:])):
         return 0 if failure.rank is not None else 2
-    if ours:
+    if _is_our_stop(failure, stopped_at):
         return 4
     if CONSEQUENCES.search("\n".join(failure.tail)):
         return 3
     return 1 if failure.rank is not None else 2
 
 
+def _is_our_stop(failure: Failure, stopped_at: float | None) -> bool:
+    """Tell whether our own TERM, or the KILL that follows it after the grace, ended the process."""
+    if stopped_at is None:
+        return False
+    after = failure.time - stopped_at
+    by_term = failure.signal == signal.SIGTERM and after >= -CLOCK_SLACK
+    return by_term or (failure.signal == signal.SIGKILL and after >= SHORTEST_GRACE)
+
+
 def find_exception(lines: Sequence[str]) -> str:
     """Give the last exception line of a traceback, e.g. `ValueError: no such file`, or nothing."""
     inside, found = False, ""
-    for line in lines:
+    for line in (_RANK_MARK.sub("", line, count=1) for line in lines):
         if "Traceback (most recent call last)" in line:
             inside = True
         elif inside and (match := _EXCEPTION.match(line)) and _is_exception(match):

@@ -11,7 +11,9 @@ Parts = Mapping[str, NodeState | None]
 Runs = Mapping[str, Parts]
 
 
-def gather_runs(answers: Mapping[str, Sequence[NodeState]], silent: Sequence[str]) -> dict[str, dict[str, NodeState | None]]:
+def gather_runs(
+    answers: Mapping[str, Sequence[NodeState]], silent: Sequence[str]
+) -> dict[str, dict[str, NodeState | None]]:
     """Put the nodes' lists together, newest run first; a silent node may have had a part in any of them."""
     runs: dict[str, dict[str, NodeState | None]] = {}
     for name, states in answers.items():
@@ -64,11 +66,11 @@ def choose_live_run(runs: Runs, wanted: str | None, me: str) -> str:
         raise UsageError(
             f"no live run of {me}",
             code="CC-USE-021",
-            fix=f"others' runs must be named: {_some(others)}" if others else "clusterctl ps lists what there was",
+            fix=f"others' runs must be named: {_some(others)}"
+            if others
+            else "clusterctl ps lists what there was",
         )
-    raise UsageError(
-        f"{len(live)} runs are live", code="CC-USE-022", fix="name one: " + ", ".join(live)
-    )
+    raise UsageError(f"{len(live)} runs are live", code="CC-USE-022", fix="name one: " + ", ".join(live))
 
 
 def _by_prefix(runs: Runs, prefix: str) -> str:
@@ -81,9 +83,13 @@ def _by_prefix(runs: Runs, prefix: str) -> str:
         raise UsageError(
             f"no run {prefix!r} on these nodes",
             code="CC-USE-023",
-            fix=f"there are: {_some(runs)}" if runs else "these nodes remember no run",
+            fix=f"there are: {_some(runs)}"
+            if runs
+            else "`clusterctl ps` lists the runs that the nodes remember",
         )
-    raise UsageError(f"{prefix!r} fits {len(matches)} runs", code="CC-USE-024", fix="one of: " + ", ".join(matches))
+    raise UsageError(
+        f"{prefix!r} fits {len(matches)} runs", code="CC-USE-024", fix="one of: " + ", ".join(matches)
+    )
 
 
 def _some(runs: Runs) -> str:

@@ -8,8 +8,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from clusterctl.plans.placement import Member
-from clusterctl.plans.text import Fill, Segment, Text, fill_template, quote, render, text, to_json, unknowns
-from clusterctl.plans.text import Unknown as Unknown
+from clusterctl.plans.text import (
+    Fill,
+    Segment,
+    Text,
+    Unknown,
+    fill_template,
+    quote,
+    render,
+    text,
+    to_json,
+    unknowns,
+)
 from clusterctl.plans.torchrun import plan_argv
 from clusterctl.plans.vendors import network_env
 from clusterctl.specs.job import Job
@@ -139,7 +149,10 @@ def _plan_node(
         attempt=1,
         args=[fill_template(arg, values) for arg in job.args],
     )
-    env = {**_network_env(member, node), **{key: fill_template(value, values) for key, value in job.env.items()}}
+    env = {
+        **_network_env(member, node),
+        **{key: fill_template(value, values) for key, value in job.env.items()},
+    }
     python = node.python or job.python or member.node.python
     return NodePlan(member, python, nproc, argv, env, node.ip, node.nics)
 
@@ -167,7 +180,9 @@ def render_plan(plan: LaunchPlan) -> str:
 
 def _render_node(node: NodePlan) -> str:
     address = node.ip or f"<ip@{node.name}>"
-    title = f"# node {node.member.node_rank}: {node.name}, {address}, NIC {','.join(node.nics) or '<measured>'}"
+    title = (
+        f"# node {node.member.node_rank}: {node.name}, {address}, NIC {','.join(node.nics) or '<measured>'}"
+    )
     exports = [f"export {key}={quote(value)}" for key, value in sorted(node.env.items())]
     command = " ".join([shlex.quote(node.python), "-m", "torch.distributed.run", *map(quote, node.argv)])
     return "\n".join([title, "cd <run_dir>/code", *exports, command, ""])

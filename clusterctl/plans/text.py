@@ -52,7 +52,12 @@ def render(value: Text) -> str:
 
 def quote(value: Text) -> str:
     """Write the text as one word of a shell; its holes stay readable as `<name>`."""
-    return "".join(shlex.quote(part) if isinstance(part, str) else render_hole(part) for part in value)
+    return "".join(_quote_part(part) if isinstance(part, str) else render_hole(part) for part in value)
+
+
+def _quote_part(part: str) -> str:
+    quoted = shlex.quote(part)
+    return f"'{part}'" if quoted == part and part.startswith("=") else quoted  # zsh expands a bare =word
 
 
 def render_hole(hole: Fill | Unknown) -> str:

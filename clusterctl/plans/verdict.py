@@ -70,4 +70,9 @@ def _cause_to_json(cause: Cause) -> dict[str, object]:
 
 
 def _failure_to_json(failure: Failure) -> dict[str, object]:
-    return {"node": failure.node, "rank": failure.rank, "ending": render_ending(failure), "time": failure.time}
+    return {
+        "node": failure.node,
+        "rank": failure.rank,
+        "ending": render_ending(failure),
+        "time": failure.time,
+    }

@@ -114,7 +114,7 @@ class Attached:
                 c = self._cluster.connection(node)
                 request = self._resume_request(node.name)
                 stream = tasks.follow(c, node, self._interpreters[node.name], self._run, request)
-            except Exception:  # noqa: BLE001 - whatever went wrong, the next try or the deadline answers it
+            except Exception:
                 time.sleep(1.0)
             else:
                 self._returned.append((node.name, stream))

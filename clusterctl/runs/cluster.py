@@ -24,7 +24,9 @@ class Cluster:
     """Connects to nodes when they are first needed and closes everything at the end."""
 
     def __init__(self, notice: Callable[[str], None]) -> None:
-        self._hostkeys = HostKeys(lambda new: notice(f"{new.node}: new host key {new.fingerprint} recorded in {new.file}"))
+        self._hostkeys = HostKeys(
+            lambda new: notice(f"{new.node}: new host key {new.fingerprint} recorded in {new.file}")
+        )
         self._keyring = Keyring()
         self._connections: dict[str, Connection] = {}
         self._lock = threading.Lock()

@@ -60,7 +60,11 @@ def prepare(
     return Ready(leash, stream, seen.get("port", {}).get("port"), str(seen["ready"].get("torch", "")))
 
 
-_FOLLOW_ALL = {"events": 0, "logs": {"ranks": None, "streams": ["stdout", "stderr"], "offsets": {}}, "follow": True}
+_FOLLOW_ALL = {
+    "events": 0,
+    "logs": {"ranks": None, "streams": ["stdout", "stderr"], "offsets": {}},
+    "follow": True,
+}
 
 
 def _send_code(

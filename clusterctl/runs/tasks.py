@@ -109,7 +109,7 @@ def _start_error(header: Mapping[str, Any], node: str) -> StartError:
             code="CC-RUN-010",
             node=node,
             evidence=said,
-            fix="make `PYTHON -c 'import torch.distributed.run'` work on that node; `clusterctl check` shows which Python",
+            fix="make `import torch.distributed.run` work in that Python; `clusterctl check` shows which one it is",
         )
     return StartError("the run did not start", code="CC-RUN-011", node=node, evidence=said)
 

@@ -17,7 +17,9 @@ def lines(*text: str, node: str = "gpu01", rank: int | None = 3, stream: str = "
     return LogLines(node, rank, stream, "f", 10, 1.5, text, tuple(len(line.encode()) + 1 for line in text))
 
 
-def printed(*entries: LogPrinter | LogLines, names: tuple[str, ...] = ("gpu01", "n2"), size: int = 16) -> list[str]:
+def printed(
+    *entries: LogPrinter | LogLines, names: tuple[str, ...] = ("gpu01", "n2"), size: int = 16
+) -> list[str]:
     """Print entries without colour and give the lines."""
     stream = io.StringIO()
     printer = LogPrinter(names, size, stream)

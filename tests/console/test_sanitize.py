@@ -13,7 +13,7 @@ from clusterctl.console.sanitize import sanitize
     ("raw", "shown"),
     [
         ("plain\ttext", "plain\ttext"),
-        ("损失 0.5 – ok", "损失 0.5 – ok"),
+        ("损失 0.5 ok", "损失 0.5 ok"),
         ("\x1b[31mred\x1b[0m", "red"),
         ("a\x1b[2J\x1b[Hb", "ab"),
         ("a\x1b]0;title\x07b", "ab"),

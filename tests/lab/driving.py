@@ -48,12 +48,16 @@ class Result:
 
 def environment(lab: Lab | None, **more: str) -> dict[str, str]:
     """Give the environment of a command: the lab's inventory, no colours, an English locale."""
-    clean = {key: value for key, value in os.environ.items() if not key.startswith(("CLUSTERCTL_", "NO_COLOR"))}
+    clean = {
+        key: value for key, value in os.environ.items() if not key.startswith(("CLUSTERCTL_", "NO_COLOR"))
+    }
     where = {"CLUSTERCTL_INVENTORY": str(lab.inventory)} if lab else {}
     return {**clean, **where, **more}
 
 
-def cctl(lab: Lab | None, *args: str | Path, timeout: float = 120.0, cwd: Path | None = None, **env: str) -> Result:
+def cctl(
+    lab: Lab | None, *args: str | Path, timeout: float = 120.0, cwd: Path | None = None, **env: str
+) -> Result:
     """Run `clusterctl ARGS` to its end."""
     began = time.monotonic()
     done = subprocess.run(
@@ -82,13 +86,24 @@ def start_cctl(lab: Lab, *args: str | Path, **env: str) -> subprocess.Popen[str]
     )
 
 
-def make_project(folder: Path, script: str, **job: Any) -> Path:
+def make_project(folder: Path, source: str, **job: Any) -> Path:
     """Write train.py and job.yaml; gives the job file."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "train.py").write_text(textwrap.dedent(script), encoding="utf-8")
+    (folder / "train.py").write_text(textwrap.dedent(source), encoding="utf-8")
     text = {"name": "t", "script": "train.py", "nproc_per_node": 1, "backend": "gloo", "grace": "2s", **job}
     (folder / "job.yaml").write_text(json.dumps(text, ensure_ascii=False), encoding="utf-8")
     return folder / "job.yaml"
+
+
+def read_until(process: subprocess.Popen[str], text: str) -> str:
+    """Read a command's stdout up to the line that holds a text, and give that line."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if text in line:
+            return line
+    raise AssertionError(
+        f"{text!r} was never printed; stderr: {process.stderr.read() if process.stderr else ''}"
+    )
 
 
 def wait_for(condition: Callable[[], Any], seconds: float, what: str) -> Any:
@@ -117,7 +132,8 @@ def leftovers(lab: Lab) -> dict[str, list[str]]:
         node.name: [
             process.command
             for process in node.processes()
-            if process.tag or any(word in process.command for word in ("payload", "train.py", "sleep", "torch"))
+            if process.tag
+            or any(word in process.command for word in ("payload", "train.py", "sleep", "torch"))
         ]
         for node in lab.nodes
     }
@@ -131,4 +147,6 @@ def run_id(text: str) -> str:
 
 def said(entries: Sequence[Mapping[str, Any]], stream: str = "stdout") -> list[str]:
     """Give the log lines of one stream from `launch --json` or `logs --json`."""
-    return [entry["line"] for entry in entries if entry.get("stream") == stream and entry.get("rank") is not None]
+    return [
+        entry["line"] for entry in entries if entry.get("stream") == stream and entry.get("rank") is not None
+    ]

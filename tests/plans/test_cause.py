@@ -23,15 +23,17 @@ PEER_GONE = (
 
 
 def failure(
-    rank: int | None, time: float, tail: tuple[str, ...] = (), *, exit: int | None = 1, by: int | None = None
+    rank: int | None, time: float, tail: tuple[str, ...] = (), *, code: int | None = 1, by: int | None = None
 ) -> Failure:
     """Build a failure on node `n<rank>`."""
-    return Failure(f"n{rank}", rank, None if by else exit, by, time, tail)
+    return Failure(f"n{rank}", rank, None if by else code, by, time, tail)
 
 
 def test_the_rank_that_raised_is_the_cause_though_it_died_last() -> None:
     """A slow clean-up lets the innocent die first; the cause is still the one that raised."""
-    cause = find_cause([failure(0, 1.0, PEER_GONE), failure(2, 1.1, PEER_GONE), failure(1, 3.7, TRACEBACK)], None)
+    cause = find_cause(
+        [failure(0, 1.0, PEER_GONE), failure(2, 1.1, PEER_GONE), failure(1, 3.7, TRACEBACK)], None
+    )
 
     assert cause is not None
     assert cause.failure.rank == 1
@@ -54,6 +56,23 @@ def test_our_own_stop_is_never_the_cause() -> None:
 
     assert cause is not None
     assert cause.failure.rank == 0
+
+
+def test_a_sigkill_at_the_moment_of_our_stop_came_from_elsewhere() -> None:
+    """Our KILL comes only after the grace; a death noticed just after others' is still a sudden death."""
+    cause = find_cause([failure(2, 9.05, by=signal.SIGKILL), failure(0, 8.9, PEER_GONE)], stopped_at=9.0)
+
+    assert cause is not None
+    assert (cause.failure.rank, cause.stopped) == (2, False)
+
+
+def test_a_cause_that_our_stop_cut_short_is_said_to_be() -> None:
+    """The rank that raised was still cleaning up when TERM came: its exit says nothing, its words do."""
+    raised = Failure("n1", 1, None, signal.SIGTERM, 9.5, TRACEBACK)
+    cause = find_cause([raised, failure(0, 8.9, PEER_GONE)], stopped_at=9.0)
+
+    assert cause is not None
+    assert (cause.failure.rank, cause.stopped, cause.exception) == (1, True, "ValueError: bad batch")
 
 
 def test_a_sigterm_from_elsewhere_is_a_cause() -> None:
@@ -82,9 +101,26 @@ def test_no_failure_no_cause() -> None:
     [
         (TRACEBACK, "ValueError: bad batch"),
         (("Traceback (most recent call last):", "  x", "KeyboardInterrupt"), "KeyboardInterrupt"),
-        (("Traceback (most recent call last):", "  x", "torch.OutOfMemoryError: CUDA out of memory."), "torch.OutOfMemoryError: CUDA out of memory."),
-        ((*TRACEBACK, "", "During handling of the above exception, another exception occurred:", "", "Traceback (most recent call last):", "  y", "OSError: full"), "OSError: full"),
-        (("[rank1]: Traceback (most recent call last):", '[rank1]:   File "a"', "[rank1]: KeyError: 'x'"), "[rank1]: KeyError: 'x'"),
+        (
+            ("Traceback (most recent call last):", "  x", "torch.OutOfMemoryError: CUDA out of memory."),
+            "torch.OutOfMemoryError: CUDA out of memory.",
+        ),
+        (
+            (
+                *TRACEBACK,
+                "",
+                "During handling of the above exception, another exception occurred:",
+                "",
+                "Traceback (most recent call last):",
+                "  y",
+                "OSError: full",
+            ),
+            "OSError: full",
+        ),
+        (
+            ("[rank1]: Traceback (most recent call last):", '[rank1]:   File "a"', "[rank1]: KeyError: 'x'"),
+            "KeyError: 'x'",
+        ),
         (("ValueError: only mentioned, never raised",), ""),
         ((), ""),
     ],

@@ -20,7 +20,11 @@ def part(run: str, node: str, state: str = "SUCCEEDED", *, by: str = ME, submitt
 
 RUNS = gather_runs(
     {
-        "gpu01": [part("a-2-bb", "gpu01", submitted=2.0), part("a-1-aa", "gpu01"), part("z-9-cc", "gpu01", by="bob@x", submitted=9.0)],
+        "gpu01": [
+            part("a-2-bb", "gpu01", submitted=2.0),
+            part("a-1-aa", "gpu01"),
+            part("z-9-cc", "gpu01", by="bob@x", submitted=9.0),
+        ],
         "gpu02": [part("a-1-aa", "gpu02")],
     },
     silent=["gpu03"],
@@ -52,7 +56,9 @@ def test_a_prefix_must_fit_exactly_one_run(wanted: str, code: str) -> None:
 
 def test_stop_takes_the_only_live_run_of_ones_own() -> None:
     """Two live runs must be named, others' runs too, none is said."""
-    live = gather_runs({"gpu01": [part("a-1", "gpu01", "RUNNING"), part("b-1", "gpu01", "RUNNING", by="bob@x")]}, [])
+    live = gather_runs(
+        {"gpu01": [part("a-1", "gpu01", "RUNNING"), part("b-1", "gpu01", "RUNNING", by="bob@x")]}, []
+    )
     both = gather_runs({"gpu01": [part("a-1", "gpu01", "RUNNING"), part("a-2", "gpu01", "WAITING")]}, [])
 
     assert choose_live_run(live, None, ME) == "a-1"
@@ -80,7 +86,9 @@ def test_the_worst_part_names_the_run(states: list[str | None], whole: str) -> N
     assert whole_state(parts) == whole
 
 
-@pytest.mark.parametrize("raw", [{}, {"state": 3, "ranks": [1], "left": "x"}, {"ranks": {"x": {}, "1": "no", "2": {"exit": True}}}])
+@pytest.mark.parametrize(
+    "raw", [{}, {"state": 3, "ranks": [1], "left": "x"}, {"ranks": {"x": {}, "1": "no", "2": {"exit": True}}}]
+)
 def test_a_broken_state_record_is_unknown_not_an_error(raw: dict[str, object]) -> None:
     """What a node sends is read with distrust."""
     assert parse_state(raw).state == "UNKNOWN"

@@ -25,7 +25,9 @@ def test_the_empty_text_stays_one_word() -> None:
 
 def test_holes_travel_as_segments() -> None:
     """The agent receives what it must fill in as data, so that no user text can pose as a hole."""
-    value = fill_template("tcp://${master_addr}:${master_port}", {"master_addr": "10.0.0.1", "master_port": Fill("master_port")})
+    value = fill_template(
+        "tcp://${master_addr}:${master_port}", {"master_addr": "10.0.0.1", "master_port": Fill("master_port")}
+    )
 
     assert to_json(value) == ["tcp://10.0.0.1:", {"fill": "master_port"}]
     assert render(value) == "tcp://10.0.0.1:<port@node0>"
