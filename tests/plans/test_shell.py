@@ -45,11 +45,17 @@ def run(shell: list[str], python: str, activate: str | None = None, **changes: s
         [*shell, "-c", REMOTE_COMMAND],
         input=first + b"%d\n" % len(program) + program + b"the rest\n$HOME",
         capture_output=True,
-        env={"HOME": "/nowhere", "PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", **changes},
+        env={"HOME": os.environ["HOME"], "PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", **changes},
         timeout=60,
         check=False,
     )
     return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shells write into their home, fish for one."""
+    monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
 
 
 @pytest.fixture(params=SHELLS)

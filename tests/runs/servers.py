@@ -117,6 +117,7 @@ def start_server(folder: Path, *options: str, port: int | None = None) -> Server
     if not (folder / "host_ed25519").exists():
         make_key(folder / "host_ed25519")
         make_key(folder / "client")
+    (folder / "home").mkdir(exist_ok=True)
     port = port or free_port()
     (folder / "authorized_keys").write_text((folder / "client.pub").read_text())
     lines = [
@@ -129,6 +130,7 @@ def start_server(folder: Path, *options: str, port: int | None = None) -> Server
         "PasswordAuthentication no",
         "KbdInteractiveAuthentication no",
         "MaxStartups 200",
+        f"SetEnv HOME={folder}/home",  # shells write into their home, fish for one
     ]
     if not any(line.startswith("HostKey ") for line in lines):
         lines.append(f"HostKey {folder}/host_ed25519")
