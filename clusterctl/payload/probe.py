@@ -6,7 +6,6 @@ name server costs one answer and not the report. An answer that is missing reads
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -35,7 +34,7 @@ def gather(request: dict[str, Any], received: float) -> dict[str, Any]:
 
 
 def _questions(request: dict[str, Any], nccl: Callable[[], Any]) -> dict[str, Callable[[], Any]]:
-    workdir = os.path.expanduser(str(request.get("workdir") or "~/.clusterctl"))
+    workdir = str(request.get("workdir") or "~/.clusterctl")
     payload = str(request.get("payload") or "")
     peers = request.get("peers") or {}
     return {

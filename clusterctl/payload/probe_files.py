@@ -19,6 +19,7 @@ def nearest_existing(path: str) -> str:
 
 def disk(path: str) -> dict[str, Any]:
     """Tell the room for this user on the file system that holds `path`, in bytes and inodes."""
+    path = os.path.expanduser(path)
     place = nearest_existing(path)
     room = os.statvfs(place)
     mount, kind = _mount_of(os.path.realpath(place))
@@ -53,6 +54,7 @@ def _unescaped(text: str) -> str:
 
 def workdir(path: str, payload: str) -> dict[str, Any]:
     """Tell whether clusterctl's directory exists, whose it is, and whether it could be written."""
+    path = os.path.expanduser(path)
     place = nearest_existing(path)
     exists = place == os.path.abspath(path)
     found = os.stat(place)

@@ -74,7 +74,11 @@ def _import_path() -> list[str]:
 def ask_nccl_in_child() -> Callable[[], Any]:
     """Ask the NCCL library for its version in a child: it alone suffers if loading crashes or hangs."""
     reader, writer = os.pipe()
-    child = os.fork()
+    try:
+        child = os.fork()
+    except OSError as error:
+        told = problem_of(error)
+        return lambda: told
     if child == 0:
         _answer_and_exit(writer)
     os.close(writer)

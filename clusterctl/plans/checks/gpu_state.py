@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from clusterctl.plans.checks.check import Hit, Situation, check, on
 from clusterctl.plans.checks.gpu import BUSY
 from clusterctl.plans.checks.remedy import as_root, ssh_to
+from clusterctl.plans.checks.system import VISIBLE
 from clusterctl.plans.facts import Facts
 from clusterctl.plans.facts_records import Gpu
 from clusterctl.specs.inventory import Node
@@ -125,3 +126,31 @@ def gpu_is_silent(seen: Situation) -> Iterator[Hit]:
         if facts.gpus.smi and files > count > 0:
             evidence = f"{files} device files, {count} GPUs listed"
             yield on(node, evidence, ssh_to(node, "dmesg | grep -i xid | tail"))
+
+
+@check(
+    "CC-GPU-017",
+    "warning",
+    "some GPUs are hidden",
+    why="torch sees only the GPUs that this variable names, whatever nvidia-smi lists.",
+    needs=("gpus", "environment"),
+)
+def hidden_gpus(seen: Situation) -> Iterator[Hit]:
+    """The environment of an SSH session already limits the visible GPUs, on the node itself.
+
+    A process beyond their number ends with `invalid device ordinal`. Remove the variable from the node's start
+    files, or set it in the job's `env:`.
+    """
+    for node, facts in seen.known:
+        chosen = seen.job.env if seen.job else {}
+        told = [
+            f"{name}={facts.environment[name]}"
+            for name in VISIBLE
+            if name in facts.environment.keys() - chosen
+        ]
+        if told and facts.gpus.count:
+            yield on(
+                node,
+                ", ".join(told),
+                ssh_to(node, "grep -rn VISIBLE_DEVICES ~/.bashrc ~/.profile /etc/environment"),
+            )

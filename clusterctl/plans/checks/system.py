@@ -13,6 +13,7 @@ MIB, GIB = 1 << 20, 1 << 30
 FULL, LOW = 100 * 1000 * 1000, GIB  # bytes
 FEW_INODES = 5000
 SHM_PER_PROCESS = 256 * MIB
+VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES")
 LARGEST_OFFSET = 2.0  # seconds
 # What a launch takes away from a job's environment, so that it does no harm there.
 CLEARED = ("PET_", "TORCHELASTIC_", "MASTER_")
@@ -148,24 +149,29 @@ def leftovers(seen: Situation) -> Iterator[Hit]:
 @check(
     "CC-SYS-006",
     "warning",
-    "the node's environment steers jobs",
-    why="These variables reach the job on this node only, unless the job's `env:` sets them.",
+    "the nodes' environments differ",
+    why="Such a variable steers torch, NCCL or Gloo on some nodes and not on others.",
     needs=("environment",),
 )
-def steering(seen: Situation) -> Iterator[Hit]:
-    """The environment of an SSH session holds variables that change what torch, NCCL or Gloo do.
+def environments_differ(seen: Situation) -> Iterator[Hit]:
+    """The environments of SSH sessions differ in variables that change what torch, NCCL or Gloo do.
 
-    A launch replaces the NIC variables and leaves the others. If all nodes should have them, write them in
-    the job's `env:`; otherwise remove them from the node's start files.
+    A launch replaces the NIC variables and leaves the others. If all nodes should have one, write it in the job's
+    `env:`; otherwise remove it from the node's start files.
     """
-    for node, facts in seen.known:
-        names = [
-            name for name in facts.environment if not name.startswith(CLEARED) and name not in CLEARED_NAMES
-        ]
-        chosen = set(seen.job.env) if seen.job else set()
-        found = [name for name in names if name not in REPLACED and name not in chosen]
-        if found:
-            yield on(node, ", ".join(f"{name}={facts.environment[name]}" for name in found[:6]))
+    names = {name for _, facts in seen.known for name in facts.environment if not _is_handled(seen, name)}
+    for name in sorted(names):
+        values = {node.name: facts.environment.get(name, "unset") for node, facts in seen.known}
+        split = split_votes(values)
+        if split:
+            yield across(
+                split.odd, f"{name}: {split.evidence}", f"job: env: {{{name}: ...}}  # the same everywhere"
+            )
+
+
+def _is_handled(seen: Situation, name: str) -> bool:
+    cleared = name.startswith(CLEARED) or name in CLEARED_NAMES
+    return cleared or name in REPLACED or name in VISIBLE or bool(seen.job and name in seen.job.env)
 
 
 @check(

@@ -12,6 +12,7 @@ from clusterctl.plans.facts import Facts
 from clusterctl.plans.vendors import vendor_of
 
 OLDEST_TORCH = (2, 2)
+CUDA_13_DRIVER = 580
 
 
 def _votes(seen: Situation, value: Callable[[Facts], str | None]) -> Split | None:
@@ -154,7 +155,7 @@ def torch_is_old(seen: Situation) -> Iterator[Hit]:
     "CC-TORCH-006",
     "error",
     "torch has no CUDA",
-    why="The job asks for NCCL or for GPUs, and a CPU-only torch has neither.",
+    why="The node has GPUs and its torch has neither CUDA nor NCCL to use them with.",
     needs=("torch", "gpus"),
 )
 def torch_without_cuda(seen: Situation) -> Iterator[Hit]:
@@ -166,19 +167,15 @@ def torch_without_cuda(seen: Situation) -> Iterator[Hit]:
     """
     for node, facts in seen.known:
         bare = bool(facts.torch.version) and not _platform_of(facts) and vendor_of(facts) != "ascend"
-        wanted = seen.wants_gpus() if seen.job else bool(facts.gpus.count)
-        if bare and wanted:
-            yield on(node, f"torch {facts.torch.version} is for CPUs only", _cuda_or_gloo(seen, node.name))
+        if bare and facts.gpus.vendor and (seen.job is None or seen.wants_gpus()):
+            fix = install_torch(node, facts, _with_cuda(facts))
+            yield on(node, f"torch {facts.torch.version} is for CPUs only", fix)
 
 
-def _cuda_or_gloo(seen: Situation, name: str) -> str:
-    node, facts = next((node, facts) for node, facts in seen.known if node.name == name)
-    if seen.job and not facts.gpus.count:
-        return "job: backend: gloo, nproc_per_node: 1  # to train on CPUs"
+def _with_cuda(facts: Facts) -> str:
     driver = re.match(r"\d+", facts.gpus.driver or facts.gpus.module or "")
-    tag = "cu126" if driver and int(driver.group()) < 580 else "cu130"
-    plain = (facts.torch.version or "").partition("+")[0]
-    return install_torch(node, facts, f"{plain}+{tag}")
+    tag = "cu130" if driver and int(driver.group()) >= CUDA_13_DRIVER else "cu126"
+    return f"{(facts.torch.version or '').partition('+')[0]}+{tag}"
 
 
 @check(
