@@ -524,10 +524,9 @@ def test_forbidden_namespaces_are_told_with_the_remedy(place) -> None:
     if os.geteuid() == 0:
         said = attempt(place, find_program("setpriv"), "--bounding-set=-sys_admin", "--inh-caps=-sys_admin")
     else:
-        limit = "echo 1 > /proc/sys/user/max_user_namespaces"
-        limit += ' && exec unshare -U --map-user=$0 --map-group=$1 "$@"'
-        ids = (str(os.geteuid()), str(os.getegid()))
-        said = attempt(place, "unshare", "-Ur", "sh", "-c", limit, *ids)
+        ids = f"--map-user={os.geteuid()} --map-group={os.getegid()}"
+        limit = f'echo 1 > /proc/sys/user/max_user_namespaces && exec unshare -U {ids} "$@"'
+        said = attempt(place, "unshare", "-Ur", "sh", "-c", limit, "sh")
 
     assert said[0] == "CC-LAB-002"
     assert "does not allow the lab's namespaces" in said[1]
