@@ -29,7 +29,6 @@ import getpass
 import os
 import pwd
 from functools import cache
-from typing import Any
 
 from fabric import Config, Connection
 from paramiko.ssh_exception import IncompatiblePeer
@@ -86,7 +85,8 @@ def _build(node: Node, user: str, line: Line, login: Login) -> Connection:
         node.host,
         user=user,
         port=node.ssh.port,
-        config=_config(),
+        # Fabric's settings, read from no file and no variable. One each: a connection writes into them.
+        config=Config(lazy=True),
         forward_agent=False,
         connect_kwargs={
             "sock": line,
@@ -98,12 +98,6 @@ def _build(node: Node, user: str, line: Line, login: Login) -> Connection:
     # Fabric's own policy accepts every host key.
     connection.client.set_missing_host_key_policy(login)
     return connection
-
-
-@cache
-def _config() -> Any:
-    """Return Fabric's settings, read from no file and no variable."""
-    return Config(lazy=True)
 
 
 @cache

@@ -363,6 +363,13 @@ def test_one_bad_node_never_delays_the_others(server: Server, client: Client) ->
     assert QUICK.handshake - 0.2 < times["silent"][0] < QUICK.handshake + 1.5
 
 
+def test_connections_share_no_settings(server: Server, client: Client) -> None:
+    """What Fabric writes into one connection's settings reaches no other, also when many open at once."""
+    outcomes = list(fan_out([server.node(f"n{place}") for place in range(32)], client.connect))
+    assert [outcome.error for outcome in outcomes if not outcome.ok] == []
+    assert len({id(connection.config) for connection in client.opened}) == 32
+
+
 def test_key_files_are_read_once(server: Server, client: Client) -> None:
     """Many connections parse a key file and a known_hosts file once."""
     node = server.node()
