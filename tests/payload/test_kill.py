@@ -60,9 +60,8 @@ def settled(run: NodeRun) -> NodeRun:
         ("1", "rank 1 was killed by SIGKILL"),
     ],
 )
-def test_nothing_survives(
-    node: Make, bystander: subprocess.Popen[bytes], victim: str, reason: str
-) -> None:
+@pytest.mark.usefixtures("bystander")
+def test_nothing_survives(node: Make, victim: str, reason: str) -> None:
     """kill -9 of any part of a real torchrun job ends every process of it within two seconds."""
     run = settled(node(STUBBORN, nproc=2, world_size=2, grace=60.0, env={"REDUCE": "1"}))
     os.kill(run.pid(victim), signal.SIGKILL)
@@ -99,7 +98,8 @@ def test_a_frozen_agent_is_ended(node: Make) -> None:
     assert (state["state"], state["reason"]) == ("FAILED", "the agent was silent for 0.8 s")
 
 
-def test_guardian_and_agent_killed_together(node: Make, bystander: subprocess.Popen[bytes]) -> None:
+@pytest.mark.usefixtures("bystander")
+def test_guardian_and_agent_killed_together(node: Make) -> None:
     """torchrun is told by the kernel; what ignores that is found by the tag when stop comes."""
     run = settled(node(STUBBORN).use_stub())
     for name in ("guardian", "agent"):
@@ -116,7 +116,8 @@ def test_guardian_and_agent_killed_together(node: Make, bystander: subprocess.Po
     assert (run.left(), run.state()["state"]) == ({}, "LOST")
 
 
-def test_stop_waits_for_the_grace_and_then_kills(node: Make, bystander: subprocess.Popen[bytes]) -> None:
+@pytest.mark.usefixtures("bystander")
+def test_stop_waits_for_the_grace_and_then_kills(node: Make) -> None:
     """TERM first; at the grace everything goes; a second stop does not begin it anew."""
     run = settled(node(STUBBORN, nproc=2, world_size=2))
     begun = time.monotonic()

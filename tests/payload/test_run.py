@@ -83,7 +83,7 @@ def current_umask() -> int:
 
 def test_a_world_of_another_size_is_no_success(node: Make) -> None:
     """torchrun's exit code 0 does not count when the workers saw another WORLD_SIZE than planned."""
-    state = node(BARE, world_size=3).go().ended()
+    state = node(BARE, world_size=3).use_stub().go().ended()
 
     assert state["state"] == "FAILED"
     assert state["reason"] == "rank 0 saw WORLD_SIZE 1, planned were 3"
@@ -105,7 +105,8 @@ def test_a_worker_that_raises(node: Make) -> None:
 
 HOSTILE = [
     "", " ", "a b", "it's", '"quoted"', "$(touch hacked)", "`id`", "two\nlines", "tab\t", "grün 日本", "-flag",
-    "--", "*", "~", "\\", "%s%n", "${HOME}", "a;b|c&d>e", "\x1b[31m", "ends with newline\n",
+    "--", "*", "~", "\\", "%s%n", "${HOME}", "a;b|c&d>e",
+    "\x1b[31m", "ends with newline\n",
 ]  # fmt: skip
 
 
@@ -186,7 +187,7 @@ def test_a_torch_that_cannot_be_imported(node: Make) -> None:
     """The gate's traceback reaches the client and the run ends as FAILED_SETUP."""
     run = node(BARE)
     (run.root / "broken" / "torch").mkdir(parents=True)
-    (run.root / "broken" / "torch" / "__init__.py").write_text("raise OSError('libcudart.so.12: cannot open')")
+    (run.root / "broken" / "torch" / "__init__.py").write_text("raise OSError('no libcudart.so.12')")
     run.spec["env"]["PYTHONPATH"] = str(run.root / "broken")
     run.start()
     failed = run.hear("gate_failed")
@@ -195,7 +196,7 @@ def test_a_torch_that_cannot_be_imported(node: Make) -> None:
 
     assert "Traceback" in failed["text"]
     assert state["state"] == "FAILED_SETUP"
-    assert state["reason"] == "OSError: libcudart.so.12: cannot open"
+    assert state["reason"] == "OSError: no libcudart.so.12"
 
 
 @pytest.mark.parametrize("python", ["/no/such/python", "/bin/false"])

@@ -1,0 +1,130 @@
+"""Complete lines by offset, tails from the end, in bounded memory."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from clusterctl.payload import lines
+from clusterctl.payload.lines import LineReader, blocks_of, tail_position
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """An empty log file."""
+    path = tmp_path / "log"
+    path.touch()
+    return path
+
+
+def append(path: Path, content: bytes) -> None:
+    """Write at the end."""
+    with path.open("ab") as sink:
+        sink.write(content)
+
+
+def test_only_complete_lines_until_the_end(log: Path) -> None:
+    """A line without its end waits, and comes at last."""
+    reader = LineReader(str(log))
+    append(log, b"one\ntw")
+    assert reader.read() == (0, b"one\n")
+    assert reader.read() == (4, b"")
+    append(log, b"o\nthree")
+    assert reader.read() == (4, b"two\n")
+    assert reader.read(last=True) == (8, b"three")
+    assert reader.read(last=True) == (13, b"")
+
+
+def test_a_missing_file_is_empty(log: Path) -> None:
+    """It may come later."""
+    reader = LineReader(f"{log}.later")
+    assert reader.read() == (0, b"")
+
+
+def test_a_truncated_or_replaced_file_is_read_again(log: Path) -> None:
+    """Whatever a job does to its log, following goes on."""
+    reader = LineReader(str(log))
+    append(log, b"one\ntwo\n")
+    reader.read()
+    log.write_bytes(b"new\n")
+    assert reader.read() == (0, b"new\n")
+    other = log.with_name("other")
+    other.write_bytes(b"replaced\n")
+    other.rename(log)
+    assert reader.read() == (0, b"replaced\n")
+
+
+def test_a_line_that_never_ends_comes_in_pieces(log: Path) -> None:
+    """Memory stays bounded, and not a byte is lost."""
+    content = bytes(random.Random(1).choices(range(32, 127), k=3 * lines.PIECE + 7))
+    append(log, content)
+    reader = LineReader(str(log))
+    start, piece = reader.read()
+    assert (start, len(piece)) == (0, 3 * lines.PIECE)
+    assert reader.read() == (3 * lines.PIECE, b"")
+    assert piece + reader.read(last=True)[1] == content
+
+
+def test_large_files_come_in_blocks(log: Path) -> None:
+    """Every block ends with a line, and all of them make up the file."""
+    content = b"".join(b"%d %s\n" % (number, b"x" * (number % 200)) for number in range(20000))
+    append(log, content)
+    reader, whole = LineReader(str(log)), b""
+    while block := reader.read()[1]:
+        assert block.endswith(b"\n") and len(block) <= lines.BLOCK
+        whole += block
+    assert whole == content
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\n", b"a", b"a\n", b"a\nb", b"a\n\nb\n", b"\n\n\n", b"long" * 40000 + b"\nx\n"]
+)
+@pytest.mark.parametrize("count", [0, 1, 2, 100])
+@pytest.mark.parametrize("last", [True, False])
+def test_tails_are_what_tail_prints(log: Path, content: bytes, count: int, last: bool) -> None:
+    """Against a plain reading of the whole file."""
+    append(log, content)
+    found = content.splitlines(keepends=True)
+    unfinished = b"" if last or not found or found[-1].endswith(b"\n") else found.pop()
+    expected = b"".join(found[len(found) - count :] if count < len(found) else found) + unfinished
+
+    assert content[tail_position(str(log), count, None, last) :] == expected
+
+
+def test_tails_across_blocks(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Block borders fall anywhere: before, on and after newlines."""
+    monkeypatch.setattr(lines, "BLOCK", 7)
+    generator = random.Random(2)
+    for _ in range(200):
+        content = bytes(generator.choices(b"ab\n", k=generator.randrange(40)))
+        log.write_bytes(content)
+        whole = content.splitlines(keepends=True)
+        for count in (1, 2, 5):
+            assert content[tail_position(str(log), count, None, True) :] == b"".join(whole[-count:])
+
+
+def test_the_tail_of_a_large_file_reads_its_end_only(log: Path) -> None:
+    """A sparse file of 100 GB would take minutes otherwise."""
+    with log.open("wb") as sink:
+        sink.truncate(100 << 30)
+        sink.seek(100 << 30)
+        sink.write(b"\n" + b"line\n" * 1000)
+
+    assert tail_position(str(log), 10, None, False) == (100 << 30) + 1 + 5 * 990
+
+
+def test_grep_splits_a_block_into_runs_of_hits() -> None:
+    """Offsets are those of the file."""
+    block = (100, b"a1\nb\na2\na3\nb\n")
+    assert list(blocks_of(block, lambda line: line.startswith(b"a"))) == [(100, b"a1\n"), (105, b"a2\na3\n")]
+    assert list(blocks_of(block, lambda _: False)) == []
+    assert list(blocks_of(block, None)) == [block]
+
+
+def test_the_tail_of_hits(log: Path) -> None:
+    """The last hits, however far back."""
+    append(log, b"".join(b"%d\n" % number for number in range(100000)))
+    position = tail_position(str(log), 2, lambda line: line.endswith(b"777\n"), False)
+    assert log.read_bytes()[position : position + 6] == b"98777\n"

@@ -1,0 +1,242 @@
+"""The verbs that read: follow and ps, of live runs and of what dead ones left."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from noderun import NodeRun, wait_until
+from session import Session
+
+Make = Callable[..., NodeRun]
+Frames = list[tuple[dict[str, Any], bytes]]
+
+FIRST = b'{"event": "preparing"}\n'
+EVENTS = FIRST + b'{"event": "ended"}\n'
+
+
+class Recorded:
+    """A run's directory as a dead run left it."""
+
+    def __init__(self, workdir: Path, run: str = "job-1", state: str = "SUCCEEDED", **changes: Any) -> None:
+        self.workdir = workdir
+        self.path = workdir / "runs" / run / "0-gpu01"
+        self.path.mkdir(parents=True)
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        self.state: dict[str, Any] = {
+            "protocol": 1, "run": run, "job": "job", "node": "gpu01", "node_rank": 0, "attempt": 1, "nnodes": 1,
+            "submitted": 1.0, "state": state, "since": 2.0, "boot_id": boot, "reason": "", "left": [], "ranks": {},
+            "guardian": None, "agent": {"pid": 999999, "starttime": 1}, "torchrun": None, **changes,
+        }  # fmt: skip
+        (self.path / "spec.json").write_text(json.dumps({**self.state, "grace": 1.0}))
+        (self.path / "state.json").write_text(json.dumps(self.state))
+        (self.path / "events.jsonl").write_bytes(EVENTS)
+
+    def log(self, rank: int, stdout: bytes = b"", stderr: bytes = b"") -> Recorded:
+        """Add a rank with its files."""
+        folder = self.path / "attempt-1" / "job_x" / "attempt_0" / str(rank)
+        folder.mkdir(parents=True)
+        entry: dict[str, Any] = {"local_rank": rank, "pid": None, "starttime": None, "exit": 0, "signal": None}
+        for stream, content in (("stdout", stdout), ("stderr", stderr)):
+            (folder / f"{stream}.log").write_bytes(content)
+            entry[stream] = str((folder / f"{stream}.log").relative_to(self.path))
+        self.state["ranks"][str(rank)] = entry
+        (self.path / "state.json").write_text(json.dumps(self.state))
+        return self
+
+    def follow(self, logs: dict[str, Any] | None = None, **changes: Any) -> Frames:
+        """Read it as a client does that does not wait."""
+        with Session("follow", follow_request(self.workdir, logs, **changes)) as session:
+            return session.frames()
+
+
+def follow_request(workdir: Path, logs: dict[str, Any] | None, **changes: Any) -> dict[str, Any]:
+    """A request for everything, changed where a test says so."""
+    wish = {"ranks": None, "streams": ["stdout", "stderr"], "offsets": {}, "tail": None, "grep": None}
+    request = {"run": "job-1", "node": "gpu01", "workdir": str(workdir), "events": None, "follow": False}
+    return {**request, "logs": None if logs is None else {**wish, **logs}, **changes}
+
+
+def text_of(frames: Frames, rank: int | None = 0, stream: str = "stdout") -> bytes:
+    """Join what was sent of one file."""
+    return b"".join(
+        body for header, body in frames if "log" in header and (header["rank"], header["stream"]) == (rank, stream)
+    )
+
+
+def test_everything_of_a_dead_run(tmp_path: Path) -> None:
+    """State, events and all files, the last line without an end included."""
+    run = Recorded(tmp_path).log(0, b"a\nb", b"oops\n").log(1, b"c\n")
+    (run.path / "attempt-1" / "torchrun.log").write_bytes(b"W: note\n")
+    frames = run.follow({}, events=0)
+
+    assert frames[0][0]["state"]["state"] == "SUCCEEDED"
+    assert frames[1] == ({"events": 42}, EVENTS)
+    assert [text_of(frames), text_of(frames, 0, "stderr"), text_of(frames, 1)] == [b"a\nb", b"oops\n", b"c\n"]
+    assert text_of(frames, None, "stderr") == b"W: note\n"
+    assert frames[-1] == ({"end": True}, b"")
+
+
+def test_ranks_and_streams_are_chosen(tmp_path: Path) -> None:
+    """Nothing else is sent."""
+    run = Recorded(tmp_path).log(0, b"a\n", b"x\n").log(1, b"b\n", b"y\n")
+    (run.path / "attempt-1" / "torchrun.log").write_bytes(b"W\n")
+    frames = run.follow({"ranks": [1], "streams": ["stderr"]})
+
+    assert [body for header, body in frames if "log" in header] == [b"y\n"]
+    assert not [header for header, _ in frames if "events" in header]
+
+
+def test_resuming_at_an_offset(tmp_path: Path) -> None:
+    """What was read before is not sent again, of logs and of events."""
+    run = Recorded(tmp_path).log(0, b"one\ntwo\n")
+    file = run.state["ranks"]["0"]["stdout"]
+    frames = run.follow({"offsets": {file: 4}}, events=len(FIRST))
+
+    assert [(header["offset"], body) for header, body in frames if "log" in header] == [(4, b"two\n")]
+    assert ({"events": 42}, EVENTS[len(FIRST) :]) in frames
+
+
+def test_tail_and_grep_happen_on_the_node(tmp_path: Path) -> None:
+    """The last lines; all hits with their offsets; the last hits."""
+    run = Recorded(tmp_path).log(0, "".join(f"step {n} grün\n" for n in range(1000)).encode())
+
+    assert text_of(run.follow({"tail": 2})) == "step 998 grün\nstep 999 grün\n".encode()
+    assert text_of(run.follow({"grep": r"99\d grün$"})).count(b"\n") == 10
+    hits = run.follow({"grep": r"^step \d+00 ", "tail": 2})
+    assert text_of(hits) == "step 800 grün\nstep 900 grün\n".encode()
+    offsets = [header["offset"] for header, _ in hits if "log" in header]
+    content = (run.path / run.state["ranks"]["0"]["stdout"]).read_bytes()
+    assert [content[offset:].split(b" ")[1] for offset in offsets] == [b"800", b"900"]
+    assert run.follow({"grep": "("})[0][0]["error"]["code"] == "CC-USE-020"
+
+
+@pytest.mark.parametrize(("name", "code"), [("job-2", "CC-RUN-011"), ("job", "CC-RUN-011"), ("../x", "CC-RUN-010")])
+def test_a_run_that_is_not_there(tmp_path: Path, name: str, code: str) -> None:
+    """It is said; a prefix is no name, and a path neither."""
+    (error, _), _ = Recorded(tmp_path).follow({}, run=name)
+    assert error["error"]["code"] == code
+
+
+def test_following_a_live_run(node: Make) -> None:
+    """Every line comes once and whole, soon after it was written, until the verdict."""
+    script = (
+        "import sys, time\n"
+        "for n in range(2000):\n"
+        "    sys.stdout.write(f'line {n} '); sys.stdout.flush(); sys.stdout.write('x' * (n % 90) + '\\n')\n"
+        "    if n % 100 == 0: sys.stdout.flush(); time.sleep(0.01)\n"
+        "sys.stderr.write('no newline at the end')\n"
+    )
+    run = node(script).use_stub().go()
+    request = follow_request(run.workdir, {}, run=run.spec["run"], follow=True, events=0)
+    with Session("follow", request) as session:
+        frames = session.frames()
+    bodies = [body for header, body in frames if header.get("stream") == "stdout"]
+    states = [header["state"]["state"] for header, _ in frames if "state" in header]
+
+    assert b"".join(bodies).decode() == "".join(f"line {n} {'x' * (n % 90)}\n" for n in range(2000))
+    assert all(body.endswith(b"\n") for body in bodies)
+    assert text_of(frames, 0, "stderr") == b"no newline at the end"
+    assert states[-1] == "SUCCEEDED"
+    events = b"".join(body for header, body in frames if "events" in header)
+    assert json.loads(events.splitlines()[-1])["event"] == "ended"
+
+
+def test_a_line_reaches_the_client_soon(node: Make) -> None:
+    """Written to seen in well under a second, and beats while nothing is said."""
+    script = (
+        "import os, time\nwhile not os.path.exists('now'): time.sleep(0.01)\n"
+        "print(time.time(), flush=True)\ntime.sleep(600)"
+    )
+    run = node(script).use_stub().go()
+    with Session("follow", follow_request(run.workdir, {}, run=run.spec["run"], follow=True)) as session:
+        heard = []
+        while not heard or "log" not in heard[-1][0]:
+            frame = session.receive()
+            assert frame is not None
+            heard.append(frame)
+            if "beat" in frame[0]:
+                (run.code / "now").touch()
+        delay = time.time() - float(heard[-1][1])
+
+    assert delay < 0.5
+
+
+def test_following_ends_with_the_client(node: Make) -> None:
+    """A client that hangs up leaves no follower behind, and the run is untouched."""
+    run = node("import time; time.sleep(600)").use_stub().go()
+    session = Session("follow", follow_request(run.workdir, {}, run=run.spec["run"], follow=True))
+    session.receive()
+    session.hang_up()
+
+    assert session.process.wait(2) == 0
+    assert run.state()["state"] == "RUNNING"
+    session.close()
+
+
+def test_following_notices_that_everybody_is_gone(node: Make) -> None:
+    """Guardian and agent killed together: LOST, and the follower ends."""
+    run = node("import time; time.sleep(600)").use_stub().go().running()
+    with Session("follow", follow_request(run.workdir, None, run=run.spec["run"], follow=True)) as session:
+        session.receive()
+        for name in ("guardian", "agent"):
+            os.kill(run.pid(name), 19)
+        for name in ("guardian", "agent"):
+            os.kill(run.pid(name), 9)
+        frames = session.frames()
+
+    assert [header["state"]["state"] for header, _ in frames if "state" in header] == ["LOST"]
+    wait_until(lambda: not run.left(), 2, "torchrun passed the kernel's SIGTERM on")
+
+
+def list_runs(workdir: Path, **request: Any) -> list[dict[str, Any]]:
+    """Ask for runs."""
+    with Session("ps", {"workdir": str(workdir), "node": "gpu01", "run": None, "limit": None, **request}) as session:
+        (answer, _), _ = session.frames()
+    runs: list[dict[str, Any]] = answer["runs"]
+    return runs
+
+
+def test_runs_are_listed_newest_first(tmp_path: Path) -> None:
+    """By prefix, limited, of this node only."""
+    for number in range(3):
+        Recorded(tmp_path, f"job-{number}", submitted=float(number))
+    Recorded(tmp_path, "other-9", submitted=0.5)
+    (tmp_path / "runs" / "job-1" / "1-gpu02").mkdir()
+    (tmp_path / "runs" / "synced-only" / "0-gpu01" / "code").mkdir(parents=True)
+
+    assert [state["run"] for state in list_runs(tmp_path)] == ["job-2", "job-1", "other-9", "job-0"]
+    assert [state["run"] for state in list_runs(tmp_path, run="job", limit=2)] == ["job-2", "job-1"]
+    assert list_runs(tmp_path, node="gpu02") == []
+    assert list_runs(tmp_path / "nowhere") == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "state"),
+    [
+        ({"state": "RUNNING"}, "LOST"),
+        ({"state": "RUNNING", "boot_id": "another"}, "UNKNOWN"),
+        ({"state": "FAILED", "boot_id": "another"}, "FAILED"),
+        ({"state": "SUBMITTED", "agent": None, "since": 2.0}, "LOST"),
+        ({"state": "SUBMITTED", "agent": None, "since": time.time() + 60}, "SUBMITTED"),
+        ({"state": "RUNNING", "agent": {"pid": 1, "starttime": 1}}, "LOST"),
+    ],
+)
+def test_runs_that_nobody_watches(tmp_path: Path, changes: dict[str, Any], state: str) -> None:
+    """What the state file says counts only while its keeper lives, on the same boot."""
+    Recorded(tmp_path, **changes)
+    assert [found["state"] for found in list_runs(tmp_path)] == [state]
+
+
+def test_a_torn_state_file_is_not_the_end(tmp_path: Path) -> None:
+    """The spec still tells what the run was."""
+    run = Recorded(tmp_path)
+    (run.path / "state.json").write_bytes(b"")
+    os.utime(run.path / "spec.json", (0, 0))
+    (found,) = list_runs(tmp_path)
+    assert (found["run"], found["state"]) == ("job-1", "LOST")
