@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from clusterctl.cli.places import lab_dir
 
 if TYPE_CHECKING:
     from clusterctl.lab.labs import Lab, NodeState
 
 _name_option = click.option("--name", default=None, metavar="NAME", help="Which lab, if several are running.")
-
-
-def state_dir() -> Path:
-    """Where labs live: the user's state directory."""
-    import platformdirs
-
-    return Path(platformdirs.user_state_dir("clusterctl")) / "lab"
 
 
 @click.group()
@@ -41,7 +35,7 @@ def up(count: int, name: str, nics: str) -> None:
     """Build a lab; it runs until `lab down`."""
     from clusterctl.lab.building import up as build
 
-    built = build(state_dir(), name=name, count=count, nics=[item.strip() for item in nics.split(",")])
+    built = build(lab_dir(), name=name, count=count, nics=[item.strip() for item in nics.split(",")])
     click.echo(f"lab {built.name} is up with {count} nodes; its inventory:", err=True)
     click.echo(str(built.inventory))
 
@@ -53,7 +47,7 @@ def down(name: str | None, everything: bool) -> None:
     """End a lab with everything in it."""
     from clusterctl.lab import labs
 
-    where = state_dir()
+    where = lab_dir()
     if not everything and name is None:
         alive = labs.running(where)
         name = labs.load(where).name if alive else labs.DEFAULT_NAME
@@ -70,7 +64,7 @@ def status(as_json: bool) -> None:
     """Show the running labs and their nodes."""
     from clusterctl.lab import labs
 
-    found = labs.status(state_dir())
+    found = labs.status(lab_dir())
     if as_json:
         click.echo(json.dumps({"schema": 1, "labs": [_as_dict(*entry) for entry in found]}, indent=2))
         return
@@ -113,7 +107,7 @@ def ssh(node: str, command: tuple[str, ...], name: str | None) -> None:
     """Open a shell on a node, or run a command there (after --)."""
     from clusterctl.lab import labs
 
-    words = labs.load(state_dir(), name).ssh_command(node, command)
+    words = labs.load(lab_dir(), name).ssh_command(node, command)
     os.execvp(words[0], words)
 
 
@@ -125,7 +119,7 @@ def break_(node: str, how: str, name: str | None) -> None:
     """Break a node: cut its power, take its training NIC down, or kill its sshd."""
     from clusterctl.lab import labs
 
-    running = labs.load(state_dir(), name)
+    running = labs.load(lab_dir(), name)
     click.echo(_line(running, labs.break_node(running, node, how)))
 
 
@@ -136,5 +130,5 @@ def heal(node: str, name: str | None) -> None:
     """Undo every break of a node."""
     from clusterctl.lab import labs
 
-    running = labs.load(state_dir(), name)
+    running = labs.load(lab_dir(), name)
     click.echo(_line(running, labs.heal_node(running, node)))

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from clusterctl.lab.layout import (
     DEFAULT_NICS,
     LabPlan,
     plan_nodes,
-    render_hosts,
     render_inventory,
     render_known_hosts,
     render_ssh_config,
@@ -101,10 +101,17 @@ def _plan(state_dir: Path, name: str, count: int, nics: Sequence[str]) -> LabPla
 def _build(plan: LabPlan, directory: Path, *, bound: bool) -> Lab:
     for node in plan.nodes:
         (directory / "nodes" / node.name / "home").mkdir(mode=0o700, parents=True)
-    (directory / "hosts").write_text(render_hosts(plan.nodes), encoding="ascii")
     _make_keys(plan, directory)
-    leash, holder = _start_holder(directory)
-    _write_files(plan, directory, holder)
+    leash, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ExitStack() as failing:
+        failing.callback(leash.close)  # without its leash the holder ends
+        with theirs:
+            _spawn_holder(directory, theirs)
+        holder = identify(_hear(leash, directory)["host_pid"])
+        failing.callback(holder.end)
+        _hear(leash, directory)
+        _write_files(plan, directory, holder)
+        failing.pop_all()
     if bound:
         return Lab(directory, plan, holder, leash)
     leash.send(b"loose")
@@ -121,32 +128,24 @@ def _make_keys(plan: LabPlan, directory: Path) -> None:
             raise LabError("ssh-keygen failed", code="CC-LAB-007", evidence=shlex.join(map(str, words)))
 
 
-def _start_holder(directory: Path) -> tuple[socket.socket, Process]:
-    """Start the holder and wait until the lab is ready; it ends when the returned socket is closed."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+def _spawn_holder(directory: Path, leash: socket.socket) -> None:
+    """Start the process that leaves the holder behind, and wait for its end."""
     root = str(Path(__file__).parents[2])
-    with theirs, (directory / "holder.log").open("wb") as log:
+    with (directory / "holder.log").open("wb") as log:
         starter = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _START, root, str(directory), str(theirs.fileno())],
+            [sys.executable, "-I", "-S", "-c", _START, root, str(directory), str(leash.fileno())],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             env={"PATH": os.defpath},  # the nodes must not see the caller's variables
-            pass_fds=[theirs.fileno()],
+            pass_fds=[leash.fileno()],
             start_new_session=True,
         )
     starter.wait()
-    ours.settimeout(_BUILD_SECONDS)
-    try:
-        holder = identify(_hear(ours, directory)["host_pid"])
-        _hear(ours, directory)
-    except BaseException:
-        ours.close()
-        raise
-    return ours, holder
 
 
 def _hear(leash: socket.socket, directory: Path) -> dict[str, Any]:
+    leash.settimeout(_BUILD_SECONDS)
     try:
         message = leash.recv(65536)
     except TimeoutError as error:

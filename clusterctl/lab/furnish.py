@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from clusterctl.lab.layout import LabPlan, NodePlan, render_sshd_config
+from clusterctl.lab.layout import Account, LabPlan, NodePlan, render_hosts, render_sshd_config
 from clusterctl.lab.syscalls import bind, mount_new
 
 FOLDER = "/run/lab"
@@ -17,7 +17,7 @@ def furnish(plan: LabPlan, node: NodePlan) -> None:
     """Cover what nodes must not share with the machine or each other; runs in the node's namespaces."""
     own = Path(plan.directory) / "nodes" / node.name
     files = _private_files(plan, own)
-    home, hosts = _open(own / "home"), _open(Path(plan.directory) / "hosts")
+    home = _open(own / "home")
     visible = {path: _open(Path(path)) for path in sorted(plan.visible) if Path(path).exists()}
     covered = {os.path.realpath(path) for path in (*_COVERS, plan.account.home)}
     _mount_kernel_views()
@@ -27,10 +27,9 @@ def furnish(plan: LabPlan, node: NodePlan) -> None:
     _write_files(files)
     Path(plan.account.home).mkdir(parents=True, exist_ok=True)
     bind(home, plan.account.home)
-    bind(hosts, "/etc/hosts")
     _show_again(visible, covered)
     _bind_private_files()
-    for descriptor in (home, hosts, *visible.values()):
+    for descriptor in (home, *visible.values()):
         os.close(descriptor)
 
 
@@ -42,18 +41,21 @@ def _private_files(plan: LabPlan, own: Path) -> dict[str, str]:
     """The texts that go to the node's /run/lab; read before their source is covered."""
     account = plan.account
     files = {
+        "hosts": render_hosts(plan.nodes),
         "sshd_config": render_sshd_config(FOLDER),
         "host_key": (own / "host_key").read_text(encoding="ascii"),
         "authorized_keys": (Path(plan.directory) / "id_ed25519.pub").read_text(encoding="ascii"),
         "boot_id": Path("/proc/sys/kernel/random/uuid").read_text(encoding="ascii"),
+        "passwd": _passwd_line(account) + _lines_without("/etc/passwd", account.name),
         "shadow": f"{account.name}:*:20000:0:99999:7:::\n",  # sshd takes "!" for a locked account
     }
-    if account.rewritten:
-        words = (account.name, "x", str(account.uid), str(account.gid), "", account.home, account.shell)
-        files["passwd"] = ":".join(words) + "\n" + _lines_without("/etc/passwd", account.name)
     if account.uid != 0:
         files["group"] = _lines_without("/etc/group", "tty")  # sshd would give terminals to an unmapped group
     return files
+
+
+def _passwd_line(account: Account) -> str:
+    return f"{account.name}:x:{account.uid}:{account.gid}::{account.home}:{account.shell}\n"
 
 
 def _lines_without(path: str, name: str) -> str:
@@ -102,6 +104,6 @@ def _same(path: str, descriptor: int) -> bool:
 
 def _bind_private_files() -> None:
     bind(f"{FOLDER}/boot_id", "/proc/sys/kernel/random/boot_id")  # a node that was powered off has rebooted
-    for name in ("passwd", "shadow", "group"):
+    for name in ("hosts", "passwd", "shadow", "group"):
         if Path(FOLDER, name).exists() and Path("/etc", name).exists():
             bind(f"{FOLDER}/{name}", f"/etc/{name}")

@@ -48,14 +48,13 @@ class NodePlan:
 
 @dataclass(frozen=True)
 class Account:
-    """The user whom the nodes let in; `rewritten` if home or shell are not those of /etc/passwd."""
+    """The user whom the nodes let in."""
 
     name: str
     uid: int
     gid: int
     home: str
     shell: str
-    rewritten: bool
 
 
 @dataclass(frozen=True)

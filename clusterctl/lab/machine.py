@@ -41,10 +41,8 @@ def find_account() -> Account:
         name, home, shell = entry.pw_name, entry.pw_dir, entry.pw_shell or "/bin/sh"
     except KeyError:
         name, home, shell = f"uid{uid}", "", "/bin/sh"
-    usable_home = home if _owns(home, uid) else "/run/home"
-    usable_shell = shell if _lets_in(shell) else "/bin/sh"
-    rewritten = (home, shell) != (usable_home, usable_shell)
-    return Account(name, uid, gid, usable_home, usable_shell, rewritten)
+    home = home if _owns(home, uid) else "/run/home"
+    return Account(name, uid, gid, home, shell if _lets_in(shell) else "/bin/sh")
 
 
 def _owns(home: str, uid: int) -> bool:

@@ -9,7 +9,7 @@ import shutil
 import signal
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -94,16 +94,17 @@ def locked(state_dir: Path) -> Iterator[None]:
 
 def remove(directory: Path) -> None:
     """Delete a lab's directory, also where a job left directories without write permission."""
-    if directory.exists():
-        shutil.rmtree(directory, onerror=_allow_and_retry)
+    try:
+        shutil.rmtree(directory)
+    except FileNotFoundError:
+        return
+    except PermissionError:
+        _allow_all(directory)
+        shutil.rmtree(directory)
 
 
-def _allow_and_retry(function: Callable[..., Any], path: str, _error: object) -> None:
-    place = Path(path)
-    for each in (place.parent, place):
-        if each.is_dir() and not each.is_symlink():
-            each.chmod(stat.S_IRWXU)
-    if place.is_dir() and not place.is_symlink():
-        shutil.rmtree(place)
-    else:
-        function(path)
+def _allow_all(directory: Path) -> None:
+    for folder, names, _ in os.walk(directory):
+        for place in (Path(folder, name) for name in names):
+            if not place.is_symlink():
+                place.chmod(stat.S_IRWXU)

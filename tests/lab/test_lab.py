@@ -190,6 +190,9 @@ def test_nodes_share_no_home_tmp_or_memory(cluster) -> None:
         assert cluster.ssh("gpu01", f"ls {place}/lab-mark && rm {place}/lab-mark; ls {place}").split()[0]
         assert "lab-mark" not in cluster.ssh("gpu02", f"ls {place}")
         assert not Path(os.path.expandvars(place), "lab-mark").exists()
+    cluster.node("gpu01").run(["sh", "-c", "echo 10.77.0.9 lab-mark >> /etc/hosts"])
+    assert "lab-mark" in cluster.ssh("gpu01", "cat /etc/hosts")
+    assert "lab-mark" not in cluster.ssh("gpu02", "cat /etc/hosts") + Path("/etc/hosts").read_text()
 
 
 def test_the_interpreter_works_in_the_nodes_and_cannot_be_changed(cluster) -> None:
