@@ -34,14 +34,15 @@ def read_value(kind: Any, raw: object, place: str, notes: list[str]) -> Any:
 
 
 @functools.cache
-def _hints(kind: type) -> dict[str, Any]:
+def field_kinds(kind: type) -> dict[str, Any]:
+    """Give the types of a dataclass's fields by name."""
     return typing.get_type_hints(kind)
 
 
 def _record(kind: Any, raw: object, place: str, notes: list[str]) -> Any:
     if not isinstance(raw, Mapping):
         return _dropped(raw, place, notes)
-    hints = _hints(kind)
+    hints = field_kinds(kind)
     names = [one.name for one in fields(kind)]
     values = {name: read_value(hints[name], raw.get(name), f"{place}.{name}", notes) for name in names}
     return kind(**{name: value for name, value in values.items() if value is not None})

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+IPV4 = re.compile(r"\d{1,3}(\.\d{1,3}){3}")
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,8 @@ class Nic:
     @property
     def ipv4(self) -> tuple[str, ...]:
         """The IPv4 addresses in the kernel's order; Gloo takes the first."""
-        return tuple(one.ip for one in self.addresses if one.family == 4 and one.ip)
+        texts = [one.ip or "" for one in self.addresses if one.family == 4]
+        return tuple(text for text in texts if IPV4.fullmatch(text))
 
 
 @dataclass(frozen=True)

@@ -45,10 +45,11 @@ def network_env(vendor: str, nics: Sequence[str]) -> dict[str, str]:
 
 def vendor_of(facts: Facts) -> str:
     """Tell whose accelerators a node has: the hardware says it first, then torch, else `cpu`."""
-    if facts.gpus and facts.gpus.vendor in VENDORS:
-        return facts.gpus.vendor
-    if facts.torch and facts.torch.hip:
+    seen = facts.gpus.vendor
+    if seen is not None and seen in VENDORS:
+        return seen
+    if facts.torch.hip:
         return "amd"
-    if facts.torch and facts.torch.cuda:
+    if facts.torch.cuda:
         return "nvidia"
     return "ascend" if "torch-npu" in facts.packages else "cpu"

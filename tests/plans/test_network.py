@@ -114,6 +114,12 @@ def test_without_facts_only_the_inventory_speaks() -> None:
     assert resolve_network(replace(NODE, host="gpu1", nic=("eth0",)), None).nics == ("eth0",)
 
 
+def test_an_address_that_is_none_is_not_used() -> None:
+    """What a node calls its address goes into commands, so it must be one."""
+    told = facts(nics__1__addresses=[{"ip": "10.0.0.1;reboot", "family": 4}])
+    assert resolve_network(replace(NODE, nic=("eth0",)), told).problems[0].kind == "nic-without-address"
+
+
 def test_route_takes_the_longest_prefix() -> None:
     """The routing table is read as the kernel reads it."""
     assert route_nic(facts(), "10.9.0.7") == "ib0"

@@ -47,12 +47,16 @@ def no_gpu(seen: Situation) -> Iterator[Hit]:
     Without a GPU in this machine, leave the node out (`--exclude`) or train on CPUs: `backend: gloo` and
     `nproc_per_node: cpu` or a number. With one, install the driver, or give the container access to it.
     """
+    if seen.job is None or not seen.wants_gpus():
+        return
+    some = any(_count(facts) for _, facts in seen.known)
     for node, facts in seen.known:
-        if seen.job and seen.wants_gpus() and not _count(facts) and not node.gpus and not facts.gpus.error:
+        if not _count(facts) and not node.gpus and not facts.gpus.error:
             told = "nvidia-smi lists none" if facts.gpus.smi else "no nvidia-smi and no driver are there"
-            yield on(
-                node, told, f"add --exclude {node.name}, or write backend: gloo, nproc_per_node: 1 in the job"
+            fix = (
+                f"add --exclude {node.name}" if some else "job: backend: gloo, nproc_per_node: 1  # uses CPUs"
             )
+            yield on(node, told, fix)
 
 
 @check(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 
@@ -66,7 +67,9 @@ def nic_is_down(seen: Situation) -> Iterator[Hit]:
         if nic.up:
             yield on(node, f"{name} is on but has no link", "look at the cable and the switch port")
         else:
-            yield on(node, f"{name} is switched off", as_root(node, facts, f"ip link set {name} up"))
+            yield on(
+                node, f"{name} is switched off", as_root(node, facts, f"ip link set {shlex.quote(name)} up")
+            )
 
 
 @check(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 
 from clusterctl.plans.checks.check import Hit, Situation, across, check, on
@@ -134,9 +135,9 @@ def mtu_differs(seen: Situation) -> Iterator[Hit]:
             if node.name in split.odd
         ]
         fixes = [
-            as_root(node, facts, f"ip link set {nic.name} mtu {split.majority}")
+            as_root(node, facts, f"ip link set {shlex.quote(nic.name)} mtu {split.majority}")
             for node, facts, nic in odd[:4]
-            if nic and split.majority
+            if nic and nic.name and split.majority
         ]
         yield across(split.odd, split.evidence, "\n".join(fixes))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from clusterctl.plans.checks.check import Hit, Situation, across, check, on
@@ -216,10 +217,8 @@ def kills_at_logout(seen: Situation) -> Iterator[Hit]:
     """KillUserProcesses=yes is set for systemd-logind, and lingering is off for this user."""
     for node, facts in seen.known:
         if facts.logind.kills and not facts.logind.linger:
-            user = facts.account.user or ""
-            yield on(
-                node, "KillUserProcesses=yes", as_root(node, facts, f"loginctl enable-linger {user}".strip())
-            )
+            user = shlex.quote(facts.account.user) if facts.account.user else "$USER"
+            yield on(node, "KillUserProcesses=yes", as_root(node, facts, f"loginctl enable-linger {user}"))
 
 
 @check(
