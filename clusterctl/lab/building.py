@@ -25,7 +25,7 @@ from clusterctl.lab.layout import (
     render_known_hosts,
     render_ssh_config,
 )
-from clusterctl.lab.machine import find_account, find_program, refusal, visible_paths
+from clusterctl.lab.machine import find_account, find_program, refusal, require_linux, visible_paths
 from clusterctl.lab.state import Process, identify, locked, remove, write_holder
 
 MOST_NODES = 250
@@ -47,6 +47,7 @@ def up(
     bound: bool = False,
 ) -> Lab:
     """Build a lab and return when sshd answers on every node; a bound one ends with this process."""
+    require_linux()
     _check_words(name, count, nics)
     plan = _plan(state_dir, name, count, nics)
     state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)

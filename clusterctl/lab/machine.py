@@ -21,6 +21,14 @@ _PACKAGES = {
 }
 
 
+def require_linux() -> None:
+    """LabError on other systems: they have no network namespaces."""
+    if sys.platform != "linux":
+        raise LabError(
+            f"the lab needs Linux, this is {sys.platform}", code="CC-LAB-001", fix="use a Linux machine"
+        )
+
+
 def find_program(name: str) -> str:
     """The absolute path of a program, also where PATH lacks the sbin directories."""
     found = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:{_SBIN}")

@@ -560,10 +560,39 @@ def test_a_lab_in_a_long_and_odd_place(place) -> None:
     assert lab.holder.end()
 
 
+def relay(lab: Lab, host: str, port: int) -> str:
+    """The proxy command of the lab's inventory as SSH would run it."""
+    words = lab.inventory.read_text().split('proxy_command: "')[1].split('"')[0]
+    return words.replace("%h", host).replace("%p", str(port))
+
+
+def test_the_relay_passes_ends_of_streams_on(cluster) -> None:
+    """A peer that reads to the end before it answers gets the end, and all its answer comes back."""
+    count = """
+import socket
+connection, _ = socket.create_server(("10.77.0.1", 9000)).accept()
+size = 0
+while data := connection.recv(65536):
+    size += len(data)
+connection.sendall(b"x" * size + b"!")
+"""
+    node = cluster.node("gpu01")
+    peer = threading.Thread(target=node.run, args=([sys.executable, "-c", count],))
+    peer.start()
+    assert eventually(lambda: ":2328 " in node.run(["cat", "/proc/net/tcp"]).stdout)
+    sent = "y" * 3_000_000
+    command = relay(cluster, "10.77.0.1", 9000)
+    done = subprocess.run(
+        ["sh", "-c", command], input=sent, capture_output=True, text=True, timeout=20, check=True
+    )
+    peer.join()
+
+    assert done.stdout == "x" * len(sent) + "!"
+
+
 def test_a_closed_port_is_refused_through_the_relay(cluster) -> None:
     """The proxy command says why it cannot connect, and its exit tells the client at once."""
-    words = cluster.inventory.read_text().split('proxy_command: "')[1].split('"')[0]
-    command = words.replace("%h", "10.77.0.1").replace("%p", "9")
+    command = relay(cluster, "10.77.0.1", 9)
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=10, check=False)
 
     assert (done.returncode, done.stdout) == (1, "")
