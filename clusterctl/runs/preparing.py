@@ -85,7 +85,7 @@ def go(plan: LaunchPlan, ready: Mapping[str, Ready]) -> int:
     master, *others = [node.name for node in plan.nodes]
     port = ready[master].port
     if port is None:
-        raise StartError("the master named no port", code="CC-RUN-013", node=master)
+        raise StartError("the master named no port", code="CC-RUN-033", node=master)
     _send_go(ready[master], port, "listening", master)
     for name in others:
         ready[name].leash.send({"do": "go", "master_port": port})

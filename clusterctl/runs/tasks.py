@@ -106,12 +106,12 @@ def _start_error(header: Mapping[str, Any], node: str) -> StartError:
     if header["event"] == "gate_failed":
         return StartError(
             "torchrun cannot be loaded there",
-            code="CC-RUN-010",
+            code="CC-RUN-030",
             node=node,
             evidence=said,
             fix="make `import torch.distributed.run` work in that Python; `clusterctl check` shows which one it is",
         )
-    return StartError("the run did not start", code="CC-RUN-011", node=node, evidence=said)
+    return StartError("the run did not start", code="CC-RUN-031", node=node, evidence=said)
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
@@ -168,5 +168,5 @@ def _session(c: Connection, verb: str, request: Mapping[str, Any], interpreter: 
 def _answer(session: Session, limit: float) -> tuple[dict[str, Any], bytes]:
     frame = session.receive(limit)
     if frame is None:
-        raise NodeError("the node ended the conversation", code="CC-RUN-012", evidence=session.stderr)
+        raise NodeError("the node ended the conversation", code="CC-RUN-032", evidence=session.stderr)
     return frame

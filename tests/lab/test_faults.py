@@ -1,0 +1,347 @@
+"""Faults injected for real: what is noticed, which node is named, and that nothing is left."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from driving import (
+    HELLO,
+    cctl,
+    leftovers,
+    make_project,
+    read_until,
+    run_id,
+    said,
+    start_cctl,
+    tagged,
+    wait_for,
+)
+
+from clusterctl.lab.labs import Lab, LabNode, NodeProcess, break_node, heal_node
+
+pytestmark = pytest.mark.lab
+
+# The worst guests: workers that ignore TERM, with children that left their session.
+STUBBORN = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+subprocess.Popen(["setsid", "sh", "-c", "trap '' TERM; sleep 600 & wait"])
+print("settled", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture(autouse=True)
+def clean_nodes(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Keep one test's leftovers out of the next; a test that must leave nothing asserts it itself."""
+    yield
+    if "cluster" in request.fixturenames:
+        cluster: Lab = request.getfixturevalue("cluster")
+        for name, processes in tagged(cluster).items():
+            cluster.node(name).run(["kill", "-9", *(str(process.pid) for process in processes)], check=False)
+
+
+def find(node: LabNode, word: str) -> NodeProcess:
+    """Find the run's first process whose command holds a word."""
+    return next(process for process in node.processes() if word in process.command)
+
+
+VICTIMS: dict[str, Callable[[LabNode], NodeProcess]] = {
+    "guardian": lambda node: find(node, "payload.zip guardian"),
+    "agent": lambda node: child(node, "guardian"),
+    "torchrun": lambda node: find(node, "payload.zip gate"),
+    "worker": lambda node: find(node, "train.py"),
+}
+
+
+def child(node: LabNode, parent: str) -> NodeProcess:
+    """Find the agent: the child of the guardian, whose command line it shares."""
+    guardian = find(node, f"payload.zip {parent}")
+    pids = node.run(["cat", f"/proc/{guardian.pid}/task/{guardian.pid}/children"]).stdout.split()
+    return next(process for process in node.processes() if str(process.pid) in pids)
+
+
+@pytest.mark.parametrize("victim", VICTIMS)
+def test_whoever_is_killed_nothing_is_left(cluster: Lab, tmp_path: Path, victim: str) -> None:
+    """kill -9 of guardian, agent, torchrun or worker on one node ends the whole run, everywhere, and names the node."""
+    job = make_project(tmp_path, STUBBORN, nproc_per_node=2, grace="1s")
+    launching = start_cctl(cluster, "launch", job)
+    for _ in range(6):
+        read_until(launching, "settled")
+    node = cluster.nodes[1]
+
+    node.run(["kill", "-9", str(VICTIMS[victim](node).pid)])
+    killed = time.monotonic()
+
+    wait_for(lambda: leftovers(cluster) == {}, 4.0, f"nothing left after the {victim} was killed")
+    took = time.monotonic() - killed
+    _, err = launching.communicate(timeout=20)
+    assert launching.returncode == 1, err
+    assert node.name in err
+    assert "FAILED after" in err
+    assert took < 3.0, f"{took:.1f} s, the workers' grace of 1 s included"
+
+
+@pytest.mark.parametrize("victim", ["guardian", "agent", "torchrun"])
+def test_a_detached_node_cleans_up_by_itself(cluster: Lab, tmp_path: Path, victim: str) -> None:
+    """Nobody watches: the killed one's own node is empty within two seconds all the same."""
+    job = make_project(tmp_path, STUBBORN, nproc_per_node=2, grace="1s")
+    run = cctl(cluster, "launch", "-d", job).out.strip()
+    node = cluster.nodes[2]
+    wait_for(lambda: len([p for p in node.processes() if "sleep 600" in p.command]) >= 2, 30, "grandchildren")
+
+    node.run(["kill", "-9", str(VICTIMS[victim](node).pid)])
+
+    wait_for(lambda: node.name not in leftovers(cluster), 2.0, f"{node.name} empty")
+    stopped = cctl(cluster, "stop", run, "--grace", "0")
+    assert stopped.code == 0, stopped.err
+    assert leftovers(cluster) == {}
+
+
+def test_stop_touches_no_other_run(cluster: Lab, tmp_path: Path) -> None:
+    """Two runs side by side: stopping one leaves every process of the other."""
+    job = make_project(tmp_path, STUBBORN, grace="0s")
+    first = cctl(cluster, "launch", "-d", job).out.strip()
+    second = cctl(cluster, "launch", "-d", job).out.strip()
+    wait_for(lambda: len(tagged(cluster, second)) == 3, 30, "the second run everywhere")
+    before = tagged(cluster, second)
+
+    ambiguous = cctl(cluster, "stop")
+    stopped = cctl(cluster, "stop", first)
+
+    assert ambiguous.code == 2
+    assert first in ambiguous.err
+    assert second in ambiguous.err
+    assert stopped.code == 0, stopped.err
+    assert tagged(cluster, first) == {}
+    assert {name: {p.pid for p in found} for name, found in tagged(cluster, second).items()} == {
+        name: {p.pid for p in found} for name, found in before.items()
+    }
+    assert cctl(cluster, "stop").code == 0
+    assert leftovers(cluster) == {}
+
+
+def test_a_powered_off_node_is_named_while_the_others_answer(cluster: Lab, tmp_path: Path) -> None:
+    """check shows two nodes and names the third; launch starts nothing; logs of the others still come."""
+    job = make_project(tmp_path, HELLO)
+    assert cctl(cluster, "launch", job).code == 0
+    dark = cluster.nodes[1].name
+    break_node(cluster, dark, "power")
+    try:
+        check = cctl(cluster, "check", "--json")
+        launch = cctl(cluster, "launch", job)
+        ps = cctl(cluster, "ps", "--json")
+    finally:
+        heal_node(cluster, dark)
+
+    assert check.code == 4
+    findings = json.loads(check.out)["findings"]
+    assert [finding["nodes"] for finding in findings if finding["code"].startswith("CC-SSH")] == [[dark]]
+    assert launch.code == 4
+    assert dark in launch.err
+    assert leftovers(cluster) == {}
+    assert ps.code == 5
+    assert dark in ps.err
+    assert len(json.loads(ps.out)["runs"]) >= 1
+
+
+def test_a_node_that_loses_power_during_a_run_is_lost(cluster: Lab, tmp_path: Path) -> None:
+    """No packet tells of it: the beats do, within 20 s; the others are stopped and the node is named."""
+    job = make_project(tmp_path, STUBBORN, grace="1s")
+    launching = start_cctl(cluster, "launch", job)
+    for _ in range(3):
+        read_until(launching, "settled")
+    dark = cluster.nodes[2].name
+    began = time.monotonic()
+    break_node(cluster, dark, "power")
+    try:
+        _, err = launching.communicate(timeout=70)
+        took = time.monotonic() - began
+    finally:
+        heal_node(cluster, dark)
+
+    assert launching.returncode == 1, err
+    assert f"{dark}: the connection broke" in err
+    assert f"{dark}: lost" in err
+    assert took < 60
+    assert leftovers(cluster) == {}
+
+
+def test_a_killed_sshd_is_not_noticed_by_the_run(cluster: Lab, tmp_path: Path) -> None:
+    """The run does not live in a session of sshd: killing the listener changes nothing for it."""
+    job = make_project(tmp_path, "import time; time.sleep(2); print('done')")
+    launching = start_cctl(cluster, "launch", job)
+    wait_for(lambda: len(tagged(cluster)) == 3, 30, "agents")
+    break_node(cluster, cluster.nodes[0].name, "sshd")
+    try:
+        out, err = launching.communicate(timeout=60)
+    finally:
+        heal_node(cluster, cluster.nodes[0].name)
+
+    assert launching.returncode == 0, err
+    assert out.count("done") == 3
+
+
+def test_a_wrong_nic_name_is_caught_by_check(cluster: Lab, tmp_path: Path) -> None:
+    """check names node, NIC and what there is; --no-check lets it through and shows Gloo's own error as the cause."""
+    inventory = tmp_path / "inventory.yaml"
+    nic = cluster.nodes[1].plan.nics[-1].name
+    text = cluster.inventory.read_text(encoding="utf-8")
+    assert text.count(f'"{nic}"') == 1
+    inventory.write_text(text.replace(f'"{nic}"', '"eth7"'), encoding="utf-8")
+    job = make_project(tmp_path / "p", HELLO)
+
+    check = cctl(None, "-i", inventory, "check", job)
+    refused = cctl(None, "-i", inventory, "launch", job)
+    forced = cctl(None, "-i", inventory, "launch", job, "--no-check")
+
+    assert check.code == 3
+    assert "eth7" in check.out
+    assert nic in check.out
+    assert refused.code == 3
+    assert "nothing was started" in refused.err
+    assert forced.code == 1
+    assert f"root cause: rank 1 on {cluster.nodes[1].name}" in forced.err
+    assert "Unable to find address for: eth7" in forced.err
+    assert leftovers(cluster) == {}
+
+
+def test_a_nic_that_is_down_is_caught_by_check(make_lab: Callable[..., Lab]) -> None:
+    """SSH goes over another NIC, so check can see that the training NIC is down."""
+    lab = make_lab(n=2, nics=["mgmt0+ib0", "mgmt1+ib1"], name="two")
+    down = lab.nodes[1]
+    assert cctl(lab, "check").code == 0
+    break_node(lab, down.name, "nic-down")
+
+    check = cctl(lab, "check", "--json")
+
+    assert check.code == 3, check.out + check.err
+    named = [finding for finding in json.loads(check.out)["findings"] if finding["severity"] == "error"]
+    assert {name for finding in named for name in finding["nodes"]} >= {down.name}
+    assert any("ib1" in finding["evidence"] for finding in named)
+
+
+def test_a_changed_host_key_is_refused(make_lab: Callable[..., Lab], tmp_path: Path) -> None:
+    """A node whose host key is not the known one gets nothing; file and line of the known one are named."""
+    lab = make_lab(n=2, name="keys")
+    known = lab.directory / "known_hosts"
+    lines = known.read_text(encoding="utf-8").splitlines()
+    first, second = (
+        next(index for index, line in enumerate(lines) if node.plan.host in line) for node in lab.nodes
+    )
+    hosts, _, _ = lines[first].partition(" ")
+    _, _, key = lines[second].partition(" ")
+    lines[first] = f"{hosts} {key}"
+    known.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    result = cctl(lab, "launch", make_project(tmp_path, HELLO))
+
+    assert result.code == 4
+    assert f"{known}:{first + 1}" in result.err
+    assert "CC-SSH-010" in result.err
+    assert leftovers(lab) == {}
+
+
+def test_a_full_disk_is_a_clear_error_and_starts_nothing(cluster: Lab, tmp_path: Path) -> None:
+    """The work directory's disk is full on one node: named with its path, all other nodes are cancelled."""
+    node = cluster.nodes[1]
+    node.run(["mkdir", "-p", "/tmp/small"])
+    node.run(["mount", "-t", "tmpfs", "-o", "size=200k,mode=1777", "tmpfs", "/tmp/small"])
+    inventory = tmp_path / "inventory.yaml"
+    text = cluster.inventory.read_text(encoding="utf-8").replace(
+        f"{{name: {node.name},", f"{{name: {node.name}, workdir: /tmp/small/work,"
+    )
+    inventory.write_text(text, encoding="utf-8")
+    job = make_project(tmp_path / "p", HELLO)
+    (tmp_path / "p" / "weights.bin").write_bytes(bytes(range(256)) * 4096)
+    try:
+        result = cctl(None, "-i", inventory, "launch", job, "--no-check")
+    finally:
+        node.run(["umount", "/tmp/small"], check=False)
+
+    assert result.code == 1, result.err
+    assert "CC-DISK-001" in result.err
+    assert node.name in result.err
+    assert "/tmp/small/work" in result.err
+    wait_for(lambda: leftovers(cluster) == {}, 5, "nothing left")
+
+
+def test_a_missing_interpreter_is_named(cluster: Lab, tmp_path: Path) -> None:
+    """A wrong `python:` is found by check, with the node and the path."""
+    job = make_project(tmp_path, HELLO, python="/no/such/python 3")
+
+    result = cctl(cluster, "check", job, "--json")
+
+    assert result.code == 3
+    findings = json.loads(result.out)["findings"]
+    assert [finding["code"] for finding in findings] == ["CC-PY-001"]
+    assert "/no/such/python 3" in json.dumps(findings)
+
+
+def test_a_gate_that_cannot_import_torch_stops_the_launch(cluster: Lab, tmp_path: Path) -> None:
+    """A broken torch on one node shows its own error, and the others are cancelled."""
+    node = cluster.nodes[2]
+    node.run(
+        [
+            "sh",
+            "-c",
+            "mkdir -p /tmp/bad/torch && echo 'raise OSError(\"libcudart.so.12: gone\")' > /tmp/bad/torch/__init__.py",
+        ]
+    )
+    job = make_project(tmp_path, HELLO, env={"PYTHONPATH": "/tmp/bad"})
+
+    result = cctl(cluster, "launch", job)
+
+    assert result.code == 1
+    assert "libcudart.so.12: gone" in result.err
+    assert f"{node.name}: torchrun cannot be loaded" in result.err
+    assert "nothing was started" in result.err
+    wait_for(lambda: leftovers(cluster) == {}, 5, "nothing left")
+
+
+def test_noise_in_bashrc_does_no_harm(cluster: Lab, tmp_path: Path) -> None:
+    """A .bashrc that prints and reads is skipped by the sentinel."""
+    node = cluster.nodes[0]
+    bashrc = f"{Path.home()}/.bashrc"
+    node.run(
+        [
+            "sh",
+            "-c",
+            f"cp -p {bashrc} {bashrc}.kept 2>/dev/null; printf 'echo noise; echo more >&2\\n' > {bashrc}",
+        ]
+    )
+    try:
+        result = cctl(cluster, "launch", make_project(tmp_path, HELLO), "--json")
+    finally:
+        node.run(["sh", "-c", f"rm -f {bashrc}; mv {bashrc}.kept {bashrc} 2>/dev/null"], check=False)
+
+    assert result.code == 0, result.err
+    assert len(said(result.json_lines())) == 3
+
+
+def test_an_ordinary_user_does_it_all(make_lab: Callable[..., Lab], ordinary_user: str) -> None:
+    """Lab, check, launch, logs and stop as a user who is not root, from a home of his own."""
+    lab = make_lab(n=2, user=ordinary_user, name="user")
+    folder = lab.home / "p"  # type: ignore[attr-defined]  # the fixture's labs have a home
+    files = {"train.py": HELLO, "job.yaml": "{name: u, script: train.py, nproc_per_node: 1, backend: gloo}"}
+    lab.run(["mkdir", str(folder)])  # type: ignore[attr-defined]  # the same
+    for name, text in files.items():
+        lab.run(["tee", str(folder / name)], input=text)  # type: ignore[attr-defined]  # the same
+
+    def user(*args: str, check: bool = True) -> str:
+        command = ["python", "-m", "clusterctl", *args]
+        done = lab.run(command, cwd=folder, check=check, timeout=120)  # type: ignore[attr-defined]  # the same
+        return str(done.stdout) + str(done.stderr)
+
+    assert "fit" in user("check", "job.yaml")
+    launched = user("launch", "job.yaml")
+    assert "SUCCEEDED" in launched
+    assert '"sum": 3.0' in launched
+    assert run_id(launched) in user("ps")
+    assert '"RANK": "1"' in user("logs", "--rank", "1")
+    assert leftovers(lab) == {}
