@@ -29,6 +29,7 @@ from clusterctl.specs.tree import Listing, Scalar, Table, Tree, describe, place_
 MOST_BYTES = 1 << 20
 MOST_VALUES = 50_000  # aliases expanded
 DEEPEST = 32
+MOST_ISSUES = 200
 
 _NULLS = frozenset(("", "~", "null", "Null", "NULL"))
 _NO_YAML_CHARACTER = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -82,14 +83,23 @@ def read_tree(text: str, start: Place) -> tuple[Tree | None, tuple[Issue, ...]]:
 
 
 def in_order(issues: Iterable[Issue]) -> tuple[Issue, ...]:
-    """Sort issues by place and drop what is said twice, as of a value used by several aliases."""
-    unique = dict.fromkeys(issues)
-    return tuple(sorted(unique, key=lambda issue: (issue.place or Place("", 0, 0), issue.code)))
+    """Sort issues by place, drop what is said twice (a value may have several aliases), and end somewhere."""
+    unique = sorted(dict.fromkeys(issues), key=lambda issue: (issue.place or Place("", 0, 0), issue.code))
+    shown, rest = unique[:MOST_ISSUES], unique[MOST_ISSUES:]
+    more = [Issue(codes.TOO_LARGE, f"and {len(rest)} more problems", rest[0].place)] if rest else []
+    return (*shown, *more)
 
 
 def _too_large(start: Place) -> Issue:
     fix = "inventories and jobs are far smaller: is this the right file?"
     return Issue(codes.TOO_LARGE, f"more than {MOST_BYTES >> 20} MiB of text", start, fix)
+
+
+def _join_surrogates(text: str) -> str:
+    """Make one character of a pair of escapes, as JSON writes it."""
+    if not _UNSENDABLE.search(text):
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
 @dataclass(eq=False)
@@ -169,7 +179,7 @@ class _Reading:
             tree = Listing(tuple(top.children), top.place, size)
         self._name(top.event, tree)
 
-    def _entries(self, children: list[Tree]) -> tuple[tuple[Scalar, Tree], ...]:
+    def _entries(self, children: list[Tree]) -> dict[str, tuple[Scalar, Tree]]:
         entries: dict[str, tuple[Scalar, Tree]] = {}
         for key, value in zip(children[::2], children[1::2], strict=True):
             if not isinstance(key, Scalar) or key.text is None:
@@ -183,14 +193,14 @@ class _Reading:
                 self._note(codes.DUPLICATE_KEY, message, key.place, fix)
             else:
                 entries[key.text] = (key, value)
-        return tuple(entries.values())
+        return entries
 
     def _scalar(self, event: ScalarEvent) -> Scalar:
         place = self._place(event.start_mark)
-        text: str | None = event.value
-        if bad := _UNSENDABLE.search(event.value):
+        text: str | None = _join_surrogates(event.value)
+        if text and (bad := _UNSENDABLE.search(text)):
             self._note(codes.NOT_TEXT, f"the character U+{ord(bad.group()):04X} cannot be passed on", place)
-        if event.value in _NULLS and event.style is None:
+        if text in _NULLS and event.style is None:
             text = None
         return Scalar(text, self.text[event.start_mark.index : event.end_mark.index], place)
 

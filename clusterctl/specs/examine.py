@@ -10,6 +10,7 @@ from pydantic_core import ErrorDetails
 
 from clusterctl.errors import Issue, Place
 from clusterctl.specs import codes
+from clusterctl.specs.document import MOST_ISSUES
 from clusterctl.specs.leaf import BadValueError
 from clusterctl.specs.nearest import did_you_mean
 from clusterctl.specs.tree import Listing, Scalar, Table, Tree, describe, find, quoted, to_plain
@@ -17,7 +18,6 @@ from clusterctl.specs.tree import Listing, Scalar, Table, Tree, describe, find, 
 Model = TypeVar("Model", bound=BaseModel)
 Path = tuple[str | int, ...]
 
-MOST_ISSUES = 200
 _KEY = "[key]"  # what pydantic puts behind a key that is itself wrong
 
 
@@ -29,10 +29,10 @@ def examine(tree: Table, model: type[Model]) -> tuple[Model | None, list[Issue]]
         details = [(_place(tree, detail), detail) for detail in error.errors()]
     placed = sorted(details, key=lambda pair: pair[0])
     issues = [_issue(tree, model, place, detail) for place, detail in placed[:MOST_ISSUES]]
-    if len(placed) > MOST_ISSUES:
-        rest = f"and {len(placed) - MOST_ISSUES} more problems"
-        issues.append(Issue(codes.TOO_LARGE, rest, placed[MOST_ISSUES][0], "mend these first"))
-    return None, issues
+    uncounted = [
+        Issue(codes.TOO_LARGE, "", place) for place, _ in placed[MOST_ISSUES:]
+    ]  # never shown: in_order cuts
+    return None, [*issues, *uncounted]
 
 
 def _place(tree: Table, detail: ErrorDetails) -> Place:

@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field
 
 from clusterctl.specs import addresses, values
 from clusterctl.specs.entry import (
+    NAME,
     OPTIONAL_TEXT,
     PYTHON,
     Entry,
@@ -20,9 +21,7 @@ from clusterctl.specs.leaf import Leaf, OneOrMore
 
 _NIC_SCHEMA = {"type": "string", "pattern": f"^{addresses.NIC_PATTERN}$"}
 
-Name = Annotated[
-    str, Leaf("a name", values.parse_name, text(values.NAME_PATTERN, maxLength=values.LONGEST_NAME))
-]
+Name = Annotated[str, NAME]
 NodeName = Annotated[
     str | None,
     Leaf("a name", values.parse_node_name, {"type": "string", "pattern": f"^{values.NAME_PATTERN}$"}),

@@ -110,7 +110,7 @@ def _hole_issues(tree: Table) -> Iterator[Issue]:
 def _templates(tree: Table) -> Iterator[Scalar]:
     args, env = tree.get("args"), tree.get("env")
     values: list[Tree] = [*args.items] if isinstance(args, Listing) else []
-    values += [value for _, value in env.entries] if isinstance(env, Table) else []
+    values += [value for _, value in env.entries.values()] if isinstance(env, Table) else []
     yield from (value for value in values if isinstance(value, Scalar))
 
 

@@ -10,11 +10,11 @@ from clusterctl.errors import UsageError
 from clusterctl.specs import values
 from clusterctl.specs.entry import (
     ANY_TEXT,
+    NAME,
     PYTHON,
     TEXT,
     Entry,
     one_of,
-    text,
     whole_number,
 )
 from clusterctl.specs.leaf import BadValueError, Leaf
@@ -46,9 +46,7 @@ _EMPTY_ARG = "write '' for an empty argument, 'null' in quotes for the word"
 _EMPTY_ENV = "write '' for an empty value, 'null' in quotes for the word"
 _ENV_NAME = {"type": "string", "pattern": f"^{values.FREE_ENV_PATTERN}$"}
 
-JobName = Annotated[
-    str, Leaf("a name", values.parse_name, text(values.NAME_PATTERN, maxLength=values.LONGEST_NAME))
-]
+JobName = Annotated[str, NAME]
 Script = Annotated[str | None, Leaf("a path", values.parse_script, {"type": "string", "minLength": 1})]
 Module = Annotated[str | None, Leaf("a module", values.parse_module, {"type": "string", "minLength": 1})]
 Arg = Annotated[str, Leaf("a text", str, ANY_TEXT, if_nothing=_EMPTY_ARG)]

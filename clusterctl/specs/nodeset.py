@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from fnmatch import translate
 from itertools import groupby
 
 from clusterctl.errors import UsageError
@@ -16,9 +16,11 @@ ALL = "all"
 MOST_NAMES = 100_000
 EXAMPLE = "write names, ranks or ranges such as gpu01, 0-3, gpu[01-04,07] or gpu*, separated by commas"
 
+_TERM = re.compile(r"(?:\[[^\]]*\]?|[^,\[])+")
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 _LITERAL = re.compile(r"[A-Za-z0-9._*?-]*")
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
+_PADDING = re.compile(r"0+(?=[0-9])")
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,9})([^0-9]*)", re.DOTALL)
 
 
@@ -70,7 +72,7 @@ def select_nodes(pattern: str, names: Sequence[str]) -> tuple[int, ...]:
 
 def parse_pattern(pattern: str) -> tuple[Term, ...]:
     """Read a pattern without knowing the nodes; raises UsageError when it cannot be read."""
-    terms = [text.strip() for text in re.split(r",(?![^\[]*\])", pattern)]
+    terms = [text.strip() for text in _TERM.findall(pattern)]
     if not any(terms):
         raise UsageError("the choice of nodes is empty", code=codes.EMPTY_SELECTION, fix=EXAMPLE)
     return tuple(_parse_term(text) for text in terms if text)
@@ -121,16 +123,24 @@ def _rank_range(match: re.Match[str], count: int) -> range:
 
 
 def _matching(name: str, term: Term, ranks: dict[str, int]) -> Iterator[int]:
-    found = [rank for known, rank in ranks.items() if fnmatchcase(known, name)]
+    fits = re.compile(translate(name)).match
+    found = [rank for known, rank in ranks.items() if fits(known)]
     if not found:
         origin = "" if name == term.text else f" (from {term.text!r})"
         verb = "matches" if set(name) & set("*?") else "is called"
         raise UsageError(
-            f"no node {verb} {name!r}{origin}{did_you_mean(name, ranks)}",
+            f"no node {verb} {name!r}{origin}{_did_you_mean(name, ranks)}",
             code=codes.UNKNOWN_NODE,
             fix=f"the nodes are {_some(ranks)}",
         )
     yield from found
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Guess; gpu1 is rather gpu01 than gpu10."""
+    same = (node for node in known if _PADDING.sub("", node) == _PADDING.sub("", name))
+    guess = next(same, None)
+    return f", did you mean {guess!r}?" if guess else did_you_mean(name, known)
 
 
 def _some(names: Iterable[str], limit: int = 200) -> str:

@@ -46,11 +46,11 @@ def _put(tree: Table, path: str, start: int, value: Tree) -> Table:
         )
     key = Scalar(head, head, place)
     if not dot:
-        return tree.put(key, value)
+        return tree.put(head, key, value)
     below = tree.get(head)
     if below is None or (isinstance(below, Scalar) and below.text is None):
-        below = Table((), place)
+        below = Table({}, place)
     if not isinstance(below, Table):
         message = f"{quoted(path)} cannot be set: {head} is {describe(below)}"
         raise SpecError([Issue(codes.OVERRIDE, message, place, f"set {head} as a whole")])
-    return tree.put(tree.key(head) or key, _put(below, path, start + len(head) + 1, value))
+    return tree.put(head, tree.key(head) or key, _put(below, path, start + len(head) + 1, value))

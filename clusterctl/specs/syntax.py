@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 _QUOTE = "put the value in quotes: 'like this'"
+_QUOTE_BRACES = "put a text that holds { or } in quotes: '${run_id}'"
 _SPACES = "indent with spaces only"
 _COLON = "quote the text if the ':' belongs to it; else check the indentation of this line and the one above"
 _INDENT = "check the indentation of this line and the ones above"
@@ -18,10 +19,11 @@ _PLAIN_WORDS = (
     ("found unexpected document separator", "a quotation mark that is never closed", "close the quotation"),
     ("could not find expected ':'", "a key without its ':'", "write KEY: VALUE"),
     (r"expected ',' or '(.)', but got '<stream end>'", r"an opening bracket without its '\1'", "close it"),
+    (r"expected ',' or '.', but got '[{]'", "a '{' inside brackets begins a mapping", _QUOTE_BRACES),
     (r"expected ',' or '(.)', but got", r"expected ',' or '\1'", "add the comma, or close the bracket"),
     ("found unknown escape character (.*)", r"unknown escape \\\1 in double quotes", "use single quotes"),
     (r"expected <block end>, but found '[?]'", "a key that fits no level of this file", _INDENT),
-    (r"expected <block end>, but found '-'", "a '- ' that fits no list of this file", _INDENT),
+    ("expected <block end>, but found '(-|<block seq)", "a '- ' that fits no list of this file", _INDENT),
     (r"expected <block end>, but found '<scalar>'", "text after the end of a value", _QUOTE),
     ("expected <block end>", "this does not fit what stands above it", _INDENT),
     ("expected the node content, but found (.*)", r"expected a value, found \1", _QUOTE),

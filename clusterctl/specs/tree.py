@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Union
 
@@ -30,24 +30,23 @@ class Listing:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A YAML mapping; every key is there once."""
+    """A YAML mapping: each key, as it was written, and its value."""
 
-    entries: tuple[tuple[Scalar, Tree], ...]
+    entries: Mapping[str, tuple[Scalar, Tree]]
     place: Place
     size: int = 1
 
     def key(self, name: str) -> Scalar | None:
         """Find a key, for its place."""
-        return next((key for key, _ in self.entries if key.text == name), None)
+        return self.entries[name][0] if name in self.entries else None
 
     def get(self, name: str) -> Tree | None:
         """Find the value of a key."""
-        return next((value for key, value in self.entries if key.text == name), None)
+        return self.entries[name][1] if name in self.entries else None
 
-    def put(self, key: Scalar, value: Tree) -> Table:
+    def put(self, name: str, key: Scalar, value: Tree) -> Table:
         """Make a table in which a key has another value."""
-        kept = tuple(entry for entry in self.entries if entry[0].text != key.text)
-        return Table((*kept, (key, value)), self.place)
+        return Table({**self.entries, name: (key, value)}, self.place)
 
 
 Tree = Union[Scalar, Listing, Table]  # noqa: UP007  evaluated at run time, before Table | ... would work as text
@@ -60,7 +59,7 @@ def to_plain(tree: Tree) -> Plain:
         return tree.text
     if isinstance(tree, Listing):
         return [to_plain(item) for item in tree.items]
-    return {key.text or "": to_plain(value) for key, value in tree.entries}
+    return {name: to_plain(value) for name, (_, value) in tree.entries.items()}
 
 
 def describe(tree: Tree) -> str:
