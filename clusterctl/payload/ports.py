@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import socket
 from typing import Iterator, List, Optional, Sequence, Tuple
 
@@ -19,7 +18,7 @@ def hold_port(ports: Optional[Sequence[int]]) -> socket.socket:
 
     It is bound alone and marked reusable afterwards, so that two agents never hold the same port.
     """
-    for port in candidates(ports, ephemeral_range(), random.random()):
+    for port in candidates(ports, ephemeral_range(), os.urandom(1)[0] / 256):
         holder = _bind(port)
         if holder is not None:
             return holder
