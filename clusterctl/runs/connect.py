@@ -150,11 +150,12 @@ def _no_ssh(login: Login) -> Unreachable:
 
 def _timed_out(login: Login) -> ConnectTimeout:
     waited_for = "key exchange" if login.step == "greeting" and login.greeted else login.step
+    evidence = [*(login.describe_keys() if login.step == "login" else ()), login.line.describe_end()]
     return ConnectTimeout(
         f"no {waited_for} from the server at {_place(login)} within {login.limit:g} s",
         code="CC-SSH-004",
         node=login.node.name,
-        evidence=login.line.describe_end(),
+        evidence="\n".join(evidence).strip(),
         fix="something accepts connections there but does not go on: the node may be overloaded or stopped",
     )
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from clusterctl.errors import HostKeyError
 from clusterctl.runs.knownhosts import (
     AUTHORITY,
+    DEFAULT_PORT,
     REVOKED,
     Entry,
     KnownHosts,
@@ -62,28 +63,34 @@ class HostKeys:
 
     def key_types(self, node: Node) -> list[str]:
         """List the types of the keys that are known for a node, so that it is asked for one of them."""
-        known = [e for e in self._match(node, render_name(node.host, node.ssh.port)) if not e.marker]
-        if not known and node.ssh.port != 22:
-            known = [e for e in self._match(node, render_name(node.host, 22)) if not e.marker]
-        return list(dict.fromkeys(entry.key_type for entry in known))
+        named, bare = self._entries(node)
+        return list(dict.fromkeys(entry.key_type for entry in _trusted(named) or _trusted(bare)))
 
     def verify(self, node: Node, key_type: str, key: bytes) -> None:
         """Return if `key` is known for the node, or has just been recorded; raise HostKeyError if not."""
-        name = render_name(node.host, node.ssh.port)
-        entries, bare = self._match(node, name), self._match(node, render_name(node.host, 22))
-        for entry in (*entries, *bare):
+        named, bare = self._entries(node)
+        for entry in (*named, *bare):
             if entry.marker == REVOKED and entry.key == key:
                 raise _revoked(node, entry)
-        known = [entry for entry in entries if not entry.marker]
-        # As OpenSSH does: a line without the port is good enough if it holds the very key.
-        good = known or [entry for entry in bare if not entry.marker]
-        if any(entry.key == key for entry in good):
+        if any(entry.key == key for entry in (*_trusted(named), *_trusted(bare))):
             return
-        if known:
-            raise _changed(node, name, known, key_type, key)
+        name = render_name(node.host, node.ssh.port)
+        if _trusted(named):
+            raise _changed(node, name, _trusted(named), key_type, key)
         if node.ssh.host_keys != "accept-new":
-            raise _unknown(node, key_type, key, self._notes(node, entries))
+            raise _unknown(node, key_type, key, self._notes(node, named))
         self._accept(node, name, key_type, key)
+
+    def _entries(self, node: Node) -> tuple[list[Entry], list[Entry]]:
+        """Return the lines that mean the node, and those that name it without its port.
+
+        As OpenSSH does: a line without the port is asked only if none has it, and then counts only if it holds
+        the very key.
+        """
+        named = self._match(node, render_name(node.host, node.ssh.port))
+        if _trusted(named) or node.ssh.port == DEFAULT_PORT:
+            return named, []
+        return named, self._match(node, render_name(node.host, DEFAULT_PORT))
 
     def _match(self, node: Node, name: str) -> list[Entry]:
         return [entry for book in self._open(node) for entry in book.known.match(name)]
@@ -125,6 +132,10 @@ class HostKeys:
                 raise _unwritable(node, book.path, error) from error
             book.known.add(Entry(str(book.path), 0, "", name, key_type, key))
         self._observe(Recorded(node.name, name, key_type, fingerprint(key), str(book.path)))
+
+
+def _trusted(entries: Sequence[Entry]) -> list[Entry]:
+    return [entry for entry in entries if not entry.marker]
 
 
 def _read_book(path: Path) -> _Book:

@@ -63,6 +63,7 @@ class _SharedAgent(paramiko.Agent):
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
+        self._dead = False
         super().__init__()
 
     def _connect(self, conn):  # type: ignore[no-untyped-def]  # paramiko's own, not in its type information
@@ -71,7 +72,13 @@ class _SharedAgent(paramiko.Agent):
 
     def _send_message(self, msg):  # type: ignore[no-untyped-def]  # paramiko's own, not in its type information
         with self._turn:
-            return super()._send_message(msg)  # type: ignore[misc]  # the same
+            if self._dead:
+                raise paramiko.SSHException("ssh-agent does not answer")
+            try:
+                return super()._send_message(msg)  # type: ignore[misc]  # the same
+            except OSError as error:
+                self._dead = True  # one wait is enough for all nodes
+                raise paramiko.SSHException(f"ssh-agent does not answer: {error}") from error
 
 
 class Keyring:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 REVOKED = "@revoked"
 AUTHORITY = "@cert-authority"
 HASHED = "|1|"
+DEFAULT_PORT = 22
 WILD = frozenset("*?!")
 
 
@@ -30,8 +31,8 @@ class Entry:
 
     @property
     def place(self) -> str:
-        """Name the line as `file:line`."""
-        return f"{self.file}:{self.line}"
+        """Name the line as `file:line`; one that was added by this process only by its file."""
+        return f"{self.file}:{self.line}" if self.line else self.file
 
     @property
     def fingerprint(self) -> str:
@@ -46,7 +47,7 @@ def fingerprint(key: bytes) -> str:
 
 def render_name(host: str, port: int) -> str:
     """Write a host and port as known_hosts names them."""
-    return host.lower() if port == 22 else f"[{host.lower()}]:{port}"
+    return host.lower() if port == DEFAULT_PORT else f"[{host.lower()}]:{port}"
 
 
 def parse_entries(text: str, file: str) -> Iterator[Entry]:
@@ -78,12 +79,14 @@ class KnownHosts:
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         self._plain: dict[str, list[Entry]] = defaultdict(list)
         self._hashed: list[tuple[bytes, bytes, Entry]] = []
+        self._answers: dict[str, list[Entry]] = {}  # a hashed line costs a hash each time it is asked
         self._wild: list[tuple[list[re.Pattern[str]], list[re.Pattern[str]], Entry]] = []
         for entry in entries:
             self.add(entry)
 
     def add(self, entry: Entry) -> None:
         """Take one more entry."""
+        self._answers.clear()
         names = entry.names.lower().split(",")
         if entry.names.startswith(HASHED):
             parts = _decode_hashed(entry.names)
@@ -99,6 +102,12 @@ class KnownHosts:
 
     def match(self, name: str) -> list[Entry]:
         """Return the entries for a name as `render_name` writes it."""
+        found = self._answers.get(name)
+        if found is None:
+            found = self._answers[name] = self._find(name)
+        return found
+
+    def _find(self, name: str) -> list[Entry]:
         found = list(self._plain.get(name, ()))
         raw = name.encode()
         found += [e for salt, digest, e in self._hashed if hmac.digest(salt, raw, "sha1") == digest]

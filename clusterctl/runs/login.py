@@ -66,7 +66,10 @@ class Login:
         """Build the transport; asks the server for a host key of a type that is known."""
         transport = self.transport = Wire(sock, disabled_algorithms=disabled_algorithms)
         transport.banner_timeout = transport.handshake_timeout = PARAMIKO_LIMIT
-        transport.auth_timeout = transport.channel_timeout = PARAMIKO_LIMIT
+        transport.channel_timeout = PARAMIKO_LIMIT
+        transport.auth_timeout = (
+            self.timeouts.login + 1.0
+        )  # an agent that hangs holds up paramiko's own thread
         options = transport.get_security_options()
         known = [a for name in self.hostkeys.key_types(self.node) for a in KEY_ALGORITHMS.get(name, (name,))]
         usable = [name for name in known if name in options.key_types]
@@ -89,9 +92,13 @@ class Login:
                 wanted = ", ".join(error.allowed_types)
                 raise self._refuse("it does not accept keys", f"it wants: {wanted}") from error
             except paramiko.AuthenticationException:
-                if not transport.is_active():
+                if self.alarm.expired or not transport.is_active():
                     raise
                 continue
+            except paramiko.SSHException as error:
+                if self.alarm.expired:
+                    raise
+                raise self._refuse(f"{candidate.label} cannot be used", str(error)) from error
             if further:
                 raise self._refuse("it wants more than a key", f"it also wants: {', '.join(further)}")
             return

@@ -27,7 +27,7 @@ from clusterctl.runs.sockets import Line
 
 STDERR_KEPT = 64 << 10
 PIECE = 64 << 10
-CHUNK = 16 << 10  # what a socket that is ready for writing takes without waiting
+CHUNK = (32 << 10) - 64  # what fills one packet
 WINDOW_TICK = 0.2  # seconds between looks at what arrives while the node's window is full
 CLOSE_LIMIT = 2.0
 TRANSPORT_ERRORS = (OSError, EOFError, paramiko.SSHException)

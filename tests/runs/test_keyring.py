@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import signal
+import socket
 import subprocess
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 from servers import Client, Server, make_client, make_key, run_keygen
 
-from clusterctl.errors import AuthenticationFailed
+from clusterctl.errors import AuthenticationFailed, ConnectTimeout
+from clusterctl.runs import keyring
+from clusterctl.runs.executor import fan_out
+from clusterctl.runs.limits import Timeouts
 from clusterctl.specs.inventory import Node
 
 
@@ -173,6 +181,55 @@ def test_agents_keys_are_named(server: Server, tmp_path: Path) -> None:
     lines = caught.value.evidence.splitlines()
     assert lines[0].startswith(f"tried {own} ")
     assert lines[1] == "tried ssh-agent: held"
+
+
+@pytest.fixture
+def sulking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bytes], None]]:
+    """An agent that lists a key, and answers a wish for a signature with the given bytes; none: not at all."""
+    blob = base64.b64decode(make_key(tmp_path / "held").with_suffix(".pub").read_text().split()[1])
+    listed = b"\x0c\0\0\0\1" + len(blob).to_bytes(4, "big") + blob + b"\0\0\0\4held"
+    answers = [listed]
+    with closing(socket.socket(socket.AF_UNIX)) as listening:
+        listening.bind(str(tmp_path / "agent"))
+        listening.listen()
+
+        def serve() -> None:
+            with suppress(OSError), closing(listening.accept()[0]) as wish:
+                while wish.recv(1 << 16):
+                    if answers:
+                        answer = answers.pop(0)
+                        wish.sendall(len(answer).to_bytes(4, "big") + answer)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
+        yield answers.append
+
+
+def test_agent_that_refuses_to_sign(server: Server, tmp_path: Path, sulking: Callable[[bytes], None]) -> None:
+    """The person says no: the refusal is ours, not the node's."""
+    sulking(b"\5")
+    with pytest.raises(AuthenticationFailed) as caught:
+        make_client(tmp_path / "h", agent=True).connect(server.node(key=None))
+    assert "ssh-agent: held cannot be used" in caught.value.message
+
+
+@pytest.mark.usefixtures("sulking")
+def test_agent_that_hangs(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent that never answers costs one wait, not one for each node; the limit of the login holds."""
+    monkeypatch.setattr(keyring, "AGENT_LIMIT", 2.0)
+    client = make_client(tmp_path / "h", agent=True)
+    began = time.monotonic()
+    nodes = [server.node(f"n{place}", key=None) for place in range(4)]
+    limits = Timeouts(login=0.5)
+    outcomes = list(fan_out(nodes, lambda node: client.connect(node, limits)))
+    assert time.monotonic() - began < 4.0
+    for outcome in outcomes:
+        assert isinstance(outcome.error, ConnectTimeout)
+        assert "tried ssh-agent: held" in outcome.error.evidence
+    with pytest.raises(AuthenticationFailed):
+        time.sleep(2.0)  # until the agent is given up
+        client.connect(server.node(key=None), limits)
 
 
 def test_dead_agent_is_no_agent(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
