@@ -14,13 +14,13 @@ from pathlib import Path
 
 from clusterctl.cli.places import state_dir
 from clusterctl.cli.proving import Proof, prove
-from clusterctl.cli.reaching import interpreter, myself, notice, tell_failures
+from clusterctl.cli.reaching import interpreter, myself, notice
 from clusterctl.console.choice import err, say
 from clusterctl.console.findings import render_findings
 from clusterctl.console.logs import JsonLogs, LogPrinter
-from clusterctl.console.phases import Phases
+from clusterctl.console.phases import Phases, render_freight
 from clusterctl.console.verdict import show_verdict
-from clusterctl.errors import ClusterctlError, UsageError
+from clusterctl.errors import UsageError
 from clusterctl.plans.launch import LaunchPlan, Measured, plan_launch, render_spec
 from clusterctl.plans.network import resolve_network
 from clusterctl.plans.placement import Member
@@ -49,6 +49,7 @@ class Launch:
     def __init__(self, inventory: Inventory, job: Job, members: Sequence[Member], wishes: Wishes) -> None:
         self._inventory, self._job, self._members, self._wishes = inventory, job, members, wishes
         self._nodes = [member.node for member in members]
+        self._interpreters = {node.name: interpreter(node, job) for node in self._nodes}
         self._phases = Phases([member.name for member in members])
         self._began = time.monotonic()
 
@@ -69,9 +70,7 @@ class Launch:
         plan = self._plan(proof)
         scan = self._scan()
         say(f"run {plan.run_id}: {len(plan.nodes)} nodes, world size {plan.world_size}")
-        ready = self._prepare(cluster, plan, preparing.Freight(scan, secrets))
-        if ready is None:
-            return 1
+        ready = self._prepare(cluster, plan, scan, secrets)
         self._go(plan, ready)
         if self._wishes.detach:
             return self._detach(plan, ready)
@@ -116,63 +115,36 @@ class Launch:
         return found
 
     def _prepare(
-        self, cluster: Cluster, plan: LaunchPlan, freight: preparing.Freight
-    ) -> dict[str, preparing.Ready] | None:
+        self, cluster: Cluster, plan: LaunchPlan, scan: ScanResult, secrets: Mapping[str, str]
+    ) -> dict[str, preparing.Ready]:
         record = {"cluster": self._inventory.cluster, "launched_by": myself(), "submitted": time.time()}
-        plans = {node.name: node for node in plan.nodes}
-        ready: dict[str, preparing.Ready] = {}
-        errors: list[ClusterctlError] = []
-        self._phases.begin("ready")
-        sent = 0
+        specs = {node.name: render_spec(plan, node, record) for node in plan.nodes}
+        sent: list[int] = []
 
         def tell(phase: str, name: str, count: int) -> None:
-            nonlocal sent
-            sent += count
+            sent.append(count)
             self._phases.arrive(phase, name)
 
+        self._phases.begin("ready")
         try:
-            for outcome in cluster.each(
-                self._nodes,
-                lambda c, node: preparing.prepare(
-                    c,
-                    plans[node.name],
-                    interpreter(node, self._job),
-                    render_spec(plan, plans[node.name], record),
-                    freight,
-                    tell,
-                ),
-            ):
-                if outcome.value is not None:
-                    ready[outcome.node.name] = outcome.value
-                elif outcome.error is not None:
-                    outcome.error.node = outcome.error.node or outcome.node.name
-                    errors.append(outcome.error)
-                    break
-        except KeyboardInterrupt:
-            self._cancel(ready)
-            raise
-        if errors:
+            ready = preparing.prepare_all(
+                cluster, plan, self._interpreters, preparing.Freight(specs, scan, secrets), tell
+            )
+        except BaseException:
             self._phases.stop()
-            self._cancel(ready)
-            tell_failures(errors)
             say("nothing was started; what had been prepared is ended")
-            return None
-        count, size = len(freight.scan.manifest.entries), sum(e.size for e in freight.scan.manifest.entries)
+            raise
         self._phases.end(
-            f"code: {count} files, {size} bytes, {sent} sent; torch {next(iter(ready.values())).torch}"
+            f"{render_freight(len(scan.manifest.entries), scan.manifest.size, sum(sent))}; torch {ready[plan.nodes[0].name].torch}"
         )
         return ready
-
-    def _cancel(self, ready: Mapping[str, preparing.Ready]) -> None:
-        for node in ready.values():
-            preparing.cancel(node.leash)
 
     def _go(self, plan: LaunchPlan, ready: Mapping[str, preparing.Ready]) -> None:
         self._phases.begin("go")
         try:
             port = preparing.go(plan, ready)
         except BaseException:
-            self._cancel(ready)
+            preparing.cancel_all(ready)
             raise
         for node in plan.nodes:
             self._phases.arrive("go", node.name)
@@ -201,9 +173,14 @@ class Launch:
             if self._wishes.as_json
             else LogPrinter(names, plan.world_size or 1)
         )
-        interpreters = {node.name: interpreter(node, self._job) for node in self._nodes}
         attached = Attached(
-            cluster, plan.run_id, self._nodes, interpreters, proof.offsets, show=printer.show, notice=notice
+            cluster,
+            plan.run_id,
+            self._nodes,
+            self._interpreters,
+            proof.offsets,
+            show=printer.show,
+            notice=notice,
         )
         try:
             verdict = attached.watch({name: ready[name].stream for name in names})

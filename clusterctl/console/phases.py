@@ -63,3 +63,10 @@ class Phases:
         return f"{self._phase}: {count}/{len(self._names)} nodes" + (
             f", waiting for {waiting}" if waiting else ""
         )
+
+
+def render_freight(files: int, size: int, sent: int) -> str:
+    """Say how much code there is and how much of it had to travel, both in bytes."""
+    from rich.filesize import decimal
+
+    return f"code {files} files, {decimal(size)}, {decimal(sent)} sent"

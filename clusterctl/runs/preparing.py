@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +12,10 @@ from fabric import Connection
 from clusterctl.errors import ClusterctlError, StartError
 from clusterctl.plans.launch import LaunchPlan, NodePlan
 from clusterctl.runs import tasks
+from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.session import Session
 from clusterctl.runs.source import ScanResult
+from clusterctl.specs.inventory import Node
 
 CANCEL_LIMIT = 10.0
 
@@ -31,21 +34,53 @@ class Ready:
 
 @dataclass(frozen=True)
 class Freight:
-    """What every node receives beside its own spec."""
+    """What the nodes receive: each its own spec, all the same code and secrets."""
 
+    specs: Mapping[str, Mapping[str, Any]]
     scan: ScanResult
     secrets: Mapping[str, str]
 
 
-def prepare(
-    c: Connection,
-    node: NodePlan,
-    interpreter: tasks.Interpreter,
-    spec: Mapping[str, Any],
+def prepare_all(
+    cluster: Cluster,
+    plan: LaunchPlan,
+    interpreters: Mapping[str, tasks.Interpreter],
     freight: Freight,
     tell: Tell,
+) -> dict[str, Ready]:
+    """Bring all nodes to the gate at once; the first failure, or Ctrl-C, cancels what was prepared everywhere."""
+    plans = {node.name: node for node in plan.nodes}
+    ready: dict[str, Ready] = {}
+
+    def work(c: Connection, node: Node) -> Ready:
+        return prepare(c, plans[node.name], interpreters[node.name], freight, tell)
+
+    try:
+        for outcome in cluster.each([node.member.node for node in plan.nodes], work):
+            if outcome.error is not None:
+                raise outcome.error
+            if outcome.value is not None:
+                ready[outcome.node.name] = outcome.value
+    except BaseException:
+        cancel_all(ready)
+        raise
+    return ready
+
+
+def cancel_all(ready: Mapping[str, Ready]) -> None:
+    """End what was prepared; nodes that are still on their way cancel when their connection closes."""
+    leashes = [threading.Thread(target=cancel, args=(node.leash,), daemon=True) for node in ready.values()]
+    for leash in leashes:
+        leash.start()
+    for leash in leashes:
+        leash.join(CANCEL_LIMIT)
+
+
+def prepare(
+    c: Connection, node: NodePlan, interpreter: tasks.Interpreter, freight: Freight, tell: Tell
 ) -> Ready:
     """Bring one node to the gate: agent up, code there and proven equal, torchrun imported."""
+    spec = freight.specs[node.name]
     leash = tasks.start(c, node.member.node, interpreter, spec, freight.secrets)
     try:
         tasks.await_event(leash, "started", tasks.ANSWER_LIMIT, node=node.name)
