@@ -134,9 +134,8 @@ class Launch:
             self._phases.stop()
             say("nothing was started; what had been prepared is ended")
             raise
-        self._phases.end(
-            f"{render_freight(len(scan.manifest.entries), scan.manifest.size, sum(sent))}; torch {ready[plan.nodes[0].name].torch}"
-        )
+        freight = render_freight(len(scan.manifest.entries), scan.manifest.size, sum(sent))
+        self._phases.end(f"{freight}; torch {ready[plan.nodes[0].name].torch}")
         return ready
 
     def _go(self, plan: LaunchPlan, ready: Mapping[str, preparing.Ready]) -> None:
