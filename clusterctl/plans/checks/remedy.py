@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 
 from clusterctl.plans.facts import Facts
 from clusterctl.specs.inventory import Node
-
-WHEELS = (
-    "https://download.pytorch.org/whl/"  # PyTorch's own index; a local tag such as +cu126 exists only there
-)
 
 
 def ssh_to(node: Node, command: str) -> str:
@@ -36,18 +31,20 @@ def as_root(node: Node, facts: Facts, command: str) -> str:
     return ssh_to(node, command if facts.account.uid == 0 else f"sudo {command}")
 
 
-def pip_install(node: Node, facts: Facts, *packages: str, tag: str = "") -> str:
-    """Give the command that installs packages for the node's interpreter; `tag` is torch's local tag."""
+def pip_install(node: Node, facts: Facts, *packages: str) -> str:
+    """Give the command that installs packages for the node's interpreter."""
     python = shlex.quote(facts.interpreter.executable or node.python)
     wanted = " ".join(shlex.quote(package) for package in packages)
-    index = f" --index-url {WHEELS}{tag}" if re.fullmatch(r"cpu|cu\d+|rocm[\d.]+", tag) else ""
-    return ssh_to(node, f"{python} -m pip install {wanted}{index}")
+    return ssh_to(node, f"{python} -m pip install {wanted}")
 
 
 def install_torch(node: Node, facts: Facts, version: str | None) -> str:
-    """Give the command that installs torch, in the given version if there is one."""
-    plain, _, tag = (version or "").partition("+")
-    return pip_install(node, facts, f"torch=={plain}" if plain else "torch", tag=tag)
+    """Give the command that installs torch, in the given version if there is one.
+
+    A local tag such as +cu126 is only in PyTorch's own index or a mirror of it, which the user must choose.
+    """
+    command = pip_install(node, facts, f"torch=={version}" if version else "torch")
+    return f"{command}  # with --index-url: PyTorch's index" if "+" in (version or "") else command
 
 
 def in_inventory(node: Node, line: str) -> str:
