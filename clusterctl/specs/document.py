@@ -95,6 +95,16 @@ def _too_large(start: Place) -> Issue:
     return Issue(codes.TOO_LARGE, f"more than {MOST_BYTES >> 20} MiB of text", start, fix)
 
 
+def refuse_unsendable(text: str, place: Place) -> Issue | None:
+    """Point out what can stand in no argument, variable or path."""
+    bad = _UNSENDABLE.search(text)
+    if not bad:
+        return None
+    return Issue(
+        codes.NOT_TEXT, f"the character U+{ord(bad.group()):04X} cannot be passed on", place, "remove it"
+    )
+
+
 def _join_surrogates(text: str) -> str:
     """Make one character of a pair of escapes, as JSON writes it."""
     if not _UNSENDABLE.search(text):
@@ -198,8 +208,9 @@ class _Reading:
     def _scalar(self, event: ScalarEvent) -> Scalar:
         place = self._place(event.start_mark)
         text: str | None = _join_surrogates(event.value)
-        if text and (bad := _UNSENDABLE.search(text)):
-            self._note(codes.NOT_TEXT, f"the character U+{ord(bad.group()):04X} cannot be passed on", place)
+        if text and (issue := refuse_unsendable(text, place)):
+            self.issues.append(issue)
+            text = _UNSENDABLE.sub("", text)
         if text in _NULLS and event.style is None:
             text = None
         return Scalar(text, self.text[event.start_mark.index : event.end_mark.index], place)
@@ -209,9 +220,9 @@ class _Reading:
         if tree is None:
             place = self._place(event.start_mark)
             inside = any(frame.event.anchor == event.anchor for frame in self.stack)
-            why = "stands inside its own" if inside else "has no"
+            why = "stands inside what it repeats" if inside else "repeats nothing: no & has its name"
             fix = "quote the text if the * belongs to it"
-            self._fail(codes.SYNTAX, f"the alias *{event.anchor} {why} &{event.anchor}", place, fix)
+            self._fail(codes.SYNTAX, f"the alias {quoted('*' + event.anchor)} {why}", place, fix)
         self._add(tree, tree.size)
 
     def _name(self, event: ScalarEvent | CollectionStartEvent, tree: Tree) -> None:

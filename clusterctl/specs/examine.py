@@ -18,6 +18,7 @@ from clusterctl.specs.tree import Listing, Scalar, Table, Tree, describe, find, 
 Model = TypeVar("Model", bound=BaseModel)
 Path = tuple[str | int, ...]
 
+LONGEST_LABEL = 40
 _KEY = "[key]"  # what pydantic puts behind a key that is itself wrong
 
 
@@ -71,7 +72,11 @@ def label(path: Sequence[str | int]) -> str:
     """Write the path of a value as users would: `ssh.port`, `nic[1]`; nodes are told apart by place."""
     if len(path) > 2 and path[0] == "nodes":
         path = path[2:]
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{_shown(step)}" for step in path).lstrip(".")
+
+
+def _shown(key: str) -> str:
+    return key if key.isprintable() and len(key) <= LONGEST_LABEL else quoted(key)
 
 
 def _missing_key(model: type[BaseModel], path: Path, place: Place) -> Issue:

@@ -12,7 +12,7 @@ from clusterctl.specs.document import in_order, read_document
 from clusterctl.specs.examine import examine, repeated
 from clusterctl.specs.job_file import JobFile
 from clusterctl.specs.override import apply_overrides
-from clusterctl.specs.tree import Listing, Scalar, Table, Tree, place_within
+from clusterctl.specs.tree import Listing, Scalar, Table, Tree, place_within, quoted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,10 +88,11 @@ def _secret_issues(tree: Table) -> Iterator[Issue]:
     yield from repeated(secrets, "secrets")
     if not isinstance(env, Table) or not isinstance(secrets, Listing):
         return
-    for secret in secrets.items:
-        key = env.key(secret.text) if isinstance(secret, Scalar) and secret.text else None
-        if key:
-            message = f"{key.text} is a secret and has a value in env at {key.place}"
+    named = [secret for secret in secrets.items if isinstance(secret, Scalar)]
+    for secret in named:
+        name = secret.text or ""
+        if key := env.key(name):
+            message = f"{quoted(name)} is a secret and has a value in env at {key.place}"
             yield Issue(
                 codes.SECRET_IN_ENV,
                 message,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from clusterctl.errors import Issue, Place, SpecError
 from clusterctl.specs import codes
-from clusterctl.specs.document import read_tree
+from clusterctl.specs.document import read_tree, refuse_unsendable
 from clusterctl.specs.tree import Scalar, Table, Tree, describe, quoted
 
 OPTION = "--set"
@@ -19,6 +19,8 @@ def apply_overrides(tree: Table, overrides: Sequence[tuple[str, str]]) -> tuple[
     issues: list[Issue] = []
     for key, text in overrides:
         try:
+            if bad := refuse_unsendable(key + text, Place(OPTION, 1, 1)):
+                raise SpecError([bad])
             value = _read_value(text, Place(OPTION, 1, len(key) + 2))
             tree = _put(tree, key, 0, value)
         except SpecError as error:
@@ -51,6 +53,6 @@ def _put(tree: Table, path: str, start: int, value: Tree) -> Table:
     if below is None or (isinstance(below, Scalar) and below.text is None):
         below = Table({}, place)
     if not isinstance(below, Table):
-        message = f"{quoted(path)} cannot be set: {head} is {describe(below)}"
-        raise SpecError([Issue(codes.OVERRIDE, message, place, f"set {head} as a whole")])
+        message = f"{quoted(path)} cannot be set: {quoted(head)} is {describe(below)}"
+        raise SpecError([Issue(codes.OVERRIDE, message, place, f"set {quoted(head)} as a whole")])
     return tree.put(head, tree.key(head) or key, _put(below, path, start + len(head) + 1, value))

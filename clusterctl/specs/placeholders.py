@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from clusterctl.errors import UsageError
 from clusterctl.specs import codes
 from clusterctl.specs.nearest import did_you_mean
+from clusterctl.specs.tree import quoted
 
 MEANINGS = {
     "node_rank": "index of the node in this run, from 0",
@@ -89,10 +90,6 @@ def _hole(name: str, opening: int, *, closed: bool) -> str | Hole | Problem:
     known = ", ".join(MEANINGS)
     return Problem(
         opening,
-        f"unknown placeholder ${{{_short(name)}}}{guess}",
+        f"unknown placeholder {quoted(f'${{{name}}}')}{guess}",
         f"placeholders are {known}; write $${{...}} for a literal ${{...}}",
     )
-
-
-def _short(text: str, limit: int = 40) -> str:
-    return text if len(text) <= limit else text[: limit - 3] + "..."

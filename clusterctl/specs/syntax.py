@@ -21,7 +21,7 @@ _PLAIN_WORDS = (
     (r"expected ',' or '(.)', but got '<stream end>'", r"an opening bracket without its '\1'", "close it"),
     (r"expected ',' or '.', but got '[{]'", "a '{' inside brackets begins a mapping", _QUOTE_BRACES),
     (r"expected ',' or '(.)', but got", r"expected ',' or '\1'", "add the comma, or close the bracket"),
-    ("found unknown escape character (.*)", r"unknown escape \\\1 in double quotes", "use single quotes"),
+    ("found unknown escape character (.*)", r"double quotes know no escape \1", "use single quotes"),
     (r"expected <block end>, but found '[?]'", "a key that fits no level of this file", _INDENT),
     ("expected <block end>, but found '(-|<block seq)", "a '- ' that fits no list of this file", _INDENT),
     (r"expected <block end>, but found '<scalar>'", "text after the end of a value", _QUOTE),

@@ -1,0 +1,143 @@
+"""Whatever stands in a file, the answer is a value or a SpecError."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from clusterctl.errors import SpecError
+from clusterctl.specs.document import decode_source
+from clusterctl.specs.inventory import Inventory, parse_inventory
+from clusterctl.specs.job import Job, parse_job
+
+ROOT = Path(__file__).parents[2]
+INVENTORIES = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "inventories").glob("*.yaml"))]
+JOBS = [
+    "name: a\nscript: train.py\nargs: [--lr, 1e-4, '${run_id}']\nenv: {A: b}\nsecrets: [T]\ngrace: 1h30m\n",
+    "name: a\nmodule: b.c\nnodes: gpu[01-04]\nnproc_per_node: 2\nsync: {exclude: [data/]}\nargs:\n  - |\n    x\n",
+]
+PIECES = [*"\t\n\r :-?[]{},#&*!|>'\"%@`\\0~\x85\u2028\ufeff\x00\x1f\ud800\u202e\N{COLLISION SYMBOL}"]
+PIECES += [
+    "\n  ",
+    "\n- ",
+    ": ",
+    "<<: ",
+    "*a",
+    "&a ",
+    "!!str ",
+    "---\n",
+    "...\n",
+    "%YAML 1.1\n",
+    "? ",
+    "key: ",
+]
+PIECES += ["null", "${", "$${", '"\\x00"', '"\\U00110000"', '"\\ud800"']
+few = settings(
+    max_examples=250, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+noise = st.one_of(st.text(max_size=60), st.lists(st.sampled_from(PIECES), max_size=25).map("".join))
+
+
+@st.composite
+def damaged(draw: st.DrawFn, originals: list[str]) -> str:
+    """Make a few cuts, copies and insertions in a text that is right."""
+    text = draw(st.sampled_from(originals))
+    for _ in range(draw(st.integers(1, 4))):
+        start = draw(st.integers(0, len(text)))
+        end = min(len(text), start + draw(st.integers(0, 12)))
+        piece = draw(st.sampled_from([*PIECES, "", text[start:end] * 2]))
+        text = text[:start] + piece + text[end:]
+    return text
+
+
+def judge_inventory(text: str) -> None:
+    """Read it; an error has a place inside the text and words for every issue."""
+    try:
+        assert isinstance(parse_inventory(text, "f"), Inventory)
+    except SpecError as error:
+        judge(error, text)
+
+
+def judge_job(text: str, *overrides: tuple[str, str]) -> None:
+    """The same for a job."""
+    try:
+        assert isinstance(parse_job(text, "f", overrides), Job)
+    except SpecError as error:
+        judge(error, text)
+
+
+def judge(error: SpecError, text: str) -> None:
+    """Hold an error to what every error promises."""
+    lines = (
+        text.replace("\r\n", "\n")
+        .replace("\r", "\n")
+        .replace("\x85", "\n")
+        .replace("\u2028", "\n")
+        .split("\n")
+    )
+    assert error.issues
+    for issue in error.issues:
+        assert issue.place is not None
+        assert issue.code.startswith("CC-SPEC-0")
+        assert issue.message.isprintable(), issue.message
+        assert issue.fix.isprintable(), issue.fix
+        if issue.place.file == "f":
+            assert 1 <= issue.place.line <= len(lines) + 1
+            assert 1 <= issue.place.column <= len(text) + 1
+
+
+@few
+@given(noise)
+def test_any_text(text: str) -> None:
+    """Noise is no file."""
+    judge_inventory(text)
+    judge_job(text)
+
+
+@few
+@given(damaged(INVENTORIES))
+def test_damaged_inventories(text: str) -> None:
+    """What remains is right, or wrong in a way that can be said."""
+    judge_inventory(text)
+
+
+@few
+@given(damaged(JOBS))
+def test_damaged_jobs(text: str) -> None:
+    """The same for jobs."""
+    judge_job(text)
+
+
+KEYS = [
+    "args",
+    "env",
+    "env.A",
+    "sync.exclude",
+    "nodes",
+    "grace",
+    "secrets",
+    "",
+    ".",
+    "env.",
+    "x.y.z",
+    "env.\ud800",
+]
+
+
+@few
+@given(st.lists(st.tuples(st.sampled_from(KEYS), noise), max_size=3))
+def test_any_value_from_the_command_line(overrides: list[tuple[str, str]]) -> None:
+    """The same for `--set`."""
+    judge_job(JOBS[0], *overrides)
+
+
+@few
+@given(st.binary(max_size=60))
+def test_any_bytes(data: bytes) -> None:
+    """The same before there is a text."""
+    try:
+        judge_job(decode_source(data, "f"))
+    except SpecError as error:
+        assert error.issues[0].code == "CC-SPEC-002"
