@@ -182,15 +182,13 @@ def running(state_dir: Path) -> list[Lab]:
 
 
 def load(state_dir: Path, name: str | None = None) -> Lab:
-    """The running lab of that name; without a name the only one, or the one called `lab`."""
+    """The running lab of that name; without a name the only one, so that nobody breaks a lab by accident."""
     labs = running(state_dir)
-    named = [lab for lab in labs if lab.name == (name or DEFAULT_NAME)]
-    if named:
-        return named[0]
-    if name is None and len(labs) == 1:
-        return labs[0]
-    if name is None and labs:
-        names = ", ".join(lab.name for lab in labs)
+    chosen = [lab for lab in labs if name in (None, lab.name)]
+    if len(chosen) == 1:
+        return chosen[0]
+    if chosen:
+        names = ", ".join(lab.name for lab in chosen)
         raise LabError("several labs are running", code="CC-LAB-005", fix=f"choose one with --name: {names}")
     what = f"no lab called {name} is running" if name else "no lab is running"
     raise LabError(what, code="CC-LAB-005", fix="clusterctl lab up" + (f" --name {name}" if name else ""))
@@ -198,10 +196,9 @@ def load(state_dir: Path, name: str | None = None) -> Lab:
 
 def default_inventory(state_dir: Path) -> Path | None:
     """The inventory of the only running lab, or of the one called `lab`; starts no process."""
-    try:
-        return load(state_dir).inventory
-    except LabError:
-        return None
+    labs = running(state_dir)
+    chosen = labs if len(labs) == 1 else [lab for lab in labs if lab.name == DEFAULT_NAME]
+    return chosen[0].inventory if chosen else None
 
 
 def status(state_dir: Path) -> list[tuple[Lab, tuple[NodeState, ...]]]:
@@ -227,9 +224,9 @@ def down(state_dir: Path, names: Sequence[str] | None = None) -> list[str]:
 def sweep(state_dir: Path) -> None:
     """Remove what dead labs have left here."""
     for directory in lab_directories(state_dir):
-        if _open(directory) is None:
+        if not _lives(directory):
             with locked(state_dir):  # one that is being built holds the lock, and lives when we get it
-                if _open(directory) is None:
+                if not _lives(directory):
                     remove(directory)
 
 
@@ -246,15 +243,21 @@ def heal_node(lab: Lab, node: str) -> NodeState:
     return lab.ask(do="heal", node=lab.node(node).name)[0]
 
 
+def _lives(directory: Path) -> bool:
+    holder = holder_of(directory)
+    return holder is not None and holder.alive()
+
+
 def _open(directory: Path) -> Lab | None:
+    """The living lab in a directory; one that another version made cannot be read, only ended."""
     holder = holder_of(directory)
     if holder is None or not holder.alive():
         return None
     try:
-        values = json.loads((directory / "plan.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        plan = LabPlan.from_dict(json.loads((directory / "plan.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError):
         return None
-    return Lab(directory, LabPlan.from_dict(values), holder)
+    return Lab(directory, plan, holder)
 
 
 def _end(directory: Path, holder: Process | None) -> None:

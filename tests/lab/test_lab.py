@@ -597,3 +597,28 @@ def test_a_closed_port_is_refused_through_the_relay(cluster) -> None:
 
     assert (done.returncode, done.stdout) == (1, "")
     assert "Connection refused" in done.stderr
+
+
+def test_a_lab_of_another_version_can_be_ended(place: Path) -> None:
+    """A plan that this version cannot read hides the lab, never ends it by itself, and `down` still ends it."""
+    lab = up(place, name="old", count=1, bound=True)
+    plan = lab.directory / "plan.json"
+    plan.write_text(plan.read_text(encoding="utf-8").replace('"account"', '"owner"'), encoding="utf-8")
+
+    labs.sweep(place)
+
+    assert lab.holder.alive()
+    assert labs.running(place) == []
+    assert labs.down(place, ["old"]) == ["old"]
+    assert not lab.holder.alive()
+
+
+def test_with_several_labs_one_must_be_named(place: Path) -> None:
+    """Breaking a node of the wrong lab is no accident that may happen; only the inventory has a default."""
+    kept = [up(place, name=name, count=1, bound=True) for name in ("lab", "other")]
+
+    with pytest.raises(LabError, match="several labs"):
+        labs.load(place)
+    assert labs.load(place, "other").name == "other"
+    assert labs.default_inventory(place) == kept[0].inventory
+    labs.down(place)
