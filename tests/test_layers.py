@@ -26,7 +26,6 @@ HOMES = {
     "fabric": ("runs", "lab"),
     "invoke": ("runs", "lab"),
     "paramiko": ("runs", "lab"),
-    "pathspec": ("plans",),
     "platformdirs": ("cli",),
     "pydantic": ("specs",),
     "pydantic_core": ("specs",),

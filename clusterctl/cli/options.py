@@ -24,7 +24,7 @@ Command = Callable[..., Any]
 
 _OPTIONS = (
     click.option("-i", "--inventory", metavar="FILE", help="The inventory file of the cluster."),
-    click.option("-v", "--verbose", is_flag=True, help="Say more."),
+    click.option("-v", "--verbose", is_flag=True, help="Say when each node is through each phase."),
     click.option("-q", "--quiet", is_flag=True, help="Say only results and errors."),
     click.option("--color", type=click.Choice(["auto", "always", "never"]), help="Colour the output."),
 )
@@ -63,7 +63,7 @@ def _announce(settings: Settings) -> None:
     from clusterctl.console import choice
 
     choice.set_color(settings.color)
-    choice.set_quiet(settings.quiet)
+    choice.set_chatter(quiet=settings.quiet, verbose=settings.verbose)
 
 
 node_options = (

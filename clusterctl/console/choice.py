@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from rich.console import Console
 
-_CHOSEN = {"color": "auto", "quiet": ""}
+_CHOSEN = {"color": "auto", "chatter": "normal"}
 
 
 def set_color(color: str) -> None:
@@ -17,14 +17,19 @@ def set_color(color: str) -> None:
     _CHOSEN["color"] = color
 
 
-def set_quiet(quiet: bool) -> None:
-    """Remember whether only results and errors are wanted."""
-    _CHOSEN["quiet"] = "yes" if quiet else ""
+def set_chatter(*, quiet: bool, verbose: bool) -> None:
+    """Remember how much is to be said beside results and errors; quiet beats verbose."""
+    _CHOSEN["chatter"] = "quiet" if quiet else "verbose" if verbose else "normal"
 
 
 def is_quiet() -> bool:
     """Tell whether chatter is unwanted."""
-    return bool(_CHOSEN["quiet"])
+    return _CHOSEN["chatter"] == "quiet"
+
+
+def is_verbose() -> bool:
+    """Tell whether more than the usual is to be said."""
+    return _CHOSEN["chatter"] == "verbose"
 
 
 def wants_color(stream: TextIO) -> bool:

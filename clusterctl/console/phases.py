@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from clusterctl.console.choice import is_quiet, wants_color
+from clusterctl.console.choice import is_quiet, is_verbose, say, wants_color
 from clusterctl.specs.nodeset import fold_names
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ class Phases:
 
     def arrive(self, phase: str, name: str) -> None:
         """Note that a node is through a phase."""
+        if is_verbose():
+            say(f"    {name} {phase} {time.monotonic() - self._began:.2f} s")
         if phase == self._phase and name in self._pending:
             self._pending.remove(name)
             if self._live is not None:
