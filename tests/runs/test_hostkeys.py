@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import os
 import stat
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -254,10 +255,27 @@ def test_recording_makes_the_folder(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / ".ssh").stat().st_mode) == 0o700
 
 
+@pytest.fixture
+def hurried() -> Iterator[None]:
+    """Let threads interrupt each other all the time."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("hurried")
 def test_many_threads_record_each_key_once(judge: Judge) -> None:
     """Threads that meet new hosts at once lose no line and double none."""
-    nodes = [node_named(f"n{port}", port=port, host_keys="accept-new") for port in range(3000, 3040)] * 3
-    threads = [threading.Thread(target=judge.keys.verify, args=(node, "ssh-ed25519", ED)) for node in nodes]
+    nodes = [node_named(f"n{port}", port=port, host_keys="accept-new") for port in range(3000, 3040)]
+    together = threading.Barrier(4)
+
+    def meet() -> None:
+        for node in nodes:
+            together.wait(10)
+            judge.keys.verify(node, "ssh-ed25519", ED)
+
+    threads = [threading.Thread(target=meet) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
