@@ -1,3 +1,45 @@
-"""Train PyTorch models on machines that are reachable only by SSH."""
+"""Train PyTorch models on machines that are reachable only by SSH.
+
+The names below are the public Python API; they load when they are first used.
+
+    inventory = clusterctl.parse_inventory(text, "inventory.yaml")
+    job = clusterctl.parse_job(text, "job.yaml")
+    members = clusterctl.plan_placement(inventory, job)
+    plan = clusterctl.plan_launch(job, members, {m.name: clusterctl.offline(m) for m in members}, run_id=None)
+    print(clusterctl.render_plan(plan))
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from clusterctl.errors import ClusterctlError as ClusterctlError
+    from clusterctl.errors import SpecError as SpecError
+    from clusterctl.plans.launch import offline as offline
+    from clusterctl.plans.launch import plan_launch as plan_launch
+    from clusterctl.plans.launch import render_plan as render_plan
+    from clusterctl.plans.placement import plan_placement as plan_placement
+    from clusterctl.specs.inventory import parse_inventory as parse_inventory
+    from clusterctl.specs.job import parse_job as parse_job
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "ClusterctlError": "errors",
+    "SpecError": "errors",
+    "offline": "plans.launch",
+    "parse_inventory": "specs.inventory",
+    "parse_job": "specs.job",
+    "plan_launch": "plans.launch",
+    "plan_placement": "plans.placement",
+    "render_plan": "plans.launch",
+}
+__all__ = ["__version__", *_HOMES]  # noqa: PLE0604 - the keys are strings
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'clusterctl' has no attribute {name!r}")
+    return getattr(import_module(f"clusterctl.{_HOMES[name]}"), name)

@@ -17,6 +17,7 @@ MAY_IMPORT = {
     **{layer: ARROW[: place + 1] for place, layer in enumerate(ARROW)},
     "cli": (*ARROW, "lab"),
     "__main__": ("cli",),
+    "__init__": ("errors", "specs", "plans"),  # the public API, loaded lazily
     "lab": ("errors", "specs", "lab"),
     "payload": (),  # its own modules only, by relative import: it is shipped to the nodes
 }

@@ -18,7 +18,7 @@ from clusterctl.cli.reaching import interpreter, myself, notice
 from clusterctl.console.choice import err, say
 from clusterctl.console.findings import render_findings
 from clusterctl.console.logs import JsonLogs, LogPrinter
-from clusterctl.console.phases import Phases, render_freight
+from clusterctl.console.phases import Detail, Phases, render_freight
 from clusterctl.console.verdict import show_verdict
 from clusterctl.errors import UsageError
 from clusterctl.plans.launch import LaunchPlan, Measured, plan_launch, render_spec
@@ -79,7 +79,7 @@ class Launch:
     def _prove(self, cluster: Cluster) -> Proof:
         self._phases.begin("check")
         proof = prove(cluster, self._nodes, self._job, lambda name: self._phases.arrive("check", name))
-        self._phases.end(f"{len(proof.findings)} findings" if proof.findings else "all fit")
+        self._phases.end("check", f"{len(proof.findings)} findings" if proof.findings else "all fit")
         if proof.findings:
             render_findings(err(), proof.findings)
         return proof
@@ -119,23 +119,21 @@ class Launch:
     ) -> dict[str, preparing.Ready]:
         record = {"cluster": self._inventory.cluster, "launched_by": myself(), "submitted": time.time()}
         specs = {node.name: render_spec(plan, node, record) for node in plan.nodes}
-        sent: list[int] = []
-
-        def tell(phase: str, name: str, count: int) -> None:
-            sent.append(count)
-            self._phases.arrive(phase, name)
-
-        self._phases.begin("ready")
+        files, size = len(scan.manifest.entries), scan.manifest.size
+        details: dict[str, Detail] = {
+            "start": lambda: "",
+            "code": lambda: render_freight(files, size, self._phases.sent),
+        }
+        self._phases.begin("start", "code", "ready", details=details)
         try:
             ready = preparing.prepare_all(
-                cluster, plan, self._interpreters, preparing.Freight(specs, scan, secrets), tell
+                cluster, plan, self._interpreters, preparing.Freight(specs, scan, secrets), self._phases
             )
         except BaseException:
             self._phases.stop()
             say("nothing was started; what had been prepared is ended")
             raise
-        freight = render_freight(len(scan.manifest.entries), scan.manifest.size, sum(sent))
-        self._phases.end(f"{freight}; torch {ready[plan.nodes[0].name].torch}")
+        self._phases.end("ready", f"torch {ready[plan.nodes[0].name].torch}")
         return ready
 
     def _go(self, plan: LaunchPlan, ready: Mapping[str, preparing.Ready]) -> None:
@@ -147,9 +145,8 @@ class Launch:
             raise
         for node in plan.nodes:
             self._phases.arrive("go", node.name)
-        self._phases.end(
-            f"master {plan.nodes[0].ip}:{port}, {time.monotonic() - self._began:.1f} s after the command"
-        )
+        seconds = time.monotonic() - self._began
+        self._phases.end("go", f"master {plan.nodes[0].ip}:{port}, {seconds:.1f} s after the command")
         preparing.release(ready.values())
 
     def _detach(self, plan: LaunchPlan, ready: Mapping[str, preparing.Ready]) -> int:

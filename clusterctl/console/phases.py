@@ -1,10 +1,11 @@
-"""The phases of a launch on the screen: one line each, and while one is under way, who is awaited."""
+"""The phases of a launch on the screen: one line each, and while they are under way, who is awaited."""
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from clusterctl.console.choice import is_quiet, is_verbose, say, wants_color
@@ -13,22 +14,31 @@ from clusterctl.specs.nodeset import fold_names
 if TYPE_CHECKING:
     from rich.status import Status
 
+Detail = Callable[[], str]
+
 _WIDTH = 7
 
 
 class Phases:
-    """Counts nodes through the phases; on a terminal the current phase moves, elsewhere it is one plain line."""
+    """Counts nodes through phases that may overlap; a moving line on a terminal, plain lines elsewhere.
+
+    Nodes arrive from many threads.
+    """
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = list(names)
+        self._lock = threading.RLock()
         self._live: Status | None = None
-        self._phase = ""
-        self._pending: list[str] = []
         self._began = 0.0
+        self._pending: dict[str, list[str]] = {}
+        self._details: Mapping[str, Detail] = {}
+        self._sent = 0
 
-    def begin(self, phase: str) -> None:
-        """Enter a phase; all nodes are awaited."""
-        self._phase, self._pending, self._began = phase, list(self._names), time.monotonic()
+    def begin(self, *phases: str, details: Mapping[str, Detail] | None = None) -> None:
+        """Enter phases that run side by side; `details` are asked for when a phase ends by itself."""
+        self._began, self._sent = time.monotonic(), 0
+        self._pending = {phase: list(self._names) for phase in phases}
+        self._details = details or {}
         if not is_quiet() and sys.stderr.isatty() and wants_color(sys.stderr):
             from clusterctl.console.choice import err
 
@@ -36,39 +46,68 @@ class Phases:
             self._live.start()
 
     def arrive(self, phase: str, name: str) -> None:
-        """Note that a node is through a phase."""
-        if is_verbose():
-            say(f"    {name} {phase} {time.monotonic() - self._began:.2f} s")
-        if phase == self._phase and name in self._pending:
-            self._pending.remove(name)
-            if self._live is not None:
-                self._live.update(self._awaiting())
+        """Note that a node is through a phase; a phase with a detail ends when the last node is."""
+        with self._lock:
+            if is_verbose():
+                say(f"    {name} {phase} {self._seconds():.2f} s")
+            waiting = self._pending.get(phase, [])
+            if name in waiting:
+                waiting.remove(name)
+            if not waiting and phase in self._details:
+                self._write(phase, self._details[phase]())
+            self._refresh()
 
-    def end(self, detail: str = "") -> None:
-        """Leave the phase and write its line."""
+    def move(self, count: int) -> None:
+        """Note that bytes of code have left for some node."""
+        with self._lock:
+            self._sent += count
+            self._refresh()
+
+    @property
+    def sent(self) -> int:
+        """Give the bytes that left since the phases began."""
+        return self._sent
+
+    def end(self, phase: str, detail: str = "") -> None:
+        """Leave the last of the phases and write its line."""
         self.stop()
-        if not is_quiet():
-            done = len(self._names) - len(self._pending)
-            line = f"  {self._phase:<{_WIDTH}} {done}/{len(self._names)} nodes"
-            seconds = time.monotonic() - self._began
-            print(f"{line}  {seconds:.1f} s{'  ' + detail if detail else ''}", file=sys.stderr, flush=True)
+        self._write(phase, detail)
 
     def stop(self) -> None:
         """Take the moving line off the screen, whatever happened."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        with self._lock:
+            if self._live is not None:
+                self._live.stop()
+                self._live = None
+
+    def _write(self, phase: str, detail: str) -> None:
+        done = len(self._names) - len(self._pending.pop(phase, ()))
+        line = f"  {phase:<{_WIDTH}} {done}/{len(self._names)} nodes  {self._seconds():.1f} s"
+        say(f"{line}  {detail}".rstrip())
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    def _refresh(self) -> None:
+        if self._live is not None and self._pending:
+            self._live.update(self._awaiting())
 
     def _awaiting(self) -> str:
-        waiting = fold_names(self._pending[:64]) if self._pending else ""
-        count = len(self._names) - len(self._pending)
-        return f"{self._phase}: {count}/{len(self._names)} nodes" + (
-            f", waiting for {waiting}" if waiting else ""
-        )
+        phase, waiting = next(((p, names) for p, names in self._pending.items() if names), ("", []))
+        if not phase:
+            return ""
+        sent = f", {render_size(self._sent)} of code sent" if self._sent else ""
+        count = len(self._names) - len(waiting)
+        return f"{phase}: {count}/{len(self._names)} nodes, waiting for {fold_names(waiting[:64])}{sent}"
 
 
 def render_freight(files: int, size: int, sent: int) -> str:
-    """Say how much code there is and how much of it had to travel, both in bytes."""
+    """Say how much code there is and how much of it had to travel."""
+    return f"{files} files, {render_size(size)}; {render_size(sent)} sent"
+
+
+def render_size(size: int) -> str:
+    """Write a number of bytes for people."""
     from rich.filesize import decimal
 
-    return f"code {files} files, {decimal(size)}, {decimal(sent)} sent"
+    return decimal(size)

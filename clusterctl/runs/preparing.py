@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from fabric import Connection
 
@@ -19,7 +19,15 @@ from clusterctl.specs.inventory import Node
 
 CANCEL_LIMIT = 10.0
 
-Tell = Callable[[str, str, int], None]  # phase ("start", "code", "ready"), node, bytes sent
+
+class Observer(Protocol):
+    """Hears of the progress; called from many threads."""
+
+    def arrive(self, phase: str, name: str) -> None:
+        """A node is through `start`, `code` or `ready`."""
+
+    def move(self, count: int) -> None:
+        """So many bytes of code have left."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +54,14 @@ def prepare_all(
     plan: LaunchPlan,
     interpreters: Mapping[str, tasks.Interpreter],
     freight: Freight,
-    tell: Tell,
+    observer: Observer,
 ) -> dict[str, Ready]:
     """Bring all nodes to the gate at once; the first failure, or Ctrl-C, cancels what was prepared everywhere."""
     plans = {node.name: node for node in plan.nodes}
     ready: dict[str, Ready] = {}
 
     def work(c: Connection, node: Node) -> Ready:
-        return prepare(c, plans[node.name], interpreters[node.name], freight, tell)
+        return prepare(c, plans[node.name], interpreters[node.name], freight, observer)
 
     try:
         for outcome in cluster.each([node.member.node for node in plan.nodes], work):
@@ -77,21 +85,23 @@ def cancel_all(ready: Mapping[str, Ready]) -> None:
 
 
 def prepare(
-    c: Connection, node: NodePlan, interpreter: tasks.Interpreter, freight: Freight, tell: Tell
+    c: Connection, node: NodePlan, interpreter: tasks.Interpreter, freight: Freight, observer: Observer
 ) -> Ready:
     """Bring one node to the gate: agent up, code there and proven equal, torchrun imported."""
     spec = freight.specs[node.name]
+    run = str(spec["run"])
     leash = tasks.start(c, node.member.node, interpreter, spec, freight.secrets)
     try:
         tasks.await_event(leash, "started", tasks.ANSWER_LIMIT, node=node.name)
-        tell("start", node.name, 0)
-        _send_code(c, node, interpreter, str(spec["run"]), freight.scan, tell)
-        stream = tasks.follow(c, node.member.node, interpreter, str(spec["run"]), _FOLLOW_ALL)
+        observer.arrive("start", node.name)
+        tasks.sync(c, node.member.node, interpreter, run, node.member.node_rank, freight.scan, observer.move)
+        observer.arrive("code", node.name)
+        stream = tasks.follow(c, node.member.node, interpreter, run, _FOLLOW_ALL)
         seen = tasks.await_event(leash, "ready", tasks.READY_LIMIT, node=node.name)
     except BaseException:
         cancel(leash)
         raise
-    tell("ready", node.name, 0)
+    observer.arrive("ready", node.name)
     return Ready(leash, stream, seen.get("port", {}).get("port"), str(seen["ready"].get("torch", "")))
 
 
@@ -100,19 +110,6 @@ _FOLLOW_ALL = {
     "logs": {"ranks": None, "streams": ["stdout", "stderr"], "offsets": {}},
     "follow": True,
 }
-
-
-def _send_code(
-    c: Connection, node: NodePlan, interpreter: tasks.Interpreter, run: str, scan: ScanResult, tell: Tell
-) -> None:
-    sent = 0
-
-    def progress(count: int) -> None:
-        nonlocal sent
-        sent += count
-
-    tasks.sync(c, node.member.node, interpreter, run, node.member.node_rank, scan, progress)
-    tell("code", node.name, sent)
 
 
 def go(plan: LaunchPlan, ready: Mapping[str, Ready]) -> int:

@@ -1,0 +1,21 @@
+"""The public Python API: what is promised can be used, and importing the package loads nothing."""
+
+from __future__ import annotations
+
+import clusterctl
+
+
+def test_every_promised_name_loads() -> None:
+    """All names of __all__ exist, and no other name is invented."""
+    assert all(getattr(clusterctl, name) is not None for name in clusterctl.__all__)
+    assert not hasattr(clusterctl, "no_such_name")
+
+
+def test_the_example_of_the_docstring_works() -> None:
+    """A plan can be made and shown in five lines of Python, offline."""
+    inventory = clusterctl.parse_inventory("{cluster: c, nodes: [{host: 192.0.2.1, nic: eth0, gpus: 2}]}", "i")
+    job = clusterctl.parse_job("{name: j, script: t.py}", "j")
+    members = clusterctl.plan_placement(inventory, job)
+    plan = clusterctl.plan_launch(job, members, {m.name: clusterctl.offline(m) for m in members}, run_id=None)
+
+    assert "--nproc-per-node 2" in clusterctl.render_plan(plan)
