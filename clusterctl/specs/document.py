@@ -56,14 +56,13 @@ def read_document(text: str, file: str) -> tuple[Table, tuple[Issue, ...]]:
 
     Raises SpecError when nothing is left to examine.
     """
-    tree, issues = read_tree(text, Place(file, 1, 1))
+    start = Place(file, 1, 1)
+    tree, issues = read_tree(text, start)
     if isinstance(tree, Table):
         return tree, issues
-    empty = tree is None or (isinstance(tree, Scalar) and tree.text is None)
-    place = tree.place if tree and not empty else Place(file, 1, 1)
-    found = (
-        "the file is empty" if tree is None or empty else f"expected keys and values, got {describe(tree)}"
-    )
+    place, found = start, "the file is empty"
+    if tree and not (isinstance(tree, Scalar) and tree.text is None):
+        place, found = tree.place, f"expected keys and values, got {describe(tree)}"
     issue = Issue(codes.DOCUMENT, found, place, "the file begins with a line such as KEY: VALUE")
     raise SpecError(in_order((*issues, issue)))
 
@@ -100,9 +99,8 @@ def refuse_unsendable(text: str, place: Place) -> Issue | None:
     bad = _UNSENDABLE.search(text)
     if not bad:
         return None
-    return Issue(
-        codes.NOT_TEXT, f"the character U+{ord(bad.group()):04X} cannot be passed on", place, "remove it"
-    )
+    message = f"the character U+{ord(bad.group()):04X} cannot be passed on"
+    return Issue(codes.NOT_TEXT, message, place, "remove it")
 
 
 def _join_surrogates(text: str) -> str:
@@ -153,8 +151,6 @@ class _Reading:
             for event in YAML(typ="safe", pure=True).parse(self.text):
                 last = self._place(event.end_mark)
                 yield event
-        except SpecError:
-            raise
         except MarkedYAMLError as error:
             self._refuse_syntax(error, last)
         except Exception:  # whatever the parser does on hostile text, the text is at fault
@@ -217,12 +213,14 @@ class _Reading:
 
     def _alias(self, event: AliasEvent) -> None:
         tree = self.anchors.get(event.anchor)
+        place = self._place(event.start_mark)
         if tree is None:
-            place = self._place(event.start_mark)
             inside = any(frame.event.anchor == event.anchor for frame in self.stack)
             why = "stands inside what it repeats" if inside else "repeats nothing: no & has its name"
             fix = "quote the text if the * belongs to it"
             self._fail(codes.SYNTAX, f"the alias {quoted('*' + event.anchor)} {why}", place, fix)
+        if isinstance(tree, Scalar):
+            tree = Scalar(tree.text, f"*{event.anchor}", place)
         self._add(tree, tree.size)
 
     def _name(self, event: ScalarEvent | CollectionStartEvent, tree: Tree) -> None:

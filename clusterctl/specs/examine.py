@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -30,10 +30,10 @@ def examine(tree: Table, model: type[Model]) -> tuple[Model | None, list[Issue]]
         details = [(_place(tree, detail), detail) for detail in error.errors()]
     placed = sorted(details, key=lambda pair: pair[0])
     issues = [_issue(tree, model, place, detail) for place, detail in placed[:MOST_ISSUES]]
-    uncounted = [
+    rest = [
         Issue(codes.TOO_LARGE, "", place) for place, _ in placed[MOST_ISSUES:]
-    ]  # never shown: in_order cuts
-    return None, [*issues, *uncounted]
+    ]  # in_order only counts them
+    return None, [*issues, *rest]
 
 
 def _place(tree: Table, detail: ErrorDetails) -> Place:
@@ -58,7 +58,8 @@ def _issue(tree: Table, model: type[BaseModel], place: Place, detail: ErrorDetai
     value, _ = find(tree, path)
     nothing = isinstance(value, Scalar) and value.text is None
     code = codes.NO_VALUE if nothing else codes.WRONG_TYPE
-    return Issue(code, f"{label(path)}: expected {expected}, got {describe(value)}", place)
+    fix = "give a value, or drop the line" if nothing else ""
+    return Issue(code, f"{label(path)}: expected {expected}, got {describe(value)}", place, fix)
 
 
 def _written(tree: Tree, path: Path) -> Path:
@@ -82,8 +83,9 @@ def _shown(key: str) -> str:
 def _missing_key(model: type[BaseModel], path: Path, place: Place) -> Issue:
     key = str(path[-1])
     where = f" in {label(path[:-1])}" if path[:-1] else ""
-    meaning = _model_at(model, path[:-1]).model_fields[key].description
-    return Issue(codes.MISSING_KEY, f"the key {quoted(key)} is missing{where}", place, f"{key}: {meaning}")
+    meaning = (_model_at(model, path[:-1]).model_fields[key].description or "").rstrip(".")
+    fix = f"add {key}: {meaning[:1].lower()}{meaning[1:]}"
+    return Issue(codes.MISSING_KEY, f"the key {quoted(key)} is missing{where}", place, fix)
 
 
 def _unknown_key(model: type[BaseModel], path: Path, place: Place) -> Issue:
@@ -105,23 +107,22 @@ def _model_at(model: type[BaseModel], path: Path) -> type[BaseModel]:
 
 def _inner_models(model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
     for name, info in model.model_fields.items():
-        for kind in (info.annotation, *getattr(info.annotation, "__args__", ())):
+        for kind in (info.annotation, *get_args(info.annotation)):
             if isinstance(kind, type) and issubclass(kind, BaseModel):
                 yield name, kind
 
 
 def repeated(listing: Tree | None, name: str) -> Iterator[Issue]:
     """Point out every text that stands in a list a second time."""
-    seen: dict[str, Scalar] = {}
+    seen: set[str] = set()
     for item in listing.items if isinstance(listing, Listing) else ():
-        if (
-            isinstance(item, Scalar)
-            and item.text is not None
-            and seen.setdefault(item.text, item) is not item
-        ):
+        text = item.text if isinstance(item, Scalar) else None
+        if text is not None and text in seen:
             yield Issue(
-                codes.WRONG_VALUE, f"{name}: {quoted(item.text)} stands here twice", item.place, "keep one"
+                codes.WRONG_VALUE, f"{name}: {quoted(text)} stands here twice", item.place, "keep one"
             )
+        elif text is not None:
+            seen.add(text)
 
 
 def text_at(tree: Tree, *path: str | int) -> Scalar | None:

@@ -122,9 +122,10 @@ def _address_issues(tree: Table, node: Table, seen: dict[tuple[str, str], Scalar
         return
     port = text_at(node, "ssh", "port") or text_at(tree, "ssh", "port")
     address = ((host.text or "").lower(), (port.text if port else None) or "22")
-    first = seen.setdefault(address, host)
-    if first is not host:
-        message = f"host: the node at {first.place} has the same host and port {address[1]}"
+    if address not in seen:
+        seen[address] = host
+    else:
+        message = f"host: the node at {seen[address].place} has the same host and port {address[1]}"
         fix = "one machine is one node; two behind one address differ in ssh.port"
         yield Issue(codes.SAME_ADDRESS, message, host.place, fix)
 
@@ -133,9 +134,10 @@ def _name_issues(node: Table, seen: dict[str, Scalar]) -> Iterator[Issue]:
     name = text_at(node, "name") or text_at(node, "host")
     if name is None or name.text is None:
         return
-    first = seen.setdefault(name.text, name)
-    if first is not name:
-        message = f"the node at {first.place} is called {quoted(name.text)} too"
+    if name.text not in seen:
+        seen[name.text] = name
+    else:
+        message = f"the node at {seen[name.text].place} is called {quoted(name.text)} too"
         yield Issue(codes.NODE_NAME, message, name.place, "give each node a name: of its own")
     if node.key("name") is None and _is_host(name.text):
         try:

@@ -19,6 +19,10 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 
 TOO_MUCH = {
     "an alias bomb": (BOMB, "more than 50000 values"),
+    "a chain of aliases": (
+        "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}]\n" for i in range(1, 999)),
+        "values",
+    ),
     "a mapping of aliases": (BOMB.replace("[", "{k: [").replace("]", "]}"), "more than 50000 values"),
     "deep flow lists": ("a: " + "[" * 100_000, "nested more than 32 levels"),
     "deep flow mappings": ("{a: " * 50_000, "nested more than 32 levels"),
