@@ -74,7 +74,7 @@ class Launch:
         self._go(plan, ready)
         if self._wishes.detach:
             return self._detach(plan, ready)
-        return self._follow(cluster, plan, proof, ready)
+        return self._follow(cluster, plan, proof, ready, secrets)
 
     def _prove(self, cluster: Cluster) -> Proof:
         self._phases.begin("check")
@@ -161,7 +161,12 @@ class Launch:
         return 0
 
     def _follow(
-        self, cluster: Cluster, plan: LaunchPlan, proof: Proof, ready: Mapping[str, preparing.Ready]
+        self,
+        cluster: Cluster,
+        plan: LaunchPlan,
+        proof: Proof,
+        ready: Mapping[str, preparing.Ready],
+        secrets: Mapping[str, str],
     ) -> int:
         names = [node.name for node in plan.nodes]
         printer = (
@@ -177,11 +182,14 @@ class Launch:
             proof.offsets,
             show=printer.show,
             notice=notice,
+            secrets=secrets.values(),
         )
         try:
             verdict = attached.watch({name: ready[name].stream for name in names})
-        except KeyboardInterrupt:
-            say(f"\ndetached; the run goes on. {come_back(plan.run_id)}")
+        except (KeyboardInterrupt, BrokenPipeError) as leaving:
+            say(render_leaving(plan.run_id, stopping=attached.stopping))
+            if isinstance(leaving, BrokenPipeError):
+                raise
             return 130
         return self._tell(verdict)
 
@@ -193,6 +201,13 @@ class Launch:
             sys.stdout.flush()
         show_verdict(verdict, time.monotonic() - self._began)
         return verdict.exit_code
+
+
+def render_leaving(run: str, *, stopping: bool) -> str:
+    """Say what becomes of a run that nobody watches any more."""
+    if stopping:
+        return f"\nleft while the run was being stopped; make sure that it is: clusterctl stop {run}"
+    return f"\ndetached; the run goes on. {come_back(run)}"
 
 
 def come_back(run: str) -> str:

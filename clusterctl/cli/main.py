@@ -114,7 +114,7 @@ def _leave_quietly() -> int:
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
+    return 141  # as a shell reports a death by SIGPIPE
 
 
 def _bug(error: Exception) -> ClusterctlError:

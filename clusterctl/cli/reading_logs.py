@@ -18,6 +18,7 @@ from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.follow import Follower, LogLines, StreamEnd
 from clusterctl.runs.session import Session
 from clusterctl.specs.inventory import Inventory, Node
+from clusterctl.specs.nodeset import fold_names
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def read_logs(
             return 4
         chosen = choose_run(remembered.runs, run, myself())
         parts = remembered.runs[chosen]
-        holders = _holders(nodes, parts, wanted)
+        holders = _holders(nodes, chosen, parts, wanted)
         say(f"run {chosen}")
         printer = _printer(chosen, parts, as_json)
         errors = _stream(cluster, holders, chosen, wanted, printer)
@@ -62,9 +63,15 @@ def read_logs(
     return reading_exit_code(remembered.answered - len(errors), remembered.asked)
 
 
-def _holders(nodes: Sequence[Node], parts: Parts, wanted: Filter) -> list[Node]:
+def _holders(nodes: Sequence[Node], run: str, parts: Parts, wanted: Filter) -> list[Node]:
     """Keep the nodes that took part and, when ranks are named, hold one of them."""
     holding = [node for node in nodes if (part := parts.get(node.name)) and _holds(part, wanted)]
+    if not holding and not any(parts.get(node.name) for node in nodes):
+        raise UsageError(
+            f"{run} had no part on {fold_names([node.name for node in nodes])}",
+            code="CC-USE-028",
+            fix=f"clusterctl status {run} shows its nodes",
+        )
     if wanted.ranks and not holding:
         known = sorted(rank.rank for part in parts.values() if part for rank in part.ranks)
         raise UsageError(
@@ -108,7 +115,7 @@ def _print_all(
     streams: Mapping[str, Session], printer: LogPrinter | JsonLogs, *, together: bool
 ) -> list[ClusterctlError]:
     """Print all streams as lines come, or one node after the other; the others are kept alive meanwhile."""
-    follower = Follower()
+    follower = Follower(live=together)
     errors: list[ClusterctlError] = []
     for name, stream in streams.items():
         follower.add(name, stream)

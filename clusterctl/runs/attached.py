@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from clusterctl.plans.cause import TAIL_LINES, Failure
+from clusterctl.plans.redact import redact
 from clusterctl.plans.state import FAILED, FAILED_SETUP, LOST, NodeState
 from clusterctl.plans.verdict import Verdict, judge
 from clusterctl.runs import tasks
@@ -48,10 +49,11 @@ class Attached:
         *,
         show: Callable[[LogLines], None],
         notice: Callable[[str], None],
+        secrets: Collection[str] = (),
     ) -> None:
         self._cluster, self._run, self._interpreters = cluster, run, interpreters
         self._parts = {node.name: _Part(node, offsets.get(node.name, 0.0)) for node in nodes}
-        self._show, self._notice = show, notice
+        self._show, self._notice, self._secrets = show, notice, tuple(secrets)
         self._follower = Follower()
         self._stopping: threading.Thread | None = None
         self._stopped_at: float | None = None
@@ -72,11 +74,17 @@ class Attached:
             self._stopping.join()
         return self._judge()
 
+    @property
+    def stopping(self) -> bool:
+        """Tell whether the run is being stopped everywhere, because a part of it failed."""
+        return self._stopping is not None
+
     def _take(self, update: Update) -> None:
         part = self._parts[update.node]
         if isinstance(update, LogLines):
-            self._remember(part, update)
-            self._show(update)
+            entry = replace(update, lines=tuple(redact(line, self._secrets) for line in update.lines))
+            self._remember(part, entry)
+            self._show(entry)
         elif isinstance(update, StateChange):
             part.state = update.state
             if update.state.state in (FAILED, FAILED_SETUP, LOST):

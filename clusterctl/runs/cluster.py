@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -19,11 +20,14 @@ from clusterctl.specs.inventory import Node
 
 T = TypeVar("T")
 
+ENOUGH_DESCRIPTORS = 16384
+
 
 class Cluster:
     """Connects to nodes when they are first needed and closes everything at the end."""
 
     def __init__(self, notice: Callable[[str], None]) -> None:
+        raise_descriptor_limit()
         self._hostkeys = HostKeys(
             lambda new: notice(f"{new.node}: new host key {new.fingerprint} recorded in {new.file}")
         )
@@ -61,3 +65,12 @@ class Cluster:
         for connection in connections:
             with suppress(Exception):
                 connection.close()
+
+
+def raise_descriptor_limit() -> None:
+    """Use as many file descriptors as we may: a node takes three to five, and 1024 are the usual soft limit."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    enough = ENOUGH_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, ENOUGH_DESCRIPTORS)
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < enough:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (enough, hard))

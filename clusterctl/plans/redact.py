@@ -1,0 +1,16 @@
+"""Keep the values of secrets out of everything that is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+SHORTEST = 4  # characters; shorter values occur in any text, and replacing them would tell more than it hides
+HIDDEN = "[secret]"
+
+
+def redact(text: str, secrets: Iterable[str]) -> str:
+    """Replace every secret value in a text; longer ones first, since one may contain another."""
+    for value in sorted(secrets, key=len, reverse=True):
+        if len(value) >= SHORTEST:
+            text = text.replace(value, HIDDEN)
+    return text
