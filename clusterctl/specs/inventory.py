@@ -69,7 +69,7 @@ def _merge(top: InventoryFile, node: NodeEntry, node_rank: int) -> Node:
     def value(key: str) -> Any:
         return getattr(node if key in node.model_fields_set else top, key)
 
-    own_network = "network" in node.model_fields_set and "nic" not in node.model_fields_set
+    own_network = node.network is not None and "nic" not in node.model_fields_set
     return Node(
         name=node.name or node.host,
         node_rank=node_rank,

@@ -62,9 +62,8 @@ NodeChoice = Annotated[
     int | str,
     Leaf("a choice of nodes", _parse_nodes, {"type": ["string", "integer"], "minLength": 1, "minimum": 1}),
 ]
-EnvName = Annotated[str, Leaf("the name of a variable", values.parse_env_name, _ENV_NAME)]
+Variable = Annotated[str, Leaf("the name of a variable", values.parse_env_name, _ENV_NAME)]
 EnvValue = Annotated[str, Leaf("a text", str, ANY_TEXT, if_nothing=_EMPTY_ENV)]
-SecretName = Annotated[str, Leaf("the name of a variable", values.parse_env_name, _ENV_NAME)]
 Launcher = Annotated[Literal["torchrun"], one_of("torchrun")]
 Backend = Annotated[Literal["nccl", "gloo"], one_of("nccl", "gloo")]
 Duration = Annotated[
@@ -80,7 +79,6 @@ Duration = Annotated[
         },
     ),
 ]
-Pattern = Annotated[str, TEXT]
 Text = Annotated[str, TEXT]
 OptionalPython = Annotated[str | None, PYTHON]
 OptionalText = Annotated[str | None, TEXT]
@@ -95,7 +93,7 @@ class SyncEntry(Entry):
         ".",
         description="Directory that is copied to every node, relative to the job file; the job runs there.",
     )
-    exclude: tuple[Pattern, ...] = Field(
+    exclude: tuple[Text, ...] = Field(
         (), description="What stays behind, in the words of `.gitignore`; `.gitignore` files count as well."
     )
 
@@ -126,12 +124,12 @@ class JobFile(Entry):
     backend: Backend = Field(
         "nccl", description="Backend that the script uses; `check` looks for what it needs."
     )
-    env: dict[EnvName, EnvValue] = Field(
+    env: dict[Variable, EnvValue] = Field(
         {},
         description="Environment variables of the job, kept as written; placeholders are filled in.",
         json_schema_extra={"additionalProperties": False},
     )
-    secrets: tuple[SecretName, ...] = Field(
+    secrets: tuple[Variable, ...] = Field(
         (),
         description="Names of variables that are taken from your environment and never shown or stored.",
         json_schema_extra={"uniqueItems": True},

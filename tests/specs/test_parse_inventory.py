@@ -93,6 +93,8 @@ def test_null_takes_a_shared_value_away() -> None:
         ("network: 10.0.0.0/8", "{host: a, nic: eth1}", ("eth1",), "10.0.0.0/8"),
         ("nic: eth0", "{host: a, network: 10.0.0.0/8}", (), "10.0.0.0/8"),
         ("nic: eth0", "{host: a, network: 10.0.0.0/8, nic: eth1}", ("eth1",), "10.0.0.0/8"),
+        ("nic: eth0\nnetwork: 10.0.0.0/8", "{host: a, network: null}", ("eth0",), None),
+        ("nic: eth0\nnetwork: 10.0.0.0/8", "{host: a, nic: null}", (), "10.0.0.0/8"),
     ],
 )
 def test_what_a_node_says_about_its_nics_beats_the_top_level(
