@@ -1,4 +1,10 @@
-"""The guardian: starts the agent, watches its beats, and ends everything if it dies or falls silent."""
+"""The guardian: starts the agent, watches its beats, and ends everything if it dies or falls silent.
+
+The agent watches the guardian in the same way. Only when both are killed at the same moment is nobody left:
+then the kernel sends torchrun SIGTERM, which passes it on and kills its workers after its own shutdown timeout.
+What outlives that (a torchrun that hangs, processes in sessions of their own) is found by `stop`, through the
+pids on record and through the tag in the environment; what has shed both, and its parents, is not.
+"""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import secrets
 import signal
 import sys
 import time
@@ -79,7 +80,7 @@ class NodeRun:
         self.zip = payload_zip()
         self.spec: dict[str, Any] = {
             "protocol": 1,
-            "run": "job-20261120T110000-ab12",
+            "run": f"job-20261120T110000-{secrets.token_hex(4)}",  # tests that run at once must not meet
             "job": "job",
             "cluster": "lab",
             "node": "gpu01",
@@ -152,11 +153,11 @@ class NodeRun:
         words = [word for pair in flags.items() for word in pair]
         return [word if isinstance(word, list) else str(word) for word in words] + ["train.py", *self.args]
 
-    def start(self, secrets: dict[str, str] | None = None, **options: Any) -> Session:
+    def start(self, hidden: dict[str, str] | None = None, **options: Any) -> Session:
         """Start the verb; the payload is handed over when the node asks for it."""
         request = {
             "spec": {"argv": self.argv(), **self.spec},
-            "secrets": secrets or {},
+            "secrets": hidden or {},
             "workdir": str(self.workdir),
             "payload": {"sha256": hashlib.sha256(self.zip).hexdigest(), "size": len(self.zip)},
         }

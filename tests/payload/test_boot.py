@@ -123,6 +123,14 @@ def test_an_old_python_says_that_it_is_too_old() -> None:
     assert end == ({"end": True}, b"")
 
 
+@pytest.mark.parametrize("path", sorted(PAYLOAD.glob("*.py")), ids=lambda path: path.stem)
+def test_modules_keep_to_the_syntax_of_the_oldest_python(path: Path) -> None:
+    """Every module parses on 3.8, and evaluates no newer annotations."""
+    tree = ast.parse(path.read_text(), feature_version=(3, 8))
+    names = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    assert path.stem in ("boot", "__init__") or "__future__" in names
+
+
 def test_boot_keeps_to_the_syntax_of_old_pythons() -> None:
     """No annotations, f-strings or other things that Python 2.7 and 3.4 cannot read."""
     source = (PAYLOAD / "boot.py").read_text()

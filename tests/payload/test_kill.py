@@ -34,8 +34,8 @@ time.sleep(600)
 @pytest.fixture
 def bystander() -> Iterator[subprocess.Popen[bytes]]:
     """A process of the same account with another run's tag."""
-    env = {**os.environ, "CLUSTERCTL_RUN": "job-20261120T110000-ab12/gpu01/10"}
-    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], env=env)
+    script = "import time; time.sleep(600)"
+    process = subprocess.Popen([sys.executable, "-c", script], env={**os.environ, "CLUSTERCTL_RUN": "other/gpu01/1"})
     yield process
     assert process.poll() is None, "another run's process was ended"
     process.kill()

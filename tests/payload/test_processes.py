@@ -66,6 +66,24 @@ def test_descendants_of_every_thread_and_generation_are_found() -> None:
     assert found[0].pid not in [stat.pid for stat in spared]
 
 
+def test_a_tag_is_compared_whole() -> None:
+    """Another attempt, another run, and a text that only contains the tag are not meant."""
+    others = ["t/gpu01/10", "at/gpu01/1", "t/gpu01/1 "]
+    values = [*others, "t/gpu01/1"]
+    children = [
+        subprocess.Popen(["sleep", "60"], env={"A": "CLUSTERCTL_RUN=t/gpu01/1", "CLUSTERCTL_RUN": value})
+        for value in values
+    ]
+    try:
+        found = [stat.pid for stat in processes.tagged("t/gpu01/1")]
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+
+    assert found == [children[-1].pid]
+
+
 def test_the_kernel_tells_the_end_of_a_reaped_process() -> None:
     """From Linux 6.15 on; before that nobody is the wiser."""
     child = subprocess.Popen([sys.executable, "-c", "raise SystemExit(7)"])

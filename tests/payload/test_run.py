@@ -53,9 +53,9 @@ def test_a_run_of_two_workers(node: Make) -> None:
     assert (state["torchrun"]["exit"], state["torchrun"]["signal"]) == (0, None)
     assert state["master"] == f"127.0.0.1:{run.port}"
     names = [event["event"] for event in run.events()]
-    assert names[:4] == ["preparing", "ready", "going", "listening"]
-    assert sorted(names[4:]) == ["ended", "rank_exited", "rank_exited", "torchrun_exited", "workers"]
-    assert names[-1] == "ended"
+    seen_any_time = ["listening", "rank_exited", "rank_exited", "torchrun_exited", "workers"]
+    assert (names[:3], names[-1]) == (["preparing", "ready", "going"], "ended")
+    assert sorted(names[3:-1]) == seen_any_time
     worker = told[1]
     assert worker["cwd"] == worker["path0"] == worker["env"]["PWD"] == str(run.code)
     assert worker["env"]["CLUSTERCTL_RUN"] == run.tag
@@ -144,7 +144,7 @@ def test_values_survive_another_locale(node: Make) -> None:
 
 def test_the_code_cannot_shadow_the_interpreter(node: Make) -> None:
     """Files named like modules do the launcher no harm, even with PYTHONPATH set to the code directory."""
-    run = node("import sys; sys.path[:] = sys.path[1:]; print('fine')", env={"PYTHONPATH": "."})
+    run = node(env={"PYTHONPATH": f".:{os.environ.get('PYTHONPATH', '')}"})
     for name in ("types", "json", "torch", "payload", "subprocess"):
         (run.code / f"{name}.py").write_text(f"raise SystemExit('{name} shadowed')")
     run.spec["argv"] = [*run.argv()[:-1], "--no-python", "/bin/echo", "fine"]
@@ -213,8 +213,9 @@ def test_an_interpreter_that_does_not_start(node: Make, python: str) -> None:
 
 def test_a_port_from_the_inventory(node: Make) -> None:
     """The master port comes from the range given; a node that has none free says so."""
-    run = node(BARE, ports=[20050, 20051]).use_stub().go()
-    assert run.port in (20050, 20051)
+    first = 20000 + os.getpid() % 8000
+    run = node(BARE, ports=[first, first + 9]).use_stub().go()
+    assert first <= run.port <= first + 9
     assert run.ended()["state"] == "SUCCEEDED"
 
 
