@@ -32,9 +32,12 @@ def _render_schema(model: type[BaseModel]) -> str:
     for table in (schema, *schema["$defs"].values()):
         inherits = table["title"] == NodeEntry.model_config["title"]
         for key, value in table["properties"].items():
+            if reference := value.pop("allOf", None):  # pydantic before 2.9
+                value.update(reference[0])
             value["title"] = key
             if value.get("default") is None or (inherits and key in NodeSettings.model_fields):
                 value.pop("default", None)
+            table["properties"][key] = dict(sorted(value.items()))
     return json.dumps({"$schema": DIALECT, **schema}, indent=2, ensure_ascii=False) + "\n"
 
 
