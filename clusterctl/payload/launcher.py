@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Tuple, Union
 
 from .processes import Identity, die_with_parent, identify
 from .state import tag_of
-from .workdir import make_private, open_workdir
+from .workdir import make_private, make_shared
 
 Text = Union[str, List[Union[str, Dict[str, str]]]]
 Spec = Dict[str, Any]
@@ -39,7 +39,7 @@ class Places(NamedTuple):
 def make_places(rundir: str, spec: Spec) -> Places:
     """Make the attempt's directory and the output directory, which outlives runs."""
     attempt = make_private(os.path.join(rundir, f"attempt-{spec['attempt']}"))
-    return Places(rundir, attempt, open_workdir(spec["output_dir"]))
+    return Places(rundir, attempt, make_shared(spec["output_dir"]))
 
 
 def fill(text: Text, values: Mapping[str, str]) -> str:

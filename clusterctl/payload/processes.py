@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional
 
 ENDED_STATES = "ZX"
 PR_SET_PDEATHSIG = 1
@@ -97,25 +97,41 @@ def all_pids() -> List[int]:
 
 
 def children(pid: int) -> List[int]:
-    """List the direct children of a process; scans /proc once where the kernel keeps no lists."""
-    if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
-        everyone = map(read_stat, all_pids())
-        return [stat.pid for stat in everyone if stat is not None and stat.parent == pid]
-    lists = [_read(f"/proc/{pid}/task/{thread}/children") for thread in _list(f"/proc/{pid}/task")]
-    return [int(word) for words in lists for word in (words or b"").split()]
+    """List the direct children of a process."""
+    return _lister()(pid)
 
 
 def descendants(pid: int, spare: Iterable[int] = ()) -> List[Stat]:
     """Look at every process below `pid`, parents first; `spare` and nothing but it is left out."""
+    list_children = _lister()
     found: List[Stat] = []
-    waiting = children(pid)
+    waiting = list_children(pid)
     while waiting:
         child = waiting.pop(0)
         stat = read_stat(child)
         if stat is not None and child not in spare:
             found.append(stat)
-        waiting += children(child)
+        waiting += list_children(child)
     return found
+
+
+def kernel_lists_children() -> bool:
+    """Whether /proc has lists of children (CONFIG_PROC_CHILDREN)."""
+    return os.path.exists(f"/proc/self/task/{os.getpid()}/children")
+
+
+def _lister() -> Callable[[int], List[int]]:
+    if kernel_lists_children():
+        return _listed_children
+    families: Dict[int, List[int]] = {}
+    for stat in filter(None, map(read_stat, all_pids())):
+        families.setdefault(stat.parent, []).append(stat.pid)
+    return lambda pid: families.get(pid, [])
+
+
+def _listed_children(pid: int) -> List[int]:
+    lists = [_read(f"/proc/{pid}/task/{thread}/children") for thread in _list(f"/proc/{pid}/task")]
+    return [int(word) for words in lists for word in (words or b"").split()]
 
 
 def environment(pid: int) -> Dict[str, str]:

@@ -29,6 +29,13 @@ def make_private(path: str) -> str:
     return path
 
 
+def make_shared(text: str) -> str:
+    """Return the absolute path of a directory, made private if need be; whom it is shared with is the user's."""
+    path = os.path.realpath(os.path.expanduser(text))
+    _make_parents(os.path.join(path, "."))
+    return path
+
+
 def make_below(root: str, *names: str) -> str:
     """Make a chain of private directories; every name must be a single path component."""
     path = root

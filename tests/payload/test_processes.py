@@ -43,8 +43,12 @@ def test_a_signal_reaches_only_the_process_meant() -> None:
     assert not processes.send_signal(identity, signal.SIGKILL)
 
 
-def test_descendants_of_every_thread_and_generation_are_found() -> None:
-    """Children of other threads, and grandchildren in sessions of their own."""
+@pytest.mark.parametrize("listed", [True, False])
+def test_descendants_of_every_thread_and_generation_are_found(
+    monkeypatch: pytest.MonkeyPatch, listed: bool
+) -> None:
+    """Children of other threads, and grandchildren in sessions of their own, on kernels of both kinds."""
+    monkeypatch.setattr(processes, "kernel_lists_children", lambda: listed)
     script = (
         "import subprocess, threading, time\n"
         "threading.Thread(target=lambda: subprocess.run(['sleep', '60'])).start()\n"
