@@ -15,7 +15,7 @@ from clusterctl.specs.job import parse_job
 ROOT = Path(__file__).parent.parent
 PLAYBOOKS = sorted(folder for folder in (ROOT / "playbooks").iterdir() if folder.is_dir())
 DIGITS = ROOT / "playbooks" / "digits-ddp"
-SAMPLES, TESTED = 505, 101  # odd numbers: two ranks get unequal shares
+SAMPLES, TESTED = 2005, 401  # odd numbers: two ranks get unequal shares
 
 
 @pytest.mark.parametrize("folder", PLAYBOOKS, ids=lambda folder: folder.name)
@@ -49,7 +49,7 @@ def train(output: Path, *options: str) -> str:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """One short training: its output folder and what it printed."""
     output = tmp_path_factory.mktemp("digits") / "not yet there"
-    return output, train(output, "--epochs", "2")
+    return output, train(output, "--epochs", "2", "--lr", "4e-3")
 
 
 def test_every_rank_introduces_itself(trained: tuple[Path, str]) -> None:
@@ -63,7 +63,7 @@ def test_the_loss_falls(trained: tuple[Path, str]) -> None:
     losses = [float(loss) for loss in re.findall(r"^epoch \d/2  loss ([\d.]+)", trained[1], re.MULTILINE)]
 
     assert len(losses) == 2
-    assert losses[1] < losses[0]
+    assert losses[1] < losses[0] - 0.2  # without learning they differ by rounding only
 
 
 def test_no_test_image_counts_twice(trained: tuple[Path, str]) -> None:

@@ -48,10 +48,10 @@ class Process:
     device: torch.device
     backend: str
 
-    def say(self, text: str) -> None:
-        """Print one line, from rank 0 only."""
-        if self.rank == 0:
-            print(text, flush=True)
+    def say(self, text: str, everyone: bool = False) -> None:
+        """Print a line, from rank 0 only or from all; in one piece, because ranks may share a terminal."""
+        if everyone or self.rank == 0:
+            print(f"{text}\n", end="", flush=True)
 
     def total(self, *numbers: float) -> list[float]:
         """Return the sum of each number over all ranks."""
@@ -73,8 +73,8 @@ def parse_options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def join(backend: str) -> Process:
-    """Become a member of the process group: NCCL with a GPU per process, else Gloo on the CPU."""
+def identify(backend: str) -> Process:
+    """Find out who this process is, and what it computes on: a GPU of its own and NCCL, else the CPU and Gloo."""
     if backend == "auto":
         backend = "nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
     rank, local_rank, world_size = (int(os.environ[name]) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
@@ -83,7 +83,6 @@ def join(backend: str) -> Process:
         torch.cuda.set_device(device)
     # By default torch starts a thread per core in every process: on a shared machine they only fight.
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    dist.init_process_group(backend)
     return Process(rank, local_rank, world_size, device, backend)
 
 
@@ -184,11 +183,11 @@ def load_checkpoint(process: Process, file: Path) -> dict[str, Any] | None:
     return found[0]
 
 
-def train(process: Process, options: argparse.Namespace) -> None:
+def train(
+    process: Process, options: argparse.Namespace, model: nn.Module, optimizer: torch.optim.Optimizer
+) -> None:
     """Train, and after each epoch measure, print and save."""
-    model, file = build_model().to(process.device), options.output / "checkpoint.pt"
-    optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr)
-    done = 0
+    file, done = options.output / "checkpoint.pt", 0
     if options.resume and (state := load_checkpoint(process, file)):
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
@@ -210,18 +209,23 @@ def train(process: Process, options: argparse.Namespace) -> None:
         if process.rank == 0:
             state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch}
             save_checkpoint(file, state)
-    print(f"rank {process.rank} leaves with the parameters {fingerprint(model)}", flush=True)
+    process.say(f"rank {process.rank} leaves with the parameters {fingerprint(model)}", everyone=True)
     process.say(f"checkpoint: {file}")
 
 
 @record  # lets torchrun keep the traceback of the rank that failed
 def main() -> None:
-    """Join the other processes, train with them, leave."""
+    """Prepare, join the other processes, train with them, leave."""
     options = parse_options()
-    process = join(options.backend)
+    process = identify(options.backend)
+    process.say(describe(process), everyone=True)
+    # The optimizer comes before the process group: it imports torch._dynamo, which would keep a group that is
+    # already there alive beyond its end, and a thread of Gloo could then abort the process as it exits.
+    model = build_model().to(process.device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr)
+    dist.init_process_group(process.backend)
     try:
-        print(describe(process), flush=True)
-        train(process, options)
+        train(process, options, model, optimizer)
     finally:
         dist.destroy_process_group()
 
