@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 from clusterctl.plans.placement import Member
@@ -13,6 +14,7 @@ from clusterctl.plans.text import (
     Segment,
     Text,
     Unknown,
+    fill_argument,
     fill_template,
     quote,
     render,
@@ -39,6 +41,8 @@ INHERITED = (
     "MASTER_ADDR",
     "MASTER_PORT",
 )
+TORCHRUN_GRACE = 30.0  # seconds that torchrun gives its workers between TERM and KILL, unless told otherwise
+
 INHERITED_PREFIXES = ("PET_", "TORCHELASTIC_")
 
 
@@ -147,14 +151,21 @@ def _plan_node(
         master_addr=shared["master_addr"],
         rdzv_id=shared["run_id"],
         attempt=1,
-        args=[fill_template(arg, values) for arg in job.args],
+        args=[fill_argument(arg, values) for arg in job.args],
     )
     env = {
+        **_torchrun_env(job),
         **_network_env(member, node),
         **{key: fill_template(value, values) for key, value in job.env.items()},
     }
     python = node.python or job.python or member.node.python
     return NodePlan(member, python, nproc, argv, env, node.ip, node.nics)
+
+
+def _torchrun_env(job: Job) -> dict[str, Text]:
+    """Let torchrun wait as long as the job's grace; its own limit would end the workers after 30 s."""
+    longer = job.grace > TORCHRUN_GRACE
+    return {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": text(str(ceil(job.grace)))} if longer else {}
 
 
 def _network_env(member: Member, node: Measured) -> dict[str, Text]:

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from clusterctl.specs.placeholders import Hole, parse_template
+from clusterctl.specs.placeholders import LEFT_TO_TORCHRUN, Hole, parse_template
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,26 @@ def text(*segments: Segment) -> Text:
 
 
 def fill_template(template: str, values: Mapping[str, Segment]) -> Text:
-    """Put the plan's values into the `${...}` holes of a user's text."""
-    return text(*(values[part.name] if isinstance(part, Hole) else part for part in parse_template(template)))
+    """Put the plan's values into the `${...}` holes of a user's text; `${local_rank}` stays as it is."""
+    parts = parse_template(template)
+    return text(*(_fill_hole(part, values) if isinstance(part, Hole) else part for part in parts))
+
+
+def fill_argument(template: str, values: Mapping[str, Segment]) -> Text:
+    """Fill a text that torchrun will read as a `string.Template`, so that every other `$` arrives as written."""
+    parts = parse_template(template)
+    return text(
+        *(_fill_hole(part, values) if isinstance(part, Hole) else escape_dollars(part) for part in parts)
+    )
+
+
+def escape_dollars(literal: str) -> str:
+    """Double each `$`: torchrun substitutes `$local_rank` in script arguments and makes `$` of `$$`."""
+    return literal.replace("$", "$$")
+
+
+def _fill_hole(hole: Hole, values: Mapping[str, Segment]) -> Segment:
+    return f"${{{LEFT_TO_TORCHRUN}}}" if hole.name == LEFT_TO_TORCHRUN else values[hole.name]
 
 
 def render(value: Text) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clusterctl.plans.text import Fill, Segment, Text, text
+from clusterctl.plans.text import Fill, Segment, Text, escape_dollars, text
 from clusterctl.specs.job import Job
 
 
@@ -49,4 +49,4 @@ def _flag(name: str, *value: Segment) -> tuple[Text, Text]:
 def _program(job: Job) -> tuple[Text, ...]:
     if job.module is not None:
         return text("--module"), text(job.module)
-    return (text(job.script or ""),)
+    return (text(escape_dollars(job.script or "")),)

@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from fabric import Connection
+
 from clusterctl.plans.cause import TAIL_LINES, Failure
 from clusterctl.plans.redact import redact
 from clusterctl.plans.state import FAILED, FAILED_SETUP, LOST, NodeState
@@ -19,6 +21,9 @@ from clusterctl.runs.follow import Follower, LogLines, NodeEvent, StateChange, S
 from clusterctl.runs.session import Session
 from clusterctl.specs.inventory import Node
 
+FAILURE_GRACE = (
+    1.0  # seconds between TERM and KILL once a part of the run has failed, as on the failed node itself
+)
 RETURN_LIMIT = 20.0  # how long a node whose connection broke may take to come back before it counts as lost
 
 
@@ -70,8 +75,8 @@ class Attached:
                     self._take(update)
         finally:
             self._follower.close()
-        if self._stopping is not None:
-            self._stopping.join()
+        while self._stopping is not None and self._stopping.is_alive():
+            self._stopping.join(0.5)  # a join without a limit can miss a Ctrl-C
         return self._judge()
 
     @property
@@ -155,8 +160,15 @@ class Attached:
 
     def _stop_everywhere(self, reason: str) -> None:
         nodes = [part.node for part in self._parts.values() if not part.lost]
-        work = lambda c, node: tasks.stop(c, node, self._interpreters[node.name], self._run, None, reason)  # noqa: E731 - one line, one use
-        for outcome in self._cluster.each(nodes, work):
+
+        def stop(c: Connection, node: Node) -> tasks.Stopped:
+            grace = FAILURE_GRACE
+            stopped: tasks.Stopped = tasks.stop(
+                c, node, self._interpreters[node.name], self._run, grace, reason
+            )
+            return stopped
+
+        for outcome in self._cluster.each(nodes, stop):
             if outcome.error is not None:
                 self._notice(f"{outcome.node.name}: could not be stopped: {outcome.error.message}")
 

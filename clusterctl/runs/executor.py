@@ -7,7 +7,8 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from queue import SimpleQueue
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from clusterctl.errors import ClusterctlError, InternalError
@@ -17,6 +18,7 @@ from clusterctl.specs.inventory import Node
 T = TypeVar("T")
 
 MOST = 128  # nodes at a time
+SIGNAL_TICK = 0.5  # seconds
 
 
 def fan_out(
@@ -40,9 +42,16 @@ def fan_out(
 def _collect(count: int, waiting: deque[Node], outcomes: SimpleQueue[Outcome[T]]) -> Iterator[Outcome[T]]:
     try:
         for _ in range(count):
-            yield outcomes.get()
+            yield _next(outcomes)
     finally:
         waiting.clear()
+
+
+def _next(outcomes: SimpleQueue[Outcome[T]]) -> Outcome[T]:
+    """Wait for an outcome; a signal that arrives just before Python begins to wait would else not be seen."""
+    while True:
+        with suppress(Empty):
+            return outcomes.get(timeout=SIGNAL_TICK)
 
 
 def _work(waiting: deque[Node], function: Callable[[Node], T], outcomes: SimpleQueue[Outcome[T]]) -> None:

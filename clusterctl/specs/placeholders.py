@@ -45,7 +45,7 @@ class Problem:
 def parse_template(text: str) -> tuple[str | Hole, ...]:
     """Split a text into literal parts and holes.
 
-    `$${x}` is the literal `${x}`; `${local_rank}` stays, for torchrun to fill. Raises UsageError.
+    `$${x}` is the literal `${x}`; torchrun fills the hole `local_rank`. Raises UsageError.
     """
     pieces: list[str | Hole] = []
     for piece in _pieces(text):
@@ -82,9 +82,7 @@ def _pieces(text: str) -> Iterator[str | Hole | Problem]:
 def _hole(name: str, opening: int, *, closed: bool) -> str | Hole | Problem:
     if not closed:
         return Problem(opening, "a placeholder '${' without its '}'", "close it; $${ is a literal ${")
-    if name == LEFT_TO_TORCHRUN:
-        return f"${{{name}}}"
-    if name in MEANINGS:
+    if name in MEANINGS or name == LEFT_TO_TORCHRUN:
         return Hole(name)
     guess = did_you_mean(name, (*MEANINGS, LEFT_TO_TORCHRUN))
     known = ", ".join(MEANINGS)

@@ -69,7 +69,7 @@ def child(node: LabNode, parent: str) -> NodeProcess:
 @pytest.mark.parametrize("victim", VICTIMS)
 def test_whoever_is_killed_nothing_is_left(cluster: Lab, tmp_path: Path, victim: str) -> None:
     """kill -9 of guardian, agent, torchrun or worker on one node ends the whole run, everywhere, and names the node."""
-    job = make_project(tmp_path, STUBBORN, nproc_per_node=2, grace="1s")
+    job = make_project(tmp_path, STUBBORN, nproc_per_node=2, grace="30s")
     launching = start_cctl(cluster, "launch", job)
     for _ in range(6):
         read_until(launching, "settled")
@@ -90,7 +90,7 @@ def test_whoever_is_killed_nothing_is_left(cluster: Lab, tmp_path: Path, victim:
 @pytest.mark.parametrize("victim", ["guardian", "agent", "torchrun"])
 def test_a_detached_node_cleans_up_by_itself(cluster: Lab, tmp_path: Path, victim: str) -> None:
     """Nobody watches: the killed one's own node is empty within two seconds all the same."""
-    job = make_project(tmp_path, STUBBORN, nproc_per_node=2, grace="1s")
+    job = make_project(tmp_path, STUBBORN, nproc_per_node=2, grace="30s")
     run = cctl(cluster, "launch", "-d", job).out.strip()
     node = cluster.nodes[2]
     wait_for(lambda: len([p for p in node.processes() if "sleep 600" in p.command]) >= 2, 30, "grandchildren")
@@ -152,7 +152,7 @@ def test_a_powered_off_node_is_named_while_the_others_answer(cluster: Lab, tmp_p
 
 def test_a_node_that_loses_power_during_a_run_is_lost(cluster: Lab, tmp_path: Path) -> None:
     """No packet tells of it: the beats do, within 20 s; the others are stopped and the node is named."""
-    job = make_project(tmp_path, STUBBORN, grace="1s")
+    job = make_project(tmp_path, STUBBORN, grace="30s")
     launching = start_cctl(cluster, "launch", job)
     for _ in range(3):
         read_until(launching, "settled")

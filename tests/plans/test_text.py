@@ -6,7 +6,17 @@ import shlex
 
 import pytest
 
-from clusterctl.plans.text import Fill, Unknown, fill_template, quote, render, text, to_json, unknowns
+from clusterctl.plans.text import (
+    Fill,
+    Unknown,
+    fill_argument,
+    fill_template,
+    quote,
+    render,
+    text,
+    to_json,
+    unknowns,
+)
 
 
 def test_known_values_are_filled_and_literals_kept() -> None:
@@ -14,6 +24,17 @@ def test_known_values_are_filled_and_literals_kept() -> None:
     filled = fill_template("a${node_rank}b $${node_rank} $HOME ${local_rank}", {"node_rank": "7"})
 
     assert filled == ("a7b ${node_rank} $HOME ${local_rank}",)
+
+
+def test_arguments_survive_torchruns_own_substitution() -> None:
+    """torchrun reads arguments as templates; after it, each one is what the user wrote."""
+    from string import Template
+
+    for written in ("$$", "$HOME", "$local_rank", "a$$b$", "$$$$", "${local_rank}"):
+        (argument,) = fill_argument(written, {})
+        assert isinstance(argument, str)
+        expected = "7" if written == "${local_rank}" else written
+        assert Template(argument).safe_substitute(local_rank="7") == expected
 
 
 def test_the_empty_text_stays_one_word() -> None:

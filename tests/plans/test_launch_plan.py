@@ -121,6 +121,14 @@ def test_placeholders_reach_args_and_env() -> None:
     assert spec["ports"] == [20000, 20100]
 
 
+@pytest.mark.parametrize(("grace", "told"), [("30s", None), ("2m", "120")])
+def test_torchrun_learns_of_a_grace_longer_than_its_own(grace: str, told: str | None) -> None:
+    """torchrun kills its workers 30 s after TERM; a job that needs longer says so through its environment."""
+    plan = make_plan(f"{{name: j, script: t.py, nproc_per_node: 1, grace: {grace}}}")
+
+    assert render_spec(plan, plan.nodes[0], {})["env"].get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT") == told
+
+
 def test_a_users_own_nic_variable_wins_and_is_reported() -> None:
     """What the job sets is used; the launch says so."""
     plan = make_plan("{name: j, script: t.py, nproc_per_node: 1, env: {GLOO_SOCKET_IFNAME: eth5}}")

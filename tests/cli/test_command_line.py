@@ -1,0 +1,221 @@
+"""The command line without any node: verbs, wrong words, which inventory, how errors look."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMMAND = [sys.executable, "-m", "clusterctl"]
+INVENTORY = "cluster: c\nnodes:\n  - {host: 192.0.2.1, name: one, nic: eth0, gpus: 2}\n"
+JOB = "name: j\nscript: train.py\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A directory with an inventory and a job."""
+    (tmp_path / "inventory.yaml").write_text(INVENTORY)
+    (tmp_path / "job.yaml").write_text(JOB)
+    (tmp_path / "train.py").write_text("")
+    return tmp_path
+
+
+def run(folder: Path, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run `clusterctl ARGS` in a directory, with a state directory of its own."""
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("CLUSTERCTL_")}
+    home = {"XDG_STATE_HOME": str(folder / "state")}
+    return subprocess.run(
+        [*COMMAND, *args],
+        cwd=folder,
+        env={**clean, **home, **env},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (["chek"], 2, "did you mean 'check'?"),
+        (["launch"], 2, "Missing argument 'JOB.yaml'"),
+        (["launch", "--foo", "job.yaml"], 2, "--foo"),
+        (["launch", "none.yaml"], 2, "CC-SPEC-007"),
+        (["-i", "none.yaml", "ps"], 2, "none.yaml"),
+        (["launch", "job.yaml", "--set", "nodes"], 2, "expected KEY=VALUE"),
+        (["launch", "job.yaml", "--set", "nods=1"], 2, "nodes"),
+        (["launch", "job.yaml", "--nodes", "two", "--dry-run"], 2, "CC-USE-012"),
+        (["launch", "job.yaml", "--exclude", "one", "--dry-run"], 2, "CC-USE-004"),
+        (["launch", "job.yaml", "--set", "nodes=3", "--dry-run"], 2, "wants 3 nodes, 1 can be used"),
+        (["logs", "--grep", "("], 2, "CC-USE-026"),
+        (["logs", "--tail", "-1"], 2, "--tail"),
+        (["lab", "break", "gpu01", "power"], 2, "CC-LAB-005"),
+    ],
+)
+def test_wrong_words_say_what_is_wrong_and_exit_2(
+    folder: Path, args: list[str], code: int, said: str
+) -> None:
+    """One clear error with a code and a way out; never a traceback."""
+    done = run(folder, *args)
+
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    assert "CC-" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_all_errors_of_a_file_come_at_once_with_their_places(folder: Path) -> None:
+    """Three mistakes, three lines, each with file:line:column."""
+    (folder / "job.yaml").write_text(
+        "name: j\nscrpt: t.py\nnproc_per_node: four\nenv: {RANK: 1}\nscript: t.py\n"
+    )
+
+    done = run(folder, "launch", "job.yaml")
+
+    assert done.returncode == 2
+    places = [line.split(": ")[0] for line in done.stderr.splitlines() if line.startswith("job.yaml:")]
+    assert places == ["job.yaml:2:1", "job.yaml:3:17", "job.yaml:4:7"]
+    assert "did you mean 'script'" in done.stderr
+
+
+def test_a_file_that_is_not_text_names_the_line(folder: Path) -> None:
+    """Bytes that are not UTF-8 are an error with a line, not a traceback."""
+    (folder / "job.yaml").write_bytes(b"name: j\nscript: \xff\xfe\n")
+
+    done = run(folder, "launch", "job.yaml")
+
+    assert (done.returncode, "job.yaml:2: not UTF-8" in done.stderr) == (2, True)
+
+
+def test_shared_options_work_on_both_sides_of_the_verb(folder: Path) -> None:
+    """`-i` before or after; the later one wins; -q silences what is no result."""
+    other = folder / "other.yaml"
+    other.write_text(INVENTORY.replace("one", "two"))
+
+    before = run(folder, "-q", "-i", "other.yaml", "inventory", "show", "--json")
+    after = run(folder, "-i", "inventory.yaml", "inventory", "show", "--json", "-q", "-i", "other.yaml")
+
+    for done in (before, after):
+        assert json.loads(done.stdout)["nodes"][0]["name"] == "two", done.stderr
+        assert done.stderr == ""
+
+
+def test_the_inventory_is_chosen_in_the_documented_order(folder: Path) -> None:
+    """-i, then CLUSTERCTL_INVENTORY, then ./inventory.yaml; stderr says which and why; none is an error."""
+    other = folder / "other.yaml"
+    other.write_text(INVENTORY)
+    empty = folder / "empty"
+    empty.mkdir()
+
+    assert "in this directory" in run(folder, "inventory", "show").stderr
+    assert "CLUSTERCTL_INVENTORY" in run(folder, "inventory", "show", CLUSTERCTL_INVENTORY=str(other)).stderr
+    assert (
+        "given by -i" in run(folder, "-i", str(other), "inventory", "show", CLUSTERCTL_INVENTORY="x").stderr
+    )
+    nothing = run(empty, "inventory", "show")
+    assert (nothing.returncode, "CC-USE-002" in nothing.stderr) == (2, True)
+
+
+def test_dry_run_prints_lines_that_can_be_pasted(folder: Path) -> None:
+    """What stands after -- reaches the script; the plan as JSON holds the same words."""
+    text = run(folder, "launch", "job.yaml", "--dry-run", "--", "--lr", "1e-4", "a b")
+    plan = json.loads(
+        run(folder, "launch", "job.yaml", "--dry-run", "--json", "--", "--lr", "1e-4", "a b").stdout
+    )
+
+    assert text.stdout.rstrip().endswith("train.py --lr 1e-4 'a b'")
+    assert "export NCCL_SOCKET_IFNAME='=eth0'" in text.stdout
+    assert plan["plan"]["nodes"][0]["argv"][-4:] == ["train.py", "--lr", "1e-4", "a b"]
+
+
+def test_a_missing_secret_is_named_before_anything_is_asked(folder: Path) -> None:
+    """The value comes from our environment; without it nothing begins."""
+    (folder / "job.yaml").write_text(JOB + "secrets: [NO_SUCH_KEY]\n")
+
+    done = run(folder, "launch", "job.yaml")
+
+    assert (done.returncode, "NO_SUCH_KEY" in done.stderr) == (2, True)
+
+
+def test_an_unreachable_node_is_exit_4_for_every_verb(folder: Path) -> None:
+    """Port 1 of loopback refuses at once; the node is named, nothing hangs."""
+    (folder / "inventory.yaml").write_text(
+        "{cluster: c, nodes: [{host: 127.0.0.1, name: dead, ssh: {port: 1}}]}"
+    )
+
+    for args in (["check"], ["launch", "job.yaml"], ["ps"], ["status"], ["logs"], ["stop"]):
+        done = run(folder, *args)
+        assert done.returncode == 4, (args, done.stderr)
+        assert "dead" in done.stdout + done.stderr
+        assert "CC-SSH-002" in done.stdout + done.stderr
+
+
+def test_a_bug_is_exit_70_and_its_traceback_goes_to_a_file(folder: Path) -> None:
+    """The user sees one line and where the rest is."""
+    code = (
+        "import clusterctl.cli.loading as l, clusterctl.cli.main as m\n"
+        "def broken(*_): raise ZeroDivisionError('oops')\n"
+        "l.choose_inventory = broken\n"
+        "m.main(['ps'])"
+    )
+    env = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=False)
+
+    assert done.returncode == 70
+    assert "Traceback" not in done.stderr
+    assert "ZeroDivisionError: oops" in done.stderr
+    crash = next((folder / "state" / "clusterctl" / "crashes").iterdir())
+    assert str(crash) in done.stderr
+    assert "Traceback" in crash.read_text()
+
+
+def test_ctrl_c_is_exit_130(folder: Path) -> None:
+    """Interrupted while it waits for a server that never greets: one word, no traceback, at once."""
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        (folder / "inventory.yaml").write_text(
+            f"{{cluster: c, nodes: [{{host: 127.0.0.1, ssh: {{port: {port}}}}}]}}"
+        )
+        process = subprocess.Popen(
+            [*COMMAND, "ps"],
+            cwd=folder,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "XDG_STATE_HOME": str(folder)},
+        )
+        silent.settimeout(20)
+        connection, _ = silent.accept()
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=10)
+        connection.close()
+
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+
+
+def test_a_reader_that_leaves_is_no_error_of_ours(folder: Path) -> None:
+    """`clusterctl ... | head -0` ends quietly."""
+    command = f"'{sys.executable}' -m clusterctl -q launch job.yaml --dry-run | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True, check=False)
+
+    assert done.returncode in (0, 141)
+    assert done.stderr == ""
+
+
+def test_colour_is_for_terminals_unless_it_is_asked_for(folder: Path) -> None:
+    """A pipe gets none, --color always forces it, NO_COLOR needs no pipe."""
+    plain = run(folder, "chek").stderr
+    forced = run(folder, "--color", "always", "launch", "none.yaml").stderr
+
+    assert "\x1b[" not in plain
+    assert "\x1b[" in forced
