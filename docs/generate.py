@@ -1,0 +1,231 @@
+"""Rewrite the parts of the manual that the code knows better: keys, options, checks.
+
+`python docs/generate.py` rewrites them, `python docs/generate.py --check` only names the pages that are stale.
+A generated part stands between `<!-- generated: KIND NAME -->` and `<!-- end of generated -->`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from clusterctl.cli.main import VERBS, root
+from clusterctl.plans.checks.registry import checks
+from clusterctl.plans.vendors import VENDORS, network_env
+from clusterctl.specs.inventory_file import InventoryFile, NodeEntry, NodeSettings, SshEntry
+from clusterctl.specs.job_file import JobFile, SyncEntry
+from clusterctl.specs.leaf import Leaf, OneOrMore
+from clusterctl.specs.placeholders import MEANINGS
+
+PAGES = Path(__file__).parent / "en"
+PART = re.compile(r"(<!-- generated: (\S+) ?(.*?) -->\n).*?(<!-- end of generated -->\n)", re.DOTALL)
+TABLES: Mapping[str, type[BaseModel]] = {
+    "inventory": InventoryFile,
+    "node": NodeEntry,
+    "ssh": SshEntry,
+    "job": JobFile,
+    "sync": SyncEntry,
+}
+SHARED = ("--inventory", "--verbose", "--quiet", "--color")
+
+
+def table(headings: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
+    """Write a Markdown table."""
+    lines = [headings, tuple("---" for _ in headings), *rows]
+    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+
+
+# ---- the keys of both files ----
+
+
+def keys(name: str) -> str:
+    """Write the keys of one table of the inventory or job file."""
+    model = TABLES[name]
+    rows = (
+        (f"`{key}`", kind_of(info), default_of(model, key), str(info.description))
+        for key, info in model.model_fields.items()
+    )
+    return table(("key", "value", "default", "meaning"), rows)
+
+
+def kind_of(info: FieldInfo) -> str:
+    """Say what kind of value a key takes."""
+    annotation: Any = info.annotation
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "keys, see below"
+    if any(isinstance(note, OneOrMore) for note in info.metadata):
+        return f"{noun_in(annotation)}, or a list of them, or null"
+    leaf = next((note for note in info.metadata if isinstance(note, Leaf)), None)
+    if leaf is not None:
+        return leaf.noun + (", or null" if leaf.null else "")
+    if getattr(annotation, "__origin__", None) is dict:
+        return "variables and their values"
+    inner = get_args(annotation)[0]
+    if isinstance(inner, type) and issubclass(inner, BaseModel):
+        return "a list of nodes, see below"
+    return f"a list; each item {noun_in(annotation)}"
+
+
+def noun_in(annotation: Any) -> str:
+    """Find the noun of the innermost kind of value."""
+    for note in getattr(annotation, "__metadata__", ()):
+        if isinstance(note, Leaf):
+            return note.noun
+    return next((noun for inner in get_args(annotation) if (noun := noun_in(inner))), "")
+
+
+def default_of(model: type[BaseModel], key: str) -> str:
+    """Write the default of a key."""
+    if model is NodeEntry and key in NodeSettings.model_fields:
+        return "as at the top level"
+    info = model.model_fields[key]
+    if info.is_required():
+        return "required"
+    default: Any = info.get_default(call_default_factory=True)
+    if default is None or isinstance(default, BaseModel) or default in ((), {}):
+        return "none"
+    return f"`{default:g}s`" if isinstance(default, float) else f"`{default}`"
+
+
+def placeholders(_: str) -> str:
+    """Write the placeholders of args and env."""
+    return table(("placeholder", "value"), ((f"`${{{name}}}`", text) for name, text in MEANINGS.items()))
+
+
+def variables(nics: str) -> str:
+    """Write the network variables for some NICs, by vendor."""
+    names = nics.split(",")
+    rows = (
+        (vendor, "<br>".join(f"`{key}={value}`" for key, value in network_env(vendor, names).items()))
+        for vendor in VENDORS
+    )
+    return table(("accelerators", f"variables for `nic: [{', '.join(names)}]`"), rows)
+
+
+# ---- the command line ----
+
+
+def verbs(_: str) -> str:
+    """Write the list of verbs."""
+    return table(("verb", "what it does"), ((f"`{name}`", line) for name, (_, line) in VERBS.items()))
+
+
+def shared(_: str) -> str:
+    """Write the options that all verbs share."""
+    return options(option for option in root.params if SHARED_NAMES & set(option.opts))
+
+
+SHARED_NAMES = frozenset(SHARED)
+
+
+def verb(path: str) -> str:
+    """Write one verb: how it is called, what it says of itself, its own options."""
+    command = find_command(path.split())
+    ctx = click.Context(command, info_name=f"clusterctl {path}")
+    usage = " ".join(["clusterctl", path, *command.collect_usage_pieces(ctx)])
+    own = [option for option in command.params if isinstance(option, click.Option) and not is_shared(option)]
+    text = re.sub(r"\s*\n\s*\n\s*", "\n\n", (command.help or "").strip())
+    parts = [f"```\n{usage}\n```\n", re.sub(r"[ \t]*\n[ \t]*(?!\n)", "\n", text) + "\n"]
+    return "\n".join([*parts, *([options(iter(own))] if own else [])])
+
+
+def find_command(words: list[str]) -> click.Command:
+    """Find a command by the words that lead to it."""
+    command: click.Command = root
+    for word in words:
+        assert isinstance(command, click.Group)
+        found = command.get_command(click.Context(command), word)
+        assert found is not None, words
+        command = found
+    return command
+
+
+def is_shared(option: click.Option) -> bool:
+    """Tell whether an option is one that all verbs share."""
+    return bool(SHARED_NAMES & set(option.opts))
+
+
+def options(params: Iterator[click.Parameter]) -> str:
+    """Write options as a table."""
+    return table(("option", "meaning"), (row(param) for param in params if isinstance(param, click.Option)))
+
+
+def row(option: click.Option) -> tuple[str, str]:
+    """Write one option with what it takes, its default and its limits."""
+    value = "" if option.is_flag else f" `{value_of(option)}`"
+    notes = []
+    if option.show_default:
+        notes.append(f"Default: `{option.default}`.")
+    if isinstance(option.type, (click.IntRange, click.FloatRange)) and option.type.min is not None:
+        notes.append(f"{option.type.min} or more.")
+    return ", ".join(f"`{name}`" for name in option.opts) + value, " ".join([option.help or "", *notes])
+
+
+def value_of(option: click.Option) -> str:
+    """Write what an option takes."""
+    if isinstance(option.type, click.Choice):
+        return "|".join(map(str, option.type.choices))
+    return option.metavar or "N"
+
+
+# ---- the checks ----
+
+
+def findings(prefix: str) -> str:
+    """Write the checks of one family."""
+    return "\n".join(
+        f"### {code}\n\n**{plain(one.title)}** ({one.severity}). {plain(one.why)}\n\n{plain(one.explanation)}\n"
+        for code, one in checks().items()
+        if code.startswith(f"CC-{prefix}-")
+    )
+
+
+def plain(text: str) -> str:
+    """Keep Markdown from reading signs of its own outside of code."""
+    pieces = text.split("`")
+    return "`".join(re.sub(r"([*_<])", r"\\\1", piece) if n % 2 == 0 else piece for n, piece in enumerate(pieces))
+
+
+# ---- pages ----
+
+KINDS: Mapping[str, Callable[[str], str]] = {
+    "keys": keys,
+    "placeholders": placeholders,
+    "variables": variables,
+    "verbs": verbs,
+    "shared": shared,
+    "verb": verb,
+    "findings": findings,
+}
+
+
+def render(page: str) -> str:
+    """Fill every generated part of a page."""
+    return PART.sub(lambda found: f"{found[1]}\n{KINDS[found[2]](found[3]).rstrip()}\n\n{found[4]}", page)
+
+
+def main(arguments: list[str]) -> int:
+    """Rewrite the pages, or with `--check` name the stale ones; returns the exit code."""
+    stale = []
+    for path in sorted(PAGES.glob("*.md")):
+        page = path.read_text(encoding="utf-8")
+        fresh = render(page)
+        if fresh != page:
+            stale.append(path.name)
+            if "--check" not in arguments:
+                path.write_text(fresh, encoding="utf-8")
+    if "--check" not in arguments or not stale:
+        return 0
+    sys.stderr.write(f"stale: {', '.join(stale)}; run python docs/generate.py\n")
+    return 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,148 @@
+"""What the pages show is true: files parse, commands exist, JSON has the keys that the code writes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+import pytest
+from pages import Block, blocks, commands
+
+from clusterctl.cli.main import root
+from clusterctl.errors import SpecError
+from clusterctl.specs.inventory import parse_inventory
+from clusterctl.specs.job import parse_job
+
+LEAST_INVENTORY = "cluster: least\nnodes: [{host: gpu01}]\n"
+FOUND = list(dict.fromkeys((place, tuple(words), complete) for place, words, complete in commands()))
+
+
+@pytest.mark.parametrize("block", blocks("yaml"), ids=str)
+def test_yaml_is_a_file_of_ours(block: Block) -> None:
+    """It is an inventory, a job, or some keys that may stand in an inventory."""
+    if "\ncluster:" in f"\n{block.text}":
+        assert parse_inventory(block.text, str(block)).nodes
+    elif "\nname:" in f"\n{block.text}":
+        assert parse_job(block.text, str(block)).name
+    else:
+        assert parse_inventory(LEAST_INVENTORY + block.text, str(block)).nodes
+
+
+def test_a_wrong_example_would_be_noticed() -> None:
+    """The parsers refuse what they do not know."""
+    with pytest.raises(SpecError):
+        parse_inventory(LEAST_INVENTORY + "nics: [eth0]\n", "page.md:1")
+
+
+@pytest.mark.parametrize(("place", "words", "complete"), FOUND)
+def test_commands_exist(place: str, words: tuple[str, ...], complete: bool) -> None:
+    """Every verb and every option on the pages is one that there is; nothing runs."""
+    try:
+        parse_command(list(words))
+    except click.MissingParameter as missing:
+        assert not complete, f"{place}: {missing.format_message()}"
+    except click.UsageError as wrong:
+        pytest.fail(f"{place}: clusterctl {' '.join(words)}: {wrong.format_message()}")
+
+
+def parse_command(words: list[str]) -> None:
+    """Read a command line down to its verb, without calling the verb."""
+    command, ctx = root, None
+    while True:
+        try:
+            ctx = command.make_context(command.name, list(words), parent=ctx)
+        except (click.exceptions.Exit, click.exceptions.NoArgsIsHelpError):
+            return  # --help, --version, or a group by itself
+        if not isinstance(command, click.Group):
+            return
+        rest = [*(vars(ctx).get("_protected_args") or vars(ctx).get("protected_args") or []), *ctx.args]
+        if not rest:
+            return
+        _, found, words = command.resolve_command(ctx, rest)
+        assert found is not None, f"no verb {rest[0]}"
+        command = found
+
+
+@pytest.mark.parametrize("words", [["lanch"], ["launch", "--now", "job.yaml"], ["lab", "upp"], ["check", "a", "b"]])
+def test_a_wrong_command_would_be_noticed(words: list[str]) -> None:
+    """Unknown verbs, unknown options, too many arguments."""
+    with pytest.raises(click.UsageError):
+        parse_command(words)
+
+
+def keys_of(value: Any, path: str = "") -> set[str]:
+    """Name every key of a JSON value by its path; lists and the names of nodes do not count."""
+    if isinstance(value, list):
+        return {key for item in value for key in keys_of(item, path)}
+    if not isinstance(value, dict):
+        return set()
+    below = {key for name, item in value.items() for key in keys_of(item, f"{path}.{name}")}
+    return below | {f"{path}.{name}" for name in value}
+
+
+def example(marker: str) -> Any:
+    """Give the JSON on the page of the command line that holds a key."""
+    return next(json.loads(block.text) for block in blocks("json") if f'"{marker}"' in block.text)
+
+
+@pytest.mark.parametrize("block", blocks("json"), ids=str)
+def test_json_examples_are_json(block: Block) -> None:
+    """With the version that every document carries."""
+    assert json.loads(block.text)["schema"] == 1
+
+
+STATE = {
+    "run": "a-1",
+    "node": "gpu01",
+    "state": "CANCELLED",
+    "ranks": {"0": {"local_rank": 0, "exit": None, "signal": 15}},
+}
+
+
+def test_status_and_ps_write_these_keys() -> None:
+    """The examples have the keys of the code, no more and no fewer."""
+    from clusterctl.console.runs import runs_to_json, status_to_json
+    from clusterctl.plans.state import parse_state
+
+    parts = {"gpu01": parse_state(STATE)}
+
+    assert keys_of(example("world_size_seen")) == keys_of(status_to_json("a-1", parts))
+    assert keys_of(example("runs")) == keys_of(runs_to_json({"a-1": parts}))
+
+
+def test_inventory_show_writes_these_keys() -> None:
+    """The same for `inventory show`."""
+    from clusterctl.console.inventory import inventory_to_json
+
+    assert keys_of(example("activate")) == keys_of(inventory_to_json(parse_inventory(LEAST_INVENTORY, "-")))
+
+
+def test_the_verdict_has_these_keys() -> None:
+    """The same for the last line of `launch --json`, names of nodes aside."""
+    from clusterctl.plans.cause import Failure
+    from clusterctl.plans.state import parse_state
+    from clusterctl.plans.verdict import judge, to_json
+
+    failures = [Failure("gpu01", rank, 1, None, rank, ("no",)) for rank in (0, 1)]
+    written = to_json(judge("a-1", {"gpu01": parse_state(STATE)}, failures))
+    shown = example("exit_code")["verdict"]
+
+    assert set(shown) == set(written)
+    assert keys_of(shown["cause"]) == keys_of(written["cause"])
+
+
+def test_findings_and_nodes_of_check_have_these_keys() -> None:
+    """The same for `check --json`; of a node's facts the page shows some."""
+    from dataclasses import fields
+
+    from clusterctl.console.findings import to_json
+    from clusterctl.plans.checks.check import Finding
+
+    shown = example("findings")
+    nodes = parse_inventory(LEAST_INVENTORY, "-").nodes
+    written = to_json(nodes, {}, [])
+
+    assert set(shown) == set(written)
+    assert set(shown["nodes"][0]) == set(written["nodes"][0])
+    assert set(shown["findings"][0]) == {field.name for field in fields(Finding)}
