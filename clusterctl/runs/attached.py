@@ -24,7 +24,11 @@ from clusterctl.specs.inventory import Node
 FAILURE_GRACE = (
     1.0  # seconds between TERM and KILL once a part of the run has failed, as on the failed node itself
 )
-RETURN_LIMIT = 20.0  # how long a node whose connection broke may take to come back before it counts as lost
+RETURN_LIMIT = (
+    20.0  # seconds that a node whose connection broke may take to come back before it counts as lost
+)
+SILENT = "CC-SSH-016"
+SILENT_RETURN_LIMIT = 5.0  # the same for a node that has been silent for so long already
 
 
 @dataclass
@@ -117,11 +121,13 @@ class Attached:
             part.ended = True
             return
         self._notice(f"{part.node.name}: the connection broke ({end.error.message}); trying to come back")
-        threading.Thread(target=self._return_to, args=(part.node,), daemon=True).start()
+        limit = SILENT_RETURN_LIMIT if end.error.code == SILENT else RETURN_LIMIT
+        threading.Thread(target=self._return_to, args=(part.node, limit), daemon=True).start()
 
-    def _return_to(self, node: Node) -> None:
+    def _return_to(self, node: Node, limit: float) -> None:
         """Connect again and resume the stream where it broke; runs in a thread of its own."""
-        deadline = time.monotonic() + RETURN_LIMIT
+        self._cluster.forget(node)
+        deadline = time.monotonic() + limit
         while time.monotonic() < deadline:
             try:
                 c = self._cluster.connection(node)
@@ -146,7 +152,7 @@ class Attached:
                 self._follower.add(name, stream)
                 continue
             part = self._parts[name]
-            part.ended, part.lost = True, f"no connection for {RETURN_LIMIT:.0f} s"
+            part.ended, part.lost = True, "the connection broke and did not come back"
             self._stop_all(f"{name}: lost, {part.lost}")
 
     def _stop_all(self, reason: str) -> None:

@@ -58,6 +58,14 @@ class Cluster:
             self._connections[node.name] = fresh
         return fresh
 
+    def forget(self, node: Node) -> None:
+        """Close a node's connection, which may look alive and be dead; the next use makes a new one."""
+        with self._lock:
+            old = self._connections.pop(node.name, None)
+        if old is not None:
+            with suppress(Exception):
+                old.close()
+
     def close(self) -> None:
         """Close all connections."""
         with self._lock:

@@ -15,6 +15,7 @@ from clusterctl.runs.session import Session
 
 SILENCE_LIMIT = 20.0  # a node says something at least every 2 s; ten times that is a dead connection
 BEAT_EVERY = 5.0
+LOOK_EVERY = 1.0
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Follower:
         self._sessions: dict[str, Session] = {}
         self._selector = selectors.DefaultSelector()
         self._unread: set[str] = set()
-        self._last_beat = time.monotonic()
+        self._last_beat = self._last_look = time.monotonic()
         self.offsets: dict[str, dict[str, int]] = {}
         self.events: dict[str, int] = {}
 
@@ -91,7 +92,7 @@ class Follower:
         ready = {key.data for key, _ in self._selector.select(wait)}
         for node in [name for name in self._sessions if name in ready]:
             yield from self._read(node)
-        yield from self._beat(only)
+        yield from self._keep_alive(only)
 
     def _watch_only(self, node: str) -> None:
         for name, session in self._sessions.items():
@@ -121,16 +122,17 @@ class Follower:
                 self._drop(node)
                 yield StreamEnd(node, None)
 
-    def _beat(self, only: str | None) -> Iterator[Update]:
-        """Tell every node that we are here; take notice of nodes that have been silent for too long."""
-        if time.monotonic() - self._last_beat < BEAT_EVERY:
-            return
-        self._last_beat = time.monotonic()
-        for node, session in list(self._sessions.items()):
+    def _keep_alive(self, only: str | None) -> Iterator[Update]:
+        """Take notice of nodes that have been silent for too long; tell every node that we are here."""
+        now = time.monotonic()
+        beat, look = now - self._last_beat >= BEAT_EVERY, now - self._last_look >= LOOK_EVERY
+        self._last_beat, self._last_look = now if beat else self._last_beat, now if look else self._last_look
+        for node, session in list(self._sessions.items()) if beat or look else ():
             try:
-                session.beat()
                 if only in (None, node):
                     session.check_silence(SILENCE_LIMIT)
+                if beat:
+                    session.beat()
             except ClusterctlError as error:
                 self._drop(node)
                 yield StreamEnd(node, error)
