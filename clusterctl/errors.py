@@ -15,6 +15,7 @@ ClusterctlError                 exit 1   something failed; carries code, evidenc
 │   ├── SyncError                        the code did not arrive as it is here
 │   └── StartError                       guardian, agent or gate did not come up
 ├── PartlyDone                  exit 5   some nodes answered, some did not
+├── SystemRefusal               exit 1   this machine refused a file or our output: disk full, no permission
 ├── LabError                    exit 2   the lab cannot run on this machine, or not as asked
 └── InternalError               exit 70  a bug of ours
 """
@@ -130,6 +131,10 @@ class PartlyDone(ClusterctlError):
     """Some nodes answered and some did not."""
 
     exit_code = 5
+
+
+class SystemRefusal(ClusterctlError):
+    """This machine's system refused a file or our output."""
 
 
 class LabError(ClusterctlError):

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from clusterctl.cli.options import Settings, shared_options
 from clusterctl.cli.places import lab_dir
+from clusterctl.console.choice import say
 
 if TYPE_CHECKING:
     from clusterctl.lab.labs import Lab, NodeState
@@ -17,7 +19,8 @@ _name_option = click.option("--name", default=None, metavar="NAME", help="Which 
 
 
 @click.group()
-def lab() -> None:
+@shared_options
+def lab(settings: Settings) -> None:
     """A cluster of real nodes on this machine, each with its own address, NIC, home and sshd."""
 
 
@@ -36,7 +39,7 @@ def up(count: int, name: str, nics: str) -> None:
     from clusterctl.lab.building import up as build
 
     built = build(lab_dir(), name=name, count=count, nics=[item.strip() for item in nics.split(",")])
-    click.echo(f"lab {built.name} is up with {count} nodes; its inventory:", err=True)
+    say(f"lab {built.name} is up with {count} nodes; its inventory:")
     click.echo(str(built.inventory))
 
 
@@ -53,9 +56,9 @@ def down(name: str | None, everything: bool) -> None:
         name = labs.load(where).name if alive else labs.DEFAULT_NAME
     ended = labs.down(where, None if everything else [str(name)])
     for each in ended:
-        click.echo(f"lab {each} is down", err=True)
+        say(f"lab {each} is down")
     if not ended:
-        click.echo("no lab was running", err=True)
+        say(f"no lab called {name} was running" if name else "no lab was running")
 
 
 @lab.command()
@@ -69,7 +72,7 @@ def status(as_json: bool) -> None:
         click.echo(json.dumps({"schema": 1, "labs": [_as_dict(*entry) for entry in found]}, indent=2))
         return
     if not found:
-        click.echo("no lab is running", err=True)
+        say("no lab is running")
     for entry, states in found:
         click.echo(f"{entry.name}  {entry.inventory}")
         for state in states:

@@ -59,11 +59,16 @@ def launch(
 
 
 def _show_plan(job: Job, members: Sequence[Member], as_json: bool) -> int:
+    from clusterctl.cli.code import read_code
     from clusterctl.plans.launch import offline, plan_launch, plan_to_json, render_plan
 
+    found = read_code(job)
     plan = plan_launch(job, members, {member.name: offline(member) for member in members}, run_id=None)
     if as_json:
         click.echo(json.dumps({"schema": 1, "plan": plan_to_json(plan)}, ensure_ascii=False, indent=2))
     else:
+        click.echo(
+            f"# code: {len(found.manifest.entries)} files, {found.manifest.size} bytes, from {found.root}"
+        )
         click.echo(render_plan(plan), nl=False)
     return 0

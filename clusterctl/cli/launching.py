@@ -10,9 +10,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from pathlib import Path
 
-from clusterctl.cli.places import state_dir
+from clusterctl.cli.code import read_code
 from clusterctl.cli.proving import Proof, prove
 from clusterctl.cli.reaching import interpreter, myself, notice
 from clusterctl.console.choice import err, say
@@ -29,7 +28,7 @@ from clusterctl.plans.verdict import Verdict, to_json
 from clusterctl.runs import preparing
 from clusterctl.runs.attached import Attached
 from clusterctl.runs.cluster import Cluster
-from clusterctl.runs.source import ScanResult, scan_source
+from clusterctl.runs.source import ScanResult
 from clusterctl.specs.inventory import Inventory
 from clusterctl.specs.job import Job
 
@@ -55,20 +54,19 @@ class Launch:
 
     def run(self) -> int:
         """Go through the steps; the exit code is the verdict's."""
-        secrets = read_secrets(self._job)
+        secrets, scan = read_secrets(self._job), read_code(self._job)
         with Cluster(notice) as cluster:
             try:
-                return self._run_on(cluster, secrets)
+                return self._run_on(cluster, scan, secrets)
             finally:
                 self._phases.stop()
 
-    def _run_on(self, cluster: Cluster, secrets: Mapping[str, str]) -> int:
+    def _run_on(self, cluster: Cluster, scan: ScanResult, secrets: Mapping[str, str]) -> int:
         proof = self._prove(cluster)
         if stops(proof, no_check=self._wishes.no_check):
             say("nothing was started")
             return proof.exit_code
         plan = self._plan(proof)
-        scan = self._scan()
         say(f"run {plan.run_id}: {len(plan.nodes)} nodes, world size {plan.world_size}")
         ready = self._prepare(cluster, plan, scan, secrets)
         self._go(plan, ready)
@@ -98,21 +96,6 @@ class Launch:
         for name in plan.overridden:
             notice(f"the job's env sets {name} itself; its value is used on every node")
         return plan
-
-    def _scan(self) -> ScanResult:
-        source = Path(self._job.file).parent / Path(self._job.sync.source).expanduser()
-        found = scan_source(source, exclude=self._job.sync.exclude, cache_dir=state_dir() / "trees")
-        for warning in found.warnings:
-            notice(warning)
-        script = self._job.script
-        paths = {entry.path for entry in found.manifest.entries}
-        if script and not Path(script).is_absolute() and os.path.normpath(script) not in paths:
-            raise UsageError(
-                f"{self._job.file}: script {script} is not in the code that is sent from {found.root}",
-                code="CC-SYNC-010",
-                fix="script is relative to sync.source; is it excluded by .gitignore or sync.exclude?",
-            )
-        return found
 
     def _prepare(
         self, cluster: Cluster, plan: LaunchPlan, scan: ScanResult, secrets: Mapping[str, str]

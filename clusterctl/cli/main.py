@@ -79,19 +79,29 @@ def main(argv: Sequence[str] | None = None) -> None:
 def run(argv: Sequence[str] | None = None) -> int:
     """Run the command line and give its exit code."""
     try:
-        code = root.main(args=list(argv) if argv is not None else None, standalone_mode=False)
-        return code if isinstance(code, int) else 0
-    except ClusterctlError as error:
-        return _tell(error)
-    except click.UsageError as error:
-        return _tell_usage(error)
+        return _invoke(argv)
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return 130
     except (BrokenPipeError, SystemExit):  # click turns the first into the second
-        return _leave_quietly()
-    except Exception as error:
-        return _tell(_bug(error))
+        _discard_output()
+        return 141  # as a shell reports a death by SIGPIPE
+    except click.UsageError as error:
+        return _tell_usage(error)
+    except Exception as error:  # the last line of defence: a traceback is never shown to a user
+        return _tell(_explain(error))
+
+
+def _invoke(argv: Sequence[str] | None) -> int:
+    code = root.main(args=list(argv) if argv is not None else None, standalone_mode=False)
+    sys.stdout.flush()
+    return code if isinstance(code, int) else 0
+
+
+def _explain(error: Exception) -> ClusterctlError:
+    if isinstance(error, ClusterctlError):
+        return error
+    return _refusal(error) if isinstance(error, OSError) else _bug(error)
 
 
 def _tell(error: ClusterctlError) -> int:
@@ -101,7 +111,23 @@ def _tell(error: ClusterctlError) -> int:
     return error.exit_code
 
 
+def _refusal(error: OSError) -> ClusterctlError:
+    """A full disk, a closed directory: the system's word is clear enough, and no bug of ours."""
+    from clusterctl.errors import SystemRefusal
+
+    _discard_output()
+    place = error.filename or "standard output"
+    return SystemRefusal(
+        f"{place}: {error.strerror or error}",
+        code="CC-USE-008",
+        fix="make room there, or permission to write",
+    )
+
+
 def _tell_usage(error: click.UsageError) -> int:
+    if error.__class__.__name__ == "NoArgsIsHelpError":  # a group without a verb: its help is the answer
+        click.echo(error.format_message(), err=True)
+        return 2
     from clusterctl.console.errors import show_usage
 
     path = error.ctx.command_path if error.ctx else "clusterctl"
@@ -109,12 +135,11 @@ def _tell_usage(error: click.UsageError) -> int:
     return 2
 
 
-def _leave_quietly() -> int:
-    """The reader of our output went away: that is its right, and no error of ours."""
+def _discard_output() -> None:
+    """Keep Python from writing at its end what could not be written before."""
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 141  # as a shell reports a death by SIGPIPE
 
 
 def _bug(error: Exception) -> ClusterctlError:

@@ -50,7 +50,7 @@ def prove(
     for outcome in cluster.each(nodes, lambda c, node: tasks.probe(c, node, interpreter(node, job), nodes)):
         if outcome.value is not None:
             facts[outcome.node.name] = outcome.value
+            arrived(outcome.node.name)
         elif outcome.error is not None:
             failures[outcome.node.name] = outcome.error
-        arrived(outcome.node.name)
     return Proof(facts, failures, evaluate(nodes, facts, failures, job=job))

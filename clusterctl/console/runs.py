@@ -34,7 +34,7 @@ def show_runs(runs: Mapping[str, Parts]) -> None:
     if not runs:
         out().print("no runs")
         return
-    table = _table("run", "state", "nodes", "since", "by")
+    table = _table("run", "state", "nodes", "launched", "by")
     for run, parts in runs.items():
         part = _any_part(parts)
         state = whole_state(parts)
@@ -42,7 +42,7 @@ def show_runs(runs: Mapping[str, Parts]) -> None:
             Text(sanitize(run)),
             Text(state, _style(state)),
             fold_names([*parts]),
-            _age(part.submitted),
+            f"{_age(part.submitted)} ago",
             Text(sanitize(part.launched_by)),
         )
     out().print(table)

@@ -33,10 +33,11 @@ def show_verdict(verdict: Verdict, seconds: float) -> None:
 def render_cause(cause: Cause, run: str) -> list[str]:
     """Give the lines that name the root cause."""
     failure = cause.failure
-    who = f"rank {failure.rank}" if failure.rank is not None else "torchrun"
-    said = cause.exception or failure.reason
+    who = (
+        f"rank {failure.rank} on " if failure.rank is not None else "torchrun on " if not failure.lost else ""
+    )
     ending = "stopped while it cleaned up" if cause.stopped else render_ending(failure)
-    head = f"root cause: {who} on {failure.node}, {ending}" + (f": {said}" if said else "")
+    head = f"root cause: {who}{failure.node}, {ending}" + (f": {cause.exception}" if cause.exception else "")
     lines = ["", head]
     if failure.tail:
         lines.append(f"  its last lines of stderr ({min(len(failure.tail), TAIL_LINES)}):")

@@ -147,8 +147,13 @@ def render_addresses(node: NodePlan) -> str:
 
 
 def render_hosts(nodes: Sequence[NodePlan]) -> str:
-    """The nodes' /etc/hosts: names mean training addresses."""
-    return "127.0.0.1 localhost\n" + "".join(f"{node.ip} {node.name}\n" for node in nodes)
+    """The nodes' /etc/hosts: names mean training addresses.
+
+    torch's store listens on an IPv6 socket and asks for the names of addresses in their mapped form; without an
+    answer it warns on every rank. That answer is another name, so that looking the node's name up stays as it was.
+    """
+    names = "".join(f"{node.ip} {node.name}\n::ffff:{node.ip} {node.name}.mapped\n" for node in nodes)
+    return "127.0.0.1 localhost\n" + names
 
 
 def render_sshd_config(folder: str) -> str:

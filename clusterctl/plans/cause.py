@@ -39,6 +39,7 @@ class Failure:
     time: float
     tail: tuple[str, ...]
     reason: str = ""
+    lost: bool = False
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from clusterctl.plans.cause import Cause, Failure, find_cause, render_ending
-from clusterctl.plans.state import SUCCEEDED, NodeState, whole_state
+from clusterctl.plans.state import FAILED, FAILED_SETUP, LOST, SUCCEEDED, UNKNOWN, NodeState, whole_state
 
 
 @dataclass(frozen=True)
@@ -35,16 +35,22 @@ def judge(
 ) -> Verdict:
     """Judge a run: success only if every node's torchrun ended with 0 and saw the planned WORLD_SIZE."""
     state = whole_state(parts)
-    if failures and state not in ("FAILED", "FAILED_SETUP"):
-        state = "FAILED"
+    cause = find_cause(failures, stopped_at)
+    lost = {failure.node for failure in failures if failure.lost}
+    if cause is not None and state not in (FAILED, FAILED_SETUP):
+        state = LOST if cause.failure.lost else FAILED
     return Verdict(
         run=run,
         state=state,
-        parts={name: part.state if part else "UNKNOWN" for name, part in parts.items()},
-        cause=find_cause(failures, stopped_at) if state != SUCCEEDED else None,
+        parts={name: _name_part(part, lost=name in lost) for name, part in parts.items()},
+        cause=cause,
         reasons={name: part.reason for name, part in parts.items() if part and part.reason},
         left={name: part.left for name, part in parts.items() if part and part.left},
     )
+
+
+def _name_part(part: NodeState | None, *, lost: bool) -> str:
+    return LOST if lost else part.state if part else UNKNOWN
 
 
 def to_json(verdict: Verdict) -> dict[str, object]:

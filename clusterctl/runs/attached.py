@@ -191,7 +191,9 @@ def _failures(part: _Part) -> list[Failure]:
     if not failures and part.torchrun is not None:
         failures = [_failure(part, None, part.torchrun, tuple(part.tails.get(None, ())))]
     if part.lost:
-        failures.append(Failure(part.node.name, None, None, None, time.time(), (), f"lost: {part.lost}"))
+        failures.append(
+            Failure(part.node.name, None, None, None, time.time(), (), f"lost: {part.lost}", lost=True)
+        )
     return failures
 
 

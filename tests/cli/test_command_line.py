@@ -219,3 +219,32 @@ def test_colour_is_for_terminals_unless_it_is_asked_for(folder: Path) -> None:
 
     assert "\x1b[" not in plain
     assert "\x1b[" in forced
+
+
+def test_output_that_cannot_be_written_is_no_bug(folder: Path) -> None:
+    """A full disk behind stdout is said in one line; nothing is reported as our fault."""
+    command = f"'{sys.executable}' -m clusterctl -q launch job.yaml --dry-run > /dev/full"
+    done = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 1
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "bug" not in done.stderr
+
+
+def test_a_group_without_a_verb_shows_its_help(folder: Path) -> None:
+    """`clusterctl` and `clusterctl lab` alone answer with their verbs, line by line."""
+    for args, verb in (([], "launch"), (["lab"], "break"), (["inventory"], "show")):
+        done = run(folder, *args)
+        assert done.returncode == 2
+        assert any(line.strip().startswith(verb) for line in done.stderr.splitlines())
+        assert "error CC-" not in done.stderr
+
+
+def test_the_code_is_looked_at_before_any_node(folder: Path) -> None:
+    """A missing script costs no connection, in a dry run neither."""
+    (folder / "train.py").unlink()
+
+    for args in (["launch", "job.yaml"], ["launch", "job.yaml", "--dry-run"]):
+        done = run(folder, *args)
+        assert (done.returncode, "CC-SYNC-010" in done.stderr) == (2, True)

@@ -167,7 +167,8 @@ def test_a_node_that_loses_power_during_a_run_is_lost(cluster: Lab, tmp_path: Pa
 
     assert launching.returncode == 1, err
     assert f"{dark}: the connection broke" in err
-    assert f"{dark}: lost" in err
+    assert f"root cause: {dark}, lost: " in err
+    assert "LOST after" in err
     assert took < 45
     assert leftovers(cluster) == {}
 

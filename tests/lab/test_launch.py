@@ -237,7 +237,7 @@ def test_dry_run_needs_no_node(tmp_path: Path) -> None:
     inventory.write_text(
         "cluster: c\nnodes:\n  - {host: 192.0.2.1, name: a, nic: eth1}\n  - {host: b.invalid, name: b}\n"
     )
-    job = make_project(tmp_path, "", nproc_per_node="gpu")
+    job = make_project(tmp_path / "p", "", nproc_per_node="gpu")
 
     result = cctl(None, "-i", inventory, "launch", job, "--dry-run")
 

@@ -1,0 +1,33 @@
+"""The code that a job sends: scanned before any node is asked, so that a wrong path costs no waiting."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from clusterctl.cli.places import state_dir
+from clusterctl.cli.reaching import notice
+from clusterctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from clusterctl.runs.source import ScanResult
+    from clusterctl.specs.job import Job
+
+
+def read_code(job: Job) -> ScanResult:
+    """Walk and hash the job's source directory; the script must be in what is sent."""
+    from clusterctl.runs.source import scan_source
+
+    source = Path(job.file).parent / Path(job.sync.source).expanduser()
+    found = scan_source(source, exclude=job.sync.exclude, cache_dir=state_dir() / "trees")
+    for warning in found.warnings:
+        notice(warning)
+    paths = {entry.path for entry in found.manifest.entries}
+    if job.script and not Path(job.script).is_absolute() and os.path.normpath(job.script) not in paths:
+        raise UsageError(
+            f"{job.file}: script {job.script} is not in the code that is sent from {found.root}",
+            code="CC-SYNC-010",
+            fix="script is relative to sync.source; is it excluded by .gitignore or sync.exclude?",
+        )
+    return found
