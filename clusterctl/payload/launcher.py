@@ -11,6 +11,9 @@ from .processes import Identity, die_with_parent, identify
 from .state import tag_of
 from .workdir import make_private, make_shared
 
+# What our own bootstrap leaves in the environment.
+OURS = ("CLUSTERCTL_ACTIVATE_STATUS",)
+
 Text = Union[str, List[Union[str, Dict[str, str]]]]
 Spec = Dict[str, Any]
 
@@ -62,7 +65,7 @@ def plan_environment(
     kept = {
         key: value
         for key, value in inherited.items()
-        if key not in spec["unset"] and not key.startswith(prefixes)
+        if key not in (*spec["unset"], *OURS) and not key.startswith(prefixes)
     }
     early = {key: text for key, text in spec["env"].items() if can_fill(text, places.values)}
     env = {"PYTHONUNBUFFERED": "1", **kept}

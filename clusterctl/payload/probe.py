@@ -54,6 +54,7 @@ def _questions(request: dict[str, Any], nccl: Callable[[], Any]) -> dict[str, Ca
         "shm_disk": lambda: probe_files.disk("/dev/shm"),
         "nccl_conf": probe_files.nccl_conf,
         "interpreter": probe_system.interpreter,
+        "activate": probe_system.activate,
         "platform": probe_system.platform,
         "account": probe_system.account,
         "machine": probe_system.machine,

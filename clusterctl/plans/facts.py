@@ -13,6 +13,7 @@ from typing import Any
 from clusterctl.plans.facts_reading import clean_text, field_kinds, read_value
 from clusterctl.plans.facts_records import (
     Account,
+    Activate,
     Clock,
     Disk,
     Gpus,
@@ -39,6 +40,7 @@ class Facts:
     """All that a node told; `problems` holds what it could not answer, `notes` what was dropped."""
 
     interpreter: Interpreter = field(default_factory=Interpreter)
+    activate: Activate = field(default_factory=Activate)
     platform: Platform = field(default_factory=Platform)
     account: Account = field(default_factory=Account)
     machine: Machine = field(default_factory=Machine)

@@ -21,6 +21,13 @@ class Interpreter:
 
 
 @dataclass(frozen=True)
+class Activate:
+    """How the inventory's `activate` ended before Python; `None` is well, or there is none."""
+
+    status: int | None = None
+
+
+@dataclass(frozen=True)
 class Platform:
     """Kernel, processor and C library."""
 

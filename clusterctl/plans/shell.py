@@ -21,12 +21,18 @@ BOOT = (
     'exec(compile(b.read(int(b.readline())),"clusterctl-boot","exec"))'
 )
 
+# What stderr holds when the user's `activate` ended the shell, and no Python was started.
+SHELL_ENDED = "clusterctl: activate ended the shell with status "
+
 # `||` keeps a `set -e` of the user's text from ending the shell; a `set --` in it cannot lose what was kept.
+# The status goes to Python in a variable, which `payload.launcher` keeps from the workers.
 ACTIVATE = (
-    "clusterctl_python=$2 clusterctl_boot=$3 clusterctl_status=0;"
+    "clusterctl_python=$2 clusterctl_boot=$3 clusterctl_status=0; unset CLUSTERCTL_ACTIVATE_STATUS;"
+    f' trap "echo \\"{SHELL_ENDED}\\$?\\" >&2" EXIT;'
     ' eval "$1" </dev/null >&2 || clusterctl_status=$?;'
-    ' [ "$clusterctl_status" = 0 ] ||'
-    ' echo "clusterctl: activate ended with status $clusterctl_status" >&2;'
+    " trap - EXIT;"
+    ' [ "$clusterctl_status" = 0 ] || { export CLUSTERCTL_ACTIVATE_STATUS="$clusterctl_status";'
+    ' echo "clusterctl: activate ended with status $clusterctl_status" >&2; };'
     ' exec "$clusterctl_python" -c "$clusterctl_boot"; exit 126'
 )
 

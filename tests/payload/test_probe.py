@@ -74,6 +74,13 @@ def test_facts_of_this_machine() -> None:
     assert abs(facts["tmp_disk"]["free"] - shutil.disk_usage("/tmp").free) < 1 << 30
 
 
+@pytest.mark.parametrize(("value", "status"), [("7", 7), ("", None), ("x", None)])
+def test_a_failed_activate_is_told(value: str, status: int | None) -> None:
+    """The variable that the bootstrap left is a fact; without it there is nothing to tell."""
+    facts = probe(env={**os.environ, "CLUSTERCTL_ACTIVATE_STATUS": value})
+    assert facts["activate"] == {"status": status}
+
+
 def test_loopback_is_described() -> None:
     """The one NIC that every machine has."""
     lo = nic(probe(), "lo")

@@ -157,6 +157,7 @@ def test_variables_left_in_the_account_are_cleared(node: Make) -> None:
     """PET_*, RANK and the like of an earlier job do not reach torchrun; the user's own values win."""
     run = node(BARE, env={"PYTHONUNBUFFERED": "0"}).use_stub()
     stale = {"PET_NNODES": "7", "RANK": "5", "TORCHELASTIC_RUN_ID": "stale", "CLUSTERCTL_RUN": "x"}
+    stale["CLUSTERCTL_ACTIVATE_STATUS"] = "1"
     run.start(env={**os.environ, **stale, "KEPT": "yes"})
     run.hear("ready")
     assert run.session is not None
@@ -166,6 +167,7 @@ def test_variables_left_in_the_account_are_cleared(node: Make) -> None:
     assert run.ended()["state"] == "SUCCEEDED"
     seen = eval(run.output(0))
     assert "PET_NNODES" not in seen
+    assert "CLUSTERCTL_ACTIVATE_STATUS" not in seen
     assert seen["KEPT"] == "yes"
     assert seen["PYTHONUNBUFFERED"] == "0"
     assert seen["CLUSTERCTL_RUN"] == run.tag

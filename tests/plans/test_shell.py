@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterctl.plans.shell import DECOYS, REMOTE_COMMAND, STOLEN_STDIN, render_bootstrap
+from clusterctl.plans.shell import DECOYS, REMOTE_COMMAND, SHELL_ENDED, STOLEN_STDIN, render_bootstrap
 
 SHELLS = ["sh", "bash", "dash", "zsh", "ksh", "mksh", "busybox", "fish", "tcsh", "csh"]
 HOSTILE = [
@@ -137,6 +137,37 @@ def test_failing_activate_is_noted_and_passed_over() -> None:
     assert '"1"' in out
     assert "told" not in out
     assert err == "told\nclusterctl: activate ended with status 7\n"
+
+
+STATUS = "CLUSTERCTL_ACTIVATE_STATUS"
+
+
+@pytest.mark.parametrize(("activate", "status"), [("(exit 7)", "7"), ("source /nope.sh", "1"), ("true", None)])
+def test_the_status_of_activate_reaches_python(activate: str, status: str | None) -> None:
+    """A failure is in the environment; success leaves none there, not even one of an outer shell."""
+    printing = "import os, sys; print(os.environ.get('VALUE'), os.environ.get('" + STATUS + "'))"
+    first = render_bootstrap(sys.executable, "export VALUE=kept; " + activate)
+    done = subprocess.run(
+        ["sh", "-c", REMOTE_COMMAND],
+        input=f"{DECOYS}{first}\n{len(printing)}\n{printing}".encode(),
+        capture_output=True,
+        env={**os.environ, STATUS: "99"},
+        check=False,
+    )
+    assert done.stdout.decode() == f"kept {status}\n"
+
+
+@pytest.mark.parametrize("shell_of_node", ["bash", "sh"])
+@pytest.mark.parametrize(
+    ("activate", "ended"), [("exit 3", True), ("set -u; : $nothing", True), ("exit 0", True), ("false", False)]
+)
+def test_an_activate_that_ends_the_shell_is_told(
+    activate: str, ended: bool, shell_of_node: str, tmp_path: Path
+) -> None:
+    """stderr holds our sentence only if no Python was started because of it."""
+    (tmp_path / shell_of_node).symlink_to(shutil.which(shell_of_node) or "/bin/sh")
+    out, err = run(["/bin/sh"], sys.executable, activate, PATH=str(tmp_path))[1:]
+    assert (SHELL_ENDED in err, out == "") == (ended, ended)
 
 
 def test_activate_cannot_read_our_stdin() -> None:
