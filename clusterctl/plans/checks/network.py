@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from difflib import SequenceMatcher
 
 from clusterctl.plans.checks.check import Hit, Situation, across, check, on
+from clusterctl.plans.checks.nics import candidates, propose_nics, told
 from clusterctl.plans.checks.remedy import as_root, in_inventory
 from clusterctl.plans.facts import Facts
-from clusterctl.plans.facts_records import Nic
 from clusterctl.plans.network import owner_of
 from clusterctl.specs.inventory import Node
 from clusterctl.specs.nodeset import fold_names
@@ -22,16 +21,12 @@ def _with_problem(seen: Situation, kind: str) -> Iterator[tuple[Node, Facts, str
                 yield node, facts, problem.text
 
 
-def _candidates(facts: Facts, wanted: str = "") -> list[Nic]:
-    """List the NICs that could carry training, the one with the nearest name first."""
-    able = [nic for nic in facts.nics if nic.name and nic.kind != "loopback" and nic.ipv4]
-    return sorted(able, key=lambda nic: -SequenceMatcher(None, wanted, nic.name or "").ratio())
-
-
-def _told(nics: list[Nic]) -> str:
-    return (
-        ", ".join(f"{nic.name} ({', '.join(nic.ipv4)})" for nic in nics[:6]) or "no NIC with an IPv4 address"
-    )
+def _nodes_with(seen: Situation, kind: str) -> Iterator[tuple[Node, Facts, list[str]]]:
+    """Give each node with all its problems of a kind at once."""
+    for node, facts in seen.known:
+        texts = [one.text for one in seen.networks[node.name].problems if one.kind == kind]
+        if texts:
+            yield node, facts, texts
 
 
 @check(
@@ -47,10 +42,10 @@ def nic_is_missing(seen: Situation) -> Iterator[Hit]:
     Names differ from machine to machine and may change when a card moves to another slot. Gloo says "Unable
     to find address for", NCCL says "no socket interface found".
     """
-    for node, facts, name in _with_problem(seen, "nic-missing"):
-        near = _candidates(facts, name)
-        fix = in_inventory(node, f"nic: [{near[0].name}]") if near else ""
-        yield on(node, f"no {name}; there is {_told(near)}", fix)
+    for node, facts, names in _nodes_with(seen, "nic-missing"):
+        line = propose_nics(node, facts, names)
+        evidence = f"no {', '.join(names)}; there is {told(candidates(facts, names[0]))}"
+        yield on(node, evidence, in_inventory(node, line) if line else "")
 
 
 @check(
@@ -100,9 +95,9 @@ def address_on_no_nic(seen: Situation) -> Iterator[Hit]:
     """
     for node, facts, ip in _with_problem(seen, "address-on-no-nic"):
         arrived = facts.machine.ssh_address
-        near = _candidates(facts)
+        near = candidates(facts)
         best = arrived if arrived and owner_of(facts, arrived) else near[0].ipv4[0] if near else "ADDRESS"
-        evidence = f"{ip} ({seen.networks[node.name].source}); there is {_told(near)}"
+        evidence = f"{ip} ({seen.networks[node.name].source}); there is {told(near)}"
         yield on(node, evidence, in_inventory(node, f"ip: {best}"))
 
 
@@ -119,9 +114,9 @@ def no_address(seen: Situation) -> Iterator[Hit]:
     A `host:` from ~/.ssh/config, for example, means nothing on the node itself. Give `ip:`.
     """
     for node, facts, text in _with_problem(seen, "no-address"):
-        near = _candidates(facts)
+        near = candidates(facts)
         fix = in_inventory(node, f"ip: {near[0].ipv4[0]}") if near else ""
-        yield on(node, f"{text}; there is {_told(near)}", fix)
+        yield on(node, f"{text}; there is {told(near)}", fix)
 
 
 @check(
@@ -159,7 +154,7 @@ def address_is_loopback(seen: Situation) -> Iterator[Hit]:
     for node, facts in seen.known:
         ip = seen.networks[node.name].ip
         if ip and ip.startswith("127.") and len(machines) > 1:
-            near = _candidates(facts)
+            near = candidates(facts)
             yield on(node, ip, in_inventory(node, f"ip: {near[0].ipv4[0] if near else 'ADDRESS'}"))
 
 
@@ -175,9 +170,11 @@ def nic_without_address(seen: Situation) -> Iterator[Hit]:
 
     The members of a bond or bridge have none: name the bond or bridge. Otherwise give the NIC an address.
     """
-    for node, facts, name in _with_problem(seen, "nic-without-address"):
-        nic = next(nic for nic in facts.nics if nic.name == name)
-        member = " and is a member of a bond" if nic.slave else ""
-        near = _candidates(facts, name)
-        fix = in_inventory(node, f"nic: [{near[0].name}]") if near else ""
-        yield on(node, f"{name} has none{member}; there is {_told(near)}", fix)
+    for node, facts, names in _nodes_with(seen, "nic-without-address"):
+        slaves = {nic.name for nic in facts.nics if nic.slave}
+        bare = ", ".join(
+            f"{name} has none" + " and is a member of a bond" * (name in slaves) for name in names
+        )
+        line = propose_nics(node, facts, names)
+        evidence = f"{bare}; there is {told(candidates(facts, names[0]))}"
+        yield on(node, evidence, in_inventory(node, line) if line else "")

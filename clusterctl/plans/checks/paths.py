@@ -6,28 +6,13 @@ import shlex
 from collections.abc import Callable, Iterator
 
 from clusterctl.plans.checks.check import Hit, Situation, across, check, on
+from clusterctl.plans.checks.nics import SIDE_NETWORKS
 from clusterctl.plans.checks.remedy import as_root, in_inventory, ssh_to
 from clusterctl.plans.checks.voting import Split, split_votes
 from clusterctl.plans.facts import Facts
 from clusterctl.plans.facts_records import Nic, Route
 from clusterctl.plans.network import owner_of, route_nic
 from clusterctl.specs.inventory import Node
-
-# What container engines and VPNs make: up, with an address, and not the way to another node.
-SIDE_NETWORKS = (
-    "docker",
-    "br-",
-    "virbr",
-    "cni",
-    "flannel",
-    "cali",
-    "podman",
-    "lxc",
-    "tailscale",
-    "wg",
-    "zt",
-    "tun",
-)
 
 
 def _training_nic(seen: Situation, node: Node, facts: Facts) -> Nic | None:
@@ -51,12 +36,17 @@ def _votes(seen: Situation, value: Callable[[Nic], int | None]) -> Split | None:
 
 
 def _route(seen: Situation, facts: Facts, peer: str) -> Route | None:
-    """Give the route to a peer's training address; the probe may have asked for another of its addresses."""
+    """Give the route to a peer's training address; the probe may have asked for another of its addresses.
+
+    A peer without an address is told of by itself; there is no route to judge.
+    """
     ip = seen.networks[peer].ip
+    if ip is None:
+        return None
     asked = facts.routes.get(peer)
     if asked and asked.address == ip:
         return asked
-    if not ip or not facts.routing or peer != seen.nodes[0].name:
+    if not facts.routing or peer != seen.nodes[0].name:
         return None
     nic = route_nic(facts, ip)
     return Route(ip, None, nic, None if nic else "the routing table has no way there")
