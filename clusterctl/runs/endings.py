@@ -4,8 +4,9 @@ Besides the codes that `runs.connect` lists:
 
 | CC-PY-001  | the configured interpreter is not there, or cannot be run      | NoInterpreter |
 | CC-PY-002  | it is too old (the node says so)                               | NoInterpreter |
-| CC-PY-003  | it ended before it answered                                    | NoInterpreter |
+| CC-PY-003  | it ended before it answered, or `activate` ended the shell     | NoInterpreter |
 | CC-RUN-002 | a step failed on the node in a way that nobody foresaw         | NodeError     |
+|            | the same with a traceback: a bug of ours                       | InternalError |
 | CC-RUN-003 | the step's process on the node died; the connection lives      | NodeError     |
 | CC-RUN-004 | what the node sent cannot be understood                        | NodeError     |
 """
@@ -19,12 +20,13 @@ from clusterctl.errors import (
     ClusterctlError,
     ConnectionLost,
     ConnectTimeout,
+    InternalError,
     NodeError,
     NoInterpreter,
     SyncError,
     Unreachable,
 )
-from clusterctl.plans.shell import STOLEN_STDIN
+from clusterctl.plans.shell import SHELL_ENDED, STOLEN_STDIN
 from clusterctl.runs.frames import FrameReader
 from clusterctl.runs.sockets import Line
 
@@ -87,9 +89,13 @@ def channel_refused(node: str, error: Exception) -> Unreachable:
     )
 
 
-def not_started(node: str, python: str, status: int, noise: bytes, stderr: str) -> NodeError:
-    """Say why no interpreter came up behind the login shell."""
+def not_started(
+    node: str, python: str, status: int, noise: bytes, stderr: str, *, activate: bool = False
+) -> NodeError:
+    """Say why no interpreter came up behind the login shell; `activate` tells whether there is one."""
     said = _said(noise, stderr)
+    if activate and SHELL_ENDED in stderr:
+        return _activate_ended(node, python, stderr)
     if status in (CANNOT_RUN, NOT_FOUND):
         problem = "was not found" if status == NOT_FOUND else "cannot be run"
         fix = "set `python` in the inventory to the absolute path of the node's interpreter (3.8 or later)"
@@ -99,8 +105,21 @@ def not_started(node: str, python: str, status: int, noise: bytes, stderr: str) 
         text = "the login shell's start-up files read what was meant for the interpreter"
         return NodeError(text, code="CC-SSH-017", node=node, evidence=said, fix=fix)
     fix = f"see what `{python} -c 'print(1)'` says there; the login shell must be able to run commands"
-    text = f"no interpreter came up: the login shell or {python} {_ended(status)}"
+    suspects = f"the login shell, `activate` or {python}" if activate else f"the login shell or {python}"
+    text = f"no interpreter came up: {suspects} {_ended(status)}"
     return NoInterpreter(text, code="CC-PY-003", node=node, evidence=said, fix=fix)
+
+
+def _activate_ended(node: str, python: str, stderr: str) -> NoInterpreter:
+    said, _, rest = stderr.rpartition(SHELL_ENDED)
+    status = rest.split("\n", 1)[0]
+    return NoInterpreter(
+        f"`activate` ended the shell with status {status}, so {python} was never started",
+        code="CC-PY-003",
+        node=node,
+        evidence=said.strip()[-TAIL:],
+        fix="let `activate` in the inventory or job prepare the shell only: no `exit`, in what it sources neither",
+    )
 
 
 def verb_died(node: str, verb: str, status: int, stderr: str) -> NodeError:
@@ -132,6 +151,8 @@ def reported(node: str, error: Mapping[str, Any]) -> ClusterctlError:
     """Turn an error that the node reported into ours."""
     code = str(error.get("code") or "")
     message, evidence = str(error.get("message") or "unknown"), str(error.get("traceback") or "")
+    if evidence:
+        return InternalError(message, code=code or "CC-RUN-002", node=node, evidence=evidence)
     kind = next((kind for family, kind in FAMILIES.items() if code.startswith(family)), NodeError)
     return kind(message, code=code or "CC-RUN-002", node=node, evidence=evidence)
 

@@ -51,6 +51,7 @@ class Session:
     ) -> None:
         self.verb = verb
         self.python = python
+        self.activate = activate
         self.timeouts = timeouts or Timeouts()
         self.silence_limit = silence_limit
         self.ended = False
@@ -132,12 +133,15 @@ class Session:
             # Looked at before draining: what arrives between the two is then not taken for the end.
             closing = self._channel.closed or self._channel.eof_received
             with suppress(OSError):
-                while self._channel.recv_stderr_ready():
-                    self._hear(self._channel.recv_stderr(PIECE), self._keep_stderr)
+                self._take_stderr()
                 while self._channel.recv_ready():
                     self._hear(self._channel.recv(PIECE), self._take_frames)
             if closing and not self.ended and self._failure is None:
                 self._fail(self._explain_end())
+
+    def _take_stderr(self) -> None:
+        while self._channel.recv_stderr_ready():
+            self._hear(self._channel.recv_stderr(PIECE), self._keep_stderr)
 
     def close(self) -> None:
         """End the conversation; the verb on the node sees the end of its stdin."""
@@ -248,13 +252,17 @@ class Session:
 
     def _explain_end(self) -> ClusterctlError:
         self._channel.status_event.wait(STATUS_WAIT)
+        self._take_stderr()
         self._reader.finish()
         # When a process ends the server says that its output did; a connection that is lost says nothing.
         if not self._channel.eof_received:
             return endings.lost(self.node, self._line)
         status = self._channel.exit_status
         if not self._reader.begun:
-            return endings.not_started(self.node, self.python, status, self._reader.noise, self.stderr)
+            noise, said = self._reader.noise, self.stderr
+            return endings.not_started(
+                self.node, self.python, status, noise, said, activate=self.activate is not None
+            )
         return endings.verb_died(self.node, self.verb, status, self.stderr)
 
     def _explain_no_start(self) -> ConnectTimeout:

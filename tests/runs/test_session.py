@@ -18,6 +18,7 @@ from servers import QUICK, Client, Server
 from clusterctl.errors import (
     ConnectionLost,
     ConnectTimeout,
+    InternalError,
     NodeError,
     NoInterpreter,
     SyncError,
@@ -191,11 +192,12 @@ def test_unforeseen_error_of_the_node(connection: Any) -> None:
     """An exception that nobody expected arrives with its traceback as evidence."""
     with start(connection, "fail", code="") as session:
         session.receive(10)
-        with pytest.raises(NodeError) as caught:
+        with pytest.raises(InternalError) as caught:
             session.receive(10)
     assert caught.value.code == "CC-RUN-002"
     assert "KeyError" in caught.value.message
     assert "in run" in caught.value.evidence
+    assert "Traceback" in caught.value.evidence  # by this the command line knows what belongs into a file
 
 
 @pytest.mark.parametrize("how", ["exit", "kill"])
@@ -238,9 +240,32 @@ def test_no_interpreter(connection: Any, python: str, activate: str | None, code
         session.receive(10)
     assert caught.value.code == code
     assert caught.value.node == "n1"
+    assert ("`activate` ended the shell with status 5" in caught.value.message) == (activate == "exit 5")
     if code == "CC-PY-001":
         assert python in caught.value.message
         assert python in caught.value.evidence  # the shell's own words
+
+
+def test_activate_that_ends_the_shell_is_named(connection: Any) -> None:
+    """Even with a status that means something else; what it said is the evidence."""
+    activate = "echo no such module >&2; exit 127"
+    with (
+        start(connection, "echo", activate=activate) as session,
+        pytest.raises(NoInterpreter) as caught,
+    ):
+        session.receive(10)
+    assert (caught.value.code, caught.value.evidence) == ("CC-PY-003", "no such module")
+    assert "`activate` ended the shell with status 127" in caught.value.message
+
+
+def test_activate_that_becomes_another_program(connection: Any) -> None:
+    """Nothing can be told of it but that it is one of three."""
+    with (
+        start(connection, "echo", activate="exec true") as session,
+        pytest.raises(NoInterpreter, match="the login shell, `activate` or") as caught,
+    ):
+        session.receive(10)
+    assert caught.value.code == "CC-PY-003"
 
 
 def test_interpreter_too_old(connection: Any, tmp_path: Path) -> None:
