@@ -13,6 +13,7 @@ MAX_HEADER = 16 << 20
 MAX_BODY = 64 << 20
 PIECE = 1 << 16
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+SCARCE = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)  # processes, memory, descriptors
 
 Header = Dict[str, Any]
 Frame = Tuple[Header, bytes]
@@ -30,13 +31,26 @@ def describe_failure(error: BaseException) -> Dict[str, str]:
     """Turn an exception into the value of an error frame."""
     if isinstance(error, VerbError):
         return {"code": error.code, "message": str(error), "traceback": ""}
-    if isinstance(error, OSError) and error.errno in DISK_ERRORS:
-        place = error.filename2 or error.filename or "the disk"
-        return {"code": "CC-DISK-001", "message": f"cannot write {place}: {error.strerror}", "traceback": ""}
+    code, message = _describe_refusal(error) if isinstance(error, OSError) else ("", "")
+    if message:
+        return {"code": code, "message": message, "traceback": ""}
     import traceback
 
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     return {"code": "", "message": f"{type(error).__name__}: {error}", "traceback": text}
+
+
+def _describe_refusal(error: OSError) -> Tuple[str, str]:
+    """Give code and message of what the system refused; both empty if the error looks like a bug of ours."""
+    name = error.filename2 or error.filename
+    place = os.fsdecode(name) if isinstance(name, (str, bytes)) else ""
+    if error.errno in DISK_ERRORS:
+        return "CC-DISK-001", f"cannot write {place or 'the disk'}: {error.strerror}"
+    if place:
+        return "CC-DISK-002", f"cannot use {place}: {error.strerror}"
+    if error.errno in SCARCE:
+        return "", f"the node's system refused: {error.strerror}"
+    return "", ""
 
 
 def encode(header: Header, body: bytes = b"") -> bytes:

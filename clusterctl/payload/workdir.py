@@ -8,7 +8,7 @@ import stat
 from contextlib import suppress
 from typing import Any, Dict, Optional
 
-from .wire import VerbError
+from .wire import DISK_ERRORS, VerbError
 
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -23,7 +23,7 @@ def open_workdir(text: str) -> str:
 def make_private(path: str) -> str:
     """Make one directory with mode 0700, or verify that the one there is ours alone to write."""
     try:
-        os.mkdir(path, 0o700)
+        _make_directory(path)
     except FileExistsError:
         _verify_ours(path)
     return path
@@ -101,7 +101,17 @@ def _make_parents(path: str) -> None:
     if not os.path.isdir(parent):
         _make_parents(parent)
         with suppress(FileExistsError):
-            os.mkdir(parent, 0o700)
+            _make_directory(parent)
+
+
+def _make_directory(path: str) -> None:
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        code = "CC-DISK-001" if error.errno in DISK_ERRORS else "CC-DISK-002"
+        raise VerbError(code, f"cannot make directory {path}: {error.strerror}") from None
 
 
 def _verify_ours(path: str) -> None:

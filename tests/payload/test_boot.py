@@ -72,6 +72,10 @@ def test_noise_before_the_sentinel_is_ignored() -> None:
         ("raise KeyError('lost')", "", "KeyError: 'lost'"),
         ("raise VerbError('CC-RUN-042', 'no such thing')", "CC-RUN-042", "no such thing"),
         ("raise OSError(28, 'No space left on device', '/x/y')", "CC-DISK-001", "/x/y"),
+        ("open('/proc/no/file')", "CC-DISK-002", "cannot use /proc/no/file: No such file or directory"),
+        ("__import__('os').listdir(b'/proc/none')", "CC-DISK-002", "cannot use /proc/none: No such"),
+        ("raise BlockingIOError(11, 'Try again')", "", "the node's system refused: Try again"),
+        ("raise OSError(9, 'Bad file descriptor')", "", "OSError: [Errno 9] Bad file descriptor"),
     ],
 )
 def test_a_failing_verb_answers_with_an_error_frame(body: str, code: str, message: str) -> None:
@@ -82,7 +86,7 @@ def test_a_failing_verb_answers_with_an_error_frame(body: str, code: str, messag
 
     assert header["error"]["code"] == code
     assert message in header["error"]["message"]
-    assert (body in header["error"]["traceback"]) == (code == "")
+    assert (body in header["error"]["traceback"]) == (code == "" and "refused" not in message)
     assert end == ({"end": True}, b"")
 
 

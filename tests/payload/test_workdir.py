@@ -64,6 +64,19 @@ def test_links_are_not_followed_inside(tmp_path: Path) -> None:
     assert not (tmp_path / "target").exists()
 
 
+def test_one_that_cannot_be_made_is_named(node: Make) -> None:
+    """The system's reason, the directory that failed, and no traceback."""
+    run = node("print(1)")
+    run.workdir = Path("/proc/x/y")
+    session = run.start()
+    (error, _), _ = session.frames()
+    assert error["error"] == {
+        "code": "CC-DISK-002",
+        "message": "cannot make directory /proc/x: No such file or directory",
+        "traceback": "",
+    }
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "nul\0"])
 def test_names_are_single_components(name: str) -> None:
     """Nothing outside the directory can be named."""
