@@ -33,9 +33,10 @@ def train(output: Path, *options: str) -> str:
     """Run digits-ddp on two processes of this machine, with the arguments of its job file and these."""
     job = parse_job((DIGITS / "job.yaml").read_text(encoding="utf-8"), "job.yaml")
     args = [word.replace("${output_dir}", str(output)) for word in job.args]
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    here = ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", "--local-addr", "127.0.0.1"]
     done = subprocess.run(
-        [*torchrun, DIGITS / "train.py", *args, "--samples", str(SAMPLES), *options],
+        [*torchrun, *here, DIGITS / "train.py", *args, "--samples", str(SAMPLES), *options],
         env={**os.environ, **job.env, "GLOO_SOCKET_IFNAME": "lo", "CUDA_VISIBLE_DEVICES": ""},
         capture_output=True,
         text=True,
