@@ -29,6 +29,7 @@ def run(request: Request, stream: Stream) -> None:
     rundir = find_run(request["workdir"], request["run"], request["node"])
     sweep = Sweep(tag_of(read_json(os.path.join(rundir, "spec.json")) or {}))
     before = resolve(rundir) or {}
+    lived = {stat.pid: stat.name for stat in remains(before, sweep.tag)}
     ended: List[Dict[str, Any]] = []
     if before["state"] not in FINAL:
         for event in Asking(rundir, before, request).events():
@@ -36,8 +37,28 @@ def run(request: Request, stream: Stream) -> None:
             ended = event.get("event", {}).get("ended", ended)
     left = as_left(clear(rundir, sweep))
     state = settle(rundir, request, sweep, left)
-    account = [*ended, *sweep.account()]
-    stream.send({"stopped": {"ended": account, "left": left or state["left"], "state": state}})
+    left = left or state["left"]
+    signalled = [*ended, *sweep.account()]
+    account = account_of(state, lived, signalled, left)
+    stream.send({"stopped": {"ended": account, "left": left, "state": state}})
+
+
+def account_of(
+    state: State, lived: Dict[int, str], signalled: List[Dict[str, Any]], left: List[Dict[str, Any]]
+) -> List[Dict[str, Any]]:
+    """List what lived when the stop came, and what it met later, by the part each had; `left` is not in it.
+
+    Guardian and agent end by themselves: they are listed only if they had to be killed.
+    """
+    parts = {entry["pid"]: f"rank {rank}" for rank, entry in state["ranks"].items()}
+    own = {state[name]["pid"]: name for name in ("guardian", "agent") if state[name]}
+    if state["torchrun"]:
+        parts[state["torchrun"]["pid"]] = "torchrun"
+    found = {pid: name for pid, name in lived.items() if pid not in own}
+    found.update((entry["pid"], entry["name"]) for entry in signalled)
+    for entry in left:
+        found.pop(entry["pid"], None)
+    return [{"pid": pid, "name": parts.get(pid) or own.get(pid) or name} for pid, name in found.items()]
 
 
 class Asking:

@@ -129,7 +129,8 @@ def test_stop_waits_for_the_grace_and_then_kills(node: Make) -> None:
     took = time.monotonic() - begun
 
     assert answer["stopped"]["left"] == []
-    assert len(answer["stopped"]["ended"]) >= 6
+    names = sorted(entry["name"] for entry in answer["stopped"]["ended"])
+    assert names == ["rank 0", "rank 1", *["sleep"] * 4, "torchrun"]
     assert (answer["stopped"]["state"]["state"], run.left()) == ("CANCELLED", {})
     assert 2.0 <= took < 5.0, took
     assert [header["event"]["event"] for header, _ in events if "event" in header][-1] == "ended"
@@ -150,6 +151,8 @@ def test_stop_lets_a_worker_finish_its_checkpoint(node: Make) -> None:
     assert answer["stopped"]["state"]["state"] == "CANCELLED"
     assert answer["stopped"]["state"]["reason"] == "enough"
     assert run.left() == {}
+    parts = {"torchrun": run.pid("torchrun"), "rank 0": run.pid("0")}
+    assert {entry["name"]: entry["pid"] for entry in answer["stopped"]["ended"]} == parts
 
 
 def test_stop_of_a_frozen_guardian(node: Make) -> None:
