@@ -1,4 +1,9 @@
-"""The verb `follow`: state, events and log lines of a run, as they come or as they were."""
+"""The verb `follow`: state, events and log lines of a run, as they come or as they were.
+
+What torchrun itself prints is kept back while ranks run and sent last: after a stop, and sometimes after a
+success, it is a traceback that means nothing. A run that went well or was stopped sends none of it, unless
+the request has {"logs": {"torchrun": true}}.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +21,7 @@ LOOK = 0.05  # seconds between looks at the files
 JUDGE = 1.0  # seconds between looks at whether agent and guardian live
 BEAT = 2.0
 CLIENT_LIMIT = 60.0  # seconds without a sign of the client
+QUIET = ("SUCCEEDED", "CANCELLED")  # after which torchrun has nothing to say that a rank has not said
 
 Request = Dict[str, Any]
 
@@ -123,13 +129,23 @@ class Follower:
         return bool(lines)
 
     def _send_logs(self, last: bool) -> bool:
-        moved = False
-        for log in self._logs.values():
-            block = log.reader.read(last)
-            moved = moved or bool(block[1])
-            for start, lines in blocks_of(block, self._keep) if block[1] else ():
-                self._send({"log": log.file, "rank": log.rank, "stream": log.stream, "offset": start}, lines)
-        return moved
+        ranks = [log for log in self._logs.values() if log.rank is not None]
+        moved = [self._send_log(log, last) for log in ranks]
+        if not any(moved) and self._torchrun_may_speak():
+            moved = [self._send_log(log, last) for log in self._logs.values() if log.rank is None]
+        return any(moved)
+
+    def _send_log(self, log: Log, last: bool) -> bool:
+        block = log.reader.read(last)
+        for start, lines in blocks_of(block, self._keep) if block[1] else ():
+            self._send({"log": log.file, "rank": log.rank, "stream": log.stream, "offset": start}, lines)
+        return bool(block[1])
+
+    def _torchrun_may_speak(self) -> bool:
+        state = self._state or {}
+        if self._wish.get("torchrun") or not state.get("ranks"):
+            return True
+        return state["state"] in FINAL and state["state"] not in QUIET
 
     def _send(self, header: Dict[str, Any], body: bytes = b"") -> None:
         self._stream.send(header, body)
@@ -143,7 +159,7 @@ def keep_of(pattern: Optional[str]) -> Optional[Keep]:
     try:
         search = re.compile(pattern).search
     except re.error as error:
-        raise VerbError("CC-USE-020", f"not a regular expression: {pattern!r}: {error}") from None
+        raise VerbError("CC-USE-026", f"not a regular expression: {pattern!r}: {error}") from None
     return lambda line: search(line.decode("utf-8", "replace").rstrip("\r\n")) is not None
 
 

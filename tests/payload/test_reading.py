@@ -71,15 +71,65 @@ def text_of(frames: Frames, rank: int | None = 0, stream: str = "stdout") -> byt
 
 def test_everything_of_a_dead_run(tmp_path: Path) -> None:
     """State, events and all files, the last line without an end included."""
-    run = Recorded(tmp_path).log(0, b"a\nb", b"oops\n").log(1, b"c\n")
+    run = Recorded(tmp_path, state="FAILED").log(0, b"a\nb", b"oops\n").log(1, b"c\n")
     (run.path / "attempt-1" / "torchrun.log").write_bytes(b"W: note\n")
     frames = run.follow({}, events=0)
 
-    assert frames[0][0]["state"]["state"] == "SUCCEEDED"
+    assert frames[0][0]["state"]["state"] == "FAILED"
     assert frames[1] == ({"events": 42}, EVENTS)
     assert [text_of(frames), text_of(frames, 0, "stderr"), text_of(frames, 1)] == [b"a\nb", b"oops\n", b"c\n"]
     assert text_of(frames, None, "stderr") == b"W: note\n"
     assert frames[-1] == ({"end": True}, b"")
+
+
+@pytest.mark.parametrize(
+    ("state", "ranks", "wish", "sent"),
+    [
+        ("SUCCEEDED", 2, {}, False),
+        ("CANCELLED", 2, {}, False),
+        ("CANCELLED", 2, {"torchrun": True}, True),
+        ("CANCELLED", 0, {}, True),
+        ("FAILED", 2, {}, True),
+        ("FAILED_SETUP", 0, {}, True),
+        ("LOST", 2, {}, True),
+    ],
+)
+def test_what_torchrun_says_comes_last_or_not_at_all(
+    tmp_path: Path, state: str, ranks: int, wish: dict[str, Any], sent: bool
+) -> None:
+    """After a success or a stop it is noise; else it follows all that the ranks said, however much that is."""
+    run = Recorded(tmp_path, state=state)
+    for rank in range(ranks):
+        run.log(rank, b"x" * 1000 * (1 + 1999 * rank), b"e\n")
+    (run.path / "attempt-1" / "torchrun.log").parent.mkdir(exist_ok=True)
+    (run.path / "attempt-1" / "torchrun.log").write_bytes(b"Traceback\n" * 30)
+    files = [header["rank"] for header, _ in run.follow(wish) if "log" in header]
+    assert (None in files, files[-1:] == [None]) == (sent, sent)
+
+
+@pytest.mark.parametrize(("status", "heard"), [(3, True), (0, False)])
+def test_torchrun_is_silent_while_ranks_run(node: Make, tmp_path: Path, status: int, heard: bool) -> None:
+    """Its lines arrive after the end of a run that failed, before the last frame."""
+    script = (
+        "import os, sys, time\nprint('here', flush=True)\n"
+        f"while not os.path.exists({str(tmp_path / 'go')!r}): time.sleep(0.01)\nsys.exit({status})\n"
+    )
+    run = node(script).use_stub().go().running()
+    with (run.rundir / "attempt-1" / "torchrun.log").open("a") as log:
+        log.write("torchrun warns\n")
+    request = follow_request(run.workdir, {}, run=run.spec["run"], follow=True, events=0)
+    early: Frames = []
+    with Session("follow", request) as session:
+        while not early or "beat" not in early[-1][0]:
+            frame = session.receive()
+            assert frame is not None
+            early.append(frame)
+        (tmp_path / "go").touch()
+        rest = session.frames()
+
+    assert text_of(early) == b"here\n"
+    assert text_of(early, None, "stderr") == b""
+    assert (text_of(rest, None, "stderr") == b"torchrun warns\n") == heard
 
 
 def test_ranks_and_streams_are_chosen(tmp_path: Path) -> None:
@@ -113,7 +163,7 @@ def test_tail_and_grep_happen_on_the_node(tmp_path: Path) -> None:
     offsets = [header["offset"] for header, _ in hits if "log" in header]
     content = (run.path / run.state["ranks"]["0"]["stdout"]).read_bytes()
     assert [content[offset:].split(b" ")[1] for offset in offsets] == [b"800", b"900"]
-    assert run.follow({"grep": "("})[0][0]["error"]["code"] == "CC-USE-020"
+    assert run.follow({"grep": "("})[0][0]["error"]["code"] == "CC-USE-026"
 
 
 @pytest.mark.parametrize(("name", "code"), [("job-2", "CC-RUN-011"), ("job", "CC-RUN-011"), ("../x", "CC-RUN-010")])
