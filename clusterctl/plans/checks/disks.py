@@ -10,6 +10,18 @@ from clusterctl.plans.checks.remedy import in_inventory, ssh_to
 from clusterctl.plans.checks.system import FEW_INODES, FULL, LOW, size_text
 from clusterctl.plans.facts import Facts
 from clusterctl.plans.facts_records import Disk
+from clusterctl.specs.counted import counted
+
+# File systems that hold the kernel's own things and no files of anybody.
+KERNEL_FILE_SYSTEMS = (
+    *("bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts", "efivarfs"),
+    *("fusectl", "mqueue", "proc", "pstore", "securityfs", "sysfs", "tracefs"),
+)
+
+
+def room_of(disk: Disk) -> int | None:
+    """Give the free bytes; `None` where the file system does not count its blocks (tmpfs without a limit)."""
+    return disk.free if disk.total != 0 else None
 
 
 def _room(disk: Disk) -> str:
@@ -39,12 +51,17 @@ def _workdir_problem(facts: Facts) -> str | None:
     mode = found.mode or 0
     rules = (
         (not found.directory, f"{found.nearest} is not a directory"),
+        (facts.workdir_disk.kind in KERNEL_FILE_SYSTEMS, _on_kernel_file_system(facts)),
         (facts.workdir_disk.read_only, f"{found.path} is on a file system that is read-only"),
         (not found.writable, f"{found.nearest} may not be written by {me}"),
         (found.exists and found.owner != uid, f"{found.path} belongs to uid {found.owner}, not to {me}"),
         (found.exists and mode & 0o022, f"{found.path} may be written by others (mode {mode:04o})"),
     )
     return next((text for broken, text in rules if broken), None) if found.path else None
+
+
+def _on_kernel_file_system(facts: Facts) -> str:
+    return f"{facts.workdir.path} may not be written: it is on a file system of the kernel ({facts.workdir_disk.kind})"
 
 
 @check(
@@ -57,7 +74,7 @@ def _workdir_problem(facts: Facts) -> str | None:
 def disk_is_full(seen: Situation) -> Iterator[Hit]:
     """The file system of the working directory has less than 100 MB left."""
     for node, facts in seen.known:
-        free = facts.workdir_disk.free
+        free = room_of(facts.workdir_disk)
         if free is not None and free < FULL:
             where = shlex.quote(facts.workdir_disk.mount or "/")
             yield on(
@@ -77,7 +94,7 @@ def disk_is_full(seen: Situation) -> Iterator[Hit]:
 def disk_is_low(seen: Situation) -> Iterator[Hit]:
     """The file system of the working directory has less than 1 GiB left."""
     for node, facts in seen.known:
-        free = facts.workdir_disk.free
+        free = room_of(facts.workdir_disk)
         if free is not None and FULL <= free < LOW:
             yield on(node, _room(facts.workdir_disk))
 
@@ -97,7 +114,7 @@ def few_inodes(seen: Situation) -> Iterator[Hit]:
     for node, facts in seen.known:
         left = facts.workdir_disk.inodes_free
         if left is not None and left < FEW_INODES:
-            yield on(node, f"{left} inodes left on {facts.workdir_disk.mount}")
+            yield on(node, f"{counted(left, 'inode')} left on {facts.workdir_disk.mount}")
 
 
 @check(
@@ -110,6 +127,6 @@ def few_inodes(seen: Situation) -> Iterator[Hit]:
 def tmp_is_full(seen: Situation) -> Iterator[Hit]:
     """The file system of /tmp has less than 100 MB left. `env: {TMPDIR: ...}` names another place."""
     for node, facts in seen.known:
-        free = facts.tmp_disk.free
+        free = room_of(facts.tmp_disk)
         if free is not None and free < FULL and facts.tmp_disk.mount != facts.workdir_disk.mount:
             yield on(node, _room(facts.tmp_disk))

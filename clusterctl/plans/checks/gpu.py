@@ -9,6 +9,7 @@ from clusterctl.plans.checks.check import Hit, Situation, across, check, on
 from clusterctl.plans.checks.remedy import as_root, in_inventory, ssh_to
 from clusterctl.plans.checks.voting import split_votes
 from clusterctl.plans.facts import Facts
+from clusterctl.specs.counted import counted
 from clusterctl.specs.inventory import Node
 
 # The oldest driver for each CUDA major version, from NVIDIA's table of minor version compatibility.
@@ -77,7 +78,7 @@ def too_few_gpus(seen: Situation) -> Iterator[Hit]:
     wanted = seen.job.nproc_per_node if seen.job and seen.job.backend == "nccl" else None
     for node, facts in seen.known:
         if isinstance(wanted, int) and 0 < _lent(node, facts) < wanted:
-            evidence = f"{_lent(node, facts)} GPUs for nproc_per_node: {wanted}"
+            evidence = f"{counted(_lent(node, facts), 'GPU')} for nproc_per_node: {wanted}"
             yield on(node, evidence, f"job: nproc_per_node: {_lent(node, facts)}  # or gpu")
 
 

@@ -10,6 +10,7 @@ from clusterctl.plans.checks.remedy import as_root, ssh_to
 from clusterctl.plans.checks.system import VISIBLE
 from clusterctl.plans.facts import Facts
 from clusterctl.plans.facts_records import Gpu
+from clusterctl.specs.counted import counted
 from clusterctl.specs.inventory import Node
 
 
@@ -124,7 +125,7 @@ def gpu_is_silent(seen: Situation) -> Iterator[Hit]:
     for node, facts in seen.known:
         files, count = facts.gpus.files or 0, facts.gpus.count or 0
         if facts.gpus.smi and files > count > 0:
-            evidence = f"{files} device files, {count} GPUs listed"
+            evidence = f"{counted(files, 'device file')}, {counted(count, 'GPU')} listed"
             yield on(node, evidence, ssh_to(node, "dmesg | grep -i xid | tail"))
 
 

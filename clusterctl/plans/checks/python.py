@@ -1,11 +1,11 @@
-"""The Python of the nodes."""
+"""The Python of the nodes, and what leads to it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from clusterctl.plans.checks.check import Hit, Situation, across, check
-from clusterctl.plans.checks.remedy import in_inventory
+from clusterctl.plans.checks.check import Hit, Situation, across, check, on
+from clusterctl.plans.checks.remedy import in_inventory, ssh_to
 from clusterctl.plans.checks.voting import split_votes
 
 
@@ -34,3 +34,23 @@ def python_differs(seen: Situation) -> Iterator[Hit]:
         paths = [facts.interpreter.executable for node, facts in seen.known if node.name == odd.name]
         fix = in_inventory(odd, f"python: /path/to/{wanted}  # now {paths[0]}")
         yield across(split.odd, split.evidence, fix)
+
+
+@check(
+    "CC-PY-011",
+    "warning",
+    "`activate` failed",
+    why="What it was to set up may be missing: Python was started all the same.",
+    needs=("activate",),
+)
+def activate_failed(seen: Situation) -> Iterator[Hit]:
+    """The shell line `activate:` of the inventory or the job ended with another status than 0.
+
+    A file that it sources is not there, a module or an environment has another name on this node. The status is
+    that of its last command, so a harmless one at the end counts too: end the line with `|| true` if it is meant.
+    """
+    for node, facts in seen.known:
+        status = facts.activate.status
+        if status:
+            line = (seen.job.activate if seen.job else None) or node.activate
+            yield on(node, f"activate ended with status {status}", ssh_to(node, line) if line else "")

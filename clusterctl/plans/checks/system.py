@@ -116,7 +116,7 @@ def small_shm(seen: Situation) -> Iterator[Hit]:
     for node, facts in seen.known:
         count = seen.job.nproc_per_node if seen.job else 1
         processes = count if isinstance(count, int) else facts.gpus.count or 1
-        free = facts.shm_disk.free
+        free = facts.shm_disk.free if facts.shm_disk.total != 0 else None  # 0: a tmpfs without a limit
         if free is not None and free < SHM_PER_PROCESS * processes:
             yield on(
                 node, f"{size_text(free)} free", as_root(node, facts, "mount -o remount,size=8G /dev/shm")
