@@ -27,7 +27,7 @@ class Member:
 def choose_nodes(inventory: Inventory, pattern: str | None, exclude: str | None) -> tuple[Node, ...]:
     """Pick nodes by pattern, keep the inventory's order; `None` picks all."""
     names = [node.name for node in inventory.nodes]
-    wanted = set(select_nodes(pattern, names)) if pattern else set(range(len(names)))
+    wanted = set(select_nodes(pattern, names)) if pattern is not None else set(range(len(names)))
     dropped = set(select_nodes(exclude, names)) if exclude else set()
     chosen = tuple(inventory.nodes[index] for index in sorted(wanted - dropped))
     if not chosen:

@@ -74,7 +74,7 @@ def parse_pattern(pattern: str) -> tuple[Term, ...]:
     """Read a pattern without knowing the nodes; raises UsageError when it cannot be read."""
     terms = [text.strip() for text in _TERM.findall(pattern)]
     if not any(terms):
-        raise UsageError("the choice of nodes is empty", code=codes.EMPTY_SELECTION, fix=EXAMPLE)
+        raise UsageError("the choice of nodes is empty", code=codes.EMPTY_SELECTION, fix=f"{EXAMPLE}; or all")
     return tuple(_parse_term(text) for text in terms if text)
 
 
