@@ -25,7 +25,7 @@ from clusterctl.specs.leaf import Leaf, OneOrMore
 from clusterctl.specs.placeholders import MEANINGS
 
 PAGES = Path(__file__).parent / "en"
-PART = re.compile(r"(<!-- generated: (\S+) ?(.*?) -->\n).*?(<!-- end of generated -->\n)", re.DOTALL)
+PART = re.compile(r"(<!-- generated: (\S+)(?: ([^\n]*?))? -->\n).*?(<!-- end of generated -->\n)", re.DOTALL)
 TABLES: Mapping[str, type[BaseModel]] = {
     "inventory": InventoryFile,
     "node": NodeEntry,
@@ -208,7 +208,12 @@ KINDS: Mapping[str, Callable[[str], str]] = {
 
 def render(page: str) -> str:
     """Fill every generated part of a page."""
-    return PART.sub(lambda found: f"{found[1]}\n{KINDS[found[2]](found[3]).rstrip()}\n\n{found[4]}", page)
+    return PART.sub(lambda found: f"{found[1]}\n{fill(found[2], found[3] or '')}\n\n{found[4]}", page)
+
+
+def fill(kind: str, name: str) -> str:
+    """Write one generated part."""
+    return KINDS[kind](name).rstrip()
 
 
 def main(arguments: list[str]) -> int:

@@ -70,3 +70,13 @@ def test_every_exit_code_is_explained() -> None:
     raised = {kind.exit_code for kind in vars(errors).values() if hasattr(kind, "exit_code")}
 
     assert shown == raised | {0, 130}
+
+
+def test_every_generated_part_has_its_end() -> None:
+    """A part that swallowed the next one would leave an end too many, or the other part empty."""
+    for page in MANUAL.glob("*.md"):
+        marks = re.findall(r"^<!-- (generated|end of generated)\b", page.read_text(encoding="utf-8"), re.MULTILINE)
+
+        assert marks == ["generated", "end of generated"] * (len(marks) // 2), page.name
+    page = (MANUAL / "command-line.md").read_text(encoding="utf-8")
+    assert "| `-q`, `--quiet` |" in page and "| `launch` |" in page
