@@ -59,7 +59,7 @@ def connect(node: Node, hostkeys: HostKeys, keyring: Keyring, timeouts: Timeouts
     try:
         connection.open()
     except BaseException as error:
-        rang = login.done().expired
+        rang = login.done()
         line.hang_up()
         failure = _explain(error, login, rang) if isinstance(error, Exception) else None
         line.close()
@@ -113,7 +113,7 @@ def _explain(error: Exception, login: Login, rang: bool) -> ClusterctlError:
     if isinstance(error, ClusterctlError):
         return error
     if rang:
-        return _timed_out(login)
+        return _unheard(login) if login.line.proxied and not login.line.head else _timed_out(login)
     if isinstance(login.line, ProxyLine) and login.line.status is not None:
         return _proxy_ended(login, login.line.status)
     if login.step == "login":
@@ -160,13 +160,26 @@ def _timed_out(login: Login) -> ConnectTimeout:
     )
 
 
+def _unheard(login: Login) -> ConnectTimeout:
+    """Say that only the proxy command is known to be there, not the node."""
+    return ConnectTimeout(
+        f"no greeting from the node through the proxy command within {login.limit:g} s: "
+        "the node is off, or its sshd does not answer",
+        code="CC-SSH-004",
+        node=login.node.name,
+        evidence=login.line.describe_end(),
+        fix=f"see whether the node is up; then run the proxy command by hand: {login.node.ssh.proxy_command}",
+    )
+
+
 def _proxy_ended(login: Login, status: int) -> Unreachable:
     return Unreachable(
         f"the proxy command ended with status {status} during the {login.step}",
         code="CC-SSH-013",
         node=login.node.name,
         evidence=login.line.describe_end(),
-        fix="run it by hand, %h and %p filled in: it must connect its stdin and stdout to the node's sshd",
+        fix="the node may be off: see whether it is up; then run the proxy command by hand, %h and %p filled in: "
+        "it must connect its stdin and stdout to the node's sshd",
     )
 
 

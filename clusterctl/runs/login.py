@@ -15,7 +15,7 @@ import paramiko
 from clusterctl.errors import AuthenticationFailed
 from clusterctl.runs.hostkeys import HostKeys
 from clusterctl.runs.keyring import Keys
-from clusterctl.runs.limits import WATCHDOG, Alarm, Timeouts
+from clusterctl.runs.limits import WATCHDOG, Timeouts
 from clusterctl.runs.sockets import Line
 from clusterctl.specs.inventory import Node
 
@@ -58,7 +58,10 @@ class Login:
         self.limit = timeouts.handshake
         self.transport: Wire | None = None
         self.tried: list[str] = []
+        self.unheard = False
         self.alarm = WATCHDOG.set(timeouts.handshake, line.hang_up)
+        if line.proxied and timeouts.greeting < timeouts.handshake:
+            WATCHDOG.set(timeouts.greeting, self._give_up_unheard)
 
     def make_transport(
         self, sock: Line, disabled_algorithms: Mapping[str, Sequence[str]] | None = None
@@ -114,10 +117,16 @@ class Login:
         """Tell whether an SSH server has said who it is."""
         return self.transport is not None and self.transport.remote_version.startswith("SSH-")
 
-    def done(self) -> Alarm:
-        """Stop the clock; the alarm returned tells whether it had rung."""
+    def done(self) -> bool:
+        """Stop the clock; tells whether a limit was reached."""
         WATCHDOG.cancel(self.alarm)
-        return self.alarm
+        return self.alarm.expired or self.unheard
+
+    def _give_up_unheard(self) -> None:
+        """End a connection through a proxy command on which nothing at all has arrived."""
+        if not self.line.head and not self.alarm.done:
+            self.unheard, self.limit = True, self.timeouts.greeting
+            self.line.hang_up()
 
     def _begin(self, step: str, limit: float) -> None:
         WATCHDOG.cancel(self.alarm)

@@ -46,6 +46,8 @@ def expand_proxy_command(template: str, *, host: str, port: int, user: str, node
 class ProxyLine(Line):
     """Our end of a socketpair whose other end is the command's stdin and stdout."""
 
+    proxied = True
+
     def __init__(self, descriptor: int, process: subprocess.Popen[bytes]) -> None:
         super().__init__(fileno=descriptor)
         self._process = process

@@ -35,6 +35,7 @@ class Line(socket.socket):
     """The byte stream to one node; closing it wakes whoever waits in it."""
 
     node = ""
+    proxied = False
     head = b""  # the first that the other side said
 
     def recv(self, size: int, flags: int = 0) -> bytes:

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from servers import Client, Server
+from servers import Client, Server, node_named
 
 from clusterctl.errors import ConnectTimeout, Unreachable
 from clusterctl.runs.limits import Timeouts
@@ -94,6 +94,7 @@ def test_command_that_ends_at_once(server: Server, client: Client) -> None:
     assert caught.value.code == "CC-SSH-013"
     assert "status 3" in caught.value.message
     assert caught.value.evidence == "cannot find 127.0.0.1"
+    assert caught.value.fix.startswith("the node may be off")
     assert caught.value.node == "n1"
 
 
@@ -112,7 +113,26 @@ def test_command_that_hangs(server: Server, client: Client, tmp_path: Path) -> N
         client.connect(server.node(proxy_command=command), Timeouts(handshake=1.0))
     assert "no greeting" in caught.value.message
     assert caught.value.evidence == "waiting"
+    assert "through the proxy command within 1 s: the node is off" in caught.value.message
+    assert command in caught.value.fix
     assert not alive(int((tmp_path / "pid").read_text()))
+
+
+def test_silence_behind_a_command_has_a_limit_of_its_own(client: Client) -> None:
+    """A command that accepts us for a node that is off costs less than a whole handshake."""
+    began = time.monotonic()
+    with pytest.raises(ConnectTimeout, match=r"no greeting from the node .* within 0\.5 s"):
+        client.connect(node_named("n1", proxy_command="sleep 20"), Timeouts(greeting=0.5))
+    assert time.monotonic() - began < 2
+
+
+def test_a_slow_key_exchange_behind_a_command(client: Client) -> None:
+    """Once the node has greeted us, the limit of the handshake holds, and its sentence."""
+    command = "sh -c 'echo SSH-2.0-tarpit; sleep 20'"
+    began = time.monotonic()
+    with pytest.raises(ConnectTimeout, match=r"no key exchange from the server .* within 1 s"):
+        client.connect(node_named("n1", proxy_command=command), Timeouts(greeting=0.3, handshake=1.0))
+    assert time.monotonic() - began > 0.9
 
 
 def test_command_that_dies_later_is_noticed(server: Server, client: Client, relay: str) -> None:
