@@ -22,6 +22,8 @@ DEFAULT_NAMES = ("id_ed25519", "id_ecdsa", "id_rsa")
 AGENT_LIMIT = 30.0  # seconds; a key in the agent may want to be confirmed by a person
 OPENSSH_MAGIC = b"openssh-key-v1\0"
 ENCRYPTED = "encrypted"
+PUBLIC = "that is the public half; give the private key"
+PUBLIC_STARTS = (b"ssh-", b"ecdsa-", b"sk-", b"-----BEGIN PUBLIC", b"---- BEGIN SSH2 PUBLIC")
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,15 @@ def _read_key(path: Path) -> _KeyFile:
     except OSError as error:
         return _KeyFile(trouble=f"{error.strerror}", public=_read_public(path))
     except (ValueError, paramiko.SSHException, UnknownKeyType, UnsupportedAlgorithm) as error:
-        return _KeyFile(trouble=f"not a private key that can be used: {error}")
+        return _KeyFile(trouble=PUBLIC if _is_public(path) else f"not a private key that can be used: {error}")
+
+
+def _is_public(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(64).startswith(PUBLIC_STARTS)
+    except OSError:
+        return False
 
 
 def _read_public(path: Path) -> bytes:
@@ -187,6 +197,8 @@ def _unusable(node: Node, path: str, trouble: str) -> AuthenticationFailed:
     fix = "correct `key` under `ssh:` in the inventory"
     if trouble == ENCRYPTED:
         fix = f"run `ssh-add {path}`, so that ssh-agent holds it; or use a key without a passphrase for now"
+    elif trouble == PUBLIC and path.endswith(".pub"):
+        fix = f"write `key: {path[: -len('.pub')]}` under `ssh:` in the inventory"
     elif trouble == os.strerror(13):
         fix = f"make it readable for you alone: chmod 600 {path}"
     text = f"the key {path} cannot be used: {_explain_trouble(trouble)}"

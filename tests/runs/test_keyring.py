@@ -111,6 +111,19 @@ def test_key_is_a_folder(server: Server, client: Client, tmp_path: Path) -> None
     assert "directory" in refusal(client, server.node(key=str(tmp_path))).message
 
 
+@pytest.mark.parametrize(("kind", "form"), [("ed25519", ""), ("rsa", ""), ("rsa", "RFC4716"), ("rsa", "PKCS8")])
+def test_the_public_half_is_no_key(
+    server: Server, client: Client, tmp_path: Path, kind: str, form: str
+) -> None:
+    """It is named as such, in every form that ssh-keygen writes, with the file to name instead."""
+    public = make_key(tmp_path / "key", kind).with_suffix(".pub")
+    if form:
+        public.write_text(run_keygen("-e", "-m", form, "-f", str(public)))
+    error = refusal(client, server.node(key=str(public)))
+    assert error.message.endswith("cannot be used: that is the public half; give the private key")
+    assert f"`key: {tmp_path / 'key'}`" in error.fix
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
 def test_unreadable_key_file(server: Server, client: Client, tmp_path: Path) -> None:
     """A file that we may not read."""
@@ -126,11 +139,6 @@ def test_not_a_key(server: Server, client: Client, tmp_path: Path, content: byte
     """A file that is no private key."""
     (tmp_path / "key").write_bytes(content)
     assert "not a private key" in refusal(client, server.node(key=str(tmp_path / "key"))).message
-
-
-def test_public_half_given(server: Server, client: Client) -> None:
-    """The `.pub` file given by mistake."""
-    assert "not a private key" in refusal(client, server.node(key=f"{server.client_key}.pub")).message
 
 
 @pytest.mark.parametrize("form", ["OpenSSH", "PEM"])
