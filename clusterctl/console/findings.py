@@ -17,6 +17,7 @@ from clusterctl.plans.checks.check import SEVERITIES, Finding
 from clusterctl.plans.checks.torch import nccl_version
 from clusterctl.plans.facts import Facts
 from clusterctl.plans.network import NodeNetwork, resolve_network
+from clusterctl.specs.counted import counted
 from clusterctl.specs.inventory import Node
 from clusterctl.specs.nodeset import fold_names
 
@@ -139,8 +140,7 @@ def _verdict(name: str, findings: Sequence[Finding]) -> str:
 
 
 def _counted(count: int, kind: str) -> str:
-    word = "note" if kind == "info" else kind
-    return f"{count} {word}" + ("s" if count != 1 else "")
+    return counted(count, "note" if kind == "info" else kind)
 
 
 def render_findings(console: Console, findings: Sequence[Finding]) -> None:
@@ -174,7 +174,7 @@ def sum_up(nodes: int, findings: Sequence[Finding]) -> str:
     """Say in one line how it looks."""
     count = Counter(finding.severity for finding in findings)
     told = ", ".join(_counted(count[severity], severity) for severity in SEVERITIES if count[severity])
-    many = f"{nodes} node" + ("s" if nodes != 1 else "")
+    many = counted(nodes, "node")
     if count["error"]:
         return f"{many}: not fit: {told}"
     return f"{many}: fit ({told})" if told else f"{many}: fit"

@@ -8,12 +8,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from clusterctl.specs.counted import counted
 from clusterctl.specs.inventory import Inventory, Node
 
 
 def render_inventory(console: Console, inventory: Inventory) -> None:
     """Print one row a node, in the order of node_rank."""
-    console.print(Text(f"cluster {inventory.cluster}: {len(inventory.nodes)} nodes"))
+    console.print(Text(f"cluster {inventory.cluster}: {counted(len(inventory.nodes), 'node')}"))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for heading in ("node_rank", "node", "ssh", "training address", "NIC", "gpus", "python", "workdir"):
         table.add_column(heading, overflow="fold")
@@ -29,7 +30,7 @@ def _row(node: Node) -> tuple[str, ...]:
         ssh_target(node),
         node.ip or f"({node.host})",
         ",".join(node.nic) or (f"in {node.network}" if node.network else "(that owns the address)"),
-        "all" if node.gpus is None else str(node.gpus),
+        "(found by check)" if node.gpus is None else str(node.gpus),
         node.python,
         node.workdir,
     )
@@ -58,10 +59,15 @@ def _node_to_json(node: Node) -> dict[str, Any]:
         "host": node.host,
         "port": node.ssh.port,
         "user": node.ssh.user,
+        "key": node.ssh.key,
+        "proxy_command": node.ssh.proxy_command,
+        "known_hosts": node.ssh.known_hosts,
+        "host_keys": node.ssh.host_keys,
         "ip": node.ip,
         "nic": list(node.nic),
         "network": node.network,
         "gpus": node.gpus,
+        "ports": list(node.ports) if node.ports else None,
         "python": node.python,
         "activate": node.activate,
         "workdir": node.workdir,

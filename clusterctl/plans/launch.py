@@ -24,6 +24,7 @@ from clusterctl.plans.text import (
 )
 from clusterctl.plans.torchrun import plan_argv
 from clusterctl.plans.vendors import network_env
+from clusterctl.specs.counted import counted
 from clusterctl.specs.job import Job
 
 # What torchrun, or a job that ran before in the same account, may have left in a node's environment.
@@ -185,7 +186,7 @@ def _around(value: str, marker: str, hole: Unknown) -> tuple[Segment, ...]:
 def render_plan(plan: LaunchPlan) -> str:
     """Write the plan as the shell lines that a person would type on each node."""
     size = "?" if plan.world_size is None else plan.world_size
-    head = f"# {plan.job.name}: {len(plan.nodes)} nodes, world size {size}\n"
+    head = f"# {plan.job.name}: {counted(len(plan.nodes), 'node')}, world size {size}\n"
     return head + "\n".join(_render_node(node) for node in plan.nodes)
 
 

@@ -64,6 +64,16 @@ def all_facts(nodes: tuple[Node, ...]) -> dict[str, Facts]:
     return {node.name: make_facts(node) for node in nodes}
 
 
+def test_one_is_not_many() -> None:
+    """The sum and the verdicts count with the right noun."""
+    nodes = make_nodes(1)
+    alone = {"nodes": ("gpu01",)}
+    one = shown(nodes, all_facts(nodes), [finding(**alone), finding("CC-NET-010", "info", **alone)])
+    assert one.rstrip().endswith("1 node: not fit: 1 error, 1 note")
+    two = shown(nodes, all_facts(nodes), [finding("CC-NET-010", "info", **alone)] * 2)
+    assert two.rstrip().endswith("1 node: fit (2 notes)")
+
+
 def test_each_node_has_a_row() -> None:
     """A row tells address, NIC, versions, GPUs and the verdict."""
     nodes = make_nodes(2)
