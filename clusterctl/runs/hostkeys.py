@@ -161,7 +161,8 @@ def _append(path: Path, line: str) -> None:
 
 
 def _unknown(node: Node, key_type: str, key: bytes, notes: Sequence[str]) -> HostKeyError:
-    look = f"ssh-keyscan -t {_keyscan_type(key_type)} -p {node.ssh.port} {node.host} | ssh-keygen -lf -"
+    port = f"-p {node.ssh.port} " if node.ssh.port != 22 else ""
+    look = f"ssh-keyscan -t {_keyscan_type(key_type)} {port}{node.host} | ssh-keygen -lf -"
     return HostKeyError(
         "the node's host key is not known here",
         code="CC-SSH-009",

@@ -145,7 +145,8 @@ class Login:
 
 def refuse_login(node: Node, user: str, reason: str, evidence: Sequence[str]) -> AuthenticationFailed:
     """Say that a node does not let us in, and what to do."""
-    target = f"-p {node.ssh.port} {user}@{node.host}"
+    port = f"-p {node.ssh.port} " if node.ssh.port != 22 else ""
+    target = f"{port}{user}@{node.host}"
     key = f"-i {node.ssh.key} " if node.ssh.key else ""
     return AuthenticationFailed(
         f"the node does not let {user} in: {reason}",

@@ -29,6 +29,7 @@ def test_case(case: dict[str, Any]) -> None:
             assert words in finding.evidence
         for words in told.get("fix", []):
             assert words in finding.fix
+        assert told.get("whole_fix", finding.fix) == finding.fix
 
 
 def test_every_check_fires_in_some_case() -> None:

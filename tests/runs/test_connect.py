@@ -27,8 +27,9 @@ from clusterctl.errors import (
 from clusterctl.runs.connect import connect, login_name
 from clusterctl.runs.executor import fan_out
 from clusterctl.runs.limits import Timeouts
+from clusterctl.runs.login import refuse_login
 from clusterctl.runs.session import Session
-from clusterctl.specs.inventory import Node
+from clusterctl.specs.inventory import Node, Ssh
 
 SHORT = Timeouts(connect=0.5, handshake=0.5, login=0.5, channel=0.5, start=2.0)
 
@@ -280,6 +281,12 @@ def test_wrong_key(server: Server, client: Client, tmp_path: Path) -> None:
     assert error.code == "CC-SSH-007"
     assert f"tried {key} (SHA256:" in error.evidence
     assert f"ssh-copy-id -i {key} -p {server.port} {ME}@127.0.0.1" in error.fix
+
+
+def test_the_usual_port_is_not_told() -> None:
+    """A command to paste holds no option that says nothing."""
+    node = Node(name="n", node_rank=0, host="10.0.0.1", ssh=Ssh(user="me"))
+    assert "try `ssh me@10.0.0.1`" in refuse_login(node, "me", "no key", ()).fix
 
 
 def test_no_key_at_all(server: Server, client: Client) -> None:

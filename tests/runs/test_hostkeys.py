@@ -173,6 +173,7 @@ def test_unknown_key_is_refused_with_a_way_out(judge: Judge) -> None:
     assert fingerprint(ED) in refusal.evidence
     assert "ssh-keyscan -t ed25519 -p 2222 127.0.0.1 | ssh-keygen -lf -" in refusal.fix
     assert "host_keys: accept-new" in refusal.fix
+    assert "ssh-keyscan -t ed25519 127.0.0.1 |" in judge.refusal(node_named("n", port=22)).fix
 
 
 @pytest.mark.parametrize("mode", ["strict", "accept-new"])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.checks.check import REGISTERED, Check, Finding, Hit, Situation
+from clusterctl.specs.inventory import Node
+from clusterctl.specs.nodeset import fold_names
 
 UNREACHED = "A node that cannot be reached cannot take part, and a run waits for all of its nodes."
 UNTRUSTED = "Whoever answers at that address could read the code and the secrets of the job."
@@ -161,7 +164,22 @@ def _told(error: ClusterctlError) -> str:
 
 
 def _find(code: str, seen: Situation) -> Iterator[Hit]:
-    return (Hit((name,), _told(error), error.fix) for name, error in _failed(seen, code))
+    failed = dict(_failed(seen, code))
+    alike: dict[str, list[Node]] = {}
+    for node in seen.nodes:
+        if node.name in failed:
+            alike.setdefault(_shape(node, failed[node.name].fix), []).append(node)
+    for first, *others in alike.values():
+        fix, rest = failed[first.name].fix, fold_names(node.name for node in others)
+        differs = any(failed[node.name].fix != fix for node in others)
+        folded = f"{fix}\n# and likewise for {rest}" if fix and differs else fix
+        yield from (Hit((node.name,), _told(failed[node.name]), folded) for node in (first, *others))
+
+
+def _shape(node: Node, fix: str) -> str:
+    """Take what is a node's own, its host and port, out of a remedy."""
+    host = rf"(?<![\w.-]){re.escape(node.host)}(?![\w-])"
+    return re.sub(rf"-p {node.ssh.port} |(?<=\]):{node.ssh.port}\b", "", re.sub(host, "HOST", fix))
 
 
 def _register(code: str, title: str, why: str, explanation: str) -> None:

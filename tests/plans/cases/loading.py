@@ -77,6 +77,8 @@ def nodes(case: Mapping[str, Any]) -> tuple[Node, ...]:
         node = Node(name=f"gpu{rank + 1}", node_rank=rank, host=f"10.0.0.{rank + 1}", ssh=Ssh(user="alice"))
         values = {**wanted.get("all", {}), **wanted.get(node.name, {})}
         values = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+        if "ssh" in values:
+            values["ssh"] = Ssh(**values["ssh"])
         found.append(replace(node, **values))
     return tuple(found)
 
