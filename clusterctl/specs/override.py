@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from clusterctl.errors import Issue, Place, SpecError
@@ -12,6 +13,7 @@ from clusterctl.specs.tree import Scalar, Table, Tree, describe, quoted
 OPTION = "--set"
 _FLOW = ("[", "{", '"', "'")
 _NULLS = ("~", "null")
+_UNDECODED = re.compile(r"[\udc80-\udcff]")  # how Python keeps such bytes, see PEP 383
 
 
 def apply_overrides(tree: Table, overrides: Sequence[tuple[str, str]]) -> tuple[Table, list[Issue]]:
@@ -19,13 +21,23 @@ def apply_overrides(tree: Table, overrides: Sequence[tuple[str, str]]) -> tuple[
     issues: list[Issue] = []
     for key, text in overrides:
         try:
-            if bad := refuse_unsendable(key + text, Place(OPTION, 1, 1)):
+            if bad := _refuse_undecoded(key, text) or refuse_unsendable(key + text, Place(OPTION, 1, 1)):
                 raise SpecError([bad])
             value = _read_value(text, Place(OPTION, 1, len(key) + 2))
             tree = _put(tree, key, 0, value)
         except SpecError as error:
             issues.extend(error.issues)
     return tree, issues
+
+
+def _refuse_undecoded(key: str, text: str) -> Issue | None:
+    """Point out a byte of the command line that Python could not read in the terminal's encoding."""
+    bad = _UNDECODED.search(f"{key}={text}")
+    if not bad:
+        return None
+    place = Place(OPTION, 1, bad.start() + 1)
+    message = f"the byte 0x{ord(bad.group()) - 0xDC00:02x} cannot be read: the terminal's locale is not UTF-8"
+    return Issue(codes.NOT_TEXT, message, place, "put LC_ALL=C.UTF-8 before clusterctl, and type UTF-8")
 
 
 def _read_value(text: str, place: Place) -> Tree:

@@ -6,6 +6,7 @@ from textwrap import dedent
 
 import pytest
 
+from clusterctl.errors import Place, SpecError
 from clusterctl.specs.job import Job, Sync, parse_job
 
 
@@ -203,3 +204,18 @@ def test_the_last_value_from_the_command_line_wins() -> None:
 def test_a_script_can_be_put_in_from_the_command_line() -> None:
     """What the file lacks, the command line may bring."""
     assert parse_job("name: a\n", "job.yaml", [("script", "b.py")]).script == "b.py"
+
+
+@pytest.mark.parametrize("override", [("args", '["\udcc3\udcb6"]'), ("env.A", "\udcc3")])
+def test_a_byte_that_the_locale_cannot_read_is_called_that(override: tuple[str, str]) -> None:
+    """Under a locale that is not UTF-8 the characters are fine, and the terminal is not."""
+    with pytest.raises(SpecError) as caught:
+        parse("", override)
+
+    (issue,) = caught.value.issues
+    assert (issue.code, issue.place) == (
+        "CC-SPEC-002",
+        Place("--set", 1, len(override[0]) + override[1].index("\udcc3") + 2),
+    )
+    assert "0xc3" in issue.message and "locale is not UTF-8" in issue.message
+    assert "LC_ALL=C.UTF-8" in issue.fix and "remove" not in issue.fix
