@@ -73,10 +73,12 @@ def no_route(seen: Situation) -> Iterator[Hit]:
     Either the address is in a network that this node is not part of (a private network of another cluster),
     or a route or default gateway is missing.
     """
+    fixes: dict[str, str] = {}  # by node: one look at its table is enough for all peers
     for node, _, peer, route in _routes(seen):
         if route.problem:
             evidence = f"{route.address} ({peer}): {route.problem}"
-            yield on(node, evidence, ssh_to(node, f"ip route get {route.address}; ip route"))
+            look = ssh_to(node, f"ip route get {route.address}; ip route")
+            yield on(node, evidence, fixes.setdefault(node.name, look))
 
 
 @check(
