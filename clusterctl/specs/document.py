@@ -86,7 +86,9 @@ def in_order(issues: Iterable[Issue]) -> tuple[Issue, ...]:
     """Sort issues by place, drop what is said twice (a value may have several aliases), and end somewhere."""
     unique = sorted(dict.fromkeys(issues), key=lambda issue: (issue.place or Place("", 0, 0), issue.code))
     shown, rest = unique[:MOST_ISSUES], unique[MOST_ISSUES:]
-    more = [Issue(codes.TOO_LARGE, f"and {counted(len(rest), 'more problem')}", rest[0].place)] if rest else []
+    more = (
+        [Issue(codes.TOO_LARGE, f"and {counted(len(rest), 'more problem')}", rest[0].place)] if rest else []
+    )
     return (*shown, *more)
 
 

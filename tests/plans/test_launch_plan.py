@@ -81,6 +81,14 @@ def test_each_node_exports_its_own_nics_in_both_grammars() -> None:
     assert "<nic@gpu03>" in text
 
 
+def test_one_node_is_one_node() -> None:
+    """The head of the plan counts with the right noun."""
+    job = "{name: j, script: t.py, nproc_per_node: 1}"
+
+    assert render_plan(make_plan(job, pattern="0")).startswith("# j: 1 node, world size 1\n")
+    assert render_plan(make_plan(job)).startswith("# j: 3 nodes, world size 3\n")
+
+
 def test_the_inventorys_gpus_beat_the_count_found_and_unequal_counts_add_up() -> None:
     """`nproc_per_node: gpu` is per node."""
     plan = make_plan("{name: j, script: t.py}")
