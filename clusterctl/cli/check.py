@@ -23,9 +23,6 @@ def check(
     Asks every node once, writes nothing there. Exit code 0: fit; 3: a finding forbids a launch; 4: a node
     could not be reached.
     """
-    from clusterctl.cli.proving import Proof, prove
-    from clusterctl.console.choice import out
-    from clusterctl.console.findings import render_check, to_json
     from clusterctl.plans.placement import choose_nodes, plan_placement
     from clusterctl.runs.cluster import Cluster
 
@@ -38,7 +35,12 @@ def check(
             member.node for member in plan_placement(inventory, job, pattern=pattern, exclude=exclude)
         )
     with Cluster(_notice) as cluster:
-        proof: Proof = prove(cluster, nodes, job)
+        cluster.open_early(nodes)
+        from clusterctl.cli.proving import prove  # loads while the connections are made
+        from clusterctl.console.choice import out
+        from clusterctl.console.findings import render_check, to_json
+
+        proof = prove(cluster, nodes, job)
     if as_json:
         click.echo(json.dumps(to_json(nodes, proof.facts, proof.findings), ensure_ascii=False, indent=2))
     else:

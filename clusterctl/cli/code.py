@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from clusterctl.cli.loading import expand
 from clusterctl.cli.places import state_dir
 from clusterctl.cli.reaching import notice
 from clusterctl.errors import UsageError
@@ -19,7 +20,7 @@ def read_code(job: Job) -> ScanResult:
     """Walk and hash the job's source directory; the script must be in what is sent."""
     from clusterctl.runs.source import scan_source
 
-    source = Path(job.file).parent / Path(job.sync.source).expanduser()
+    source = Path(job.file).parent / expand(job.sync.source)
     found = scan_source(source, exclude=job.sync.exclude, cache_dir=state_dir() / "trees")
     for warning in found.warnings:
         notice(warning)

@@ -8,6 +8,8 @@ import traceback
 from clusterctl.cli.places import state_dir
 from clusterctl.errors import ClusterctlError, InternalError
 
+FROM_NODE = "CC-RUN-002"  # an exception that nobody expected, in our part on a node
+
 
 def as_bug(error: BaseException) -> InternalError:
     """Turn an exception that nobody expected into an error that a user can report."""
@@ -16,7 +18,8 @@ def as_bug(error: BaseException) -> InternalError:
 
 def note_bug(error: ClusterctlError) -> ClusterctlError:
     """Move the traceback of a bug out of the error's text; other errors stay as they are."""
-    if not isinstance(error, InternalError) or "Traceback" not in error.evidence:
+    ours = isinstance(error, InternalError) or error.code == FROM_NODE
+    if not ours or "Traceback" not in error.evidence:
         return error
     return _bug(error.message, error.evidence, node=error.node)
 

@@ -52,10 +52,15 @@ def launch(
     members = plan_placement(inventory, job, pattern=pattern, exclude=exclude)
     if dry_run:
         return _show_plan(job, members, as_json)
-    from clusterctl.cli.launching import Launch, Wishes
+    from clusterctl.cli.reaching import notice
+    from clusterctl.runs.cluster import Cluster
 
-    wishes = Wishes(detach=detach, no_check=no_check, as_json=as_json)
-    return Launch(inventory, job, members, wishes).run()
+    with Cluster(notice) as cluster:
+        cluster.open_early(member.node for member in members)
+        from clusterctl.cli.launching import Launch, Wishes  # loads while the connections are made
+
+        wishes = Wishes(detach=detach, no_check=no_check, as_json=as_json, command=settings.command)
+        return Launch(inventory, job, members, wishes).run(cluster)
 
 
 def _show_plan(job: Job, members: Sequence[Member], as_json: bool) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import secrets as random_source
-import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
@@ -19,12 +19,13 @@ from clusterctl.console.findings import render_findings
 from clusterctl.console.logs import JsonLogs, LogPrinter
 from clusterctl.console.phases import Detail, Phases, render_freight
 from clusterctl.console.verdict import show_verdict
-from clusterctl.errors import UsageError
+from clusterctl.errors import ClusterctlError, UsageError
 from clusterctl.plans.launch import LaunchPlan, Measured, plan_launch, render_spec
 from clusterctl.plans.network import resolve_network
 from clusterctl.plans.placement import Member
+from clusterctl.plans.redact import redact
 from clusterctl.plans.vendors import vendor_of
-from clusterctl.plans.verdict import Verdict, to_json
+from clusterctl.plans.verdict import to_json
 from clusterctl.runs import preparing
 from clusterctl.runs.attached import Attached
 from clusterctl.runs.cluster import Cluster
@@ -40,6 +41,7 @@ class Wishes:
     detach: bool
     no_check: bool
     as_json: bool
+    command: str = "clusterctl"  # how hints begin, with the `-i` that was given
 
 
 class Launch:
@@ -52,27 +54,34 @@ class Launch:
         self._phases = Phases([member.name for member in members])
         self._began = time.monotonic()
 
-    def run(self) -> int:
+    def run(self, cluster: Cluster) -> int:
         """Go through the steps; the exit code is the verdict's."""
-        secrets, scan = read_secrets(self._job), read_code(self._job)
-        with Cluster(notice) as cluster:
-            try:
-                return self._run_on(cluster, scan, secrets)
-            finally:
-                self._phases.stop()
+        secrets: dict[str, str] = {}
+        try:
+            secrets = read_secrets(self._job)
+            return self._run_on(cluster, read_code(self._job), secrets)
+        except ClusterctlError as error:
+            error.message = redact(error.message, secrets.values())
+            error.evidence = redact(error.evidence, secrets.values())
+            self._write_end("FAILED_SETUP", error.exit_code, error=f"{error.code} {error.message}")
+            raise
+        except KeyboardInterrupt:
+            self._write_end("CANCELLED", 130)
+            raise
+        finally:
+            self._phases.stop()
 
     def _run_on(self, cluster: Cluster, scan: ScanResult, secrets: Mapping[str, str]) -> int:
         proof = self._prove(cluster)
         if stops(proof, no_check=self._wishes.no_check):
             say("nothing was started")
+            self._write_end("FAILED_SETUP", proof.exit_code, error="the nodes are not fit")
             return proof.exit_code
         plan = self._plan(proof)
         say(f"run {plan.run_id}: {len(plan.nodes)} nodes, world size {plan.world_size}")
         ready = self._prepare(cluster, plan, scan, secrets)
-        self._go(plan, ready)
-        if self._wishes.detach:
-            return self._detach(plan, ready)
-        return self._follow(cluster, plan, proof, ready, secrets)
+        self._go(cluster, plan, ready)
+        return self._detach(plan) if self._wishes.detach else self._follow(cluster, plan, proof, secrets)
 
     def _prove(self, cluster: Cluster) -> Proof:
         self._phases.begin("check")
@@ -119,12 +128,15 @@ class Launch:
         self._phases.end("ready", f"torch {ready[plan.nodes[0].name].torch}")
         return ready
 
-    def _go(self, plan: LaunchPlan, ready: Mapping[str, preparing.Ready]) -> None:
+    def _go(self, cluster: Cluster, plan: LaunchPlan, ready: Mapping[str, preparing.Ready]) -> None:
         self._phases.begin("go")
         try:
-            port = preparing.go(plan, ready)
+            port = preparing.go(cluster, plan, self._interpreters, ready)
         except BaseException:
-            preparing.cancel_all(ready)
+            self._phases.stop()
+            say(
+                f"the start failed half-way; the run was ended everywhere. {self._hint('status', plan.run_id)}"
+            )
             raise
         for node in plan.nodes:
             self._phases.arrive("go", node.name)
@@ -132,30 +144,19 @@ class Launch:
         self._phases.end("go", f"master {plan.nodes[0].ip}:{port}, {seconds:.1f} s after the command")
         preparing.release(ready.values())
 
-    def _detach(self, plan: LaunchPlan, ready: Mapping[str, preparing.Ready]) -> int:
-        for node in ready.values():
-            node.stream.close()
+    def _detach(self, plan: LaunchPlan) -> int:
         if self._wishes.as_json:
             print(json.dumps({"schema": 1, "run": plan.run_id, "detached": True}), flush=True)
         else:
             print(plan.run_id, flush=True)
         notice("nobody watches now: if one node fails, the others are not stopped by it")
-        say(come_back(plan.run_id))
+        say(self._come_back(plan.run_id))
         return 0
 
-    def _follow(
-        self,
-        cluster: Cluster,
-        plan: LaunchPlan,
-        proof: Proof,
-        ready: Mapping[str, preparing.Ready],
-        secrets: Mapping[str, str],
-    ) -> int:
-        names = [node.name for node in plan.nodes]
-        printer = (
-            JsonLogs(plan.run_id, {node.name: node.member.node_rank for node in plan.nodes})
-            if self._wishes.as_json
-            else LogPrinter(names, plan.world_size or 1)
+    def _follow(self, cluster: Cluster, plan: LaunchPlan, proof: Proof, secrets: Mapping[str, str]) -> int:
+        ranks = {node.name: node.member.node_rank for node in plan.nodes}
+        logs = (
+            JsonLogs(plan.run_id, ranks) if self._wishes.as_json else LogPrinter(ranks, plan.world_size or 1)
         )
         attached = Attached(
             cluster,
@@ -163,39 +164,43 @@ class Launch:
             self._nodes,
             self._interpreters,
             proof.offsets,
-            show=printer.show,
+            show=logs.show,
             notice=notice,
             secrets=secrets.values(),
         )
         try:
-            verdict = attached.watch({name: ready[name].stream for name in names})
-        except (KeyboardInterrupt, BrokenPipeError) as leaving:
-            say(render_leaving(plan.run_id, stopping=attached.stopping))
-            if isinstance(leaving, BrokenPipeError):
+            verdict = attached.watch()
+        except BaseException as leaving:
+            say(self._leaving(plan.run_id, stopping=attached.stopping))
+            if not isinstance(leaving, (KeyboardInterrupt, BrokenPipeError)):
                 raise
+            self._write_end("RUNNING", 130)
             return 130
-        return self._tell(verdict)
-
-    def _tell(self, verdict: Verdict) -> int:
-        if self._wishes.as_json:
-            print(
-                json.dumps({"schema": 1, "run": verdict.run, "verdict": to_json(verdict)}, ensure_ascii=False)
-            )
-            sys.stdout.flush()
-        show_verdict(verdict, time.monotonic() - self._began)
+        self._write_json({"run": verdict.run, "verdict": to_json(verdict)})
+        show_verdict(verdict, time.monotonic() - self._began, self._wishes.command)
         return verdict.exit_code
 
+    def _write_end(self, state: str, exit_code: int, error: str | None = None) -> None:
+        """Close the NDJSON of a launch that was not followed to its end."""
+        self._write_json({"verdict": {"state": state, "exit_code": exit_code, "error": error}})
 
-def render_leaving(run: str, *, stopping: bool) -> str:
-    """Say what becomes of a run that nobody watches any more."""
-    if stopping:
-        return f"\nleft while the run was being stopped; make sure that it is: clusterctl stop {run}"
-    return f"\ndetached; the run goes on. {come_back(run)}"
+    def _write_json(self, entry: Mapping[str, object]) -> None:
+        if self._wishes.as_json:
+            with suppress(BrokenPipeError):
+                print(json.dumps({"schema": 1, **entry}, ensure_ascii=False), flush=True)
 
+    def _leaving(self, run: str, *, stopping: bool) -> str:
+        """Say what becomes of a run that nobody watches any more."""
+        if stopping:
+            return f"\nleft while the run was being stopped; make sure that it is: {self._hint('stop', run)}"
+        return f"\ndetached; the run goes on. {self._come_back(run)}"
 
-def come_back(run: str) -> str:
-    """Say how to return to a run."""
-    return f"Come back with: clusterctl logs -f {run}   State: clusterctl status {run}   End it: clusterctl stop {run}"
+    def _come_back(self, run: str) -> str:
+        logs, status, stop = (self._hint(verb, run) for verb in ("logs -f", "status", "stop"))
+        return f"Come back with: {logs}   State: {status}   End it: {stop}"
+
+    def _hint(self, verb: str, run: str) -> str:
+        return f"{self._wishes.command} {verb} {run}"
 
 
 def stops(proof: Proof, *, no_check: bool) -> bool:

@@ -38,12 +38,20 @@ def load_inventory(settings: Settings) -> Inventory:
     return inventory
 
 
+def expand(path: str) -> Path:
+    """Expand a leading `~`."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:  # ~nobody-of-that-name
+        raise UsageError(f"{path}: {error}", code="CC-SPEC-007", fix="write the path in full") from error
+
+
 def choose_inventory(settings: Settings) -> Chosen:
     """Pick the inventory file: `-i`, CLUSTERCTL_INVENTORY, the running lab, ./inventory.yaml."""
-    if settings.inventory:
-        return Chosen(Path(settings.inventory).expanduser(), "given by -i")
+    if settings.inventory is not None:
+        return Chosen(expand(settings.inventory), "given by -i")
     if os.environ.get("CLUSTERCTL_INVENTORY"):
-        return Chosen(Path(os.environ["CLUSTERCTL_INVENTORY"]).expanduser(), "CLUSTERCTL_INVENTORY")
+        return Chosen(expand(os.environ["CLUSTERCTL_INVENTORY"]), "CLUSTERCTL_INVENTORY")
     lab = _lab_inventory()
     if lab is not None:
         return Chosen(lab, "the running lab")

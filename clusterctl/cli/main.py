@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import sys
 from collections.abc import Sequence
 
@@ -85,7 +86,7 @@ def run(argv: Sequence[str] | None = None) -> int:
         return 130
     except (BrokenPipeError, SystemExit):  # click turns the first into the second
         _discard_output()
-        return 141  # as a shell reports a death by SIGPIPE
+        return 0  # whoever read our output has read enough
     except click.UsageError as error:
         return _tell_usage(error)
     except Exception as error:  # the last line of defence: a traceback is never shown to a user
@@ -93,9 +94,20 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 
 def _invoke(argv: Sequence[str] | None) -> int:
+    _print_anything()
     code = root.main(args=list(argv) if argv is not None else None, standalone_mode=False)
-    sys.stdout.flush()
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _discard_output()
     return code if isinstance(code, int) else 0
+
+
+def _print_anything() -> None:
+    """Show characters that the locale cannot as escapes; a log line must not end the command that shows it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _explain(error: Exception) -> ClusterctlError:
@@ -105,9 +117,10 @@ def _explain(error: Exception) -> ClusterctlError:
 
 
 def _tell(error: ClusterctlError) -> int:
+    from clusterctl.cli.crash import note_bug
     from clusterctl.console.errors import show_error
 
-    show_error(error)
+    show_error(note_bug(error))
     return error.exit_code
 
 

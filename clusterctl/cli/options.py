@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,6 +19,11 @@ class Settings:
     verbose: bool = False
     quiet: bool = False
     color: str = "auto"
+
+    @property
+    def command(self) -> str:
+        """Give the beginning of a command to paste that means the same inventory."""
+        return f"clusterctl -i {shlex.quote(self.inventory)}" if self.inventory else "clusterctl"
 
 
 Command = Callable[..., Any]
@@ -51,7 +57,7 @@ def _merge(
 ) -> Settings:
     return replace(
         before,
-        inventory=inventory or before.inventory,
+        inventory=before.inventory if inventory is None else inventory,
         verbose=verbose or before.verbose,
         quiet=quiet or before.quiet,
         color=color or before.color,

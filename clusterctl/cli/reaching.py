@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import getpass
 import socket
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, TypeVar
 
 from clusterctl.console.choice import say
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from clusterctl.errors import ClusterctlError
@@ -23,6 +25,22 @@ def interpreter(node: Node, job: Job | None = None) -> Interpreter:
     if job is None:
         return Interpreter(node.python, node.activate)
     return Interpreter(job.python or node.python, job.activate or node.activate)
+
+
+def with_any_python(node: Node, ask: Callable[[Interpreter], T]) -> tuple[T, Interpreter]:
+    """Ask with the inventory's Python, and where that is missing with `python3`; gives the one that answered.
+
+    A run may have been launched with a Python of the job's own; to look at it or to end it any will do.
+    """
+    from clusterctl.errors import NoInterpreter
+    from clusterctl.runs.tasks import Interpreter
+
+    used = interpreter(node)
+    try:
+        return ask(used), used
+    except NoInterpreter:
+        used = Interpreter("python3", None)
+        return ask(used), used
 
 
 def myself() -> str:

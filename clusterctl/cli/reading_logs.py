@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clusterctl.cli.reaching import interpreter, myself, notice, reading_exit_code, tell_failures
-from clusterctl.cli.remembering import ask_runs
+from clusterctl.cli.reaching import myself, notice, reading_exit_code, tell_failures
+from clusterctl.cli.remembering import Remembered, ask_runs
 from clusterctl.console.choice import say
 from clusterctl.console.logs import JsonLogs, LogPrinter
 from clusterctl.errors import ClusterctlError, UsageError
@@ -58,9 +58,8 @@ def read_logs(
         holders = _holders(nodes, chosen, parts, wanted)
         say(f"run {chosen}")
         printer = _printer(chosen, parts, as_json)
-        errors = _stream(cluster, holders, chosen, wanted, printer)
-    tell_failures(errors)
-    return reading_exit_code(remembered.answered - len(errors), remembered.asked)
+        failed = len(_stream(cluster, holders, remembered, chosen, wanted, printer))
+    return reading_exit_code(remembered.answered - failed, remembered.asked)
 
 
 def _holders(nodes: Sequence[Node], run: str, parts: Parts, wanted: Filter) -> list[Node]:
@@ -94,18 +93,24 @@ def _printer(run: str, parts: Parts, as_json: bool) -> LogPrinter | JsonLogs:
 
 
 def _stream(
-    cluster: Cluster, nodes: Sequence[Node], run: str, wanted: Filter, printer: LogPrinter | JsonLogs
+    cluster: Cluster,
+    nodes: Sequence[Node],
+    remembered: Remembered,
+    run: str,
+    wanted: Filter,
+    printer: LogPrinter | JsonLogs,
 ) -> list[ClusterctlError]:
     """Open every node's stream, print node by node, or as lines come when following."""
-    request = wanted.request()
     opened: dict[str, Session] = {}
     errors: list[ClusterctlError] = []
+
     for outcome in cluster.each(
-        nodes, lambda c, node: tasks.follow(c, node, interpreter(node), run, request)
+        nodes, lambda c, node: tasks.follow(c, node, remembered.pythons[node.name], run, wanted.request())
     ):
         if outcome.value is not None:
             opened[outcome.node.name] = outcome.value
         elif outcome.error is not None:
+            tell_failures([outcome.error])
             errors.append(outcome.error)
     ordered = {node.name: opened[node.name] for node in nodes if node.name in opened}
     return errors + _print_all(ordered, printer, together=wanted.follow)
@@ -137,5 +142,6 @@ def _print_updates(
             printer.show(update)
         elif isinstance(update, StreamEnd) and update.error is not None:
             update.error.node = update.error.node or update.node
+            tell_failures([update.error])  # at once: the other nodes' lines may go on for hours
             errors.append(update.error)
     return errors

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from clusterctl.cli.reaching import interpreter
+from clusterctl.cli.reaching import with_any_python
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.choose_run import gather_runs
 from clusterctl.plans.state import NodeState
@@ -18,11 +18,12 @@ REMEMBERED = 200
 
 @dataclass(frozen=True)
 class Remembered:
-    """The runs by id, newest first, and the nodes that did not answer."""
+    """The runs by id, newest first, the nodes that did not answer, and the Python that answered on the others."""
 
     runs: dict[str, dict[str, NodeState | None]]
     errors: tuple[ClusterctlError, ...]
     asked: int
+    pythons: dict[str, tasks.Interpreter]
 
     @property
     def answered(self) -> int:
@@ -33,14 +34,16 @@ class Remembered:
 def ask_runs(cluster: Cluster, nodes: Sequence[Node], prefix: str | None) -> Remembered:
     """Ask every node for its runs at the same time."""
     answers: dict[str, Sequence[NodeState]] = {}
+    pythons: dict[str, tasks.Interpreter] = {}
     errors: dict[str, ClusterctlError] = {}
+
     for outcome in cluster.each(
-        nodes, lambda c, node: tasks.ps(c, node, interpreter(node), prefix, REMEMBERED)
+        nodes, lambda c, node: with_any_python(node, lambda used: tasks.ps(c, node, used, prefix, REMEMBERED))
     ):
-        if outcome.error is None:
-            answers[outcome.node.name] = outcome.value or ()
-        else:
-            outcome.error.node = outcome.error.node or outcome.node.name
+        if outcome.value is not None:
+            answers[outcome.node.name], pythons[outcome.node.name] = outcome.value
+        elif outcome.error is not None:
             errors[outcome.node.name] = outcome.error
     ordered = {node.name: answers[node.name] for node in nodes if node.name in answers}
-    return Remembered(gather_runs(ordered, list(errors)), tuple(errors.values()), len(nodes))
+    runs = gather_runs(ordered, list(errors))
+    return Remembered(runs, tuple(errors.values()), len(nodes), pythons)

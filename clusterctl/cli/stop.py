@@ -37,8 +37,8 @@ def stop(settings: Settings, run: str | None, grace: float | None, yes: bool) ->
         if is_live(parts) and launched_by(parts) != myself():
             _confirm(chosen, launched_by(parts), yes)
         nodes = [node for node in inventory.nodes if parts.get(node.name) is not None]
-        code = stop_run(cluster, nodes, chosen, grace, f"stopped by {myself()}")
-    return code or (5 if remembered.errors else 0)
+        silent = [name for name, part in parts.items() if part is None]
+        return stop_run(cluster, nodes, silent, remembered.pythons, chosen, grace)
 
 
 def _confirm(run: str, owner: str, yes: bool) -> None:

@@ -2,33 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import click
 
-from clusterctl.cli.reaching import interpreter, tell_failures
+from clusterctl.cli.reaching import myself, tell_failures
 from clusterctl.console.sanitize import sanitize
+from clusterctl.plans.verdict import STOPPED_BY
 from clusterctl.runs import tasks
 from clusterctl.runs.cluster import Cluster
 from clusterctl.specs.inventory import Node
+from clusterctl.specs.nodeset import fold_names
 
 
-def stop_run(cluster: Cluster, nodes: Sequence[Node], run: str, grace: float | None, reason: str) -> int:
-    """Stop on all nodes at once; 0 when nothing is left anywhere, 5 when a node could not say so."""
-    code = 0
+def stop_run(
+    cluster: Cluster,
+    nodes: Sequence[Node],
+    silent: Sequence[str],
+    pythons: Mapping[str, tasks.Interpreter],
+    run: str,
+    grace: float | None,
+) -> int:
+    """Stop on all nodes at once; 0 when nothing is left, 4 when a node was not reached, 5 when something is left."""
+    codes = {4} if silent else set()
+    missed = list(silent)
+    reason = f"{STOPPED_BY}{myself()}"
+
     for outcome in cluster.each(
-        nodes, lambda c, node: tasks.stop(c, node, interpreter(node), run, grace, reason)
+        nodes, lambda c, node: tasks.stop(c, node, pythons[node.name], run, grace, reason)
     ):
-        if outcome.value is None:
-            if outcome.error is not None:
-                outcome.error.node = outcome.error.node or outcome.node.name
-                tell_failures([outcome.error])
-            code = 5
-        else:
-            code = 5 if outcome.value.left else code
+        if outcome.value is not None:
+            codes |= {5} if outcome.value.left else set()
             click.echo(render_stopped(outcome.node.name, outcome.value))
-    click.echo(f"{run}: stopped" if code == 0 else f"{run}: not stopped everywhere")
-    return code
+        elif outcome.error is not None:
+            tell_failures([outcome.error])
+            missed.append(outcome.node.name)
+            codes.add(4 if outcome.error.exit_code == 4 else 5)
+    name = sanitize(run)
+    click.echo(f"{name}: not stopped on {fold_names(missed)}" if missed else f"{name}: stopped")
+    return min(codes, default=0)
 
 
 def render_stopped(name: str, stopped: tasks.Stopped) -> str:

@@ -6,6 +6,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, TextIO
 
+from clusterctl.console.sanitize import sanitize
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -53,7 +55,8 @@ def _console(stream: TextIO) -> Console:
     from rich.console import Console
 
     color = wants_color(stream)
-    width = None if stream.isatty() else int(os.environ.get("COLUMNS") or 120)
+    columns = os.environ.get("COLUMNS", "")
+    width = None if stream.isatty() else int(columns) if columns.isdecimal() and int(columns) > 0 else 120
     return Console(
         file=stream,
         force_terminal=color or None,
@@ -67,4 +70,4 @@ def _console(stream: TextIO) -> Console:
 def say(line: str) -> None:
     """Write one line of chatter to stderr, unless `-q`."""
     if not is_quiet():
-        print(line, file=sys.stderr, flush=True)
+        print("\n".join(map(sanitize, line.split("\n"))), file=sys.stderr, flush=True)

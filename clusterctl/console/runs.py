@@ -56,7 +56,7 @@ def show_status(run: str, parts: Parts) -> None:
     console.print(Text.assemble(sanitize(run), "  ", (state, _style(state))))
     console.print(
         f"job {sanitize(part.job)}, launched by {sanitize(part.launched_by)} {_age(part.submitted)} ago, "
-        f"world size {part.world_size}, master {part.master or '-'}",
+        f"world size {part.world_size}, master {sanitize(part.master) or '-'}",
         markup=False,
     )
     table = _table("node_rank", "node", "state", "since", "ranks", "note")

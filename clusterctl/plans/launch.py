@@ -93,11 +93,6 @@ class LaunchPlan:
     overridden: tuple[str, ...]
     attempt: int = 1
 
-    def first_rank(self, node_rank: int) -> int | None:
-        """Give the global rank of a node's first worker."""
-        counts = [node.nproc for node in self.nodes[:node_rank]]
-        return None if None in counts else sum(count or 0 for count in counts)
-
 
 def plan_launch(
     job: Job, members: Sequence[Member], measured: Mapping[str, Measured], *, run_id: str | None
@@ -240,14 +235,9 @@ def render_spec(plan: LaunchPlan, node: NodePlan, record: Mapping[str, Any]) -> 
         "env": {key: to_json(value) for key, value in node.env.items()},
         "unset": list(INHERITED),
         "unset_prefixes": list(INHERITED_PREFIXES),
-        "output_dir": f"{member_workdir(node)}/outputs/{plan.job.name}",
+        "output_dir": f"{node.member.node.workdir}/outputs/{plan.job.name}",
         **record,
     }
-
-
-def member_workdir(node: NodePlan) -> str:
-    """Give the directory on the node that holds everything of clusterctl."""
-    return node.member.node.workdir
 
 
 def offline(member: Member) -> Measured:

@@ -9,8 +9,9 @@ HIDDEN = "[secret]"
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:
-    """Replace every secret value in a text; longer ones first, since one may contain another."""
-    for value in sorted(secrets, key=len, reverse=True):
+    """Replace every secret value in a text, and each line of it; longer ones first, one may contain another."""
+    values = {part for secret in secrets for part in (secret, *secret.splitlines())}
+    for value in sorted(values, key=len, reverse=True):
         if len(value) >= SHORTEST:
             text = text.replace(value, HIDDEN)
     return text

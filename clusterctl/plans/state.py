@@ -126,6 +126,8 @@ def _render_left(entry: Mapping[str, Any]) -> str:
 def whole_state(parts: Mapping[str, NodeState | None]) -> str:
     """Name the state of a whole run from its nodes' parts; None is a node that did not answer."""
     states = {part.state if part else UNKNOWN for part in parts.values()}
+    if len(parts) < max((part.nnodes for part in parts.values() if part), default=0):
+        states.add(UNKNOWN)  # a node that belongs to the run says nothing of it
     live = states & LIVE
     if live:
         return next(state for state in (RUNNING, WAITING, PREPARING, SUBMITTED) if state in live)
@@ -137,7 +139,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _text(value: Any) -> str:
-    return value[:4096] if isinstance(value, str) else ""
+    return value[:4096].encode("utf-8", "replace").decode() if isinstance(value, str) else ""
 
 
 def _number(value: Any) -> int | None:

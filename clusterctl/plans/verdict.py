@@ -5,8 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from clusterctl.plans.cause import Cause, Failure, find_cause, render_ending
-from clusterctl.plans.state import FAILED, FAILED_SETUP, LOST, SUCCEEDED, UNKNOWN, NodeState, whole_state
+from clusterctl.plans.cause import Cause, Failure, find_cause, render_ending, strip_rank, weigh
+from clusterctl.plans.state import (
+    CANCELLED,
+    FAILED,
+    FAILED_SETUP,
+    LIVE,
+    LOST,
+    SUCCEEDED,
+    UNKNOWN,
+    NodeState,
+    whole_state,
+)
+
+STOPPED_BY = "stopped by "  # how the reason begins when a person asked for the end
+CONSEQUENCE = 3
 
 
 @dataclass(frozen=True)
@@ -34,19 +47,34 @@ def judge(
     stopped_at: float | None = None,
 ) -> Verdict:
     """Judge a run: success only if every node's torchrun ended with 0 and saw the planned WORLD_SIZE."""
-    state = whole_state(parts)
-    cause = find_cause(failures, stopped_at)
+    cancelled = _was_asked_to_end(parts, failures, stopped_at)
+    cause = None if cancelled else find_cause(failures, stopped_at)
     lost = {failure.node for failure in failures if failure.lost}
-    if cause is not None and state not in (FAILED, FAILED_SETUP):
-        state = LOST if cause.failure.lost else FAILED
     return Verdict(
         run=run,
-        state=state,
+        state=CANCELLED if cancelled else _name_run(whole_state(parts), cause),
         parts={name: _name_part(part, lost=name in lost) for name, part in parts.items()},
         cause=cause,
         reasons={name: part.reason for name, part in parts.items() if part and part.reason},
         left={name: part.left for name, part in parts.items() if part and part.left},
     )
+
+
+def _was_asked_to_end(
+    parts: Mapping[str, NodeState | None], failures: Sequence[Failure], stopped_at: float | None
+) -> bool:
+    """A person's `stop` reaches the nodes one after the other; those that fail meanwhile only follow from it."""
+    asked = any(
+        part and part.state == CANCELLED and part.reason.startswith(STOPPED_BY) for part in parts.values()
+    )
+    ending = [failure for failure in failures if failure.signal is None]
+    return asked and all(weigh(failure, stopped_at) >= CONSEQUENCE for failure in ending)
+
+
+def _name_run(state: str, cause: Cause | None) -> str:
+    if cause is not None and state not in (FAILED, FAILED_SETUP):
+        return LOST if cause.failure.lost else FAILED
+    return UNKNOWN if state in LIVE else state
 
 
 def _name_part(part: NodeState | None, *, lost: bool) -> str:
@@ -69,7 +97,7 @@ def to_json(verdict: Verdict) -> dict[str, object]:
 def _cause_to_json(cause: Cause) -> dict[str, object]:
     return {
         **_failure_to_json(cause.failure),
-        "exception": cause.exception,
+        "exception": strip_rank(cause.failure.exception),
         "stderr": list(cause.failure.tail),
         "consequences": [_failure_to_json(failure) for failure in cause.consequences],
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import suppress
 from types import TracebackType
 from typing import TypeVar
@@ -33,6 +34,8 @@ class Cluster:
         )
         self._keyring = Keyring()
         self._connections: dict[str, Connection] = {}
+        self._early: dict[str, Future[Connection]] = {}
+        self._closed = False
         self._lock = threading.Lock()
 
     def __enter__(self) -> Cluster:
@@ -47,15 +50,33 @@ class Cluster:
         """Do some work on every node at once; outcomes come as they are ready, failures are values."""
         return fan_out(tuple(nodes), lambda node: work(self.connection(node), node))
 
+    def open_early(self, nodes: Iterable[Node]) -> None:
+        """Begin to connect while there is other work to do here; what comes of it is told at the first use."""
+        wanted = tuple(nodes)
+        self._early = {node.name: Future() for node in wanted}
+        fan_out(wanted, lambda node: self._fulfil(node, self._early[node.name]))
+
     def connection(self, node: Node) -> Connection:
         """Give the node's open connection, making it if there is none or it died."""
         with self._lock:
-            known = self._connections.get(node.name)
+            known, early = self._connections.get(node.name), self._early.pop(node.name, None)
         if known is not None and known.is_connected:
             return known
+        return early.result() if early is not None else self._open(node)
+
+    def _fulfil(self, node: Node, promise: Future[Connection]) -> None:
+        try:
+            promise.set_result(self._open(node))
+        except BaseException as error:
+            promise.set_exception(error)
+
+    def _open(self, node: Node) -> Connection:
         fresh = connect(node, self._hostkeys, self._keyring)
         with self._lock:
             self._connections[node.name] = fresh
+            closed = self._closed
+        if closed:
+            fresh.close()
         return fresh
 
     def forget(self, node: Node) -> None:
@@ -69,6 +90,7 @@ class Cluster:
     def close(self) -> None:
         """Close all connections."""
         with self._lock:
+            self._closed = True
             connections, self._connections = list(self._connections.values()), {}
         for connection in connections:
             with suppress(Exception):

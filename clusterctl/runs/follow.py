@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clusterctl.errors import ClusterctlError
+from clusterctl.errors import ClusterctlError, NodeError
 from clusterctl.plans.state import NodeState, parse_state
 from clusterctl.runs.session import Session
 
@@ -70,6 +70,7 @@ class Follower:
         self._last_beat = self._last_look = time.monotonic()
         self.offsets: dict[str, dict[str, int]] = {}
         self.events: dict[str, int] = {}
+        self.heard: dict[str, float] = {}  # when each node last said anything, beats included
 
     def add(self, node: str, session: Session) -> None:
         """Begin to read a node's stream."""
@@ -113,10 +114,15 @@ class Follower:
         session = self._sessions[node]
         try:
             for header, body in session.pump():
+                self.heard[node] = time.monotonic()
                 yield from self._parse(node, header, body)
         except ClusterctlError as error:
             self._drop(node)
             yield StreamEnd(node, error)
+        except (KeyError, TypeError, ValueError) as error:
+            self._drop(node)
+            message = f"the node sent what cannot be understood: {type(error).__name__}: {error}"
+            yield StreamEnd(node, NodeError(message, code="CC-RUN-035", node=node))
         else:
             if session.ended:
                 self._drop(node)

@@ -13,6 +13,7 @@ from clusterctl.errors import ClusterctlError, StartError
 from clusterctl.plans.launch import LaunchPlan, NodePlan
 from clusterctl.runs import tasks
 from clusterctl.runs.cluster import Cluster
+from clusterctl.runs.ending import end_run
 from clusterctl.runs.session import Session
 from clusterctl.runs.source import ScanResult
 from clusterctl.specs.inventory import Node
@@ -32,10 +33,9 @@ class Observer(Protocol):
 
 @dataclass(frozen=True)
 class Ready:
-    """A node that waits for GO: its leash, its stream of events and logs, and on the master the port it holds."""
+    """A node that waits for GO: its leash, and on the master the port it holds."""
 
     leash: Session
-    stream: Session
     port: int | None
     torch: str
 
@@ -96,39 +96,45 @@ def prepare(
         observer.arrive("start", node.name)
         tasks.sync(c, node.member.node, interpreter, run, node.member.node_rank, freight.scan, observer.move)
         observer.arrive("code", node.name)
-        stream = tasks.follow(c, node.member.node, interpreter, run, _FOLLOW_ALL)
         seen = tasks.await_event(leash, "ready", tasks.READY_LIMIT, node=node.name)
     except BaseException:
         cancel(leash)
         raise
     observer.arrive("ready", node.name)
-    return Ready(leash, stream, seen.get("port", {}).get("port"), str(seen["ready"].get("torch", "")))
+    return Ready(leash, seen.get("port", {}).get("port"), str(seen["ready"].get("torch", "")))
 
 
-_FOLLOW_ALL = {
-    "events": 0,
-    "logs": {"ranks": None, "streams": ["stdout", "stderr"], "offsets": {}},
-    "follow": True,
-}
+def go(
+    cluster: Cluster,
+    plan: LaunchPlan,
+    interpreters: Mapping[str, tasks.Interpreter],
+    ready: Mapping[str, Ready],
+) -> int:
+    """Let all start: the master first, and the others once its own torchrun listens. Gives the master port.
+
+    Whatever goes wrong in between ends the run on every node, started or not.
+    """
+    try:
+        return _give_go(plan, ready)
+    except BaseException:
+        cancel_all(ready)
+        nodes = [node.member.node for node in plan.nodes]
+        end_run(cluster, nodes, interpreters, plan.run_id, "the start failed half-way")
+        raise
 
 
-def go(plan: LaunchPlan, ready: Mapping[str, Ready]) -> int:
-    """Let all start: the master first, and the others once its own torchrun listens. Gives the master port."""
+def _give_go(plan: LaunchPlan, ready: Mapping[str, Ready]) -> int:
     master, *others = [node.name for node in plan.nodes]
     port = ready[master].port
     if port is None:
         raise StartError("the master named no port", code="CC-RUN-033", node=master)
-    _send_go(ready[master], port, "listening", master)
+    ready[master].leash.send({"do": "go", "master_port": port})
+    tasks.await_event(ready[master].leash, "listening", tasks.GO_LIMIT, node=master)
     for name in others:
         ready[name].leash.send({"do": "go", "master_port": port})
     for name in others:
         tasks.await_event(ready[name].leash, "going", tasks.GO_LIMIT, node=name)
     return port
-
-
-def _send_go(node: Ready, port: int, answer: str, name: str) -> None:
-    node.leash.send({"do": "go", "master_port": port})
-    tasks.await_event(node.leash, answer, tasks.GO_LIMIT, node=name)
 
 
 def release(ready: Iterable[Ready]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from fabric import Connection, task
 
-from clusterctl.errors import NodeError, StartError
+from clusterctl.errors import ConnectTimeout, NodeError, StartError
 from clusterctl.plans.facts import Facts, parse_facts, probe_request
 from clusterctl.plans.state import NodeState, parse_state
 from clusterctl.runs.payload import payload_zip
@@ -23,6 +23,7 @@ ANSWER_LIMIT = 30.0
 SYNC_LIMIT = 600.0
 READY_LIMIT = 300.0  # `import torch` from a cold network file system takes minutes
 GO_LIMIT = 60.0
+SILENCE_LIMIT = 20.0  # a stopping node says something every 2 s
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,10 @@ def await_event(session: Session, wanted: str, limit: float, *, node: str) -> di
     """Wait for an event of the agent and give all that came, by name; a failure that it reports is raised."""
     deadline, seen = time.monotonic() + limit, {}
     while wanted not in seen:
-        header, _ = _answer(session, max(0.0, deadline - time.monotonic()))
+        try:
+            header, _ = _answer(session, max(0.0, deadline - time.monotonic()))
+        except ConnectTimeout as error:
+            raise _overdue(wanted, limit, node, session.stderr) from error
         if header.get("need") == "payload":
             session.send({"payload": True}, payload_zip()[1])
         elif header.get("event") in {"gate_failed", "failed", "ended"} - {wanted}:
@@ -99,6 +103,17 @@ def await_event(session: Session, wanted: str, limit: float, *, node: str) -> di
         elif "event" in header:
             seen[str(header["event"])] = header
     return seen
+
+
+def _overdue(wanted: str, limit: float, node: str, evidence: str) -> StartError:
+    what = "torchrun was not imported" if wanted == "ready" else f"the node did not say {wanted!r}"
+    return StartError(
+        f"{what} within {limit:.0f} s",
+        code="CC-RUN-034",
+        node=node,
+        evidence=evidence,
+        fix="is its disk or file system slow, or its memory full? Try `import torch` there by hand",
+    )
 
 
 def _start_error(header: Mapping[str, Any], node: str) -> StartError:
@@ -129,7 +144,7 @@ def stop(
 ) -> Stopped:
     """End every process of a run on a node: TERM once, KILL when `grace` seconds have passed."""
     request = {"workdir": node.workdir, "run": run, "node": node.name, "grace": grace, "reason": reason}
-    with _session(c, "stop", request, interpreter) as session:
+    with _session(c, "stop", request, interpreter, silence_limit=SILENCE_LIMIT) as session:
         limit = (grace if grace is not None else 3600.0) + ANSWER_LIMIT
         while True:
             header, _ = _answer(session, limit)
@@ -161,8 +176,15 @@ def ps(
     return [parse_state(entry) for entry in header.get("runs") or ()]
 
 
-def _session(c: Connection, verb: str, request: Mapping[str, Any], interpreter: Interpreter) -> Session:
-    return Session(c, verb, request, python=interpreter.python, activate=interpreter.activate)
+def _session(
+    c: Connection,
+    verb: str,
+    request: Mapping[str, Any],
+    interpreter: Interpreter,
+    silence_limit: float | None = None,
+) -> Session:
+    python, activate = interpreter.python, interpreter.activate
+    return Session(c, verb, request, python=python, activate=activate, silence_limit=silence_limit)
 
 
 def _answer(session: Session, limit: float) -> tuple[dict[str, Any], bytes]:

@@ -200,16 +200,71 @@ def test_a_cut_connection_loses_and_doubles_no_line(cluster: Lab, tmp_path: Path
     sessions = [process for process in node.processes() if process.command.startswith("sshd: ")]
     node.run(["kill", "-9", *(str(process.pid) for process in sessions)])
 
-    out, err = launching.communicate(timeout=60)
-    heard += [json.loads(line) for line in out.splitlines()]
-
-    assert launching.returncode == 0, err
+    assert launching.stdout is not None
+    assert launching.stderr is not None
+    heard += [
+        json.loads(line) for line in launching.stdout
+    ]  # not communicate(): it would miss what is buffered
+    err = launching.stderr.read()
+    assert launching.wait(timeout=30) == 0, err
     assert f"{node.name}: the connection broke" in err
     for rank in range(3):
         lines = [
             entry["line"] for entry in heard if entry.get("rank") == rank and entry["stream"] == "stdout"
         ]
         assert lines == [f"line {n}" for n in range(400)]
+
+
+def test_somebody_elses_stop_is_not_called_a_failure(cluster: Lab, tmp_path: Path) -> None:
+    """`stop` from another terminal: the attached launch says who stopped it, and blames no rank."""
+    source = "import torch, torch.distributed as d\nd.init_process_group('gloo')\nprint('settled', flush=True)\nwhile True: d.all_reduce(torch.ones(1))"
+    launching = start_cctl(cluster, "launch", make_project(tmp_path, source))
+    for _ in range(3):
+        read_until(launching, "settled")
+    assert cctl(cluster, "stop").code == 0
+    _, err = launching.communicate(timeout=30)
+
+    assert launching.returncode == 1, err
+    assert "CANCELLED after" in err
+    assert "root cause" not in err
+    assert "stopped by" in err
+
+
+def test_a_launch_that_fails_half_way_ends_what_had_started(cluster: Lab, tmp_path: Path) -> None:
+    """One node's agent dies just when GO is given to the others: no node is left running unwatched."""
+    job = make_project(tmp_path, STUBBORN)
+    node = cluster.nodes[2]
+    launching = start_cctl(cluster, "launch", job)
+    wait_for(lambda: [p for p in node.processes() if "payload.zip gate" in p.command], 30, "a gate")
+    agent = child(node, "guardian")
+    node.run(["kill", "-STOP", str(agent.pid)])
+    wait_for(
+        lambda: any("train.py" in p.command for p in cluster.nodes[0].processes()), 60, "GO on the master"
+    )
+    node.run(["kill", "-9", str(agent.pid)])
+    _, err = launching.communicate(timeout=60)
+
+    assert launching.returncode != 0, err
+    assert node.name in err
+    wait_for(lambda: leftovers(cluster) == {}, 5, "nothing left anywhere")
+
+
+def test_a_run_that_disappears_under_the_watcher_is_lost_not_retried_for_ever(
+    cluster: Lab, tmp_path: Path
+) -> None:
+    """The run directory of one node is removed and its connection cut: one clear word, and the rest is ended."""
+    launching = start_cctl(cluster, "launch", make_project(tmp_path, STUBBORN))
+    for _ in range(3):
+        read_until(launching, "settled")
+    node = cluster.nodes[1]
+    node.run(["sh", "-c", f"rm -rf {Path.home()}/.clusterctl/runs/t-*"])
+    sessions = [process for process in node.processes() if process.command.startswith("sshd: ")]
+    node.run(["kill", "-9", *(str(process.pid) for process in sessions)])
+    _, err = launching.communicate(timeout=60)
+
+    assert launching.returncode == 1, err
+    assert f"{node.name}: lost" in err
+    assert err.count("trying to come back") <= 3
 
 
 def test_a_wrong_nic_name_is_caught_by_check(cluster: Lab, tmp_path: Path) -> None:

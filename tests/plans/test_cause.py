@@ -6,7 +6,8 @@ import signal
 
 import pytest
 
-from clusterctl.plans.cause import Failure, find_cause, find_exception, render_ending
+from clusterctl.plans.cause import Failure, find_cause, is_exception_line, render_ending
+from clusterctl.runs.evidence import Words
 
 TRACEBACK = (
     "Traceback (most recent call last):",
@@ -23,21 +24,48 @@ PEER_GONE = (
 
 
 def failure(
-    rank: int | None, time: float, tail: tuple[str, ...] = (), *, code: int | None = 1, by: int | None = None
+    rank: int | None,
+    time: float,
+    said: tuple[str, ...] = (),
+    *,
+    code: int | None = 1,
+    by: int | None = None,
+    raised_at: float | None = None,
 ) -> Failure:
-    """Build a failure on node `n<rank>`."""
-    return Failure(f"n{rank}", rank, None if by else code, by, time, tail)
+    """Build a failure on node `n<rank>` whose stderr ended in `said`."""
+    words = heard(*said, time=time if raised_at is None else raised_at)
+    return Failure(
+        f"n{rank}",
+        rank,
+        None if by else code,
+        by,
+        time,
+        said,
+        words.exception,
+        words.message,
+        words.raised_at,
+    )
+
+
+def heard(*lines: str, time: float = 0.0) -> Words:
+    """Hear lines one by one."""
+    words = Words()
+    for line in lines:
+        words.hear(line, time)
+    return words
 
 
 def test_the_rank_that_raised_is_the_cause_though_it_died_last() -> None:
     """A slow clean-up lets the innocent die first; the cause is still the one that raised."""
-    cause = find_cause(
-        [failure(0, 1.0, PEER_GONE), failure(2, 1.1, PEER_GONE), failure(1, 3.7, TRACEBACK)], None
-    )
+    failures = [
+        failure(0, 1.0, PEER_GONE),
+        failure(2, 1.1, PEER_GONE),
+        failure(1, 3.7, TRACEBACK, raised_at=0.9),
+    ]
+    cause = find_cause(failures, 1.2)
 
     assert cause is not None
-    assert cause.failure.rank == 1
-    assert cause.exception == "ValueError: bad batch"
+    assert (cause.failure.rank, cause.failure.exception) == (1, "ValueError: bad batch")
     assert [follower.rank for follower in cause.consequences] == [0, 2]
 
 
@@ -47,6 +75,15 @@ def test_a_sudden_death_beats_those_who_noticed_it() -> None:
 
     assert cause is not None
     assert (cause.failure.rank, render_ending(cause.failure)) == (1, "killed by SIGKILL")
+
+
+def test_what_a_rank_raises_because_of_our_stop_is_a_consequence() -> None:
+    """An innocent rank that raises in its handler of SIGTERM does not take the blame from the one that was killed."""
+    innocent = failure(0, 11.2, TRACEBACK, raised_at=11.1)
+    cause = find_cause([innocent, failure(1, 10.0, by=signal.SIGKILL)], stopped_at=10.1)
+
+    assert cause is not None
+    assert cause.failure.rank == 1
 
 
 def test_our_own_stop_is_never_the_cause() -> None:
@@ -68,11 +105,11 @@ def test_a_sigkill_at_the_moment_of_our_stop_came_from_elsewhere() -> None:
 
 def test_a_cause_that_our_stop_cut_short_is_said_to_be() -> None:
     """The rank that raised was still cleaning up when TERM came: its exit says nothing, its words do."""
-    raised = Failure("n1", 1, None, signal.SIGTERM, 9.5, TRACEBACK)
+    raised = failure(1, 9.5, TRACEBACK, by=signal.SIGTERM, raised_at=8.8)
     cause = find_cause([raised, failure(0, 8.9, PEER_GONE)], stopped_at=9.0)
 
     assert cause is not None
-    assert (cause.failure.rank, cause.stopped, cause.exception) == (1, True, "ValueError: bad batch")
+    assert (cause.failure.rank, cause.stopped, cause.failure.exception) == (1, True, "ValueError: bad batch")
 
 
 def test_a_sigterm_from_elsewhere_is_a_cause() -> None:
@@ -83,9 +120,21 @@ def test_a_sigterm_from_elsewhere_is_a_cause() -> None:
     assert cause.failure.rank == 1
 
 
+def test_a_node_whose_agent_was_killed_comes_before_the_ranks_that_died_with_it() -> None:
+    """The agent's death is the cause; the ranks' KILLs and their peers' complaints follow from it."""
+    agent = Failure("n1", None, None, None, 4.0, reason="the agent was killed")
+    cause = find_cause(
+        [failure(0, 4.2, PEER_GONE), failure(1, 4.1, by=signal.SIGKILL), agent], stopped_at=4.3
+    )
+
+    assert cause is not None
+    assert render_ending(cause.failure) == "the agent was killed"
+
+
 def test_the_first_of_several_primaries_is_named() -> None:
-    """Three ranks failing on their own: the earliest comes first."""
-    cause = find_cause([failure(rank, 5.0 - rank, TRACEBACK) for rank in range(3)], None)
+    """Three ranks failing on their own: the earliest traceback comes first, whoever died first."""
+    failures = [failure(rank, 9.0 + rank, TRACEBACK, raised_at=5.0 - rank) for rank in range(3)]
+    cause = find_cause(failures, None)
 
     assert cause is not None
     assert cause.failure.rank == 2
@@ -105,26 +154,43 @@ def test_no_failure_no_cause() -> None:
             ("Traceback (most recent call last):", "  x", "torch.OutOfMemoryError: CUDA out of memory."),
             "torch.OutOfMemoryError: CUDA out of memory.",
         ),
+        ((*TRACEBACK, "", "Traceback (most recent call last):", "  y", "OSError: full"), "OSError: full"),
         (
-            (
-                *TRACEBACK,
-                "",
-                "During handling of the above exception, another exception occurred:",
-                "",
-                "Traceback (most recent call last):",
-                "  y",
-                "OSError: full",
-            ),
-            "OSError: full",
+            ("[rank1]: Traceback (most recent call last):", "[rank1]:   F", "[rank1]: KeyError: 'x'"),
+            "[rank1]: KeyError: 'x'",
         ),
-        (
-            ("[rank1]: Traceback (most recent call last):", '[rank1]:   File "a"', "[rank1]: KeyError: 'x'"),
-            "KeyError: 'x'",
-        ),
+        (('  File "t.py", line 1', "    def", "SyntaxError: invalid syntax"), "SyntaxError: invalid syntax"),
         (("ValueError: only mentioned, never raised",), ""),
         ((), ""),
     ],
 )
-def test_exceptions_are_found_in_tracebacks_only(lines: tuple[str, ...], expected: str) -> None:
-    """The last line of the last traceback is the exception."""
-    assert find_exception(lines) == expected
+def test_exceptions_are_found_in_tracebacks(lines: tuple[str, ...], expected: str) -> None:
+    """The last line of the last traceback is the exception; a syntax error needs no traceback."""
+    assert heard(*lines).exception == expected
+
+
+def test_a_long_traceback_is_not_forgotten() -> None:
+    """Forty frames are more than the tail that is shown; the exception and its moment are kept all the same."""
+    frames = [f'  File "f{number}.py", line {number}' for number in range(120)]
+    words = heard("Traceback (most recent call last):", *frames, "ValueError: deep", "later noise", time=3.0)
+
+    assert (words.exception, words.raised_at, len(words.tail)) == ("ValueError: deep", 3.0, 20)
+
+
+def test_a_message_of_several_lines_counts_as_a_whole() -> None:
+    """NCCL tells only in the second line that a peer went away."""
+    said = (
+        "Traceback (most recent call last):",
+        "  x",
+        "torch.distributed.DistBackendError: NCCL error",
+        "ncclRemoteError: gone",
+    )
+    cause = find_cause([failure(0, 1.0, said), failure(1, 1.5, by=signal.SIGKILL)], None)
+
+    assert cause is not None
+    assert cause.failure.rank == 1
+
+
+def test_prose_is_no_exception() -> None:
+    """A line like `loss: 3` inside a traceback's neighbourhood is taken only where a traceback is open."""
+    assert not is_exception_line("loss: 3", inside=False)

@@ -1,0 +1,138 @@
+"""What one node has said about its part of a run, as it came in: the material for the verdict."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from clusterctl.plans.cause import TAIL_LINES, Failure, is_exception_line, starts_traceback
+from clusterctl.plans.state import LOST, UNKNOWN, NodeState
+from clusterctl.runs.follow import LogLines
+from clusterctl.specs.inventory import Node
+
+FOLLOWING = 3  # lines after an exception's first that may belong to its message
+
+
+@dataclass
+class Words:
+    """One rank's last lines, and its last exception however long the traceback was."""
+
+    tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
+    exception: str = ""
+    message: str = ""
+    raised_at: float | None = None
+    _inside: bool = False
+    _after: int = 0
+
+    def hear(self, line: str, time: float) -> None:
+        """Take one line of stderr that arrived at `time` (our clock)."""
+        self.tail.append(line)
+        if starts_traceback(line):
+            self._inside, self.raised_at = True, time
+        elif is_exception_line(line, inside=self._inside):
+            self.exception = self.message = line.strip()
+            self.raised_at = time if self.raised_at is None or not self._inside else self.raised_at
+            self._inside, self._after = False, FOLLOWING
+        elif self._after:
+            self.message += f"\n{line}"
+            self._after -= 1
+
+
+@dataclass
+class Part:
+    """One node's part: `offset` is its clock minus ours, `lost` why we gave it up."""
+
+    node: Node
+    offset: float
+    state: NodeState | None = None
+    ended: bool = False
+    lost: str = ""
+    asked: bool = False
+    broken: Mapping[str, Any] | None = None
+    torchrun: Mapping[str, Any] | None = None
+    exits: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+    words: dict[int | None, Words] = field(default_factory=dict)
+
+    @property
+    def over(self) -> bool:
+        """Tell whether the node itself has said that its part has ended."""
+        return self.state is not None and not self.state.live
+
+    def hear_lines(self, entry: LogLines, now: float) -> None:
+        """Remember what a rank (or torchrun, rank None) wrote to stderr."""
+        if entry.stream == "stderr" or entry.rank is None:
+            words = self.words.setdefault(entry.rank, Words())
+            for line in entry.lines:
+                words.hear(line, now)
+
+    def hear_event(self, event: Mapping[str, Any]) -> str:
+        """Take an event; gives what failed by it, or nothing."""
+        kind, rank = event.get("event"), event.get("rank")
+        if kind == "stopping":
+            self.asked = True
+        elif kind in ("guardian_lost", "agent_lost"):
+            self.broken = event
+            return f"the {str(kind).partition('_')[0]} was lost"
+        elif kind == "rank_exited" and _failed(event) and isinstance(rank, int):
+            self.exits[rank] = event
+            return "" if self.asked else f"rank {rank} failed"
+        elif kind == "torchrun_exited" and _failed(event):
+            self.torchrun = event
+            return "" if self.asked else "torchrun failed"
+        return ""
+
+    def failures(self, now: float) -> list[Failure]:
+        """Give everything that did not end well here."""
+        found = [*self._broken(), *self._ranks()]
+        if not found and self.torchrun is not None:
+            found = [self._failure(None, self.torchrun)]
+        if not found and self.state is not None and self.state.state in (LOST, UNKNOWN):
+            found = [
+                self._node_failure(self.state.reason or self.state.state, self.state.since - self.offset)
+            ]
+        if self.lost:
+            found.append(self._node_failure(f"lost: {self.lost}", now, lost=True))
+        return found
+
+    def _broken(self) -> Iterator[Failure]:
+        if self.broken is not None:
+            reason = self.state.reason if self.state else ""
+            who = str(self.broken["event"]).partition("_")[0]
+            yield self._node_failure(reason or f"the {who} was killed", self._when(self.broken))
+
+    def _ranks(self) -> Iterator[Failure]:
+        """Give the failed ranks, also those whose end only the state tells of, since torchrun reaped them first."""
+        told = {rank.rank: rank for rank in (self.state.ranks if self.state else ()) if rank.failed}
+        for rank in sorted({*self.exits, *told}):
+            event = self.exits.get(rank) or {"exit": told[rank].exit, "signal": told[rank].signal}
+            yield self._failure(rank, event)
+
+    def _failure(self, rank: int | None, event: Mapping[str, Any]) -> Failure:
+        words = self.words.get(rank) or Words()
+        return Failure(
+            node=self.node.name,
+            rank=rank,
+            exit=event.get("exit"),
+            signal=event.get("signal"),
+            time=self._when(event),
+            tail=tuple(words.tail),
+            exception=words.exception,
+            message=words.message,
+            raised_at=words.raised_at,
+        )
+
+    def _node_failure(self, reason: str, time: float, *, lost: bool = False) -> Failure:
+        return Failure(self.node.name, None, None, None, time, reason=reason, lost=lost)
+
+    def _when(self, event: Mapping[str, Any]) -> float:
+        """Give the moment of an event on our clock; one without a time came with the end of its part."""
+        moment = event.get("time")
+        if isinstance(moment, (int, float)):
+            return float(moment) - self.offset
+        return (self.state.since if self.state else 0.0) - self.offset
+
+
+def _failed(event: Mapping[str, Any]) -> bool:
+    return bool(event.get("exit")) or event.get("signal") is not None
