@@ -110,7 +110,7 @@ install_packages() { # from the package lists that are there, else from fresh on
     say "installing Debian packages: $*"
     quietly apt_get install --no-install-recommends "$@" && return
     quietly apt_get update
-    or_fail apt_get install --no-install-recommends "$@"
+    quietly apt_get install --no-install-recommends "$@"
 }
 
 keep_sshd_off() { # the lab wants the program only: this machine must not become reachable by it
@@ -124,14 +124,14 @@ keep_sshd_off() { # the lab wants the program only: this machine must not become
 
 provide_packages() {
     missing=$missing$(lacking_python)
-    [ -n "$missing$unmet" ] || return 0
-    if may_install; then
-        # shellcheck disable=SC2086  # lists of words
-        install_packages $missing $unmet
-        case $missing in *openssh-server*) keep_sshd_off ;; esac
-    elif [ -n "$missing" ]; then
+    # shellcheck disable=SC2086  # lists of words
+    if [ -n "$missing" ] && ! { may_install && install_packages $missing; }; then
+        tail -n 5 "$log" >&2
         fail "please install as root (Debian's names): $missing$unmet"
-    else
+    fi
+    case $missing in *openssh-server*) keep_sshd_off ;; esac
+    # shellcheck disable=SC2086
+    if [ -n "$unmet" ] && ! { may_install && install_packages $unmet; }; then
         say "going on without ${unmet}(the tests that use them are left out)"
     fi
 }
@@ -225,7 +225,7 @@ state() { { cat "$root/pyproject.toml" "$root/constraints.txt" "$0" && echo "$ro
 
 is_ready() { [ -x "$venv/bin/python" ] && [ "$(cat "$venv/.ready-$1" 2>/dev/null)" = "$(state)" ]; }
 
-[ -z "$missing$unmet" ] && is_ready "$1" && exit
+[ -z "$missing" ] && is_ready "$1" && exit
 prepare_folder
 lock
 : >"$log"
