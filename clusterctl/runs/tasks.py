@@ -121,7 +121,7 @@ def _start_error(header: Mapping[str, Any], node: str) -> StartError:
     if header["event"] == "gate_failed":
         return StartError(
             "torchrun cannot be loaded there",
-            code="CC-RUN-030",
+            code=str(header.get("code") or "CC-RUN-030"),
             node=node,
             evidence=said,
             fix="make `import torch.distributed.run` work in that Python; `clusterctl check` shows which one it is",
