@@ -248,3 +248,28 @@ def test_the_code_is_looked_at_before_any_node(folder: Path) -> None:
     for args in (["launch", "job.yaml"], ["launch", "job.yaml", "--dry-run"]):
         done = run(folder, *args)
         assert (done.returncode, "CC-SYNC-010" in done.stderr) == (2, True)
+
+
+def test_launch_as_json_always_ends_in_a_verdict(folder: Path) -> None:
+    """Also where nothing could be started: a script that reads stdout needs no second source."""
+    (folder / "inventory.yaml").write_text(
+        "{cluster: c, nodes: [{host: 127.0.0.1, name: dead, ssh: {port: 1}}]}"
+    )
+
+    refused = run(folder, "launch", "job.yaml", "--json")
+    (folder / "train.py").unlink()
+    wrong = run(folder, "launch", "job.yaml", "--json")
+
+    for done, code in ((refused, 4), (wrong, 2)):
+        verdict = json.loads(done.stdout.splitlines()[-1])["verdict"]
+        assert (done.returncode, verdict["exit_code"], verdict["state"]) == (code, code, "FAILED_SETUP")
+
+
+def test_a_strange_terminal_is_no_bug(folder: Path) -> None:
+    """A width that is no number, a home that does not exist, a locale without Unicode."""
+    assert run(folder, "inventory", "show", COLUMNS="x").returncode == 0
+    assert run(folder, "-i", "~no-such-user/x.yaml", "ps").returncode == 2
+    (folder / "inventory.yaml").write_text(
+        "{cluster: c, nodes: [{host: 192.0.2.1, name: one, activate: 'echo 名'}]}"
+    )
+    assert run(folder, "inventory", "show", "--json", PYTHONIOENCODING="ascii").returncode == 0
