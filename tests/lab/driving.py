@@ -140,6 +140,14 @@ def leftovers(lab: Lab) -> dict[str, list[str]]:
     return {name: commands for name, commands in found.items() if commands}
 
 
+def kill_leftovers(lab: Lab) -> None:
+    """End what a failed test has left on the nodes, guardians first; a clean test leaves nothing to end."""
+    for node in lab.nodes:
+        ours = [process for process in node.processes() if process.tag or "payload.zip" in process.command]
+        if ours:
+            node.run(["kill", "-9", *(str(process.pid) for process in ours)], check=False)
+
+
 def run_id(text: str) -> str:
     """Find the run's name in what `launch` said."""
     return next(line.split()[1].rstrip(":") for line in text.splitlines() if line.startswith("run "))

@@ -11,6 +11,7 @@ import pytest
 from driving import (
     HELLO,
     cctl,
+    kill_leftovers,
     leftovers,
     make_project,
     read_until,
@@ -42,8 +43,7 @@ def clean_nodes(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if "cluster" in request.fixturenames:
         cluster: Lab = request.getfixturevalue("cluster")
-        for name, processes in tagged(cluster).items():
-            cluster.node(name).run(["kill", "-9", *(str(process.pid) for process in processes)], check=False)
+        kill_leftovers(cluster)
 
 
 def find(node: LabNode, word: str) -> NodeProcess:
@@ -283,6 +283,7 @@ def test_a_run_that_disappears_under_the_watcher_is_lost_not_retried_for_ever(
     assert launching.returncode == 1, err
     assert f"{node.name}: lost" in err
     assert err.count("trying to come back") <= 3
+    assert f"not stopped there: {node.name}" in err
 
 
 def test_a_wrong_nic_name_is_caught_by_check(cluster: Lab, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from driving import (
     HELLO,
     Result,
     cctl,
+    kill_leftovers,
     leftovers,
     make_project,
     read_until,
@@ -57,8 +58,7 @@ HOSTILE = [
 def clean_nodes(cluster: Lab) -> Iterator[None]:
     """Keep one test's leftovers out of the next; a test that must leave nothing asserts it itself."""
     yield
-    for name, processes in tagged(cluster).items():
-        cluster.node(name).run(["kill", "-9", *(str(process.pid) for process in processes)], check=False)
+    kill_leftovers(cluster)
 
 
 @pytest.fixture(scope="module")
