@@ -58,10 +58,7 @@ class Record:
         return entry
 
     def flush(self) -> bool:
-        """Write what is not on the disk yet; False if the disk refused, which may pass.
-
-        A run directory that somebody removed does not come back: then there is nothing to wait for.
-        """
+        """Write what is not on the disk yet; False if the disk refused."""
         try:
             while self._lines:
                 self._append(self._lines[0])
@@ -70,8 +67,6 @@ class Record:
                 content = json.dumps(self.state, indent=1).encode("utf-8")
                 write_atomically(os.path.join(self.rundir, "state.json"), content)
                 self._stale = False
-        except FileNotFoundError:
-            return True
         except OSError:
             return False
         return True
