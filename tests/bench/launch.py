@@ -108,7 +108,7 @@ def _until_all_ranks(commands: Sequence[Sequence[str]], ranks: int) -> float:
     heard, seconds = 0, 0.0
     with os.fdopen(read, encoding="utf-8", errors="replace") as pipe:
         for line in pipe:
-            heard += "FIRST COLLECTIVE" in line
+            heard += line.count("FIRST COLLECTIVE")  # two processes may write into one line
             if heard == ranks and not seconds:
                 seconds = time.monotonic() - began
     codes = [process.wait() for process in running]
