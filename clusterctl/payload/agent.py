@@ -195,8 +195,8 @@ class Agent:
 
     def rank_exited(self, worker: Worker) -> None:
         """Record a worker's end; the others do not wait long for torchrun after a failure."""
-        pid = worker.identity.pid if worker.identity is not None else None
-        self.record.note("rank_exited", rank=worker.rank, pid=pid, exit=worker.exit, signal=worker.signal)
+        end = {"exit": worker.exit, "signal": worker.signal}
+        self.record.note("rank_exited", rank=worker.rank, pid=worker.identity.pid, **end)
         self.record_workers()
         if worker.failed:
             self.fail(worker.describe())

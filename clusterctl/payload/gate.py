@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+import subprocess
 import sys
 from contextlib import suppress
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, List
 
 REPORTED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "TORCHELASTIC_ERROR_FILE")
 
@@ -65,10 +67,56 @@ def native(text: str) -> str:
 
 
 def watch_workers(report: int) -> None:
-    """Report the variables of every worker at the moment torchrun starts it."""
+    """Report every worker that torchrun starts, and how it ended at the moment torchrun learns it.
 
-    def hook(event: str, arguments: Any) -> None:
-        if event == "subprocess.Popen" and arguments[3] and "LOCAL_RANK" in arguments[3]:
-            send(report, {"worker": {name: arguments[3].get(name) for name in REPORTED}})
+    Only the parent has both for certain: a worker may be gone before anybody else has looked at it.
+    """
+    ranks: Dict[int, int] = {}
 
-    sys.addaudithook(hook)
+    def started(process: Any, env: Any) -> None:
+        if env and "LOCAL_RANK" in env:
+            ranks[process.pid] = int(env["RANK"])
+            facts = {name: env.get(name) for name in REPORTED}
+            send(report, {"worker": {**facts, "pid": process.pid, "starttime": starttime(process.pid)}})
+
+    def looked(process: Any) -> None:
+        if process.returncode is not None and process.pid in ranks:
+            send(report, {"ended": {"rank": ranks.pop(process.pid), "code": process.returncode}})
+
+    attach(started, looked)
+
+
+def attach(started: Callable[[Any, Any], None], looked: Callable[[Any], None]) -> None:
+    """Call back after each start of a process and after each look at one.
+
+    The class is changed and not its name in the module, because torch has taken the class already.
+    """
+    start = subprocess.Popen.__init__
+
+    @functools.wraps(start)
+    def reported_start(self: Any, *args: Any, **options: Any) -> None:
+        start(self, *args, **options)
+        started(self, options.get("env"))
+
+    setattr(subprocess.Popen, start.__name__, reported_start)
+    for look in (subprocess.Popen.poll, subprocess.Popen.wait):
+        setattr(subprocess.Popen, look.__name__, after(look, looked))
+
+
+def after(look: Callable[..., Any], looked: Callable[[Any], None]) -> Callable[..., Any]:
+    """Let `looked` follow a method, whether it returns or raises."""
+
+    @functools.wraps(look)
+    def reported_look(self: Any, *args: Any, **options: Any) -> Any:
+        try:
+            return look(self, *args, **options)
+        finally:
+            looked(self)
+
+    return reported_look
+
+
+def starttime(pid: int) -> int:
+    """Read when a child that is not reaped was started, in clock ticks since boot: field 22 of proc_pid_stat(5)."""
+    with open(f"/proc/{pid}/stat", "rb") as source:
+        return int(source.read().rpartition(b")")[2].split()[19])

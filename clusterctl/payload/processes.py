@@ -96,11 +96,6 @@ def all_pids() -> List[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
-def children(pid: int) -> List[int]:
-    """List the direct children of a process."""
-    return _lister()(pid)
-
-
 def descendants(pid: int, spare: Iterable[int] = ()) -> List[Stat]:
     """Look at every process below `pid`, parents first; `spare` and nothing but it is left out."""
     list_children = _lister()
@@ -132,13 +127,6 @@ def _lister() -> Callable[[int], List[int]]:
 def _listed_children(pid: int) -> List[int]:
     lists = [_read(f"/proc/{pid}/task/{thread}/children") for thread in _list(f"/proc/{pid}/task")]
     return [int(word) for words in lists for word in (words or b"").split()]
-
-
-def environment(pid: int) -> Dict[str, str]:
-    """Read the environment a process was started with; empty where that is not allowed."""
-    content = _read(f"/proc/{pid}/environ") or b""
-    pairs = (entry.partition(b"=") for entry in content.split(b"\0") if entry)
-    return {os.fsdecode(key): os.fsdecode(value) for key, _, value in pairs}
 
 
 def tagged(tag: str) -> Iterator[Stat]:

@@ -14,7 +14,6 @@ from .processes import Stat, look
 from .verdict import split_status
 from .workers import Worker, Workers
 
-FIND_FIRST, FIND_LAST = 0.002, 0.25  # seconds between looks for the process of an announced worker
 POLL = 0.1  # seconds between looks at known workers where the kernel or Python has no pidfd
 
 Notify = Callable[..., None]
@@ -36,7 +35,6 @@ class Torchrun:
         self._gate: Optional[Gate] = None
         self._late: Dict[str, Any] = {}
         self._reports = b""
-        self._delay = FIND_FIRST
 
     @property
     def pid(self) -> Optional[int]:
@@ -81,7 +79,6 @@ class Torchrun:
         """Take the end of a child; workers are our children when torchrun died before them."""
         if pid == self.pid:
             self._hear()
-            self._look_for_workers()
             self._see_ends()
             self.over = True
             self.exit, self.signal = split_status(status)
@@ -116,21 +113,13 @@ class Torchrun:
         elif "failed" in report:
             self.failure = report["failed"]
         elif "worker" in report:
-            self.workers.announce(report["worker"])
-            self._delay = FIND_FIRST
-            self._loop.after(self._delay, "find", self._look_for_workers)
-
-    def _look_for_workers(self) -> None:
-        if self.pid is None:
-            return
-        found = self.workers.find(self.pid)
-        for worker in found:
-            self._attend(worker)
-        if self.workers.missing:
-            self._delay = min(2 * self._delay, FIND_LAST)
-            self._loop.after(self._delay, "find", self._look_for_workers)
-        elif found and len(self.workers.by_rank) == self.spec["nproc"]:
-            self._notify("workers")
+            self._attend(self.workers.announce(report["worker"]))
+            if len(self.workers.by_rank) == self.spec["nproc"]:
+                self._notify("workers")
+        elif "ended" in report:
+            worker = self.workers.told(**report["ended"])
+            if worker is not None:
+                self._forget(worker)
 
     def _attend(self, worker: Worker) -> None:
         if worker.pidfd is None:
@@ -140,16 +129,24 @@ class Torchrun:
 
     def _poll_workers(self) -> None:
         self._see_ends()
-        if any(worker.identity is not None and not worker.ended for worker in self.workers):
+        if any(not worker.ended for worker in self.workers):
             self._loop.after(POLL, "poll", self._poll_workers)
 
     def _see_ends(self) -> None:
-        for worker in self.workers.ended_now():
-            self._forget(worker)
+        for worker in self.workers.gone():
+            status = worker.status()
+            if status is None:
+                self._unwatch(worker)  # torchrun has reaped it, and its report is on the way
+            else:
+                worker.end(status)
+                self._forget(worker)
 
     def _forget(self, worker: Worker) -> None:
+        self._unwatch(worker)
+        self._notify("rank_exited", worker=worker)
+
+    def _unwatch(self, worker: Worker) -> None:
         if worker.pidfd is not None:
             self._loop.forget(worker.pidfd)
             os.close(worker.pidfd)
             worker.pidfd = None
-        self._notify("rank_exited", worker=worker)

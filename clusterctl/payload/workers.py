@@ -1,4 +1,4 @@
-"""The workers of a node: announced by the gate, found below it, and how each of them ended."""
+"""The workers of a node: announced by the gate, watched here, and how each of them ended."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import re
 import struct
 from typing import Any, Dict, Iterator, List, Optional
 
-from .processes import Identity, alive, children, environment, look, read_stat
+from .processes import Identity, alive, look
 from .verdict import describe_end, split_status
 
 # torchrun's own table of failures, for a worker that was gone before anybody could look at it
-TABLE = re.compile(r"rank\s*: (\d+) \(local_rank: \d+\)\s+exitcode\s*: (-?\d+) \(pid: (\d+)\)")
+TABLE = re.compile(r"rank\s*: (\d+) \(local_rank: \d+\)\s+exitcode\s*: (-?\d+) \(pid: \d+\)")
 
 PIDFD_INFO_SIZE = 64
 PIDFD_INFO_EXIT = 8
@@ -22,13 +22,15 @@ PIDFD_GET_INFO = 3 << 30 | PIDFD_INFO_SIZE << 16 | 0xFF << 8 | 11
 class Worker:
     """One rank of this node."""
 
-    def __init__(self, rank: int, local_rank: int, world_size: Optional[int], folder: Optional[str]) -> None:
+    def __init__(
+        self, identity: Identity, rank: int, local_rank: int, world_size: Optional[int], folder: Optional[str]
+    ) -> None:
+        self.identity = identity
         self.rank = rank
         self.local_rank = local_rank
         self.world_size = world_size
         self.folder = folder
-        self.identity: Optional[Identity] = None
-        self.pidfd: Optional[int] = None
+        self.pidfd = open_pidfd(identity)
         self.ended = False
         self.exit: Optional[int] = None
         self.signal: Optional[int] = None
@@ -38,34 +40,25 @@ class Worker:
         """Whether it is known to have ended otherwise than with 0."""
         return self.signal is not None or bool(self.exit)
 
-    @property
-    def unknown(self) -> bool:
-        """Whether nobody saw how it ended."""
-        return self.exit is None and self.signal is None
-
     def describe(self) -> str:
         """Say how it ended."""
         return f"rank {self.rank} {describe_end(self.exit, self.signal)}"
 
     def as_dict(self) -> Dict[str, Any]:
         """Render for state.json."""
-        entry: Dict[str, Any] = {"local_rank": self.local_rank, "pid": None, "starttime": None}
-        if self.identity is not None:
-            entry.update(self.identity.as_dict())
-        entry.update(exit=self.exit, signal=self.signal)
+        entry = {"local_rank": self.local_rank, **self.identity.as_dict(), "exit": self.exit, "signal": self.signal}
         for stream in ("stdout", "stderr"):
             entry[stream] = f"{self.folder}/{stream}.log" if self.folder else None
         return entry
 
-    def end(self, status: Optional[int]) -> None:
-        """Record the end; `status` is a wait status if anybody saw it."""
+    def end(self, status: int) -> None:
+        """Record the end by its wait status."""
         self.ended = True
-        if status is not None:
-            self.exit, self.signal = split_status(status)
+        self.exit, self.signal = split_status(status)
 
     def status(self) -> Optional[int]:
-        """Read the wait status of a worker that has ended, before or after torchrun took note of it."""
-        stat = look(self.identity) if self.identity is not None else None
+        """Read the wait status of a worker that has ended; None if only its parent can tell."""
+        stat = look(self.identity)
         if stat is not None:
             return stat.exit_code
         return status_of(self.pidfd) if self.pidfd is not None else None
@@ -81,50 +74,32 @@ class Workers:
     def __iter__(self) -> Iterator[Worker]:
         return iter(self.by_rank.values())
 
-    @property
-    def missing(self) -> bool:
-        """Whether an announced worker has no process yet."""
-        return any(worker.identity is None and not worker.ended for worker in self)
-
-    def announce(self, entry: Dict[str, Any]) -> None:
-        """Take the gate's report of a worker that is being started."""
+    def announce(self, entry: Dict[str, Any]) -> Worker:
+        """Take the gate's report of a worker that was started."""
         error_file = entry["TORCHELASTIC_ERROR_FILE"]
         folder = os.path.relpath(os.path.dirname(error_file), self.rundir) if error_file else None
-        size = entry["WORLD_SIZE"]
-        worker = Worker(int(entry["RANK"]), int(entry["LOCAL_RANK"]), int(size) if size else None, folder)
+        size = int(entry["WORLD_SIZE"]) if entry["WORLD_SIZE"] else None
+        identity = Identity(entry["pid"], entry["starttime"])
+        worker = Worker(identity, int(entry["RANK"]), int(entry["LOCAL_RANK"]), size, folder)
         self.by_rank[worker.rank] = worker
-
-    def find(self, gate: int) -> List[Worker]:
-        """Look for the processes of announced workers among the gate's children."""
-        known = {worker.identity.pid for worker in self if worker.identity is not None}
-        found = []
-        for pid in children(gate):
-            worker = None if pid in known else self._claim(pid)
-            if worker is not None:
-                found.append(worker)
-        return found
-
-    def _claim(self, pid: int) -> Optional[Worker]:
-        stat, env = read_stat(pid), environment(pid)
-        worker = self.by_rank.get(int(env["RANK"])) if env.get("RANK", "").isdigit() else None
-        if stat is None or worker is None or worker.identity is not None:
-            return None
-        worker.identity = stat.identity
-        worker.pidfd = open_pidfd(pid)
         return worker
 
-    def ended_now(self) -> List[Worker]:
-        """Return the workers that have ended since the last call."""
-        ended = [worker for worker in self if worker.identity is not None and not worker.ended]
-        ended = [worker for worker in ended if not alive(worker.identity)]
-        for worker in ended:
-            worker.end(worker.status())
-        return ended
+    def gone(self) -> List[Worker]:
+        """Return the workers that no longer run and whose end is not recorded."""
+        return [worker for worker in self if not worker.ended and not alive(worker.identity)]
+
+    def told(self, rank: int, code: int) -> Optional[Worker]:
+        """Take the end that torchrun saw, as `Popen.returncode`; None if it was known before."""
+        worker = self.by_rank[rank]
+        if worker.ended:
+            return None
+        worker.end(-code if code < 0 else code << 8)
+        return worker
 
     def reaped(self, pid: int, status: int) -> Optional[Worker]:
         """Take the end of a process that this one inherited."""
         for worker in self:
-            if worker.identity is not None and worker.identity.pid == pid and not worker.ended:
+            if worker.identity.pid == pid and not worker.ended:
                 worker.end(status)
                 return worker
         return None
@@ -134,26 +109,31 @@ class Workers:
 
         Returns the workers that turn out to have failed.
         """
-        unseen = [worker for worker in self if worker.unknown]
-        table = {int(rank): (int(code), int(pid)) for rank, code, pid in TABLE.findall(log)}
+        unseen = [worker for worker in self if not worker.ended]
+        table = {int(rank): int(code) for rank, code in TABLE.findall(log)}
         for worker in unseen:
             if torchrun_exit == 0:
-                worker.exit = 0
+                self.told(worker.rank, 0)
             elif worker.rank in table:
-                code, pid = table[worker.rank]
-                worker.exit, worker.signal = (None, -code) if code < 0 else (code, None)
-                worker.identity = worker.identity or Identity(pid, 0)
+                self.told(worker.rank, table[worker.rank])
         return [worker for worker in unseen if worker.failed]
 
 
-def open_pidfd(pid: int) -> Optional[int]:
-    """Open a descriptor that becomes readable when the process ends; None on old kernels and Pythons."""
+def open_pidfd(identity: Identity) -> Optional[int]:
+    """Open a descriptor that becomes readable when the process ends.
+
+    None on old kernels and Pythons, and where the process has been reaped already.
+    """
     if not hasattr(os, "pidfd_open"):
         return None
     try:
-        return os.pidfd_open(pid)
+        descriptor = os.pidfd_open(identity.pid)
     except OSError:
         return None
+    if look(identity) is not None:
+        return descriptor
+    os.close(descriptor)
+    return None
 
 
 def status_of(pidfd: int) -> Optional[int]:

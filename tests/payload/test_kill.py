@@ -6,8 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from noderun import NodeRun, wait_until
@@ -85,6 +87,28 @@ def test_a_worker_that_exits_ends_the_others(node: Make) -> None:
     wait_until(lambda: not run.left(), 2.0, "nothing left")
 
     assert run.ended()["reason"] == "rank 1 exited with 7"
+
+
+def test_an_exit_that_torchrun_saw_first(node: Make) -> None:
+    """The rank that failed is blamed, and not the one torchrun ended for it, though the agent saw neither end."""
+    script = """
+        import os, sys, time
+        print("settled", flush=True)
+        while not os.path.exists(os.environ["TEST_MARK"] + "/fail") or os.environ["RANK"] == "0":
+            time.sleep(0.01)
+        sys.exit(7)
+    """
+    run = node(textwrap.dedent(script), nproc=2, world_size=2).go().running()
+    wait_until(lambda: all("settled" in run.output(rank) for rank in (0, 1)), 30, "workers settled")
+    agent, workers = run.pid("agent"), [run.pid("0"), run.pid("1")]
+    os.kill(agent, signal.SIGSTOP)
+    (run.root / "fail").touch()
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers), 5, "both reaped")
+    os.kill(agent, signal.SIGCONT)
+    state = run.ended()
+
+    assert (state["state"], state["reason"]) == ("FAILED", "rank 1 exited with 7")
+    assert [state["ranks"][rank]["signal"] for rank in "01"] == [15, None]
 
 
 def test_a_frozen_agent_is_ended(node: Make) -> None:
