@@ -34,11 +34,13 @@ def lab(settings: Settings) -> None:
     metavar="A,B,...",
     help="NIC names, given to the nodes in turn. A+B gives one node two: SSH on A, training on B.",
 )
-def up(count: int, name: str, nics: str) -> None:
+@click.option("--shared-home", is_flag=True, help="One home for all nodes, as where it lies on NFS.")
+def up(count: int, name: str, nics: str, shared_home: bool) -> None:
     """Build a lab; it runs until `lab down`."""
     from clusterctl.lab.building import up as build
 
-    built = build(lab_dir(), name=name, count=count, nics=[item.strip() for item in nics.split(",")])
+    cards = [item.strip() for item in nics.split(",")]
+    built = build(lab_dir(), name=name, count=count, nics=cards, shared_home=shared_home)
     say(f"lab {built.name} is up with {count} nodes; its inventory:")
     click.echo(str(built.inventory))
 

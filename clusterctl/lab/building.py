@@ -44,12 +44,16 @@ def up(
     name: str = DEFAULT_NAME,
     count: int = 3,
     nics: Sequence[str] = DEFAULT_NICS,
+    shared_home: bool = False,
     bound: bool = False,
 ) -> Lab:
-    """Build a lab and return when sshd answers on every node; a bound one ends with this process."""
+    """Build a lab and return when sshd answers on every node; a bound one ends with this process.
+
+    With `shared_home` all nodes have one home, as over NFS.
+    """
     require_linux()
     _check_words(name, count, nics)
-    plan = _plan(state_dir, name, count, nics)
+    plan = _plan(state_dir, name, count, nics, shared_home=shared_home)
     state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     sweep(state_dir)
     with locked(state_dir):
@@ -86,7 +90,7 @@ def _check_words(name: str, count: int, nics: Sequence[str]) -> None:
         raise LabError("a lab needs the name of a NIC", code="CC-LAB-003")
 
 
-def _plan(state_dir: Path, name: str, count: int, nics: Sequence[str]) -> LabPlan:
+def _plan(state_dir: Path, name: str, count: int, nics: Sequence[str], *, shared_home: bool) -> LabPlan:
     return LabPlan(
         name=name,
         directory=os.path.abspath(state_dir / name),  # noqa: PTH100  (links in it are the caller's choice)
@@ -96,12 +100,14 @@ def _plan(state_dir: Path, name: str, count: int, nics: Sequence[str]) -> LabPla
         visible=visible_paths(),
         sshd=find_program("sshd"),
         ip=find_program("ip"),
+        shared_home=shared_home,
     )
 
 
 def _build(plan: LabPlan, directory: Path, *, bound: bool) -> Lab:
     for node in plan.nodes:
-        (directory / "nodes" / node.name / "home").mkdir(mode=0o700, parents=True)
+        (directory / "nodes" / node.name).mkdir(mode=0o700, parents=True)
+        Path(plan.home(node)).mkdir(mode=0o700, exist_ok=True)
     _make_keys(plan, directory)
     leash, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ExitStack() as failing:

@@ -17,7 +17,7 @@ def furnish(plan: LabPlan, node: NodePlan) -> None:
     """Cover what nodes must not share with the machine or each other; runs in the node's namespaces."""
     own = Path(plan.directory) / "nodes" / node.name
     files = _private_files(plan, own)
-    home = _open(own / "home")
+    home = _open(Path(plan.home(node)))
     visible = {path: _open(Path(path)) for path in sorted(plan.visible) if Path(path).exists()}
     covered = {os.path.realpath(path) for path in (*_COVERS, plan.account.home)}
     _mount_kernel_views()

@@ -69,6 +69,11 @@ class LabPlan:
     visible: tuple[str, ...]
     sshd: str
     ip: str
+    shared_home: bool = False
+
+    def home(self, node: NodePlan) -> str:
+        """The directory here that is a node's home; one for all nodes if they share it, as with NFS."""
+        return f"{self.directory}/home" if self.shared_home else f"{self.directory}/nodes/{node.name}/home"
 
     def node(self, name: str) -> NodePlan | None:
         """The node of that name, if there is one."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -121,18 +122,24 @@ def ordinary_user() -> str:
 def cluster() -> Iterator[Bed]:
     """Three nodes with three NIC names, shared by all tests; leave it as you found it."""
     with ExitStack() as stack:
-        yield _make(stack, count=3, nics=DEFAULT_NICS, user=None, name="lab")
+        yield _make(stack, None, {"name": "lab", "count": 3})
 
 
 @pytest.fixture
 def make_lab() -> Iterator[Callable[..., Bed]]:
-    """Build labs of one's own: make_lab(n=3, nics=[...], user="name", name="lab")."""
+    """Build labs of one's own: make_lab(n=3, nics=[...], user="name", name="lab", shared_home=True)."""
     with ExitStack() as stack:
 
         def make(
-            n: int = 3, nics: Sequence[str] = DEFAULT_NICS, user: str | None = None, name: str = "lab"
+            n: int = 3,
+            nics: Sequence[str] = DEFAULT_NICS,
+            user: str | None = None,
+            name: str = "lab",
+            *,
+            shared_home: bool = False,
         ) -> Bed:
-            return _make(stack, count=n, nics=nics, user=user, name=name)
+            wish = {"count": n, "nics": list(nics), "name": name, "shared_home": shared_home}
+            return _make(stack, user, wish)
 
         yield make
 
@@ -150,7 +157,8 @@ def _temporary(stack: ExitStack) -> Path:
     return folder
 
 
-def _make(stack: ExitStack, *, count: int, nics: Sequence[str], user: str | None, name: str) -> Bed:
+def _make(stack: ExitStack, user: str | None, wish: dict[str, Any]) -> Bed:
+    """A lab of a user (None: this one); `wish` holds the words for `up`."""
     top = _temporary(stack)
     state_dir, home = top / "s" / "clusterctl" / "lab", top / "h"
     home.mkdir()
@@ -158,13 +166,13 @@ def _make(stack: ExitStack, *, count: int, nics: Sequence[str], user: str | None
     prefix: tuple[str, ...] = ()
     try:
         if account is None or account.pw_uid == os.geteuid():
-            lab = up(state_dir, count=count, nics=nics, name=name, bound=True)
+            lab = up(state_dir, **wish, bound=True)
         else:
             for folder in (top, home):
                 os.chown(folder, account.pw_uid, account.pw_gid)
             prefix = _become(stack, account)
-            _keep(stack, prefix, top, {"count": count, "nics": list(nics), "name": name})
-            lab = labs.load(state_dir, name)
+            _keep(stack, prefix, top, wish)
+            lab = labs.load(state_dir, wish["name"])
     except LabError as error:
         _skip_or_fail(error)
     stack.callback(labs.down, state_dir)

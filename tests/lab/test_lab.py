@@ -195,6 +195,17 @@ def test_nodes_share_no_home_tmp_or_memory(cluster) -> None:
     assert "lab-mark" not in cluster.ssh("gpu02", "cat /etc/hosts") + Path("/etc/hosts").read_text()
 
 
+def test_nodes_may_share_one_home_as_over_nfs(make_lab) -> None:
+    """With a shared home a file of one node is every node's; /tmp and the boot id stay the node's own."""
+    lab = make_lab(n=2, shared_home=True)
+    lab.ssh("gpu01", "echo one > ~/mark; touch /tmp/lab-mark")
+    boots = {lab.ssh(node.name, "cat ~/mark /proc/sys/kernel/random/boot_id") for node in lab.nodes}
+
+    assert {text.split()[0] for text in boots} == {"one"}
+    assert len(boots) == 2
+    assert "lab-mark" not in lab.ssh("gpu02", "ls /tmp")
+
+
 def test_the_interpreter_works_in_the_nodes_and_cannot_be_changed(cluster) -> None:
     """The inventory's python runs there with its packages, read-only where the lab had to show it again."""
     python = cluster.plan.python
