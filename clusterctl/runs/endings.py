@@ -28,7 +28,6 @@ from clusterctl.errors import (
 )
 from clusterctl.plans.shell import SHELL_ENDED, STOLEN_STDIN
 from clusterctl.runs.frames import FrameReader
-from clusterctl.runs.sockets import Line
 
 NO_STATUS = -1  # paramiko's exit status when there is none: a signal ended the process
 CANNOT_RUN, NOT_FOUND = 126, 127
@@ -57,13 +56,13 @@ def start_overdue(node: str, python: str, limit: float, noise: bytes, stderr: st
     )
 
 
-def lost(node: str, line: Line) -> ConnectionLost:
+def lost(node: str, evidence: str) -> ConnectionLost:
     """Say that the connection ended."""
     return ConnectionLost(
         "the connection ended",
         code="CC-SSH-015",
         node=node,
-        evidence=line.describe_end(),
+        evidence=evidence,
         fix="the node, its sshd or the network between went away; what runs there may still be running",
     )
 
@@ -78,13 +77,13 @@ def silent(node: str, limit: float) -> ConnectionLost:
     )
 
 
-def channel_refused(node: str, error: Exception) -> Unreachable:
+def channel_refused(node: str, said: str) -> Unreachable:
     """Say that the server lets us in but runs no command for us."""
     return Unreachable(
         "the SSH server refuses to run a command",
         code="CC-SSH-014",
         node=node,
-        evidence=str(error),
+        evidence=said,
         fix="look at MaxSessions, ForceCommand and the user's login shell on the node",
     )
 

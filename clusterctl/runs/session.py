@@ -16,23 +16,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-import paramiko
-
 from clusterctl.errors import ClusterctlError, ConnectTimeout
-from clusterctl.plans.shell import DECOYS, REMOTE_COMMAND, render_bootstrap
+from clusterctl.plans.shell import DECOYS, render_bootstrap
 from clusterctl.runs import endings, payload
+from clusterctl.runs.channels import WINDOW_TICK, open_channel
 from clusterctl.runs.frames import Frame, FrameError, FrameReader, encode_frame
 from clusterctl.runs.limits import WATCHDOG, Timeouts
-from clusterctl.runs.sockets import Line
 
 STDERR_KEPT = 64 << 10
-PIECE = 64 << 10
 CHUNK = (32 << 10) - 64  # what fills one packet
-WINDOW_TICK = 0.2  # seconds between looks at what arrives while the node's window is full
-CLOSE_LIMIT = 2.0
-TRANSPORT_ERRORS = (OSError, EOFError, paramiko.SSHException)
 Due = tuple[float, Callable[[], ClusterctlError]]
-STATUS_WAIT = 1.0  # seconds between the end of a stream and the exit status that follows it
 
 
 class Session:
@@ -55,8 +48,6 @@ class Session:
         self.timeouts = timeouts or Timeouts()
         self.silence_limit = silence_limit
         self.ended = False
-        self._transport: paramiko.Transport = connection.transport
-        self._line: Line = connection.transport.sock
         self._arrived: deque[Frame] = deque()
         self._failure: ClusterctlError | None = None
         self._stderr = bytearray()
@@ -64,14 +55,14 @@ class Session:
         self._beats = 0
         sentinel = secrets.token_hex(16)
         self._reader = FrameReader(sentinel)
-        self._channel = self._open()
+        self._channel = open_channel(connection, verb, self.timeouts.channel)
         self._began = self._heard = time.monotonic()
         self._push(_bootstrap(verb, request, sentinel, python=python, activate=activate), self.timeouts.send)
 
     @property
     def node(self) -> str:
         """Return the name of the node."""
-        return self._line.node
+        return self._channel.node
 
     @property
     def stderr(self) -> str:
@@ -131,22 +122,21 @@ class Session:
         """Take in what has arrived, without waiting."""
         with self._reading:
             # Looked at before draining: what arrives between the two is then not taken for the end.
-            closing = self._channel.closed or self._channel.eof_received
+            closing = self._channel.over
             with suppress(OSError):
                 self._take_stderr()
-                while self._channel.recv_ready():
-                    self._hear(self._channel.recv(PIECE), self._take_frames)
+                while piece := self._channel.take():
+                    self._hear(piece, self._take_frames)
             if closing and not self.ended and self._failure is None:
                 self._fail(self._explain_end())
 
     def _take_stderr(self) -> None:
-        while self._channel.recv_stderr_ready():
-            self._hear(self._channel.recv_stderr(PIECE), self._keep_stderr)
+        while piece := self._channel.take_stderr():
+            self._hear(piece, self._keep_stderr)
 
     def close(self) -> None:
         """End the conversation; the verb on the node sees the end of its stdin."""
-        with WATCHDOG.limit(CLOSE_LIMIT, self._line.hang_up), suppress(*TRANSPORT_ERRORS):
-            self._channel.close()
+        self._channel.close()
 
     def __enter__(self) -> Session:
         return self
@@ -154,30 +144,14 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _open(self) -> paramiko.Channel:
-        limit = self.timeouts.channel
-        with WATCHDOG.limit(limit, self._line.hang_up) as alarm:
-            try:
-                channel = self._transport.open_session(timeout=limit + 1)
-                channel.settimeout(WINDOW_TICK)
-                channel.exec_command(REMOTE_COMMAND)
-            except TRANSPORT_ERRORS as error:
-                if alarm.expired:
-                    raise endings.overdue(self.node, f"channel for {self.verb}", limit) from error
-                if self._transport.is_active():
-                    raise endings.channel_refused(self.node, error) from error
-                raise endings.lost(self.node, self._line) from error
-        return channel
-
     def _push(self, data: bytes, limit: float) -> None:
         deadline = time.monotonic() + limit
-        with self._sending, WATCHDOG.limit(limit + WINDOW_TICK, self._line.hang_up):
+        with self._sending, WATCHDOG.limit(limit + WINDOW_TICK, self._channel.hang_up):
             for place in range(0, len(data), CHUNK):
                 self._push_chunk(data[place : place + CHUNK], deadline, limit)
 
     def _push_chunk(self, chunk: bytes, deadline: float, limit: float) -> None:
         while chunk:
-            sent = 0
             try:
                 sent = self._channel.send(chunk)
             except TimeoutError:
@@ -185,8 +159,6 @@ class Session:
                 if time.monotonic() >= deadline:
                     raise endings.overdue(self.node, f"room for what we send to {self.verb}", limit) from None
                 continue
-            except TRANSPORT_ERRORS:
-                pass
             if not sent:
                 self._raise_unsent()
             chunk = chunk[sent:]
@@ -251,13 +223,12 @@ class Session:
             raise self._failure
 
     def _explain_end(self) -> ClusterctlError:
-        self._channel.status_event.wait(STATUS_WAIT)
+        cut = self._channel.find_failure()
         self._take_stderr()
         self._reader.finish()
-        # When a process ends the server says that its output did; a connection that is lost says nothing.
-        if not self._channel.eof_received:
-            return endings.lost(self.node, self._line)
-        status = self._channel.exit_status
+        if cut is not None:
+            return cut
+        status = self._channel.status
         if not self._reader.begun:
             noise, said = self._reader.noise, self.stderr
             return endings.not_started(
