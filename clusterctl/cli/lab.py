@@ -11,6 +11,7 @@ import click
 from clusterctl.cli.options import Settings, shared_options
 from clusterctl.cli.places import lab_dir
 from clusterctl.console.choice import say
+from clusterctl.specs.counted import counted
 
 if TYPE_CHECKING:
     from clusterctl.lab.labs import Lab, NodeState
@@ -41,7 +42,7 @@ def up(count: int, name: str, nics: str, shared_home: bool) -> None:
 
     cards = [item.strip() for item in nics.split(",")]
     built = build(lab_dir(), name=name, count=count, nics=cards, shared_home=shared_home)
-    say(f"lab {built.name} is up with {count} nodes; its inventory:")
+    say(f"lab {built.name} is up with {counted(count, 'node')}; its inventory:")
     click.echo(str(built.inventory))
 
 

@@ -30,6 +30,7 @@ from clusterctl.runs import preparing
 from clusterctl.runs.attached import Attached
 from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.source import ScanResult
+from clusterctl.specs.counted import counted
 from clusterctl.specs.inventory import Inventory
 from clusterctl.specs.job import Job
 
@@ -78,7 +79,7 @@ class Launch:
             self._write_end("FAILED_SETUP", proof.exit_code, error="the nodes are not fit")
             return proof.exit_code
         plan = self._plan(proof)
-        say(f"run {plan.run_id}: {len(plan.nodes)} nodes, world size {plan.world_size}")
+        say(f"run {plan.run_id}: {counted(len(plan.nodes), 'node')}, world size {plan.world_size}")
         ready = self._prepare(cluster, plan, scan, secrets)
         self._go(cluster, plan, ready)
         return self._detach(plan) if self._wishes.detach else self._follow(cluster, plan, proof, secrets)
@@ -86,7 +87,7 @@ class Launch:
     def _prove(self, cluster: Cluster) -> Proof:
         self._phases.begin("check")
         proof = prove(cluster, self._nodes, self._job, lambda name: self._phases.arrive("check", name))
-        self._phases.end("check", f"{len(proof.findings)} findings" if proof.findings else "all fit")
+        self._phases.end("check", counted(len(proof.findings), "finding") if proof.findings else "all fit")
         if proof.findings:
             render_findings(err(), proof.findings)
         return proof
@@ -109,7 +110,8 @@ class Launch:
     def _prepare(
         self, cluster: Cluster, plan: LaunchPlan, scan: ScanResult, secrets: Mapping[str, str]
     ) -> dict[str, preparing.Ready]:
-        record = {"cluster": self._inventory.cluster, "launched_by": myself(), "submitted": time.time()}
+        me = {"launched_by": myself().name, "launched_id": myself().id}
+        record = {"cluster": self._inventory.cluster, **me, "submitted": time.time()}
         specs = {node.name: render_spec(plan, node, record) for node in plan.nodes}
         files, size = len(scan.manifest.entries), scan.manifest.size
         details: dict[str, Detail] = {

@@ -30,11 +30,12 @@ class Chosen:
 
 def load_inventory(settings: Settings) -> Inventory:
     """Read the inventory that the options, the environment, the running lab or this directory give."""
+    from clusterctl.specs.counted import counted
     from clusterctl.specs.inventory import parse_inventory
 
     chosen = choose_inventory(settings)
     inventory = parse_inventory(read_spec(chosen.path), str(chosen.path))
-    say(f"inventory: {chosen.path} ({chosen.why}), {len(inventory.nodes)} nodes")
+    say(f"inventory: {chosen.path} ({chosen.why}), {counted(len(inventory.nodes), 'node')}")
     return inventory
 
 

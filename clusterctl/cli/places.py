@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import secrets
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -15,3 +18,25 @@ def state_dir() -> Path:
 def lab_dir() -> Path:
     """Give the directory that holds all labs of this user."""
     return state_dir() / "lab"
+
+
+def own_id() -> str:
+    """Give the random id of this user on this machine, made at the first use; empty where none can be kept."""
+    path = state_dir() / "id"
+    with suppress(OSError, UnicodeDecodeError):
+        if not path.exists():
+            with suppress(OSError):
+                _make_id(path)
+        return path.read_text(encoding="ascii").strip()[:64]
+    return ""
+
+
+def _make_id(path: Path) -> None:
+    """Write aside and link: of two that do so at the same moment one wins, and both read the same."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    aside = path.with_name(f"id.{os.getpid()}")
+    aside.write_text(f"{secrets.token_hex(8)}\n", encoding="ascii")
+    try:
+        os.link(aside, path)
+    finally:
+        aside.unlink()

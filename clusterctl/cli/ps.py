@@ -14,18 +14,21 @@ from clusterctl.cli.options import Settings, shared_options
 @click.option("--json", "as_json", is_flag=True, help="Write the runs as JSON.")
 @shared_options
 def ps(settings: Settings, as_json: bool) -> int:
-    """List the runs that the nodes remember, everybody's, newest first."""
-    from clusterctl.cli.reaching import notice, reading_exit_code, tell_failures
+    """List the runs that the nodes remember: your own first, then everybody else's, newest first."""
+    from clusterctl.cli.reaching import myself, notice, reading_exit_code, tell_failures
     from clusterctl.cli.remembering import ask_runs
     from clusterctl.console.runs import runs_to_json, show_runs
+    from clusterctl.plans.choose_run import own_first
     from clusterctl.runs.cluster import Cluster
 
     inventory = load_inventory(settings)
     with Cluster(notice) as cluster:
         remembered = ask_runs(cluster, inventory.nodes, None)
     tell_failures(remembered.errors)
+    me = myself()
+    runs = own_first(remembered.runs, me)
     if as_json:
-        click.echo(json.dumps(runs_to_json(remembered.runs), ensure_ascii=False, indent=2))
+        click.echo(json.dumps(runs_to_json(runs, me), ensure_ascii=False, indent=2))
     elif remembered.answered:
-        show_runs(remembered.runs)
+        show_runs(runs, me)
     return reading_exit_code(remembered.answered, remembered.asked)

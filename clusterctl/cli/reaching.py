@@ -7,7 +7,9 @@ import socket
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
+from clusterctl.cli.places import own_id
 from clusterctl.console.choice import say
+from clusterctl.plans.owner import Owner
 
 T = TypeVar("T")
 
@@ -43,13 +45,13 @@ def with_any_python(node: Node, ask: Callable[[Interpreter], T]) -> tuple[T, Int
         return ask(used), used
 
 
-def myself() -> str:
-    """Give who launches, as `user@host`; recorded in every run."""
+def myself() -> Owner:
+    """Give who launches, as `user@host` and the id of this machine's user; recorded in every run."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
         user = "unknown"
-    return f"{user}@{socket.gethostname()}"
+    return Owner(f"{user}@{socket.gethostname()}", own_id())
 
 
 def reading_exit_code(answered: int, asked: int) -> int:

@@ -23,7 +23,8 @@ def stop(settings: Settings, run: str | None, grace: float | None, yes: bool) ->
     from clusterctl.cli.reaching import myself, notice, tell_failures
     from clusterctl.cli.remembering import ask_runs
     from clusterctl.cli.stopping import stop_run
-    from clusterctl.plans.choose_run import choose_live_run, is_live, launched_by
+    from clusterctl.console.runs import describe_launch
+    from clusterctl.plans.choose_run import choose_live_run, is_live, owner_of
     from clusterctl.runs.cluster import Cluster
 
     inventory = load_inventory(settings)
@@ -34,21 +35,19 @@ def stop(settings: Settings, run: str | None, grace: float | None, yes: bool) ->
             return 4
         chosen = choose_live_run(remembered.runs, run, myself())
         parts = remembered.runs[chosen]
-        if is_live(parts) and launched_by(parts) != myself():
-            _confirm(chosen, launched_by(parts), yes)
+        if is_live(parts) and not yes and not owner_of(parts).is_same(myself()):
+            _confirm(chosen, describe_launch(parts))
         nodes = [node for node in inventory.nodes if parts.get(node.name) is not None]
         silent = [name for name, part in parts.items() if part is None]
         return stop_run(cluster, nodes, silent, remembered.pythons, chosen, grace)
 
 
-def _confirm(run: str, owner: str, yes: bool) -> None:
+def _confirm(run: str, launched: str) -> None:
     """Never end somebody else's run by accident."""
     import sys
 
     from clusterctl.errors import UsageError
 
-    if yes or (sys.stdin.isatty() and click.confirm(f"{run} was launched by {owner}. Stop it?", err=True)):
+    if sys.stdin.isatty() and click.confirm(f"{run} was {launched}. Stop it?", err=True):
         return
-    raise UsageError(
-        f"{run} was launched by {owner}", code="CC-USE-025", fix="add -y to stop it all the same"
-    )
+    raise UsageError(f"{run} was {launched}", code="CC-USE-025", fix="add -y to stop it all the same")

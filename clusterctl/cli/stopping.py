@@ -26,7 +26,7 @@ def stop_run(
     """Stop on all nodes at once; 0 when nothing is left, 4 when a node was not reached, 5 when something is left."""
     codes = {4} if silent else set()
     missed = list(silent)
-    reason = f"{STOPPED_BY}{myself()}"
+    reason = f"{STOPPED_BY}{myself().name}"
 
     for outcome in cluster.each(
         nodes, lambda c, node: tasks.stop(c, node, pythons[node.name], run, grace, reason)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from clusterctl.console.choice import is_quiet, is_verbose, say, wants_color
+from clusterctl.specs.counted import counted
 from clusterctl.specs.nodeset import fold_names
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Phases:
 
     def _write(self, phase: str, detail: str) -> None:
         done = len(self._names) - len(self._pending.pop(phase, ()))
-        line = f"  {phase:<{_WIDTH}} {done}/{len(self._names)} nodes  {self._seconds():.1f} s"
+        line = f"  {phase:<{_WIDTH}} {done}/{counted(len(self._names), 'node')}  {self._seconds():.1f} s"
         say(f"{line}  {detail}".rstrip())
 
     def _seconds(self) -> float:
@@ -98,7 +99,7 @@ class Phases:
             return ""
         sent = f", {render_size(self._sent)} of code sent" if self._sent else ""
         count = len(self._names) - len(waiting)
-        return f"{phase}: {count}/{len(self._names)} nodes, waiting for {fold_names(waiting[:64])}{sent}"
+        return f"{phase}: {count}/{counted(len(self._names), 'node')}, waiting for {fold_names(waiting[:64])}{sent}"
 
 
 def render_freight(files: int, size: int, sent: int) -> str:

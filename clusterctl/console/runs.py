@@ -12,6 +12,8 @@ from rich.text import Text
 from clusterctl.console.choice import out
 from clusterctl.console.sanitize import sanitize
 from clusterctl.plans.cause import signal_name
+from clusterctl.plans.choose_run import owner_of
+from clusterctl.plans.owner import Owner
 from clusterctl.plans.state import (
     FAILED,
     FAILED_SETUP,
@@ -29,8 +31,8 @@ _STYLES = {SUCCEEDED: "green", FAILED: "red", FAILED_SETUP: "red", LOST: "red"}
 Parts = Mapping[str, NodeState | None]
 
 
-def show_runs(runs: Mapping[str, Parts]) -> None:
-    """Print the runs, newest first."""
+def show_runs(runs: Mapping[str, Parts], me: Owner) -> None:
+    """Print the runs in the order in which they come; one's own are marked."""
     if not runs:
         out().print("no runs")
         return
@@ -43,7 +45,7 @@ def show_runs(runs: Mapping[str, Parts]) -> None:
             Text(state, _style(state)),
             fold_names([*parts]),
             f"{_age(part.submitted)} ago",
-            Text(sanitize(part.launched_by)),
+            Text(sanitize(part.launched_by) + (" (you)" if owner_of(parts).is_same(me) else "")),
         )
     out().print(table)
 
@@ -55,7 +57,7 @@ def show_status(run: str, parts: Parts) -> None:
     console = out()
     console.print(Text.assemble(sanitize(run), "  ", (state, _style(state))))
     console.print(
-        f"job {sanitize(part.job)}, launched by {sanitize(part.launched_by)} {_age(part.submitted)} ago, "
+        f"job {sanitize(part.job)}, {describe_launch(parts)}, "
         f"world size {part.world_size}, master {sanitize(part.master) or '-'}",
         markup=False,
     )
@@ -63,6 +65,12 @@ def show_status(run: str, parts: Parts) -> None:
     for name, node in sorted(parts.items(), key=lambda item: item[1].node_rank if item[1] else 1 << 30):
         table.add_row(*_status_row(name, node))
     console.print(table)
+
+
+def describe_launch(parts: Parts) -> str:
+    """Say whose a run is: `launched by ann@laptop 3h ago`."""
+    part = _any_part(parts)
+    return sanitize(f"launched by {part.launched_by or 'nobody known'} {_age(part.submitted)} ago")
 
 
 def _status_row(name: str, node: NodeState | None) -> tuple[str | Text, ...]:
@@ -88,9 +96,12 @@ def _ending(rank: RankState, *, live: bool) -> str:
     return "running" if live else "?"
 
 
-def runs_to_json(runs: Mapping[str, Parts]) -> dict[str, Any]:
+def runs_to_json(runs: Mapping[str, Parts], me: Owner) -> dict[str, Any]:
     """Give `ps --json`."""
-    return {"schema": 1, "runs": [_run_to_json(run, parts) for run, parts in runs.items()]}
+    entries = [
+        {**_run_to_json(run, parts), "own": owner_of(parts).is_same(me)} for run, parts in runs.items()
+    ]
+    return {"schema": 1, "runs": entries}
 
 
 def status_to_json(run: str, parts: Parts) -> dict[str, Any]:

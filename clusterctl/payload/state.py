@@ -15,7 +15,18 @@ State = Dict[str, Any]
 PROTOCOL = 1
 FINAL = ("SUCCEEDED", "FAILED", "FAILED_SETUP", "CANCELLED", "TIMEOUT", "LOST", "UNKNOWN")
 SUBMISSION_LIMIT = 60.0  # seconds in which an agent must have taken over
-COPIED = ("run", "job", "cluster", "node", "node_rank", "nnodes", "launched_by", "submitted", "attempt")
+COPIED = (
+    "run",
+    "job",
+    "cluster",
+    "node",
+    "node_rank",
+    "nnodes",
+    "attempt",
+    "launched_by",
+    "launched_id",
+    "submitted",
+)
 
 
 def tag_of(spec: State) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from clusterctl.errors import UsageError
+from clusterctl.plans.owner import Owner
 from clusterctl.plans.state import NodeState
 
 Parts = Mapping[str, NodeState | None]
@@ -35,36 +36,41 @@ def is_live(parts: Parts) -> bool:
     return any(state.live for state in parts.values() if state)
 
 
-def launched_by(parts: Parts) -> str:
+def owner_of(parts: Parts) -> Owner:
     """Give who launched a run."""
-    return next((state.launched_by for state in parts.values() if state), "")
+    return next((Owner(state.launched_by, state.launched_id) for state in parts.values() if state), Owner(""))
 
 
-def choose_run(runs: Runs, wanted: str | None, me: str) -> str:
+def own_first(runs: Runs, me: Owner) -> dict[str, Parts]:
+    """Put one's own runs before the others', each in the order in which they came."""
+    return dict(sorted(runs.items(), key=lambda item: not owner_of(item[1]).is_same(me)))
+
+
+def choose_run(runs: Runs, wanted: str | None, me: Owner) -> str:
     """Give the run with that prefix, or the newest of one's own."""
     if wanted is not None:
         return _by_prefix(runs, wanted)
     for run, parts in runs.items():
-        if launched_by(parts) == me:
+        if owner_of(parts).is_same(me):
             return run
     raise UsageError(
-        f"no run of {me} on these nodes" if runs else "no runs on these nodes",
+        f"no run of {me.name} on these nodes" if runs else "no runs on these nodes",
         code="CC-USE-020",
         fix=f"name one: {_some(runs)}" if runs else "clusterctl launch JOB.yaml starts one",
     )
 
 
-def choose_live_run(runs: Runs, wanted: str | None, me: str) -> str:
+def choose_live_run(runs: Runs, wanted: str | None, me: Owner) -> str:
     """Give the run to stop: the named one, or the only live one of one's own."""
     if wanted is not None:
         return _by_prefix(runs, wanted)
-    live = [run for run, parts in runs.items() if is_live(parts) and launched_by(parts) == me]
+    live = [run for run, parts in runs.items() if is_live(parts) and owner_of(parts).is_same(me)]
     if len(live) == 1:
         return live[0]
     if not live:
         others = {run: parts for run, parts in runs.items() if is_live(parts)}
         raise UsageError(
-            f"no live run of {me}",
+            f"no live run of {me.name}",
             code="CC-USE-021",
             fix=f"others' runs must be named: {_some(others)}"
             if others

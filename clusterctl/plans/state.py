@@ -57,6 +57,7 @@ class NodeState:
     since: float
     submitted: float
     launched_by: str
+    launched_id: str
     world_size: int | None
     world_size_seen: int | None
     ranks: tuple[RankState, ...]
@@ -87,6 +88,7 @@ def parse_state(raw: Mapping[str, Any]) -> NodeState:
         since=_seconds(raw.get("since")),
         submitted=_seconds(raw.get("submitted")),
         launched_by=_text(raw.get("launched_by")),
+        launched_id=_text(raw.get("launched_id")),
         world_size=_number(raw.get("world_size")),
         world_size_seen=_number(raw.get("world_size_seen")),
         ranks=_parse_ranks(_mapping(raw.get("ranks"))),

@@ -103,12 +103,13 @@ STATE = {
 def test_status_and_ps_write_these_keys() -> None:
     """The examples have the keys of the code, no more and no fewer."""
     from clusterctl.console.runs import runs_to_json, status_to_json
+    from clusterctl.plans.owner import Owner
     from clusterctl.plans.state import parse_state
 
     parts = {"gpu01": parse_state(STATE)}
 
     assert keys_of(example("world_size_seen")) == keys_of(status_to_json("a-1", parts))
-    assert keys_of(example("runs")) == keys_of(runs_to_json({"a-1": parts}))
+    assert keys_of(example("runs")) == keys_of(runs_to_json({"a-1": parts}, Owner("me@laptop")))
 
 
 def test_inventory_show_writes_these_keys() -> None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import pytest
 
 from clusterctl.errors import UsageError
-from clusterctl.plans.choose_run import choose_live_run, choose_run, gather_runs
+from clusterctl.plans.choose_run import choose_live_run, choose_run, gather_runs, own_first
+from clusterctl.plans.owner import Owner
 from clusterctl.plans.state import NodeState, parse_state, whole_state
 
-ME = "ann@laptop"
+ME = Owner("ann@laptop", "1a")
 
 
-def part(run: str, node: str, state: str = "SUCCEEDED", *, by: str = ME, submitted: float = 1.0) -> NodeState:
+def part(
+    run: str, node: str, state: str = "SUCCEEDED", *, by: str = ME.name, mark: str = "", submitted: float = 1.0
+) -> NodeState:
     """Build one node's part of a two-node run."""
-    return parse_state(
-        {"run": run, "node": node, "state": state, "launched_by": by, "submitted": submitted, "nnodes": 2}
-    )
+    whose = {"launched_by": by, "launched_id": mark, "submitted": submitted}
+    return parse_state({"run": run, "node": node, "state": state, "nnodes": 2, **whose})
 
 
 RUNS = gather_runs(
@@ -42,6 +44,24 @@ def test_the_default_is_the_newest_of_ones_own() -> None:
     """Somebody else's newer run is not taken by default, only by name."""
     assert choose_run(RUNS, None, ME) == "a-2-bb"
     assert choose_run(RUNS, "z", ME) == "z-9-cc"
+
+
+@pytest.mark.parametrize(
+    ("name", "mark", "own"),
+    [
+        ("ann@laptop", "1a", True),
+        ("ann@laptop", "2b", False),  # another laptop of the same name
+        ("ann@hotel", "1a", True),  # the same laptop under another name
+        ("ann@laptop", "", True),  # a launcher that could keep no id
+        ("bob@laptop", "", False),
+    ],
+)
+def test_whose_a_run_is_goes_by_the_id_then_by_the_name(name: str, mark: str, own: bool) -> None:
+    """Where both sides have an id it decides; where one has none the name does."""
+    runs = gather_runs({"gpu01": [part("r-1", "gpu01", by=name, mark=mark)]}, [])
+    other = gather_runs({"gpu01": [part("r-1", "gpu01", by="zoe@x", submitted=9.0)]}, [])["r-1"]
+
+    assert list(own_first({"z-1": other, **runs}, ME)) == (["r-1", "z-1"] if own else ["z-1", "r-1"])
 
 
 @pytest.mark.parametrize(("wanted", "code"), [("a-", "CC-USE-024"), ("nope", "CC-USE-023")])
