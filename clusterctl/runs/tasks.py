@@ -12,6 +12,7 @@ from fabric import Connection, task
 from clusterctl.errors import ConnectTimeout, NodeError, StartError
 from clusterctl.plans.facts import Facts, parse_facts, probe_request
 from clusterctl.plans.state import NodeState, parse_state
+from clusterctl.runs.command import Ended, Hear, hear_command
 from clusterctl.runs.payload import payload_zip
 from clusterctl.runs.session import Session
 from clusterctl.runs.source import ScanResult
@@ -174,6 +175,21 @@ def ps(
     with _session(c, "ps", request, interpreter) as session:
         header, _ = _answer(session, ANSWER_LIMIT)
     return [parse_state(entry) for entry in header.get("runs") or ()]
+
+
+@task  # type: ignore[untyped-decorator]  # fabric ships no types
+def execute(
+    c: Connection,
+    node: Node,
+    interpreter: Interpreter,
+    argv: Sequence[str],
+    keep: int | None,
+    hear: Hear,
+) -> Ended:
+    """Run a command on a node; `hear` is told what it writes, of each stream at most `keep` bytes."""
+    request = {"argv": list(argv), "keep": keep, "node": node.name}
+    with _session(c, "exec", request, interpreter, silence_limit=SILENCE_LIMIT) as session:
+        return hear_command(session, keep, hear)
 
 
 def _session(

@@ -1,0 +1,35 @@
+"""The verb `exec`: one command on every node."""
+
+from __future__ import annotations
+
+import click
+
+from clusterctl.cli.loading import load_inventory
+from clusterctl.cli.options import Settings, shared_options, takes_nodes
+
+
+@click.command()
+@click.argument("command", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+@takes_nodes
+@click.option("--no-fold", is_flag=True, help="Write every line at once, with its node's name before it.")
+@click.option("--json", "as_json", is_flag=True, help="Write the answers as JSON; with --no-fold as NDJSON.")
+@shared_options
+def exec(  # noqa: A001 - the name of the verb
+    settings: Settings,
+    command: tuple[str, ...],
+    pattern: str | None,
+    exclude: str | None,
+    no_fold: bool,
+    as_json: bool,
+) -> int:
+    """Run a command on every node and show equal answers once.
+
+    Several words are a program and its arguments, which arrive as they are. A single word with a space or a
+    sign of the shell in it is a line for the node's sh. The inventory's `activate` comes first, so that the
+    command sees what a job would see. Ctrl-C ends the command everywhere.
+    """
+    from clusterctl.cli.executing import run_everywhere
+    from clusterctl.plans.placement import choose_nodes
+
+    nodes = choose_nodes(load_inventory(settings), pattern, exclude)
+    return run_everywhere(nodes, command, fold=not no_fold, as_json=as_json)

@@ -1,0 +1,84 @@
+"""Run a command on many nodes and show what they say."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import click
+
+from clusterctl.cli.reaching import notice, tell_failures, with_any_python
+from clusterctl.console.answers import LinePrinter, answers_to_json, show_answers
+from clusterctl.console.phases import Phases
+from clusterctl.errors import ClusterctlError
+from clusterctl.runs import tasks
+from clusterctl.runs.cluster import Cluster
+from clusterctl.runs.command import Answer, Collected
+from clusterctl.specs.inventory import Node
+
+KEEP = 1 << 20  # bytes of each stream of a node that are kept to be folded
+_PLAIN_WORD = re.compile(r"[\w@%+=:,./-]+")
+
+
+def argv_of(words: Sequence[str]) -> list[str]:
+    """Give the argument vector: several words as they are, a single one that is no plain word to sh."""
+    if len(words) == 1 and not _PLAIN_WORD.fullmatch(words[0]):
+        return ["/bin/sh", "-c", words[0]]
+    return list(words)
+
+
+def run_everywhere(nodes: Sequence[Node], words: Sequence[str], *, fold: bool, as_json: bool) -> int:
+    """Run the command on all nodes at once; gives the exit code of the verb."""
+    argv, names = argv_of(words), [node.name for node in nodes]
+    phases, printer = Phases(names), None if fold else LinePrinter(names, as_json=as_json)
+    answers: dict[str, Answer] = {}
+    errors: dict[str, ClusterctlError] = {}
+
+    with Cluster(notice) as cluster:
+        if fold:
+            phases.begin("exec")
+        try:
+            for outcome in cluster.each(nodes, lambda c, node: _run(c, node, argv, printer)):
+                if outcome.value is not None:
+                    answers[outcome.node.name] = outcome.value
+                elif outcome.error is not None:
+                    errors[outcome.node.name] = outcome.error
+                phases.arrive("exec", outcome.node.name)
+        finally:
+            phases.stop()
+    ordered = {name: answers[name] for name in names if name in answers}
+    if as_json and fold:
+        told = {name: f"{error.code} {error.message}" for name, error in errors.items()}
+        click.echo(json.dumps(answers_to_json(ordered, told, names), ensure_ascii=False, indent=2))
+    elif fold:
+        show_answers(ordered, KEEP)
+    tell_failures(errors[name] for name in names if name in errors)
+    return exit_code(ordered.values(), len(errors))
+
+
+def _run(c: Any, node: Node, argv: Sequence[str], printer: LinePrinter | None) -> Answer:
+    def ask(used: tasks.Interpreter) -> Answer:
+        if printer is None:
+            kept = Collected()
+            return kept.answer(tasks.execute(c, node, used, argv, KEEP, kept.hear))
+        ended = None
+        try:
+            ended = tasks.execute(
+                c, node, used, argv, None, lambda stream, data: printer.hear(node.name, stream, data)
+            )
+        finally:
+            printer.end(node.name, ended)
+        return Answer(b"", b"", ended)
+
+    return with_any_python(node, ask)[0]
+
+
+def exit_code(answers: Collection[Answer], failed: int) -> int:
+    """Give 4 when no node was reached, 1 when the command failed on one, 5 when a node was not reached, else 0."""
+    if not answers:
+        return 4
+    if not all(answer.ended.ok for answer in answers):
+        return 1
+    return 5 if failed else 0

@@ -1,0 +1,81 @@
+"""One command on one node, as data: its arguments go there, what it writes comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from clusterctl.errors import NodeError
+from clusterctl.runs.session import Session
+
+STREAMS = ("stdout", "stderr")
+NOISY_EXIT = 255  # shown for an answer that tells neither exit code nor signal
+
+Hear = Callable[[str, bytes], None]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended; `cut` names the streams of which only the beginning was sent."""
+
+    exit: int | None
+    signal: int | None
+    cut: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Tell whether it ended with 0."""
+        return self.exit == 0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """All that a command wrote on one node, and how it ended; equal answers are shown once."""
+
+    stdout: bytes
+    stderr: bytes
+    ended: Ended
+
+
+def hear_command(session: Session, keep: int | None, hear: Hear) -> Ended:
+    """Pass on what the command writes until it has ended; a node that sends more than asked is stopped."""
+    heard = dict.fromkeys(STREAMS, 0)
+    while (frame := session.receive()) is not None:
+        header, body = frame
+        stream = header.get("stream")
+        if stream in STREAMS:
+            heard[stream] += len(body)
+            if keep is not None and heard[stream] > keep:
+                break
+            hear(stream, body)
+        elif isinstance(header.get("ended"), dict):
+            return parse_ended(header["ended"])
+    raise NodeError("what the node sent cannot be understood", code="CC-RUN-004", evidence=session.stderr)
+
+
+def parse_ended(raw: dict[str, Any]) -> Ended:
+    """Read how a command ended, with distrust."""
+    code, number = _number(raw.get("exit")), _number(raw.get("signal"))
+    cut = raw.get("cut")
+    named = tuple(name for name in STREAMS if isinstance(cut, list) and name in cut)
+    return Ended(NOISY_EXIT if code is None and number is None else code, number, named)
+
+
+def _number(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+class Collected:
+    """Keeps what a command writes."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, list[bytes]] = {name: [] for name in STREAMS}
+
+    def hear(self, stream: str, data: bytes) -> None:
+        """Keep a piece."""
+        self._parts[stream].append(data)
+
+    def answer(self, ended: Ended) -> Answer:
+        """Give all of it."""
+        return Answer(b"".join(self._parts["stdout"]), b"".join(self._parts["stderr"]), ended)

@@ -1,0 +1,69 @@
+"""The node's side of `exec`: data in, data out, and nothing left when the client leaves."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from session import Session
+
+
+def answer(*argv: str, keep: int | None = None) -> tuple[bytes, bytes, dict[str, Any]]:
+    """Run a command to its end; gives stdout, stderr and how it ended."""
+    with Session("exec", {"argv": list(argv), "keep": keep}) as session:
+        frames = session.frames()
+    said = {"stdout": b"", "stderr": b""}
+    for header, body in frames[:-2]:
+        said[header["stream"]] += body
+    return said["stdout"], said["stderr"], frames[-2][0]["ended"]
+
+
+def test_arguments_arrive_as_they_are() -> None:
+    """No shell reads them; both streams and the exit code come back."""
+    words = ["a b", "$(id)", "", "*", "it's", "\u540d"]
+    script = "import sys; print(sys.argv[1:]); print('oops', file=sys.stderr); sys.exit(3)"
+    out, err, ended = answer(sys.executable, "-X", "utf8", "-c", script, *words)
+    assert (out.decode(), err) == (f"{words}\n", b"oops\n")
+    assert ended == {"exit": 3, "signal": None, "cut": []}
+
+
+def test_a_signal_is_told() -> None:
+    """A command that was killed has no exit code."""
+    assert answer("/bin/sh", "-c", "kill -9 $$")[2] == {"exit": None, "signal": 9, "cut": []}
+
+
+@pytest.mark.parametrize(("program", "code"), [("/no/such/program", 127), ("/etc/passwd", 126)])
+def test_what_cannot_be_run_ends_as_in_a_shell(program: str, code: int) -> None:
+    """127 and 126, with the reason on stderr."""
+    _, err, ended = answer(program)
+    assert (program in err.decode(), ended["exit"]) == (True, code)
+
+
+def test_more_than_is_kept_is_not_sent() -> None:
+    """The beginning is sent, the rest is read and dropped, and that is told."""
+    out, _, ended = answer("/bin/sh", "-c", "head -c 300000 /dev/zero", keep=1000)
+    assert (out, ended) == (b"\0" * 1000, {"exit": 0, "signal": None, "cut": ["stdout"]})
+
+
+def test_nothing_to_read_and_no_traces_of_ours() -> None:
+    """Standard input is empty, and the descriptors of the conversation are not inherited."""
+    out, _, _ = answer("/bin/sh", "-c", "cat; ls /proc/$$/fd | tr '\\n' ' '")
+    assert {int(word) for word in out.split()} <= {0, 1, 2, 3, 10, 255}
+
+
+def test_a_client_that_leaves_ends_all_of_it(tmp_path: Path) -> None:
+    """A command that ignores TERM ends too, and so does its child in another session."""
+    script = f"trap '' TERM; setsid sleep 77 & echo $! $$ > {tmp_path}/pids; while :; do sleep 0.1; done"
+    session = Session("exec", {"argv": ["/bin/sh", "-c", script], "keep": None})
+    deadline = time.monotonic() + 10
+    while not (tmp_path / "pids").exists() or not (tmp_path / "pids").read_text().endswith("\n"):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    session.close()
+    for pid in (tmp_path / "pids").read_text().split():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid), 0)
