@@ -91,6 +91,8 @@ def default_of(model: type[BaseModel], key: str) -> str:
     default: Any = info.get_default(call_default_factory=True)
     if default is None or isinstance(default, BaseModel) or default in ((), {}):
         return "none"
+    if isinstance(default, bool):
+        return "`true`" if default else "`false`"
     return f"`{default:g}s`" if isinstance(default, float) else f"`{default}`"
 
 

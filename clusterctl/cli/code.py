@@ -25,6 +25,13 @@ def read_code(job: Job) -> ScanResult:
     for warning in found.warnings:
         notice(warning)
     paths = {entry.path for entry in found.manifest.entries}
+    program = job.command[0] if job.command else ""
+    if program.startswith("./") and os.path.normpath(program) not in paths:
+        raise UsageError(
+            f"{job.file}: {program} is not in the code that is sent from {found.root}",
+            code="CC-SYNC-010",
+            fix="the command runs in the copy of sync.source; is it excluded by .gitignore or sync.exclude?",
+        )
     if job.script and not Path(job.script).is_absolute() and os.path.normpath(job.script) not in paths:
         raise UsageError(
             f"{job.file}: script {job.script} is not in the code that is sent from {found.root}",

@@ -47,7 +47,8 @@ class Agent:
         self.record = Record(rundir, new_state(spec))
         self.sweep = Sweep(tag_of(spec))
         self.deadline = Deadline(self.loop, self.sweep, self.torchrun_pid, self.finish)
-        self.seen = Seen(went=False, nproc=spec["nproc"], world_size=spec["world_size"])
+        world_size = spec["world_size"] if spec["module"] else None
+        self.seen = Seen(went=False, processes=spec["processes"], world_size=world_size)
         self.torchrun: Optional[Torchrun] = None
         self.listener: Optional[Listener] = None
         self.ready = False
@@ -159,6 +160,9 @@ class Agent:
             return
         self.seen = self.seen._replace(went=True)
         self.loop.drop("go")
+        if self.listener is not None and not self.spec["module"]:
+            self.listener.finish()  # the program may bind the port in a way that allows no other holder
+            self.listener = None
         self.torchrun.go(self.go_port)
         master = f"{self.spec['master_addr']}:{self.go_port}"
         self.record.set(state="RUNNING", master=master)

@@ -1,4 +1,7 @@
-"""The job's interpreter, warm: imports torchrun, says ready, waits for GO, becomes torchrun."""
+"""The job's interpreter, warm: imports torchrun, says ready, waits for GO, becomes torchrun.
+
+Without a module of torch to run, there is nothing to import: on GO it starts the node's only process.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
+from importlib import import_module
 from typing import Any, Callable, Dict, List
 
 REPORTED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "TORCHELASTIC_ERROR_FILE")
@@ -15,13 +19,22 @@ REPORTED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "TORCHELASTIC_ERROR_FILE")
 
 def main(arguments: List[str]) -> None:
     """Run the gate on its two pipes: GO comes on the first, reports go out on the second."""
-    go, report = (int(word) for word in arguments)
+    go, report, module = int(arguments[0]), int(arguments[1]), arguments[2]
     for descriptor in (go, report):
         os.set_inheritable(descriptor, False)
+    if module:
+        run_module(go, report, module)
+    else:
+        run_program(go, report)
+
+
+def run_module(go: int, report: int, name: str) -> None:
+    """Import torchrun, or torch's older way to call it, and become it on GO."""
     sys.path[:] = [entry for entry in sys.path if entry != sys.argv[0]]  # torch must not find our modules
     try:
         import torch
-        import torch.distributed.run as torchrun
+
+        module = import_module(name)
     except BaseException:
         import traceback
 
@@ -32,8 +45,25 @@ def main(arguments: List[str]) -> None:
     apply(order)
     watch_workers(report)
     argv = [native(word) for word in order["argv"]]
-    sys.argv = [str(torchrun.__file__), *argv]
-    torchrun.main(argv)
+    sys.argv = [str(module.__file__), *argv]
+    module.main(argv)
+
+
+def run_program(go: int, report: int) -> None:
+    """Start the job's own program on GO, report it as this node's worker, and end as it does."""
+    from .program import Program
+
+    send(report, {"ready": ""})
+    order = read_order(go)
+    apply(order)
+    program = Program([native(word) for word in order["argv"]], os.path.join(order["attempt"], "0"))
+    rank = order["node_rank"]
+    facts = {"RANK": str(rank), "LOCAL_RANK": "0", "WORLD_SIZE": None, "TORCHELASTIC_ERROR_FILE": program.error_file}
+    send(report, {"worker": {**facts, "pid": program.pid, "starttime": starttime(program.pid)}})
+    code = program.wait()
+    send(report, {"ended": {"rank": rank, "code": code}})
+    program.see_off()
+    sys.exit(code if code >= 0 else 128 - code)
 
 
 def send(report: int, entry: Dict[str, Any]) -> None:

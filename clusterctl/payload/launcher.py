@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import Any, Dict, List, Mapping, NamedTuple, Tuple, Union
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 from .processes import Identity, die_with_parent, identify
 from .state import tag_of
@@ -19,7 +19,7 @@ Spec = Dict[str, Any]
 
 
 class Gate(NamedTuple):
-    """The process that is torchrun after GO."""
+    """The process that is torchrun after GO, or starts the node's only process."""
 
     identity: Identity
     go: int
@@ -80,28 +80,31 @@ def plan_environment(
     return env, {key: text for key, text in spec["env"].items() if key not in early}
 
 
-def start_gate(python: str, env: Mapping[str, str], places: Places) -> Gate:
-    """Fork the gate; a failing exec is told in torchrun.log."""
+def start_gate(python: str, module: Optional[str], env: Mapping[str, str], places: Places) -> Gate:
+    """Fork the gate, which will run torch's module or a program; a failing exec is told in torchrun.log."""
     go_read, go_write = os.pipe()
     report_read, report_write = os.pipe()
     agent = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _become_gate(agent, [python, sys.argv[0], "gate", str(go_read), str(report_write)], env, places)
+        words = [python, sys.argv[0], "gate", str(go_read), str(report_write), module or ""]
+        _become_gate(agent, words, (go_read, report_write), env, places)
     os.close(go_read)
     os.close(report_write)
     os.set_blocking(report_read, False)
     return Gate(identify(pid), go_write, report_read)
 
 
-def _become_gate(agent: int, argv: List[str], env: Mapping[str, str], places: Places) -> None:
+def _become_gate(
+    agent: int, argv: List[str], pipes: Tuple[int, int], env: Mapping[str, str], places: Places
+) -> None:
     try:
         os.setsid()
         _connect_files(os.path.join(places.attempt, "torchrun.log"))
         restore_signals()
         die_with_parent(signal.SIGTERM)
-        for word in argv[-2:]:
-            os.set_inheritable(int(word), True)
+        for descriptor in pipes:
+            os.set_inheritable(descriptor, True)
         os.chdir(places.rundir)
         if os.getppid() == agent:  # else it died before its death could be announced
             os.execvpe(argv[0], argv, dict(env))

@@ -1,4 +1,4 @@
-"""One torchrun on this node, from its warm interpreter to the end of its last worker."""
+"""One torchrun on this node, or the one program in its place, from the warm interpreter to the last worker's end."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Torchrun:
     def start(self, inherited: Mapping[str, str], secrets: Mapping[str, str]) -> None:
         """Start the gate."""
         env, self._late = plan_environment(inherited, self.spec, secrets, self.places)
-        self._gate = start_gate(self.spec["python"], env, self.places)
+        self._gate = start_gate(self.spec["python"], self.spec["module"], env, self.places)
         self._loop.watch(self._gate.report, self._hear)
 
     def go(self, port: int) -> None:
@@ -58,7 +58,9 @@ class Torchrun:
         values = {**self.places.values, "master_port": str(port)}
         code = os.path.join(self.places.rundir, "code")
         env = {"PWD": code, **{key: fill(text, values) for key, text in self._late.items()}}
-        order = {"cwd": code, "env": env, "argv": [fill(word, values) for word in self.spec["argv"]]}
+        argv = [fill(word, values) for word in self.spec["argv"]]
+        place = {"attempt": self.places.attempt, "node_rank": self.spec["node_rank"]}
+        order = {"cwd": code, "env": env, "argv": argv, **place}
         rest = memoryview(json.dumps(order).encode("utf-8") + b"\n")
         with suppress(OSError):
             while rest:
@@ -114,7 +116,7 @@ class Torchrun:
             self.failure = report["failed"]
         elif "worker" in report:
             self._attend(self.workers.announce(report["worker"]))
-            if len(self.workers.by_rank) == self.spec["nproc"]:
+            if len(self.workers.by_rank) == self.spec["processes"]:
                 self._notify("workers")
         elif "ended" in report:
             worker = self.workers.told(**report["ended"])

@@ -16,8 +16,8 @@ class Seen(NamedTuple):
     first_failure: Optional[str] = None
     exit: Optional[int] = None
     signal: Optional[int] = None
-    nproc: int = 1
-    world_size: int = 1
+    processes: int = 1
+    world_size: Optional[int] = 1  # None: what a program's own workers see is its own affair
     worlds: Mapping[int, Optional[int]] = {}
 
 
@@ -37,10 +37,10 @@ def judge(seen: Seen) -> Tuple[str, str]:
 
 
 def _judge_worlds(seen: Seen) -> Tuple[str, str]:
-    if len(seen.worlds) != seen.nproc:
-        return "FAILED", f"{len(seen.worlds)} of {seen.nproc} workers were started"
+    if len(seen.worlds) != seen.processes:
+        return "FAILED", f"{len(seen.worlds)} of {seen.processes} workers were started"
     for rank, size in sorted(seen.worlds.items()):
-        if size != seen.world_size:
+        if seen.world_size is not None and size != seen.world_size:
             return "FAILED", f"rank {rank} saw WORLD_SIZE {size}, planned were {seen.world_size}"
     return "SUCCEEDED", ""
 

@@ -1,8 +1,7 @@
-"""The plan of one launch: for every node its rank, address, NICs, environment and torchrun line."""
+"""The plan of one launch: for every node its rank, address, NICs, environment and command line."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -14,7 +13,6 @@ from clusterctl.plans.text import (
     Segment,
     Text,
     Unknown,
-    fill_argument,
     fill_template,
     quote,
     render,
@@ -22,10 +20,11 @@ from clusterctl.plans.text import (
     to_json,
     unknowns,
 )
-from clusterctl.plans.torchrun import plan_argv
-from clusterctl.plans.vendors import network_env
+from clusterctl.plans.torchrun import MODULES, one_process_env, plan_argv
+from clusterctl.plans.vendors import network_env, visible_env
 from clusterctl.specs.counted import counted
 from clusterctl.specs.job import Job
+from clusterctl.specs.job_rules import VISIBLE
 
 # What torchrun, or a job that ran before in the same account, may have left in a node's environment.
 # torchrun takes the default of every flag from PET_*, so one stale variable changes the job.
@@ -61,11 +60,12 @@ class Measured:
 
 @dataclass(frozen=True)
 class NodePlan:
-    """What one node will run."""
+    """What one node will run: a module of torch with its arguments, or without one a program of its own."""
 
     member: Member
     python: str
     nproc: int | None
+    module: str | None
     argv: tuple[Text, ...]
     env: Mapping[str, Text]
     ip: str | None
@@ -80,6 +80,11 @@ class NodePlan:
     def missing(self) -> tuple[str, ...]:
         """Name what must be measured before this node can start."""
         return unknowns((*self.argv, *self.env.values()))
+
+    @property
+    def words(self) -> tuple[Text, ...]:
+        """What a person would type."""
+        return (text(self.python), text("-m"), text(self.module), *self.argv) if self.module else self.argv
 
 
 @dataclass(frozen=True)
@@ -104,18 +109,33 @@ def plan_launch(
     shared = _shared_values(members, measured, world_size, run_id)
     nodes = tuple(_plan_node(job, member, measured[member.name], nprocs, shared) for member in members)
     network = {key for node in nodes for key in network_env(measured[node.name].vendor, ("eth0",))}
-    return LaunchPlan(
-        job, run_id or "<run_id>", nodes, world_size, tuple(sorted(network & set(job.env))), attempt=1
-    )
+    overridden = tuple(sorted({*network, *VISIBLE} & set(job.env)))
+    return LaunchPlan(job, run_id or "<run_id>", nodes, world_size, overridden, attempt=1)
 
 
 def plan_nproc(job: Job, member: Member, node: Measured) -> int | None:
-    """Count the workers of a node; the inventory's `gpus:` is what the node lends, so it beats the count found."""
+    """Count the workers of a node; the inventory's `gpus:` is what the node lends, so it beats the count found.
+
+    GPUs that the job chooses, by `gpus` or by a variable of its own, are counted themselves.
+    """
     if isinstance(job.nproc_per_node, int):
         return job.nproc_per_node
     if job.nproc_per_node == "cpu":
         return node.cpus
+    chosen = chosen_gpus(job)
+    if chosen is not None:
+        return chosen
     return member.node.gpus if member.node.gpus is not None else node.gpus
+
+
+def chosen_gpus(job: Job) -> int | None:
+    """Count the GPUs that a job chooses on each node; None if it takes all, or a placeholder chooses."""
+    if job.gpus:
+        return len(job.gpus)
+    values = [job.env[name] for name in VISIBLE if name in job.env]
+    if not values or "${" in values[0]:
+        return None
+    return len([word for word in values[0].split(",") if word.strip() and word.strip() != "-1"])
 
 
 def _shared_values(
@@ -139,23 +159,16 @@ def _plan_node(
     unit = "cpus" if job.nproc_per_node == "cpu" else "gpus"
     count = Unknown(f"{unit}@{member.name}") if nproc is None else str(nproc)
     values = {**shared, "node_rank": str(member.node_rank), "nproc_per_node": count}
-    argv = plan_argv(
-        job,
-        nnodes=len(nprocs),
-        node_rank=member.node_rank,
-        nproc=count,
-        master_addr=shared["master_addr"],
-        rdzv_id=shared["run_id"],
-        attempt=1,
-        args=[fill_argument(arg, values) for arg in job.args],
-    )
+    python = node.python or job.python or member.node.python
     env = {
         **_torchrun_env(job),
+        **one_process_env(job, values),
         **_network_env(member, node),
+        **{key: text(value) for key, value in visible_env(node.vendor, job.gpus).items()},
         **{key: fill_template(value, values) for key, value in job.env.items()},
     }
-    python = node.python or job.python or member.node.python
-    return NodePlan(member, python, nproc, argv, env, node.ip, node.nics)
+    argv = plan_argv(job, python, values, attempt=1)
+    return NodePlan(member, python, nproc, MODULES.get(job.launcher), argv, env, node.ip, node.nics)
 
 
 def _torchrun_env(job: Job) -> dict[str, Text]:
@@ -191,7 +204,7 @@ def _render_node(node: NodePlan) -> str:
         f"# node {node.member.node_rank}: {node.name}, {address}, NIC {','.join(node.nics) or '<measured>'}"
     )
     exports = [f"export {key}={quote(value)}" for key, value in sorted(node.env.items())]
-    command = " ".join([shlex.quote(node.python), "-m", "torch.distributed.run", *map(quote, node.argv)])
+    command = " ".join(map(quote, node.words))
     return "\n".join([title, "cd <run_dir>/code", *exports, command, ""])
 
 
@@ -207,7 +220,7 @@ def plan_to_json(plan: LaunchPlan) -> dict[str, Any]:
                 "ip": node.ip,
                 "nic": list(node.nics),
                 "env": {key: render(value) for key, value in node.env.items()},
-                "argv": [node.python, "-m", "torch.distributed.run", *map(render, node.argv)],
+                "argv": [render(word) for word in node.words],
             }
             for node in plan.nodes
         ],
@@ -231,6 +244,8 @@ def render_spec(plan: LaunchPlan, node: NodePlan, record: Mapping[str, Any]) -> 
         "master_addr": master.ip,
         "ports": list(master.member.node.ports) if master.member.node.ports else None,
         "python": node.python,
+        "module": node.module,
+        "processes": 1 if plan.job.one_process else node.nproc,
         "argv": [to_json(word) for word in node.argv],
         "env": {key: to_json(value) for key, value in node.env.items()},
         "unset": list(INHERITED),

@@ -1,4 +1,4 @@
-"""Which environment variables tell which library the NICs to use; vendors are rows of a table."""
+"""Which environment variables tell which library the NICs and GPUs to use; vendors are rows of a table."""
 
 from __future__ import annotations
 
@@ -36,11 +36,25 @@ VENDORS: Mapping[str, Mapping[str, Rule]] = {
     "cpu": {**ALWAYS, **NCCL},
 }
 
+# A GPU's index is the one that nvidia-smi shows; CUDA's own order puts the fastest first.
+# HIP counts within what ROCR shows, so that only one of the two may be set.
+VISIBLE: Mapping[str, Mapping[str, Rule]] = {
+    "nvidia": {"CUDA_VISIBLE_DEVICES": _plain_list, "CUDA_DEVICE_ORDER": lambda _: "PCI_BUS_ID"},
+    "amd": {"HIP_VISIBLE_DEVICES": _plain_list},
+    "ascend": {"ASCEND_RT_VISIBLE_DEVICES": _plain_list},
+}
+
 
 def network_env(vendor: str, nics: Sequence[str]) -> dict[str, str]:
     """Give the variables for a node's NICs; none without NICs. An unknown vendor is treated as `nvidia`."""
     rules = VENDORS.get(vendor, VENDORS["nvidia"])
     return {name: rule(nics) for name, rule in sorted(rules.items())} if nics else {}
+
+
+def visible_env(vendor: str, gpus: Sequence[int]) -> dict[str, str]:
+    """Give the variables that show a job these GPUs only; none for an empty list, which means all."""
+    rules = VISIBLE.get(vendor, VISIBLE["nvidia"])
+    return {name: rule([str(index) for index in gpus]) for name, rule in rules.items()} if gpus else {}
 
 
 def vendor_of(facts: Facts) -> str:

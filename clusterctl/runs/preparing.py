@@ -112,6 +112,8 @@ def go(
 ) -> int:
     """Let all start: the master first, and the others once its own torchrun listens. Gives the master port.
 
+    Where the job starts its workers itself nobody knows what will listen, or when: all start at once.
+
     Whatever goes wrong in between ends the run on every node, started or not.
     """
     try:
@@ -128,8 +130,12 @@ def _give_go(plan: LaunchPlan, ready: Mapping[str, Ready]) -> int:
     port = ready[master].port
     if port is None:
         raise StartError("the master named no port", code="CC-RUN-033", node=master)
-    ready[master].leash.send({"do": "go", "master_port": port})
-    tasks.await_event(ready[master].leash, "listening", tasks.GO_LIMIT, node=master)
+    if plan.job.one_process:
+        others = [master, *others]
+    else:
+        ready[master].leash.send({"do": "go", "master_port": port})
+        seen = tasks.await_event(ready[master].leash, "listening", tasks.GO_LIMIT, node=master)
+        port = int(seen["listening"].get("port", port))  # another one, if the first was taken meanwhile
     for name in others:
         ready[name].leash.send({"do": "go", "master_port": port})
     for name in others:

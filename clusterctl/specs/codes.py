@@ -27,6 +27,8 @@ SCRIPT_OR_MODULE = "CC-SPEC-030"
 RESERVED_ENV = "CC-SPEC-031"  # a variable that torchrun or clusterctl sets
 SECRET_IN_ENV = "CC-SPEC-032"
 PLACEHOLDER = "CC-SPEC-033"
+LAUNCHER = "CC-SPEC-034"  # a key that belongs to another launcher, or one that this launcher needs
+GPUS_TWICE = "CC-SPEC-035"  # gpus, and a variable in env that chooses GPUs too
 
 OVERRIDE = "CC-SPEC-040"  # --set names a place that cannot be set
 

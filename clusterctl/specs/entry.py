@@ -35,14 +35,14 @@ def whole_number(**limits: int) -> Schema:
 
 def one_of(*choices: str) -> Leaf:
     """Make the kind of a value that is one of a few words."""
+    expected = " or ".join((", ".join(choices[:-1]), choices[-1])) if len(choices) > 1 else choices[0]
 
     def parse(word: str) -> str:
         if word in choices:
             return word
-        expected = " or ".join((", ".join(choices[:-1]), choices[-1])) if len(choices) > 1 else choices[0]
         raise BadValueError(f"expected {expected}, got {quoted(word)}{did_you_mean(word, choices)}")
 
-    return Leaf(" or ".join(choices), parse, {"enum": list(choices)})
+    return Leaf(expected, parse, {"enum": list(choices)})
 
 
 def optional(noun: str, parse: Callable[[str], object], schema: Schema) -> Leaf:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from clusterctl.errors import Issue, SpecError
-from clusterctl.specs import codes, placeholders
+from clusterctl.errors import SpecError
 from clusterctl.specs.document import in_order, read_document
-from clusterctl.specs.examine import examine, repeated
+from clusterctl.specs.examine import examine
 from clusterctl.specs.job_file import JobFile
+from clusterctl.specs.job_rules import ONE_PROCESS, broken_rules
 from clusterctl.specs.override import apply_overrides
-from clusterctl.specs.tree import Listing, Scalar, Table, Tree, place_within, quoted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,10 +30,13 @@ class Job:
     file: str
     script: str | None = None
     module: str | None = None
+    command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
     nproc_per_node: int | Literal["gpu", "cpu"] = "gpu"
     nodes: int | str = "all"
-    launcher: Literal["torchrun"] = "torchrun"
+    gpus: tuple[int, ...] = ()
+    launcher: Literal["torchrun", "launch", "python", "command"] = "torchrun"
+    use_env: bool = False
     backend: Literal["nccl", "gloo"] = "nccl"
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
@@ -43,15 +45,18 @@ class Job:
     python: str | None = None
     activate: str | None = None
 
+    @property
+    def one_process(self) -> bool:
+        """Tell whether each node runs one process, which starts its own workers if it wants any."""
+        return self.launcher in ONE_PROCESS
+
 
 def parse_job(text: str, file: str, overrides: Sequence[tuple[str, str]] = ()) -> Job:
     """Read a job, with keys set on the command line; raises SpecError with all that is wrong."""
     written, issues = read_document(text, file)
     tree, refused = apply_overrides(written, overrides)
     entry, found = examine(tree, JobFile)
-    issues = in_order(
-        (*issues, *refused, *found, *_program_issues(tree), *_secret_issues(tree), *_hole_issues(tree))
-    )
+    issues = in_order((*issues, *refused, *found, *broken_rules(tree)))
     if issues or entry is None:
         raise SpecError(issues)
     return Job(
@@ -59,10 +64,13 @@ def parse_job(text: str, file: str, overrides: Sequence[tuple[str, str]] = ()) -
         file=file,
         script=entry.script,
         module=entry.module,
+        command=entry.command,
         args=entry.args,
         nproc_per_node=entry.nproc_per_node,
         nodes=entry.nodes,
+        gpus=entry.gpus,
         launcher=entry.launcher,
+        use_env=entry.use_env,
         backend=entry.backend,
         env=entry.env,
         secrets=entry.secrets,
@@ -71,55 +79,3 @@ def parse_job(text: str, file: str, overrides: Sequence[tuple[str, str]] = ()) -
         python=entry.python,
         activate=entry.activate,
     )
-
-
-def _program_issues(tree: Table) -> Iterator[Issue]:
-    script, module = tree.key("script"), tree.key("module")
-    if script and module:
-        message = f"a job has a script or a module, not both; the script is at {script.place}"
-        yield Issue(codes.SCRIPT_OR_MODULE, message, module.place, "drop one of them")
-    if not script and not module:
-        fix = "add script: train.py or module: pkg.train"
-        yield Issue(codes.SCRIPT_OR_MODULE, "the job has neither a script nor a module", tree.place, fix)
-
-
-def _secret_issues(tree: Table) -> Iterator[Issue]:
-    env, secrets = tree.get("env"), tree.get("secrets")
-    yield from repeated(secrets, "secrets")
-    if not isinstance(env, Table) or not isinstance(secrets, Listing):
-        return
-    named = [secret for secret in secrets.items if isinstance(secret, Scalar)]
-    for secret in named:
-        name = secret.text or ""
-        if key := env.key(name):
-            message = f"{quoted(name)} is a secret and has a value in env at {key.place}"
-            yield Issue(
-                codes.SECRET_IN_ENV,
-                message,
-                secret.place,
-                "drop it from env; the value comes from your own environment",
-            )
-
-
-def _hole_issues(tree: Table) -> Iterator[Issue]:
-    for scalar in _templates(tree):
-        for problem in placeholders.find_problems(scalar.text or ""):
-            place = place_within(scalar, _opening_offset(scalar.source, problem.opening))
-            yield Issue(codes.PLACEHOLDER, problem.message, place, problem.fix)
-
-
-def _templates(tree: Table) -> Iterator[Scalar]:
-    args, env = tree.get("args"), tree.get("env")
-    values: list[Tree] = [*args.items] if isinstance(args, Listing) else []
-    values += [value for _, value in env.entries.values()] if isinstance(env, Table) else []
-    yield from (value for value in values if isinstance(value, Scalar))
-
-
-def _opening_offset(source: str, opening: int) -> int:
-    """Find the n-th `${` as it was written; 0 if the text was written with escapes."""
-    offset = -1
-    for _ in range(opening + 1):
-        offset = source.find("${", offset + 1)
-        if offset < 0:
-            return 0
-    return offset

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from clusterctl.errors import UsageError
-from clusterctl.specs import values
+from clusterctl.specs import codes, values
 from clusterctl.specs.entry import (
     ANY_TEXT,
     NAME,
@@ -42,6 +42,12 @@ def _parse_nodes(choice: str) -> int | str:
     return choice
 
 
+def _parse_flag(word: str) -> bool:
+    if word not in ("true", "false"):
+        raise BadValueError(f"expected true or false, got {quoted(word)}", code=codes.WRONG_TYPE)
+    return word == "true"
+
+
 _EMPTY_ARG = "write '' for an empty argument, 'null' in quotes for the word"
 _EMPTY_ENV = "write '' for an empty value, 'null' in quotes for the word"
 _ENV_NAME = {"type": "string", "pattern": f"^{values.FREE_ENV_PATTERN}$"}
@@ -64,7 +70,11 @@ NodeChoice = Annotated[
 ]
 Variable = Annotated[str, Leaf("the name of a variable", values.parse_env_name, _ENV_NAME)]
 EnvValue = Annotated[str, Leaf("a text", str, ANY_TEXT, if_nothing=_EMPTY_ENV)]
-Launcher = Annotated[Literal["torchrun"], one_of("torchrun")]
+Launcher = Annotated[
+    Literal["torchrun", "launch", "python", "command"], one_of("torchrun", "launch", "python", "command")
+]
+Flag = Annotated[bool, Leaf("true or false", _parse_flag, {"type": "boolean"})]
+GpuIndex = Annotated[int, Leaf("the index of a GPU", values.parse_count, whole_number(minimum=0))]
 Backend = Annotated[Literal["nccl", "gloo"], one_of("nccl", "gloo")]
 Duration = Annotated[
     float,
@@ -99,11 +109,11 @@ class SyncEntry(Entry):
 
 
 class JobFile(Entry):
-    """What to run on the nodes, and how; exactly one of `script` and `module` is given."""
+    """What to run on the nodes, and how; exactly one of `script`, `module` and `command` is given."""
 
     model_config = ConfigDict(
         title="clusterctl job",
-        json_schema_extra={"oneOf": [{"required": ["script"]}, {"required": ["module"]}]},
+        json_schema_extra={"oneOf": [{"required": [key]} for key in ("script", "module", "command")]},
     )
 
     name: JobName = Field(description="Name of the job, the first part of the name of each of its runs.")
@@ -111,6 +121,9 @@ class JobFile(Entry):
         None, description="Training script: a path inside `sync.source`, or an absolute path on the nodes."
     )
     module: Module = Field(None, description="Python module to run instead of a script, such as `pkg.train`.")
+    command: tuple[Arg, ...] = Field(
+        (), description="For `launcher: command`: a program and its arguments, run once on each node."
+    )
     args: tuple[Arg, ...] = Field(
         (), description="Arguments of the script, kept as written; placeholders are filled in."
     )
@@ -120,7 +133,15 @@ class JobFile(Entry):
     nodes: NodeChoice = Field(
         "all", description="Which nodes: `all`, a count, or names, ranges and globs such as `gpu[01-04]`."
     )
-    launcher: Launcher = Field("torchrun", description="What starts the workers on a node.")
+    gpus: tuple[GpuIndex, ...] = Field(
+        (),
+        description="Indices of the GPUs to use on each node, such as `[0, 1]`; without it all.",
+        json_schema_extra={"uniqueItems": True, "minItems": 1},
+    )
+    launcher: Launcher = Field("torchrun", description="What starts the workers on a node; see below.")
+    use_env: Flag = Field(
+        False, description="For `launcher: launch`: leave `--local-rank` out; LOCAL_RANK is always set."
+    )
     backend: Backend = Field(
         "nccl", description="Backend that the script uses; `check` looks for what it needs."
     )

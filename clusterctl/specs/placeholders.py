@@ -1,4 +1,4 @@
-"""Placeholders such as `${node_rank}` in a job's args and env."""
+"""Placeholders such as `${node_rank}` in a job's args, command and env."""
 
 from __future__ import annotations
 

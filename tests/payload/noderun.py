@@ -95,6 +95,8 @@ class NodeRun:
             "master_addr": "127.0.0.1",
             "ports": None,
             "python": sys.executable,
+            "module": "torch.distributed.run",
+            "processes": changes.get("nproc", 1),
             "env": {"TEST_MARK": str(root), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
             "unset": ["RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"],
             "unset_prefixes": ["PET_", "TORCHELASTIC_"],

@@ -136,6 +136,88 @@ def test_torchrun_learns_of_a_grace_longer_than_its_own(grace: str, told: str | 
     assert render_spec(plan, plan.nodes[0], {})["env"].get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT") == told
 
 
+def test_torch_distributed_launch_is_called_as_torchrun_is() -> None:
+    """The same flags; without use_env torch adds --local-rank itself, with it the flag says not to."""
+    plain, with_env = (
+        make_plan(f"{{name: j, script: t.py, nproc_per_node: 1, launcher: launch{more}}}")
+        for more in ("", ", use_env: true")
+    )
+    torchrun = make_plan("{name: j, script: t.py, nproc_per_node: 1}")
+
+    assert words(plain, 1) == words(torchrun, 1)
+    assert [word for word in words(with_env) if word not in words(plain)] == ["--use-env"]
+    assert words(with_env).index("--use-env") == len(words(with_env)) - 2, "before the script"
+    assert render_spec(plain, plain.nodes[0], {})["module"] == "torch.distributed.launch"
+    assert "/opt/py -m torch.distributed.launch --nnodes 3" in render_plan(plain)
+
+
+def test_the_older_spelling_of_local_rank_is_an_argument() -> None:
+    """What torch before 2.0 passed is written into args, where torchrun fills the number in."""
+    job = "{name: j, script: t.py, nproc_per_node: 1, args: ['--local_rank=${local_rank}']}"
+
+    assert words(make_plan(job))[-1] == "--local_rank=${local_rank}"
+
+
+def test_one_process_per_node_gets_what_it_needs_to_find_the_others() -> None:
+    """Placeholders in its arguments, the well-known variables in its environment, the NICs' as ever."""
+    plan = make_plan(
+        "name: j\nscript: t.py\nlauncher: python\nnproc_per_node: 2\n"
+        "args: ['tcp://${master_addr}:${master_port}', '--rank', '${node_rank}', '$x']\n"
+    )
+    spec = render_spec(plan, plan.nodes[1], {})
+
+    assert spec["argv"] == [
+        "/opt/py",
+        "t.py",
+        ["tcp://10.0.0.1:", {"fill": "master_port"}],
+        "--rank",
+        "1",
+        "$x",
+    ]
+    assert (spec["module"], spec["processes"], spec["nproc"], spec["world_size"]) == (None, 1, 2, 6)
+    wanted = {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": [{"fill": "master_port"}]}
+    wanted |= {"NODE_RANK": "1", "NNODES": "3", "NPROC_PER_NODE": "2", "GLOO_SOCKET_IFNAME": "eth9"}
+    assert {key: spec["env"][key] for key in wanted} == wanted
+
+
+def test_a_module_and_a_command_as_one_process() -> None:
+    """A command is taken word for word; what stands behind `--` on the command line is added."""
+    module = make_plan("{name: j, module: p.t, args: [x], launcher: python, nproc_per_node: 1}")
+    command = make_plan(
+        "name: j\nlauncher: command\ncommand: [./go.sh, 'a b', '${nnodes}:${world_size}', '$$HOME']\n"
+        "args: [x]\nnproc_per_node: 2"
+    )
+
+    assert words(module) == ["/opt/py", "-m", "p.t", "x"]
+    assert words(command) == ["./go.sh", "a b", "3:6", "$$HOME", "x"]
+    assert "export MASTER_PORT=<port@node0>" in render_plan(command)
+    assert "\n./go.sh 'a b' 3:6 '$$HOME' x\n" in render_plan(command)
+
+
+def test_chosen_gpus_are_shown_to_the_job_and_counted() -> None:
+    """`gpus` sets what CUDA shows, in nvidia-smi's order, and gives one worker to each."""
+    plan = make_plan("{name: j, script: t.py, gpus: [1, 3]}")
+    env = render_spec(plan, plan.nodes[0], {})["env"]
+
+    assert [node.nproc for node in plan.nodes] == [2, 2, 2]
+    assert (env["CUDA_VISIBLE_DEVICES"], env["CUDA_DEVICE_ORDER"]) == ("1,3", "PCI_BUS_ID")
+    every = make_plan("{name: j, script: t.py}")
+    assert "CUDA_VISIBLE_DEVICES" not in every.nodes[0].env
+
+
+@pytest.mark.parametrize(
+    ("value", "nproc"), [("0,2,5", [3, 3, 3]), ("'-1'", [0, 0, 0]), ("'${node_rank}'", [4, 2, 8])]
+)
+def test_a_users_own_choice_of_gpus_wins(value: str, nproc: list[int]) -> None:
+    """It is said, and its entries are counted, unless a placeholder hides them."""
+    plan = make_plan(
+        f"{{name: j, script: t.py, env: {{CUDA_VISIBLE_DEVICES: {value!s}}}}}".replace("0,2,5", "'0,2,5'")
+    )
+
+    assert [node.nproc for node in plan.nodes] == nproc
+    assert plan.overridden == ("CUDA_VISIBLE_DEVICES",)
+
+
 def test_a_users_own_nic_variable_wins_and_is_reported() -> None:
     """What the job sets is used; the launch says so."""
     plan = make_plan("{name: j, script: t.py, nproc_per_node: 1, env: {GLOO_SOCKET_IFNAME: eth5}}")

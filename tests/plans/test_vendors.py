@@ -6,7 +6,7 @@ import pytest
 from cases.loading import healthy_answer
 
 from clusterctl.plans.facts import parse_facts
-from clusterctl.plans.vendors import VENDORS, network_env, vendor_of
+from clusterctl.plans.vendors import VENDORS, network_env, vendor_of, visible_env
 
 
 def test_nccl_is_told_exact_names_and_gloo_plain_ones() -> None:
@@ -50,3 +50,17 @@ def test_no_nics_no_variables() -> None:
 def test_vendor(changes: dict[str, object], vendor: str) -> None:
     """The hardware says whose it is, else torch."""
     assert vendor_of(parse_facts({**healthy_answer(1), **changes})) == vendor
+
+
+@pytest.mark.parametrize(
+    ("vendor", "wanted"),
+    [
+        ("nvidia", {"CUDA_VISIBLE_DEVICES": "0,2", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}),
+        ("amd", {"HIP_VISIBLE_DEVICES": "0,2"}),
+        ("ascend", {"ASCEND_RT_VISIBLE_DEVICES": "0,2"}),
+    ],
+)
+def test_each_vendor_has_its_own_variable_for_gpus(vendor: str, wanted: dict[str, str]) -> None:
+    """One variable each, and none for all GPUs."""
+    assert visible_env(vendor, (0, 2)) == wanted
+    assert visible_env(vendor, ()) == {}

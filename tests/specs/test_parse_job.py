@@ -36,6 +36,19 @@ def test_the_least_job_has_every_default() -> None:
     )
 
 
+def test_the_launchers() -> None:
+    """A command with its arguments; torch.distributed.launch in the way of old scripts and of newer ones."""
+    command = parse_job("name: a\nlauncher: command\ncommand: [./go.sh, 1e-4]\ngpus: [1, 0]", "job.yaml")
+
+    assert (command.command, command.gpus, command.one_process) == (("./go.sh", "1e-4"), (1, 0), True)
+    assert parse("launcher: python").one_process
+    assert not parse("launcher: launch").one_process
+    assert [parse(f"launcher: launch\nuse_env: {word}").use_env for word in ("true", "false")] == [
+        True,
+        False,
+    ]
+
+
 def test_a_full_job() -> None:
     """Every key arrives."""
     job = parse_job(

@@ -87,6 +87,8 @@ RIGHT = [
         "job",
         "name: a\nmodule: b.c\nnodes: 2\nnproc_per_node: cpu\ngrace: 1h30m\nsecrets: [A, B]\nsync: {exclude: [x]}",
     ),
+    ("job", "name: a\nscript: b\nlauncher: launch\nuse_env: true\ngpus: [0, '1']"),
+    ("job", "name: a\nlauncher: command\ncommand: [./train.sh, 1e-4]"),
     ("job", "name: a\nscript: b\nnodes: gpu[01-02]\nnproc_per_node: '3'\ngrace: 0.5"),
 ]
 WRONG = [
@@ -119,7 +121,12 @@ WRONG = [
     ("job", "name: a\nscript: b\nnodes: 0"),
     ("job", "name: a\nscript: b\ngrace: soon"),
     ("job", "name: a\nscript: b\ngrace: -1"),
-    ("job", "name: a\nscript: b\nlauncher: python"),
+    ("job", "name: a\nscript: b\nlauncher: pyhton"),
+    ("job", "name: a\nscript: b\nlauncher: command\ncommand: [c]"),
+    ("job", "name: a\nscript: b\nlauncher: launch\nuse_env: maybe"),
+    ("job", "name: a\nscript: b\ngpus: []"),
+    ("job", "name: a\nscript: b\ngpus: [0, 0]"),
+    ("job", "name: a\nscript: b\ngpus: 2"),
     ("job", "name: a\nscript: b\nsecrets: [A, A]"),
     ("job", "name: a\nscript: b\ntime_limit: 1h"),
 ]
