@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Protocol
 
 import paramiko
 
@@ -123,8 +123,3 @@ class ParamikoChannel:
 
     def _lost(self) -> ClusterctlError:
         return endings.lost(self.node, self._line.describe_end())
-
-
-def open_channel(connection: Any, verb: str, limit: float) -> Channel:
-    """Run the constant command on a node, over whichever kind of connection this is, within `limit` seconds."""
-    return ParamikoChannel(connection.transport, verb, limit)

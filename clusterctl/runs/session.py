@@ -19,9 +19,10 @@ from typing import Any
 from clusterctl.errors import ClusterctlError, ConnectTimeout
 from clusterctl.plans.shell import DECOYS, render_bootstrap
 from clusterctl.runs import endings, payload
-from clusterctl.runs.channels import WINDOW_TICK, open_channel
+from clusterctl.runs.channels import WINDOW_TICK, Channel, ParamikoChannel
 from clusterctl.runs.frames import Frame, FrameError, FrameReader, encode_frame
 from clusterctl.runs.limits import WATCHDOG, Timeouts
+from clusterctl.runs.openssh import OpensshConnection
 
 STDERR_KEPT = 64 << 10
 CHUNK = (32 << 10) - 64  # what fills one packet
@@ -55,9 +56,14 @@ class Session:
         self._beats = 0
         sentinel = secrets.token_hex(16)
         self._reader = FrameReader(sentinel)
-        self._channel = open_channel(connection, verb, self.timeouts.channel)
+        self._channel = _open_channel(connection, verb, self.timeouts.channel)
         self._began = self._heard = time.monotonic()
-        self._push(_bootstrap(verb, request, sentinel, python=python, activate=activate), self.timeouts.send)
+        try:
+            bootstrap = _bootstrap(verb, request, sentinel, python=python, activate=activate)
+            self._push(bootstrap, self.timeouts.send)
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def node(self) -> str:
@@ -241,6 +247,13 @@ class Session:
         return endings.start_overdue(
             self.node, self.python, self.timeouts.start, self._reader.noise, self.stderr
         )
+
+
+def _open_channel(connection: Any, verb: str, limit: float) -> Channel:
+    """Run the constant command on a node, over whichever kind of connection this is."""
+    if isinstance(connection, OpensshConnection):
+        return connection.open_channel()
+    return ParamikoChannel(connection.transport, verb, limit)
 
 
 def _poll(descriptor: int, timeout: float | None) -> None:

@@ -120,6 +120,18 @@ MEANINGS: dict[str, tuple[str, str, str]] = {
         "The account's login shell ended or printed instead of running `/bin/sh`. Look for `exit` or an "
         "endless program in its start files (.bashrc, .profile, config.fish).",
     ),
+    "CC-SSH-030": (
+        "the ssh program cannot be used",
+        UNREACHED,
+        "With `ssh: {transport: openssh}` the nodes are reached by the program `ssh` of this machine. It is not "
+        "installed, or refuses a line of ~/.ssh/config or a value under `ssh:`; what it says is shown.",
+    ),
+    "CC-SSH-031": (
+        "the ssh program failed",
+        UNREACHED,
+        "With `ssh: {transport: openssh}` the program `ssh` of this machine ended before it was let in, and said "
+        "nothing that has a code of its own. Run the same ssh by hand with `-v`.",
+    ),
     "CC-PY-001": (
         "the Python interpreter is not there",
         NO_PYTHON,

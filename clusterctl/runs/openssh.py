@@ -1,0 +1,230 @@
+"""The transport `openssh`: nodes reached by the user's own ssh program, over a ControlMaster each.
+
+A master of the user's own is used where there is one, and never ended. Otherwise one of ours is made per node
+and command, in a directory that only we can enter; a small process ends them when we end, however we do.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+
+from invoke import Config, Context
+
+from clusterctl.errors import AuthenticationFailed
+from clusterctl.plans.openssh import (
+    Sharing,
+    control_argv,
+    master_argv,
+    parse_sharing,
+    session_argv,
+    settings_argv,
+)
+from clusterctl.runs import endings, openssh_endings
+from clusterctl.runs.limits import WATCHDOG, Timeouts
+from clusterctl.runs.openssh_channel import SSH_FAILED, OpensshChannel
+from clusterctl.specs.inventory import Node
+
+LONGEST_FOLDER = 60  # bytes; a socket's path has 108 at most, and ssh adds a suffix while it makes one
+ASK_LIMIT = 180.0  # seconds that a person may take for a password and a code
+LIMITS = Timeouts()
+
+# Waits for the end of its stdin, which is ours to hold, and then ends every master in the directory.
+CLOSER = (
+    'read -r _; for s in "$1"/*; do [ -S "$s" ] && "$2" -F /dev/null -S "$s" -O exit -- master & done;'
+    ' wait; rm -rf -- "$1"'
+)
+CLOSE_LIMIT = 3.0
+
+
+class OpensshConnection(Context):  # type: ignore[misc]  # invoke ships no types
+    """A way into a node through a master: what a task may be called with, and no more of Fabric's Connection."""
+
+    node: Node
+    path: str  # of the master's socket
+    owned: bool
+    program: str
+
+    def __init__(self, program: str, node: Node, path: str, *, owned: bool) -> None:
+        super().__init__(Config(lazy=True))
+        self._set(
+            program=program, node=node, path=path, owned=owned
+        )  # a Context takes attributes for settings
+
+    @property
+    def is_connected(self) -> bool:
+        """Tell whether the master listens."""
+        return is_listening(self.path)
+
+    def open_channel(self) -> OpensshChannel:
+        """Run the constant remote command; ConnectionLost if the master is gone."""
+        if not self.is_connected:
+            raise endings.lost(self.node.name, "its ControlMaster has ended")
+        argv = session_argv(self.program, self.node, self.path)
+        return OpensshChannel(self.node.name, argv, lambda: self.is_connected)
+
+    def close(self) -> None:
+        """End the master if it is ours."""
+        if self.owned and self.is_connected:
+            _request(self.program, self.path, "exit")
+
+
+class Masters:
+    """The masters of one command, made when they are first needed."""
+
+    def __init__(self, notice: Callable[[str], None], program: str = "ssh") -> None:
+        self._notice = notice
+        self._program = shutil.which(program) or program
+        self._lock, self._asking = threading.Lock(), threading.Lock()
+        self._numbers = itertools.count()
+        self._starting: set[subprocess.Popen[bytes]] = set()
+        self._folder: Path | None = None
+        self._closer: subprocess.Popen[bytes] | None = None
+        self._closed = False
+
+    def connect(self, node: Node, timeouts: Timeouts = LIMITS) -> OpensshConnection:
+        """Find or make the master of a node; raises a ConnectError that says why ssh did not get in."""
+        sharing = parse_sharing(self._run(node, settings_argv(self._program, node), timeouts.connect))
+        if sharing.path is not None and is_listening(sharing.path):
+            return OpensshConnection(self._program, node, sharing.path, owned=False)
+        mine = None if sharing.persists else str(self._open_folder() / str(next(self._numbers)))
+        try:
+            self._log_in(node, sharing, mine, timeouts, batch=True)
+        except AuthenticationFailed:
+            if not may_ask():
+                raise
+            self._log_in_asking(node, sharing, mine, timeouts)
+        path = mine or str(sharing.path)
+        return OpensshConnection(self._program, node, path, owned=mine is not None)
+
+    def close(self) -> None:
+        """End what is being started, and every master of ours."""
+        with self._lock:
+            self._closed = True
+            starting, closer, folder = list(self._starting), self._closer, self._folder
+        for process in starting:
+            process.terminate()
+        if closer is None or closer.stdin is None:
+            return
+        closer.stdin.close()
+        try:
+            closer.wait(CLOSE_LIMIT)
+        except subprocess.TimeoutExpired:
+            closer.kill()
+            closer.wait()
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _log_in_asking(self, node: Node, sharing: Sharing, mine: str | None, timeouts: Timeouts) -> None:
+        """Let ssh ask at the terminal, for one node at a time."""
+        with self._asking:
+            self._notice(f"{node.name}: ssh may ask for a password or a code now")
+            self._log_in(node, sharing, mine, timeouts, batch=False)
+
+    def _log_in(
+        self, node: Node, sharing: Sharing, mine: str | None, timeouts: Timeouts, *, batch: bool
+    ) -> None:
+        argv = master_argv(self._program, node, sharing, socket=mine, batch=batch, limit=timeouts.connect)
+        limit = timeouts.connect + timeouts.handshake + timeouts.login if batch else ASK_LIMIT
+        self._run(node, argv, limit, asks=not batch)
+
+    def _run(self, node: Node, argv: Sequence[str], limit: float, *, asks: bool = False) -> str:
+        """Run ssh to its end and give what it printed; its failure is raised as what it means."""
+        # Files, not pipes: the master that stays behind holds what ssh was given until it has let go.
+        with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as said:
+            process = self._start(node, argv, printed.fileno(), said.fileno(), asks=asks)
+            with WATCHDOG.limit(limit, process.terminate) as alarm:
+                status = process.wait()
+            with self._lock:
+                self._starting.discard(process)
+            printed.seek(0)
+            said.seek(0)
+            words = said.read().decode("utf-8", "replace")
+            if alarm.expired:
+                raise openssh_endings.overdue(node, limit, words)
+            if status == SSH_FAILED or status < 0:
+                raise openssh_endings.explain(node, words, status, asked=asks)
+            return printed.read().decode("utf-8", "replace")
+
+    def _start(
+        self, node: Node, argv: Sequence[str], printed: int, said: int, *, asks: bool
+    ) -> subprocess.Popen[bytes]:
+        with self._lock:
+            if self._closed:
+                raise openssh_endings.explain(node, "the command is ending", 0, asked=True)
+            try:
+                # One that may ask must stay with the terminal, where Ctrl-C ends it; the others must not be there.
+                process = subprocess.Popen(
+                    argv, stdin=subprocess.DEVNULL, stdout=printed, stderr=said, start_new_session=not asks
+                )
+            except OSError as error:
+                raise openssh_endings.no_program(node, error) from error
+            self._starting.add(process)
+            return process
+
+    def _open_folder(self) -> Path:
+        """Make the directory for our sockets, and the process that ends their masters after us."""
+        with self._lock:
+            if self._folder is None:
+                wished = os.environ.get("XDG_RUNTIME_DIR", "")
+                place = wished if _fits(wished) else "/tmp"  # mkdtemp makes a name of its own, mode 0700
+                self._folder = Path(tempfile.mkdtemp(prefix="clusterctl-", dir=place))
+                self._closer = subprocess.Popen(
+                    ["/bin/sh", "-c", CLOSER, "clusterctl", str(self._folder), self._program],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+            return self._folder
+
+
+def _fits(place: str) -> bool:
+    return place.startswith("/") and len(os.fsencode(place)) <= LONGEST_FOLDER and os.access(place, os.W_OK)
+
+
+def is_listening(path: str) -> bool:
+    """Tell whether somebody listens on a Unix socket."""
+    with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as probe, suppress(OSError):
+        probe.settimeout(1.0)
+        probe.connect(path)
+        return True
+    return False
+
+
+def may_ask() -> bool:
+    """Tell whether a person can answer ssh: we are in the foreground of a terminal."""
+    try:
+        if not sys.stdin.isatty():
+            return False
+        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
+    except (OSError, ValueError):
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
+
+
+def _request(program: str, path: str, request: str) -> None:
+    with suppress(OSError, subprocess.TimeoutExpired):
+        subprocess.run(
+            control_argv(program, path, request),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            timeout=2.0,
+            check=False,
+        )
