@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Protocol
+from typing import Protocol, cast
 
 import paramiko
 
@@ -61,7 +61,7 @@ class ParamikoChannel:
     """A channel of paramiko's."""
 
     def __init__(self, transport: paramiko.Transport, verb: str, limit: float) -> None:
-        self._line: Line = transport.sock
+        self._line = cast(Line, transport.sock)
         self.node = self._line.node
         with WATCHDOG.limit(limit, self._line.hang_up) as alarm:
             try:
@@ -78,7 +78,7 @@ class ParamikoChannel:
     @property
     def over(self) -> bool:
         """Tell whether nothing more will come than what is here already."""
-        return self._channel.closed or self._channel.eof_received
+        return bool(self._channel.closed or self._channel.eof_received)
 
     @property
     def status(self) -> int:
