@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets as random_source
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from clusterctl.cli.code import read_code
 from clusterctl.cli.proving import Proof, prove
 from clusterctl.cli.reaching import interpreter, myself, notice
+from clusterctl.cli.watching import Report, watch_run
 from clusterctl.console.choice import err, say
 from clusterctl.console.findings import render_findings
-from clusterctl.console.logs import JsonLogs, LogPrinter
 from clusterctl.console.phases import Detail, Phases, render_freight
-from clusterctl.console.verdict import show_verdict
 from clusterctl.errors import ClusterctlError, UsageError
 from clusterctl.plans.launch import LaunchPlan, Measured, plan_launch, render_spec
 from clusterctl.plans.network import resolve_network
 from clusterctl.plans.placement import Member
 from clusterctl.plans.redact import redact
 from clusterctl.plans.vendors import vendor_of
-from clusterctl.plans.verdict import to_json
 from clusterctl.runs import preparing
-from clusterctl.runs.attached import Attached
+from clusterctl.runs.attached import Watch
 from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.source import ScanResult
 from clusterctl.specs.counted import counted
@@ -53,7 +49,8 @@ class Launch:
         self._nodes = [member.node for member in members]
         self._interpreters = {node.name: interpreter(node, job) for node in self._nodes}
         self._phases = Phases([member.name for member in members])
-        self._began = time.monotonic()
+        self._report = Report(wishes.as_json, wishes.command)
+        self._began = time.time()
 
     def run(self, cluster: Cluster) -> int:
         """Go through the steps; the exit code is the verdict's."""
@@ -64,10 +61,10 @@ class Launch:
         except ClusterctlError as error:
             error.message = redact(error.message, secrets.values())
             error.evidence = redact(error.evidence, secrets.values())
-            self._write_end("FAILED_SETUP", error.exit_code, error=f"{error.code} {error.message}")
+            self._report.write_end("FAILED_SETUP", error.exit_code, error=f"{error.code} {error.message}")
             raise
         except KeyboardInterrupt:
-            self._write_end("CANCELLED", 130)
+            self._report.write_end("CANCELLED", 130)
             raise
         finally:
             self._phases.stop()
@@ -76,7 +73,7 @@ class Launch:
         proof = self._prove(cluster)
         if stops(proof, no_check=self._wishes.no_check):
             say("nothing was started")
-            self._write_end("FAILED_SETUP", proof.exit_code, error="the nodes are not fit")
+            self._report.write_end("FAILED_SETUP", proof.exit_code, error="the nodes are not fit")
             return proof.exit_code
         plan = self._plan(proof)
         say(f"run {plan.run_id}: {counted(len(plan.nodes), 'node')}, world size {plan.world_size}")
@@ -137,72 +134,28 @@ class Launch:
         except BaseException:
             self._phases.stop()
             say(
-                f"the start failed half-way; the run was ended everywhere. {self._hint('status', plan.run_id)}"
+                f"the start failed half-way; the run was ended everywhere. {self._report.hint('status', plan.run_id)}"
             )
             raise
         for node in plan.nodes:
             self._phases.arrive("go", node.name)
-        seconds = time.monotonic() - self._began
+        seconds = time.time() - self._began
         self._phases.end("go", f"master {plan.nodes[0].ip}:{port}, {seconds:.1f} s after the command")
         preparing.release(ready.values())
 
     def _detach(self, plan: LaunchPlan) -> int:
-        if self._wishes.as_json:
-            print(json.dumps({"schema": 1, "run": plan.run_id, "detached": True}), flush=True)
-        else:
+        if not self._wishes.as_json:
             print(plan.run_id, flush=True)
+        self._report.write_json({"run": plan.run_id, "detached": True})
         notice("nobody watches now: if one node fails, the others are not stopped by it")
-        say(self._come_back(plan.run_id))
+        say(self._report.come_back(plan.run_id))
         return 0
 
     def _follow(self, cluster: Cluster, plan: LaunchPlan, proof: Proof, secrets: Mapping[str, str]) -> int:
         ranks = {node.name: node.member.node_rank for node in plan.nodes}
-        logs = (
-            JsonLogs(plan.run_id, ranks) if self._wishes.as_json else LogPrinter(ranks, plan.world_size or 1)
-        )
-        attached = Attached(
-            cluster,
-            plan.run_id,
-            self._nodes,
-            self._interpreters,
-            proof.offsets,
-            show=logs.show,
-            notice=notice,
-            secrets=secrets.values(),
-        )
-        try:
-            verdict = attached.watch()
-        except BaseException as leaving:
-            say(self._leaving(plan.run_id, stopping=attached.stopping))
-            if not isinstance(leaving, (KeyboardInterrupt, BrokenPipeError)):
-                raise
-            self._write_end("RUNNING", 130)
-            return 130
-        self._write_json({"run": verdict.run, "verdict": to_json(verdict)})
-        show_verdict(verdict, time.monotonic() - self._began, self._wishes.command)
-        return verdict.exit_code
-
-    def _write_end(self, state: str, exit_code: int, error: str | None = None) -> None:
-        """Close the NDJSON of a launch that was not followed to its end."""
-        self._write_json({"verdict": {"state": state, "exit_code": exit_code, "error": error}})
-
-    def _write_json(self, entry: Mapping[str, object]) -> None:
-        if self._wishes.as_json:
-            with suppress(BrokenPipeError):
-                print(json.dumps({"schema": 1, **entry}, ensure_ascii=False), flush=True)
-
-    def _leaving(self, run: str, *, stopping: bool) -> str:
-        """Say what becomes of a run that nobody watches any more."""
-        if stopping:
-            return f"\nleft while the run was being stopped; make sure that it is: {self._hint('stop', run)}"
-        return f"\ndetached; the run goes on. {self._come_back(run)}"
-
-    def _come_back(self, run: str) -> str:
-        logs, status, stop = (self._hint(verb, run) for verb in ("logs -f", "status", "stop"))
-        return f"Come back with: {logs}   State: {status}   End it: {stop}"
-
-    def _hint(self, verb: str, run: str) -> str:
-        return f"{self._wishes.command} {verb} {run}"
+        watch = Watch(plan.run_id, self._nodes, self._interpreters, proof.offsets, tuple(secrets.values()))
+        logs = self._report.logs(plan.run_id, ranks, plan.world_size)
+        return watch_run(cluster, watch, self._report, logs, self._began)
 
 
 def stops(proof: Proof, *, no_check: bool) -> bool:

@@ -17,6 +17,7 @@ VERBS = {
     "lab": ("lab", "Raise a real cluster on this machine: for learning, demos and tests."),
     "check": ("check", "Prove that the nodes are fit, before anything starts."),
     "launch": ("launch", "Send the code and start torchrun on every node."),
+    "attach": ("attach", "Follow a run to its verdict, from any machine."),
     "logs": ("logs", "Show what the ranks have written."),
     "ps": ("ps", "List the runs on the nodes."),
     "status": ("status", "Show one run, node by node and rank by rank."),

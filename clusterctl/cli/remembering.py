@@ -24,6 +24,7 @@ class Remembered:
     errors: tuple[ClusterctlError, ...]
     asked: int
     pythons: dict[str, tasks.Interpreter]
+    offsets: dict[str, float]  # each node's clock minus ours, in seconds
 
     @property
     def answered(self) -> int:
@@ -33,7 +34,7 @@ class Remembered:
 
 def ask_runs(cluster: Cluster, nodes: Sequence[Node], prefix: str | None) -> Remembered:
     """Ask every node for its runs at the same time."""
-    answers: dict[str, Sequence[NodeState]] = {}
+    answers: dict[str, tasks.Listing] = {}
     pythons: dict[str, tasks.Interpreter] = {}
     errors: dict[str, ClusterctlError] = {}
 
@@ -44,6 +45,7 @@ def ask_runs(cluster: Cluster, nodes: Sequence[Node], prefix: str | None) -> Rem
             answers[outcome.node.name], pythons[outcome.node.name] = outcome.value
         elif outcome.error is not None:
             errors[outcome.node.name] = outcome.error
-    ordered = {node.name: answers[node.name] for node in nodes if node.name in answers}
+    ordered = {node.name: answers[node.name].runs for node in nodes if node.name in answers}
+    offsets = {name: listing.offset for name, listing in answers.items()}
     runs = gather_runs(ordered, list(errors))
-    return Remembered(runs, tuple(errors.values()), len(nodes), pythons)
+    return Remembered(runs, tuple(errors.values()), len(nodes), pythons, offsets)

@@ -6,7 +6,7 @@ import json
 import sys
 import zlib
 from collections.abc import Iterable, Mapping
-from typing import TextIO
+from typing import Protocol, TextIO
 
 from clusterctl.console.choice import wants_color
 from clusterctl.console.sanitize import sanitize
@@ -15,6 +15,13 @@ from clusterctl.runs.follow import LogLines
 # Readable on dark and light backgrounds; a node keeps its colour in every run because its name chooses it.
 _COLORS = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
 _RED, _PLAIN = "\x1b[31m", "\x1b[0m"
+
+
+class Logs(Protocol):
+    """Takes log lines as they come."""
+
+    def show(self, entry: LogLines) -> None:
+        """Write complete lines of one file."""
 
 
 class LogPrinter:

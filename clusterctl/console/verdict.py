@@ -57,7 +57,10 @@ def _render_reasons(verdict: Verdict) -> list[str]:
     """Say why each part ended as it did, where no cause has said so."""
     if verdict.state == SUCCEEDED or verdict.cause is not None:
         return []
-    return [f"{name}: {reason}" for name, reason in verdict.reasons.items()]
+    groups: dict[str, list[str]] = {}
+    for name, reason in verdict.reasons.items():
+        groups.setdefault(reason, []).append(name)
+    return [f"{fold_names(names)}: {reason}" for reason, names in groups.items()]
 
 
 def _render_left(verdict: Verdict, stop: str) -> list[str]:

@@ -57,12 +57,16 @@ class Follower:
             self._events = LineReader(os.path.join(rundir, "events.jsonl"), int(request["events"]))
         self._state: Optional[State] = None
         self._stamp = 0
+        self._before: Dict[str, int] = {}  # how long each file was when we came
         self._judged = self._heard = self._sent = time.monotonic()
 
     def run(self) -> None:
         """Serve."""
         state = self._look_at_state(first=True)
         self._find_logs(state, tail=self._wish.get("tail"))
+        self._before = {log.file: log.reader.size() for log in self._logs.values()}
+        if self._wish.get("tail") is not None:
+            self._send({"positions": {log.file: log.reader.position for log in self._logs.values()}})
         while True:
             final = state["state"] in FINAL
             moved = self._send_events() + self._send_logs(last=final)
@@ -137,8 +141,11 @@ class Follower:
 
     def _send_log(self, log: Log, last: bool) -> bool:
         block = log.reader.read(last)
+        header: Dict[str, Any] = {"log": log.file, "rank": log.rank, "stream": log.stream}
+        if block[0] < self._before.get(log.file, 0):
+            header.update(before=self._before[log.file], written=log.reader.written)
         for start, lines in blocks_of(block, self._keep) if block[1] else ():
-            self._send({"log": log.file, "rank": log.rank, "stream": log.stream, "offset": start}, lines)
+            self._send({**header, "offset": start}, lines)
         return bool(block[1])
 
     def _torchrun_may_speak(self) -> bool:

@@ -18,6 +18,7 @@ class LineReader:
     def __init__(self, path: str, position: int = 0) -> None:
         self.path = path
         self.position = position
+        self.written = 0.0  # when the file was last written to, as of the last read
         self._inode: Optional[int] = None
         self._useless_size = -1
 
@@ -29,10 +30,17 @@ class LineReader:
             return self.position, b""
         if found.st_size < self.position or found.st_ino != (self._inode or found.st_ino):
             self.position = 0
-        self._inode = found.st_ino
+        self._inode, self.written = found.st_ino, found.st_mtime
         if found.st_size == self.position or (found.st_size == self._useless_size and not last):
             return self.position, b""
         return self._take(last)
+
+    def size(self) -> int:
+        """Return how long the file is now."""
+        try:
+            return os.stat(self.path).st_size
+        except OSError:
+            return 0
 
     def _take(self, last: bool) -> Block:
         with open(self.path, "rb") as source:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Any, Dict, List, Optional
 
 from .state import State, resolve, run_dirs
@@ -13,7 +14,7 @@ def run(request: Dict[str, Any], stream: Stream) -> None:
     """Answer with one frame of states."""
     workdir = os.path.realpath(os.path.expanduser(request["workdir"]))
     states = list_runs(workdir, request.get("node"), request.get("run"), request.get("limit"))
-    stream.send({"runs": states})
+    stream.send({"runs": states, "time": time.time()})
 
 
 def list_runs(workdir: str, node: Optional[str], run_id: Optional[str], limit: Optional[int]) -> List[State]:

@@ -60,6 +60,12 @@ def choose_run(runs: Runs, wanted: str | None, me: Owner) -> str:
     )
 
 
+def choose_to_attach(runs: Runs, wanted: str | None, me: Owner) -> str:
+    """Give the run to attach to: the named one, the newest live one of one's own, or the newest of one's own."""
+    live = {run: parts for run, parts in runs.items() if is_live(parts) and owner_of(parts).is_same(me)}
+    return next(iter(live)) if wanted is None and live else choose_run(runs, wanted, me)
+
+
 def choose_live_run(runs: Runs, wanted: str | None, me: Owner) -> str:
     """Give the run to stop: the named one, or the only live one of one's own."""
     if wanted is not None:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
-from clusterctl.errors import ClusterctlError, ConnectError, ConnectionLost
+from clusterctl.errors import ClusterctlError
 from clusterctl.plans.redact import redact
-from clusterctl.plans.state import FAILED, FAILED_SETUP, LOST, TIMEOUT, UNKNOWN
+from clusterctl.plans.state import FAILED, FAILED_SETUP, LOST, TIMEOUT, UNKNOWN, NodeState
 from clusterctl.plans.verdict import Verdict, judge
 from clusterctl.runs import tasks
 from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.ending import end_run
 from clusterctl.runs.evidence import Part
-from clusterctl.runs.follow import Follower, LogLines, NodeEvent, StateChange, StreamEnd, Update
-from clusterctl.runs.session import Session
+from clusterctl.runs.follow import LogLines, NodeEvent, StateChange, StreamEnd, Update
+from clusterctl.runs.streams import Streams, may_return
 from clusterctl.specs.inventory import Node
 
 RETURN_LIMIT = (
@@ -27,9 +25,33 @@ RETURN_LIMIT = (
 SILENT = "CC-SSH-016"
 SILENT_RETURN_LIMIT = 5.0  # the same for a node that has been silent for so long already
 ALONE_LIMIT = 600.0  # the same when no node is heard at all, so that the fault is probably on our side
-VERB_DIED = "CC-RUN-003"  # the stream's process on the node was killed: worth another try
+LONGEST_PAUSE = 2.0  # seconds between two tries to come back
 STOP_TRIES = 3
 BAD_ENDS = (FAILED, FAILED_SETUP, LOST, UNKNOWN, TIMEOUT)
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What is watched, and how: `offsets` are the nodes' clocks minus ours, `reacts` is false for a mere onlooker.
+
+    `tail` leaves out all but the last lines (of each file) written before we came, `known` is what the nodes said
+    of the run before that; a node without an entry there has not been heard yet, and is not waited for.
+    """
+
+    run: str
+    nodes: Sequence[Node]
+    interpreters: Mapping[str, tasks.Interpreter]
+    offsets: Mapping[str, float]
+    secrets: Collection[str] = ()
+    known: Mapping[str, NodeState | None] = field(default_factory=dict)
+    tail: int | None = None
+    reacts: bool = True
+
+    def part(self, node: Node) -> Part:
+        """Begin a node's part."""
+        part = Part(node, self.offsets.get(node.name, 0.0), state=self.known.get(node.name))
+        part.met = not self.known or part.state is not None
+        return part
 
 
 class Attached:
@@ -38,26 +60,32 @@ class Attached:
     def __init__(
         self,
         cluster: Cluster,
-        run: str,
-        nodes: Sequence[Node],
-        interpreters: Mapping[str, tasks.Interpreter],
-        offsets: Mapping[str, float],
+        watch: Watch,
         *,
         show: Callable[[LogLines], None],
         notice: Callable[[str], None],
-        secrets: Collection[str] = (),
     ) -> None:
-        self._cluster, self._run, self._interpreters = cluster, run, interpreters
-        self._parts = {node.name: Part(node, offsets.get(node.name, 0.0)) for node in nodes}
-        self._show, self._notice, self._secrets = show, notice, tuple(secrets)
-        self._follower = Follower()
-        self._opened: deque[tuple[str, Session | None, ClusterctlError | None]] = deque()
-        self._give_up_at: dict[str, float] = {}
+        self._cluster, self._wish = cluster, watch
+        self._parts = {node.name: watch.part(node) for node in watch.nodes}
+        self._show, self._notice, self._secrets = show, notice, tuple(watch.secrets)
+        logs = {"ranks": None, "streams": ["stdout", "stderr"], "tail": watch.tail}
+        request = {"events": 0, "logs": logs}
+        self._streams = Streams(
+            cluster,
+            watch.run,
+            watch.nodes,
+            watch.interpreters,
+            request,
+            notice=notice,
+            longest_pause=LONGEST_PAUSE,
+        )
+        self._return_limits: dict[str, float] = {}
         self._alone_since: float | None = None
         self._stopping: threading.Thread | None = None
         self._stopped: set[str] = set()
         self._stopped_at: float | None = None
         self._reason = ""
+        self._told = False
 
     @property
     def stopping(self) -> bool:
@@ -66,20 +94,23 @@ class Attached:
 
     def watch(self) -> Verdict:
         """Follow until every node's part has ended; an exception out of here leaves the run alone."""
-        for part in self._parts.values():
-            self._open_stream(part)
+        self._streams.open_all()
         try:
-            while not all(part.ended for part in self._parts.values()):
-                self._take_opened()
-                for update in self._follower.updates(0.2):
+            while not all(part.ended for part in self._parts.values() if part.met):
+                for update in self._streams.updates(0.2):
                     self._take(update)
         finally:
-            self._follower.close()
+            self._streams.close()
         while self._stopping is not None and self._stopping.is_alive():
             self._stopping.join(0.5)  # a join without a limit can miss a Ctrl-C
+        return self._judge()
+
+    def _judge(self) -> Verdict:
         parts = {name: None if part.lost else part.state for name, part in self._parts.items()}
         failures = [failure for part in self._parts.values() for failure in part.failures(time.time())]
-        return judge(self._run, parts, failures, stopped_at=self._stopped_at)
+        stops = [self._stopped_at, *(part.stopped_at for part in self._parts.values())]
+        stopped_at = min((moment for moment in stops if moment is not None), default=None)
+        return judge(self._wish.run, parts, failures, stopped_at=stopped_at)
 
     # what the nodes say
 
@@ -88,21 +119,26 @@ class Attached:
         if isinstance(update, StreamEnd):
             self._take_end(part, update.error)
             return
-        self._give_up_at.pop(update.node, None)
+        if self._return_limits.pop(update.node, None) is not None and self.stopping:
+            self._end_rest()
         self._alone_since = None
+        part.met = True
         if isinstance(update, LogLines):
             entry = replace(update, lines=tuple(redact(line, self._secrets) for line in update.lines))
             part.hear_lines(entry, time.time())
             self._show(entry)
         elif isinstance(update, StateChange):
-            part.state = replace(update.state, reason=redact(update.state.reason, self._secrets))
-            if part.state.state in BAD_ENDS:
-                self._fail(f"{update.node}: {part.state.reason or part.state.state}")
+            self._take_state(part, update.state)
         elif isinstance(update, NodeEvent) and (trouble := part.hear_event(update.event)):
             self._fail(f"{update.node}: {trouble}")
 
+    def _take_state(self, part: Part, state: NodeState) -> None:
+        part.state = replace(state, reason=redact(state.reason, self._secrets))
+        if part.state.state in BAD_ENDS:
+            self._fail(f"{part.node.name}: {part.state.reason or part.state.state}")
+
     def _fail(self, reason: str) -> None:
-        """End all, unless somebody else's `stop` is doing so, with a patience of its own."""
+        """End all, unless all have ended, or somebody's `stop` is ending them with a patience of its own."""
         if self.stopping or not any(part.asked for part in self._parts.values()):
             self._end_all(reason)
 
@@ -110,32 +146,29 @@ class Attached:
         """A stream's end is the part's end only if the node has said so before."""
         if part.over and error is None:
             part.ended = True
-        elif error is None or isinstance(error, (ConnectError, ConnectionLost)) or error.code == VERB_DIED:
+        elif may_return(error):
             self._come_back(part, error)
         else:
-            self._lose(part, error.message)
+            self._lose(part, error.message if error else "")
 
     # streams that break
 
     def _come_back(self, part: Part, error: ClusterctlError | None) -> None:
-        now = time.monotonic()
-        if part.node.name not in self._give_up_at:
-            what = error.message if error else "the stream ended before the run"
-            self._notice(f"{part.node.name}: the connection broke ({what}); trying to come back")
-            limit = SILENT_RETURN_LIMIT if error is not None and error.code == SILENT else RETURN_LIMIT
-            self._give_up_at[part.node.name] = now + limit
-        if now < self._give_up_at[part.node.name]:
-            self._open_stream(part, delay=1.0)
-        elif self._others_heard(part) or self._alone_for_long(now):
+        name, now = part.node.name, time.monotonic()
+        if name not in self._return_limits:
+            silent = error is not None and error.code == SILENT
+            self._return_limits[name] = SILENT_RETURN_LIMIT if silent else RETURN_LIMIT
+        broke_at = self._streams.broke_at.get(name, now)
+        overdue = now >= broke_at + self._return_limits[name]
+        if part.met and overdue and (self._others_heard(name, broke_at) or self._alone_for_long(now)):
             self._lose(part, "the connection broke and did not come back")
         else:
-            self._open_stream(part, delay=2.0)
+            self._streams.reopen(name, error)
 
-    def _others_heard(self, part: Part) -> bool:
+    def _others_heard(self, name: str, broke_at: float) -> bool:
         """Tell whether some other node was heard since this one fell away; if none was, the fault may be here."""
-        broke_at = self._give_up_at[part.node.name] - RETURN_LIMIT
-        heard = self._follower.heard
-        return any(name != part.node.name and heard.get(name, 0.0) > broke_at for name in self._parts)
+        heard = self._streams.heard
+        return any(other != name and heard.get(other, 0.0) > broke_at for other in self._parts)
 
     def _alone_for_long(self, now: float) -> bool:
         if self._alone_since is None:
@@ -150,44 +183,23 @@ class Attached:
         self._notice(f"{part.node.name}: lost, {why}; what runs there could not be stopped from here")
         self._end_all(f"{part.node.name}: lost")
 
-    def _open_stream(self, part: Part, delay: float = 0.0) -> None:
-        """Open a node's stream in a thread of its own, from where the last one ended."""
-        threading.Thread(target=self._open, args=(part.node, delay), daemon=True).start()
-
-    def _open(self, node: Node, delay: float) -> None:
-        try:
-            if delay:
-                time.sleep(delay)
-                self._cluster.forget(node)
-            c = self._cluster.connection(node)
-            stream = tasks.follow(c, node, self._interpreters[node.name], self._run, self._request(node.name))
-            self._opened.append((node.name, stream, None))
-        except ClusterctlError as error:
-            self._opened.append((node.name, None, error))
-
-    def _request(self, name: str) -> dict[str, Any]:
-        offsets = dict(self._follower.offsets.get(name, {}))
-        logs = {"ranks": None, "streams": ["stdout", "stderr"], "offsets": offsets}
-        return {"events": self._follower.events.get(name, 0), "logs": logs, "follow": True}
-
-    def _take_opened(self) -> None:
-        while self._opened:
-            name, stream, error = self._opened.popleft()
-            if stream is None:
-                self._take_end(self._parts[name], error)
-                continue
-            self._follower.add(name, stream)
-            if self.stopping:
-                self._end_rest()
-
     # the end of all
 
     def _end_all(self, reason: str) -> None:
         """Begin once to end the run everywhere; the streams go on and show how it ends."""
-        if not self.stopping:
+        if not self._goes_on() or self.stopping:
+            return
+        if self._wish.reacts:
             self._stopped_at, self._reason = time.time(), reason
             self._notice(f"{reason}; stopping all nodes")
             self._end_rest()
+        elif not self._told:
+            self._told = True
+            self._notice(f"{reason}; the run is not yours, so nothing is stopped from here")
+
+    def _goes_on(self) -> bool:
+        """Tell whether any part of the run may still live."""
+        return not all(part.over for part in self._parts.values())
 
     def _end_rest(self) -> None:
         """Stop the nodes that have not been stopped yet, unless that is under way."""
@@ -203,7 +215,7 @@ class Attached:
                 part for name, part in self._parts.items() if name not in self._stopped and not part.lost
             ]
             nodes = [part.node for part in parts]
-            errors = end_run(self._cluster, nodes, self._interpreters, self._run, self._reason)
+            errors = end_run(self._cluster, nodes, self._wish.interpreters, self._wish.run, self._reason)
             self._stopped |= {node.name for node in nodes} - set(errors)
             if not errors:
                 return

@@ -42,14 +42,16 @@ class Words:
 
 @dataclass
 class Part:
-    """One node's part: `offset` is its clock minus ours, `lost` why we gave it up."""
+    """One node's part: `offset` is its clock minus ours, `met` whether it was ever heard, `lost` why we gave it up."""
 
     node: Node
     offset: float
     state: NodeState | None = None
     ended: bool = False
     lost: str = ""
+    met: bool = True
     asked: bool = False
+    stopped_at: float | None = None  # when the node was first told to end the run, on our clock
     broken: Mapping[str, Any] | None = None
     torchrun: Mapping[str, Any] | None = None
     exits: dict[int, Mapping[str, Any]] = field(default_factory=dict)
@@ -62,16 +64,19 @@ class Part:
 
     def hear_lines(self, entry: LogLines, now: float) -> None:
         """Remember what a rank (or torchrun, rank None) wrote to stderr."""
+        moment = now if entry.written is None else min(now, entry.written - self.offset)
         if entry.stream == "stderr" or entry.rank is None:
             words = self.words.setdefault(entry.rank, Words())
             for line in entry.lines:
-                words.hear(line, now)
+                words.hear(line, moment)
 
     def hear_event(self, event: Mapping[str, Any]) -> str:
         """Take an event; gives what failed by it, or nothing."""
         kind, rank = event.get("event"), event.get("rank")
         if kind == "stopping":
             self.asked = True
+            when = self._when(event)
+            self.stopped_at = when if self.stopped_at is None else min(when, self.stopped_at)
         elif kind in ("guardian_lost", "agent_lost"):
             self.broken = event
             return f"the {str(kind).partition('_')[0]} was lost"

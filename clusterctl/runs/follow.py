@@ -30,6 +30,8 @@ class LogLines:
     time: float | None
     lines: tuple[str, ...]
     sizes: tuple[int, ...]
+    before: int = 0  # how long the file was when its stream began: lines below that were written earlier,
+    written: float | None = None  # the last of them at this time by the node's clock
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class Follower:
         self._last_beat = self._last_look = time.monotonic()
         self.offsets: dict[str, dict[str, int]] = {}
         self.events: dict[str, int] = {}
+        self.placed: set[str] = set()  # nodes that have said where the wanted tails begin
         self.heard: dict[str, float] = {}  # when each node last said anything, beats included
 
     def add(self, node: str, session: Session) -> None:
@@ -155,6 +158,10 @@ class Follower:
         elif "events" in header:
             self.events[node] = int(header["events"])
             yield from (NodeEvent(node, event) for event in _parse_events(body))
+        elif "positions" in header:
+            known = self.offsets.setdefault(node, {})
+            known.update({str(file): int(place) for file, place in header["positions"].items()})
+            self.placed.add(node)
         elif "log" in header:
             yield self._parse_log(node, header, body)
 
@@ -164,7 +171,7 @@ class Follower:
         raw = body.split(b"\n")
         if raw[-1] == b"":
             raw.pop()
-        rank = header.get("rank")
+        rank, written = header.get("rank"), header.get("written")
         return LogLines(
             node=node,
             rank=rank if isinstance(rank, int) else None,
@@ -174,6 +181,8 @@ class Follower:
             time=time.time() if self._live else None,
             lines=tuple(line.decode("utf-8", "replace") for line in raw),
             sizes=tuple(len(line) + 1 for line in raw),
+            before=int(header.get("before", 0)),
+            written=float(written) if written is not None else None,
         )
 
 

@@ -36,6 +36,14 @@ class Interpreter:
 
 
 @dataclass(frozen=True)
+class Listing:
+    """The runs that a node remembers, newest first; `offset` is its clock minus ours, in seconds."""
+
+    runs: Sequence[NodeState]
+    offset: float
+
+
+@dataclass(frozen=True)
 class Stopped:
     """What `stop` ended on a node, and what it could not end."""
 
@@ -167,14 +175,15 @@ def _render_process(entry: Mapping[str, Any]) -> str:
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
-def ps(
-    c: Connection, node: Node, interpreter: Interpreter, run: str | None, limit: int
-) -> Sequence[NodeState]:
+def ps(c: Connection, node: Node, interpreter: Interpreter, run: str | None, limit: int) -> Listing:
     """List the runs that a node remembers, newest first."""
     request = {"workdir": node.workdir, "node": node.name, "run": run, "limit": limit}
+    asked = time.time()
     with _session(c, "ps", request, interpreter) as session:
         header, _ = _answer(session, ANSWER_LIMIT)
-    return [parse_state(entry) for entry in header.get("runs") or ()]
+    middle = (asked + time.time()) / 2
+    runs = tuple(parse_state(entry) for entry in header.get("runs") or ())
+    return Listing(runs, float(header.get("time") or middle) - middle)
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types

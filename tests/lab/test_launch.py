@@ -286,7 +286,7 @@ def test_ctrl_c_detaches_and_logs_and_stop_come_back(cluster: Lab, tmp_path: Pat
 
     assert launching.returncode == 130
     run = run_id(err)
-    assert f"clusterctl logs -f {run}" in err
+    assert f"clusterctl attach {run}" in err
     assert len(tagged(cluster, run)) == 3
     first = cctl(cluster, "logs", run, "--rank", "1", "--tail", "2")
     assert len(first.out.splitlines()) == 2
