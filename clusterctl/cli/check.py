@@ -23,8 +23,8 @@ def check(
     Asks every node once, writes nothing there. Exit code 0: fit; 3: a finding forbids a launch; 4: a node
     could not be reached.
     """
+    from clusterctl.cli.connecting import open_cluster
     from clusterctl.plans.placement import choose_nodes, plan_placement
-    from clusterctl.runs.cluster import Cluster
 
     inventory = load_inventory(settings)
     job = load_job(job_file, (), ()) if job_file else None
@@ -34,7 +34,7 @@ def check(
         nodes = tuple(
             member.node for member in plan_placement(inventory, job, pattern=pattern, exclude=exclude)
         )
-    with Cluster(_notice) as cluster:
+    with open_cluster() as cluster:
         cluster.open_early(nodes)
         from clusterctl.cli.proving import prove  # loads while the connections are made
         from clusterctl.console.choice import out
@@ -47,8 +47,3 @@ def check(
         render_check(out(), nodes, proof.facts, proof.findings)
     return proof.exit_code
 
-
-def _notice(line: str) -> None:
-    from clusterctl.cli.reaching import notice
-
-    notice(line)

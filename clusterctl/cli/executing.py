@@ -9,12 +9,12 @@ from typing import Any
 
 import click
 
-from clusterctl.cli.reaching import notice, tell_failures, with_any_python
+from clusterctl.cli.connecting import open_cluster
+from clusterctl.cli.reaching import tell_failures, with_any_python
 from clusterctl.console.answers import LinePrinter, answers_to_json, show_answers
 from clusterctl.console.phases import Phases
 from clusterctl.errors import ClusterctlError
 from clusterctl.runs import tasks
-from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.command import Answer, Collected
 from clusterctl.specs.inventory import Node
 
@@ -36,7 +36,7 @@ def run_everywhere(nodes: Sequence[Node], words: Sequence[str], *, fold: bool, a
     answers: dict[str, Answer] = {}
     errors: dict[str, ClusterctlError] = {}
 
-    with Cluster(notice) as cluster:
+    with open_cluster() as cluster:
         if fold:
             phases.begin("exec")
         try:

@@ -52,10 +52,9 @@ def launch(
     members = plan_placement(inventory, job, pattern=pattern, exclude=exclude)
     if dry_run:
         return _show_plan(job, members, as_json)
-    from clusterctl.cli.reaching import notice
-    from clusterctl.runs.cluster import Cluster
+    from clusterctl.cli.connecting import open_cluster
 
-    with Cluster(notice) as cluster:
+    with open_cluster() as cluster:
         cluster.open_early(member.node for member in members)
         from clusterctl.cli.launching import Launch, Wishes  # loads while the connections are made
 

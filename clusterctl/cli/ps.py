@@ -15,14 +15,14 @@ from clusterctl.cli.options import Settings, shared_options
 @shared_options
 def ps(settings: Settings, as_json: bool) -> int:
     """List the runs that the nodes remember: your own first, then everybody else's, newest first."""
-    from clusterctl.cli.reaching import myself, notice, reading_exit_code, tell_failures
+    from clusterctl.cli.connecting import open_cluster
+    from clusterctl.cli.reaching import myself, reading_exit_code, tell_failures
     from clusterctl.cli.remembering import ask_runs
     from clusterctl.console.runs import runs_to_json, show_runs
     from clusterctl.plans.choose_run import own_first
-    from clusterctl.runs.cluster import Cluster
 
     inventory = load_inventory(settings)
-    with Cluster(notice) as cluster:
+    with open_cluster() as cluster:
         remembered = ask_runs(cluster, inventory.nodes, None)
     tell_failures(remembered.errors)
     me = myself()

@@ -20,15 +20,15 @@ def stop(settings: Settings, run: str | None, grace: float | None, yes: bool) ->
 
     RUN is an id or its beginning; by default your only live run. No other run and no other user is touched.
     """
-    from clusterctl.cli.reaching import myself, notice, tell_failures
+    from clusterctl.cli.connecting import open_cluster
+    from clusterctl.cli.reaching import myself, tell_failures
     from clusterctl.cli.remembering import ask_runs
     from clusterctl.cli.stopping import stop_run
     from clusterctl.console.runs import describe_launch
     from clusterctl.plans.choose_run import choose_live_run, is_live, owner_of
-    from clusterctl.runs.cluster import Cluster
 
     inventory = load_inventory(settings)
-    with Cluster(notice) as cluster:
+    with open_cluster() as cluster:
         remembered = ask_runs(cluster, inventory.nodes, run)
         tell_failures(remembered.errors)
         if not remembered.answered:

@@ -39,8 +39,9 @@ def _row(node: Node) -> tuple[str, ...]:
 def ssh_target(node: Node) -> str:
     """Write where SSH goes: user@host:port, and through what."""
     user = f"{node.ssh.user}@" if node.ssh.user else ""
-    port = f":{node.ssh.port}" if node.ssh.port != 22 else ""
-    return f"{user}{node.host}{port}" + (" via proxy_command" if node.ssh.proxy_command else "")
+    port = f":{node.ssh.port}" if node.ssh.port not in {None, 22} else ""
+    jump = f" via {node.ssh.jump}" if node.ssh.jump not in {None, "none"} else ""
+    return f"{user}{node.host}{port}{jump}" + (" via proxy_command" if node.ssh.proxy_command else "")
 
 
 def inventory_to_json(inventory: Inventory) -> dict[str, Any]:
@@ -60,7 +61,9 @@ def _node_to_json(node: Node) -> dict[str, Any]:
         "port": node.ssh.port,
         "user": node.ssh.user,
         "key": node.ssh.key,
+        "jump": node.ssh.jump,
         "proxy_command": node.ssh.proxy_command,
+        "config": node.ssh.config,
         "known_hosts": node.ssh.known_hosts,
         "host_keys": node.ssh.host_keys,
         "ip": node.ip,

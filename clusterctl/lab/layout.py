@@ -219,6 +219,7 @@ def render_inventory(plan: LabPlan, proxy_command: str) -> str:
         "key": plan.directory + "/id_ed25519",
         "known_hosts": plan.directory + "/known_hosts",
         "proxy_command": proxy_command,
+        "config": "none",
     }
     lines = [
         "# Written by `clusterctl lab up`. The addresses exist only inside the lab.",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import resource
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
@@ -15,8 +17,11 @@ from fabric import Connection
 from clusterctl.runs.connect import connect
 from clusterctl.runs.executor import fan_out
 from clusterctl.runs.hostkeys import HostKeys
-from clusterctl.runs.keyring import Keyring
+from clusterctl.runs.keyring import Ask, Keyring
+from clusterctl.runs.openssh import Masters, may_ask
 from clusterctl.runs.outcome import Outcome
+from clusterctl.runs.routes import Routes
+from clusterctl.runs.sshconfig import SshConfig
 from clusterctl.specs.inventory import Node
 
 T = TypeVar("T")
@@ -27,12 +32,17 @@ ENOUGH_DESCRIPTORS = 16384
 class Cluster:
     """Connects to nodes when they are first needed and closes everything at the end."""
 
-    def __init__(self, notice: Callable[[str], None]) -> None:
+    def __init__(
+        self, notice: Callable[[str], None], *, remember: Path | None = None, ask: Ask | None = None
+    ) -> None:
+        """Tell what is worth knowing to `notice`; `remember` is a folder of ours, `ask` asks for passphrases."""
         raise_descriptor_limit()
         self._hostkeys = HostKeys(
             lambda new: notice(f"{new.node}: new host key {new.fingerprint} recorded in {new.file}")
         )
-        self._keyring = Keyring()
+        self._keyring = Keyring(ask=ask)
+        self._routes = Routes(SshConfig(notice, folder=remember))
+        self._masters = Masters(notice)
         self._connections: dict[str, Connection] = {}
         self._early: dict[str, Future[Connection]] = {}
         self._closed = False
@@ -48,13 +58,33 @@ class Cluster:
 
     def each(self, nodes: Iterable[Node], work: Callable[[Connection, Node], T]) -> Iterator[Outcome[T]]:
         """Do some work on every node at once; outcomes come as they are ready, failures are values."""
-        return fan_out(tuple(nodes), lambda node: work(self.connection(node), node))
+        wanted = tuple(nodes)
+        self._prepare(wanted)
+        return fan_out(wanted, lambda node: work(self.connection(node), node))
 
     def open_early(self, nodes: Iterable[Node]) -> None:
         """Begin to connect while there is other work to do here; what comes of it is told at the first use."""
         wanted = tuple(nodes)
-        self._early = {node.name: Future() for node in wanted}
-        fan_out(wanted, lambda node: self._fulfil(node, self._early[node.name]))
+        self._prepare(wanted)
+        self._begin([node for node in wanted if node.name not in self._early])
+
+    def _prepare(self, nodes: Sequence[Node]) -> None:
+        """Work out the ways and ask for passphrases, while there is one thread and nothing on the screen moves."""
+        ours = [node for node in nodes if node.ssh.transport == "paramiko"]
+        self._routes.prepare(ours)
+        self._keyring.unlock(self._routes.known(ours))
+        theirs = [node for node in nodes if node.ssh.transport == "openssh" and not self._holds(node)]
+        if theirs and may_ask():
+            deque(self._begin(theirs), maxlen=0)  # ssh asks at the terminal: wait until it is done
+
+    def _begin(self, nodes: Sequence[Node]) -> Iterator[Outcome[None]]:
+        promises: dict[str, Future[Connection]] = {node.name: Future() for node in nodes}
+        self._early.update(promises)
+        return fan_out(nodes, lambda node: self._fulfil(node, promises[node.name]))
+
+    def _holds(self, node: Node) -> bool:
+        with self._lock:
+            return node.name in self._connections or node.name in self._early
 
     def connection(self, node: Node) -> Connection:
         """Give the node's open connection, making it if there is none or it died."""
@@ -71,13 +101,18 @@ class Cluster:
             promise.set_exception(error)
 
     def _open(self, node: Node) -> Connection:
-        fresh = connect(node, self._hostkeys, self._keyring)
+        fresh = self._connect(node)
         with self._lock:
             self._connections[node.name] = fresh
             closed = self._closed
         if closed:
             fresh.close()
         return fresh
+
+    def _connect(self, node: Node) -> Connection:
+        if node.ssh.transport == "openssh":
+            return self._masters.connect(node)
+        return connect(self._routes.find(node), self._hostkeys, self._keyring)
 
     def forget(self, node: Node) -> None:
         """Close a node's connection, which may look alive and be dead; the next use makes a new one."""
@@ -92,6 +127,7 @@ class Cluster:
         with self._lock:
             self._closed = True
             connections, self._connections = list(self._connections.values()), {}
+        self._masters.close()
         for connection in connections:
             with suppress(Exception):
                 connection.close()

@@ -25,37 +25,31 @@ Errors of the last four come from `runs.session`.
 
 from __future__ import annotations
 
-import getpass
-import os
-import pwd
-from functools import cache
-
 from fabric import Config, Connection
 from paramiko.ssh_exception import IncompatiblePeer
 
 from clusterctl.errors import ClusterctlError, ConnectTimeout, Unreachable
+from clusterctl.runs.hop import Hop
 from clusterctl.runs.hostkeys import HostKeys
 from clusterctl.runs.keyring import Keyring
 from clusterctl.runs.limits import Timeouts
 from clusterctl.runs.login import REFUSED, Login, refuse_login
-from clusterctl.runs.proxy import ProxyLine, expand_proxy_command, open_proxy
+from clusterctl.runs.proxy import ProxyLine, open_proxy
 from clusterctl.runs.sockets import Line, open_tcp
-from clusterctl.specs.inventory import Node
 
 IDLE_TICK = 5.0  # seconds between looks of paramiko's idle reading thread, 0.1 by default
 LIMITS = Timeouts()
 
 
-def connect(node: Node, hostkeys: HostKeys, keyring: Keyring, timeouts: Timeouts = LIMITS) -> Connection:
+def connect(hop: Hop, hostkeys: HostKeys, keyring: Keyring, timeouts: Timeouts = LIMITS) -> Connection:
     """Open a connection to a node; raises a ConnectError that says which step failed and why.
 
     Close it with its own `close`; that also ends a proxy command.
     """
-    user = node.ssh.user or login_name()
-    keys = keyring.keys(node)
-    line = _open_line(node, user, timeouts)
-    login = Login(node, user=user, line=line, hostkeys=hostkeys, keys=keys, timeouts=timeouts)
-    connection = _build(node, user, line, login)
+    keys = keyring.keys(hop)
+    line = _open_line(hop, timeouts)
+    login = Login(hop, line=line, hostkeys=hostkeys, keys=keys, timeouts=timeouts)
+    connection = _build(hop, line, login)
     try:
         connection.open()
     except BaseException as error:
@@ -71,20 +65,17 @@ def connect(node: Node, hostkeys: HostKeys, keyring: Keyring, timeouts: Timeouts
     return connection
 
 
-def _open_line(node: Node, user: str, timeouts: Timeouts) -> Line:
-    if node.ssh.proxy_command is None:
-        return open_tcp(node.name, node.host, node.ssh.port, timeouts.connect)
-    command = expand_proxy_command(
-        node.ssh.proxy_command, host=node.host, port=node.ssh.port, user=user, node=node.name
-    )
-    return open_proxy(node.name, command)
+def _open_line(hop: Hop, timeouts: Timeouts) -> Line:
+    if hop.proxy_command is None:
+        return open_tcp(hop.name, hop.host, hop.port, timeouts.connect)
+    return open_proxy(hop.name, hop.proxy_command)
 
 
-def _build(node: Node, user: str, line: Line, login: Login) -> Connection:
+def _build(hop: Hop, line: Line, login: Login) -> Connection:
     connection = Connection(
-        node.host,
-        user=user,
-        port=node.ssh.port,
+        hop.host,
+        user=hop.user,
+        port=hop.port,
         # Fabric's settings, read from no file and no variable. One each: a connection writes into them.
         config=Config(lazy=True),
         forward_agent=False,
@@ -100,15 +91,6 @@ def _build(node: Node, user: str, line: Line, login: Login) -> Connection:
     return connection
 
 
-@cache
-def login_name() -> str:
-    """Return the name of the user who runs this, as ssh takes it."""
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return getpass.getuser()
-
-
 def _explain(error: Exception, login: Login, rang: bool) -> ClusterctlError:
     if isinstance(error, ClusterctlError):
         return error
@@ -118,7 +100,7 @@ def _explain(error: Exception, login: Login, rang: bool) -> ClusterctlError:
         return _proxy_ended(login, login.line.status)
     if login.step == "login":
         evidence = [login.parting or str(error), *login.describe_keys()]
-        return refuse_login(login.node, login.user, "it ended the connection", evidence)
+        return refuse_login(login.hop, "it ended the connection", evidence)
     return _no_handshake(login, error)
 
 
@@ -132,17 +114,17 @@ def _no_handshake(login: Login, error: Exception) -> Unreachable:
             "during the key exchange" if login.greeted else "before greeting us"
         )
         fix = "it may limit connections (MaxStartups, PerSourcePenalties): wait a little, and read its log"
-    text = f"the server at {_place(login)} {what}"
+    text = f"the server at {login.hop.place} {what}"
     evidence = login.parting or str(error)
-    return Unreachable(text, code="CC-SSH-006", node=login.node.name, evidence=evidence, fix=fix)
+    return Unreachable(text, code="CC-SSH-006", node=login.hop.name, evidence=evidence, fix=fix)
 
 
 def _no_ssh(login: Login) -> Unreachable:
     heard = login.line.head.splitlines()[0].decode("utf-8", "backslashreplace")
     return Unreachable(
-        f"what answers at {_place(login)} is not an SSH server",
+        f"what answers at {login.hop.place} is not an SSH server",
         code="CC-SSH-005",
-        node=login.node.name,
+        node=login.hop.name,
         evidence=f"it says: {heard!r}",
         fix="correct `host` and `ssh.port` in the inventory; a server that says it is busy needs a pause",
     )
@@ -152,9 +134,9 @@ def _timed_out(login: Login) -> ConnectTimeout:
     waited_for = "key exchange" if login.step == "greeting" and login.greeted else login.step
     evidence = [*(login.describe_keys() if login.step == "login" else ()), login.line.describe_end()]
     return ConnectTimeout(
-        f"no {waited_for} from the server at {_place(login)} within {login.limit:g} s",
+        f"no {waited_for} from the server at {login.hop.place} within {login.limit:g} s",
         code="CC-SSH-004",
-        node=login.node.name,
+        node=login.hop.name,
         evidence="\n".join(evidence).strip(),
         fix="something accepts connections there but does not go on: the node may be overloaded or stopped",
     )
@@ -166,9 +148,9 @@ def _unheard(login: Login) -> ConnectTimeout:
         f"no greeting from the node through the proxy command within {login.limit:g} s: "
         "the node is off, or its sshd does not answer",
         code="CC-SSH-004",
-        node=login.node.name,
+        node=login.hop.name,
         evidence=login.line.describe_end(),
-        fix=f"see whether the node is up; then run the proxy command by hand: {login.node.ssh.proxy_command}",
+        fix=f"see whether the node is up; then run the proxy command by hand: {login.hop.proxy_command}",
     )
 
 
@@ -176,12 +158,8 @@ def _proxy_ended(login: Login, status: int) -> Unreachable:
     return Unreachable(
         f"the proxy command ended with status {status} during the {login.step}",
         code="CC-SSH-013",
-        node=login.node.name,
+        node=login.hop.name,
         evidence=login.line.describe_end(),
         fix="the node may be off: see whether it is up; then run the proxy command by hand, %h and %p filled in: "
         "it must connect its stdin and stdout to the node's sshd",
     )
-
-
-def _place(login: Login) -> str:
-    return f"{login.node.host} port {login.node.ssh.port}"

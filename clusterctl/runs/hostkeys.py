@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clusterctl.errors import HostKeyError
+from clusterctl.runs.hop import Hop
 from clusterctl.runs.knownhosts import (
     AUTHORITY,
     DEFAULT_PORT,
@@ -20,7 +21,6 @@ from clusterctl.runs.knownhosts import (
     parse_entries,
     render_name,
 )
-from clusterctl.specs.inventory import Node
 
 SYSTEM_FILE = Path("/etc/ssh/ssh_known_hosts")
 
@@ -61,77 +61,82 @@ class HostKeys:
         self._books: dict[Path, _Book] = {}
         self._lock = threading.Lock()
 
-    def key_types(self, node: Node) -> list[str]:
+    def key_types(self, hop: Hop) -> list[str]:
         """List the types of the keys that are known for a node, so that it is asked for one of them."""
-        named, bare = self._entries(node)
+        named, bare = self._entries(hop)
         return list(dict.fromkeys(entry.key_type for entry in _trusted(named) or _trusted(bare)))
 
-    def verify(self, node: Node, key_type: str, key: bytes) -> None:
+    def verify(self, hop: Hop, key_type: str, key: bytes) -> None:
         """Return if `key` is known for the node, or has just been recorded; raise HostKeyError if not."""
-        named, bare = self._entries(node)
+        named, bare = self._entries(hop)
         for entry in (*named, *bare):
             if entry.marker == REVOKED and entry.key == key:
-                raise _revoked(node, entry)
+                raise _revoked(hop, entry)
         if any(entry.key == key for entry in (*_trusted(named), *_trusted(bare))):
             return
-        name = render_name(node.host, node.ssh.port)
+        name = _name(hop)
         if _trusted(named):
-            raise _changed(node, name, _trusted(named), key_type, key)
-        if node.ssh.host_keys != "accept-new":
-            raise _unknown(node, key_type, key, self._notes(node, named))
-        self._accept(node, name, key_type, key)
+            raise _changed(hop, name, _trusted(named), key_type, key)
+        if hop.host_keys != "accept-new":
+            raise _unknown(hop, key_type, key, self._notes(hop, named))
+        self._accept(hop, name, key_type, key)
 
-    def _entries(self, node: Node) -> tuple[list[Entry], list[Entry]]:
+    def _entries(self, hop: Hop) -> tuple[list[Entry], list[Entry]]:
         """Return the lines that mean the node, and those that name it without its port.
 
         As OpenSSH does: a line without the port is asked only if none has it, and then counts only if it holds
         the very key.
         """
-        named = self._match(node, render_name(node.host, node.ssh.port))
-        if _trusted(named) or node.ssh.port == DEFAULT_PORT:
+        named = self._match(hop, _name(hop))
+        if _trusted(named) or hop.port == DEFAULT_PORT or hop.host_key_alias is not None:
             return named, []
-        return named, self._match(node, render_name(node.host, DEFAULT_PORT))
+        return named, self._match(hop, render_name(hop.host, DEFAULT_PORT))
 
-    def _match(self, node: Node, name: str) -> list[Entry]:
-        return [entry for book in self._open(node) for entry in book.known.match(name)]
+    def _match(self, hop: Hop, name: str) -> list[Entry]:
+        return [entry for book in self._open(hop) for entry in book.known.match(name)]
 
-    def _notes(self, node: Node, entries: Sequence[Entry]) -> list[str]:
-        notes = [book.trouble for book in self._open(node) if book.trouble]
+    def _notes(self, hop: Hop, entries: Sequence[Entry]) -> list[str]:
+        notes = [book.trouble for book in self._open(hop) if book.trouble]
         authorities = [entry.place for entry in entries if entry.marker == AUTHORITY]
         if authorities:
             places = ", ".join(authorities)
             notes.append(f"{places} trusts a certificate authority for it; certificates are not read here")
         return notes
 
-    def _paths(self, node: Node) -> list[Path]:
-        if node.ssh.known_hosts is not None:
-            return [self._expand(node.ssh.known_hosts)]
+    def _paths(self, hop: Hop) -> list[Path]:
+        if hop.known_hosts:
+            return [self._expand(path) for path in hop.known_hosts]
         folder = self._home / ".ssh"
         return [folder / "known_hosts", folder / "known_hosts2", self._system_file]
 
     def _expand(self, path: str) -> Path:
         return self._home / path[2:] if path.startswith("~/") else Path(path)
 
-    def _open(self, node: Node) -> list[_Book]:
+    def _open(self, hop: Hop) -> list[_Book]:
         with self._lock:
-            return [self._read(path) for path in self._paths(node)]
+            return [self._read(path) for path in self._paths(hop)]
 
     def _read(self, path: Path) -> _Book:
         if path not in self._books:
             self._books[path] = _read_book(path)
         return self._books[path]
 
-    def _accept(self, node: Node, name: str, key_type: str, key: bytes) -> None:
+    def _accept(self, hop: Hop, name: str, key_type: str, key: bytes) -> None:
         with self._lock:
-            book = self._read(self._paths(node)[0])
+            book = self._read(self._paths(hop)[0])
             if any(entry.key == key and not entry.marker for entry in book.known.match(name)):
                 return  # another thread has met the same server
             try:
                 _append(book.path, f"{name} {key_type} {base64.b64encode(key).decode()}")
             except OSError as error:
-                raise _unwritable(node, book.path, error) from error
+                raise _unwritable(hop, book.path, error) from error
             book.known.add(Entry(str(book.path), 0, "", name, key_type, key))
-        self._observe(Recorded(node.name, name, key_type, fingerprint(key), str(book.path)))
+        self._observe(Recorded(hop.name, name, key_type, fingerprint(key), str(book.path)))
+
+
+def _name(hop: Hop) -> str:
+    """Name a server as known_hosts does; an alias stands there without a port."""
+    return hop.host_key_alias.lower() if hop.host_key_alias else render_name(hop.host, hop.port)
 
 
 def _trusted(entries: Sequence[Entry]) -> list[Entry]:
@@ -160,47 +165,47 @@ def _append(path: Path, line: str) -> None:
         os.close(descriptor)
 
 
-def _unknown(node: Node, key_type: str, key: bytes, notes: Sequence[str]) -> HostKeyError:
-    port = f"-p {node.ssh.port} " if node.ssh.port != 22 else ""
-    look = f"ssh-keyscan -t {_keyscan_type(key_type)} {port}{node.host} | ssh-keygen -lf -"
+def _unknown(hop: Hop, key_type: str, key: bytes, notes: Sequence[str]) -> HostKeyError:
+    port = f"-p {hop.port} " if hop.port != 22 else ""
+    look = f"ssh-keyscan -t {_keyscan_type(key_type)} {port}{hop.host} | ssh-keygen -lf -"
     return HostKeyError(
         "the node's host key is not known here",
         code="CC-SSH-009",
-        node=node.name,
+        node=hop.name,
         evidence="\n".join([f"it shows {key_type} {fingerprint(key)}", *notes]),
         fix=f"compare it with `{look}` asked from a network that you trust; then connect once with ssh, "
         "or set `host_keys: accept-new` under `ssh:` in the inventory to have new keys recorded",
     )
 
 
-def _changed(node: Node, name: str, known: Sequence[Entry], key_type: str, key: bytes) -> HostKeyError:
+def _changed(hop: Hop, name: str, known: Sequence[Entry], key_type: str, key: bytes) -> HostKeyError:
     same = [entry for entry in known if entry.key_type == key_type] or known
     lines = [f"{entry.place} knows {entry.key_type} {entry.fingerprint}" for entry in same]
     return HostKeyError(
         f"the node's host key is not the one in {same[0].place}",
         code="CC-SSH-010",
-        node=node.name,
+        node=hop.name,
         evidence="\n".join([*lines, f"it shows {key_type} {fingerprint(key)}"]),
         fix="if the node was installed anew, and only then: "
         + f"ssh-keygen -R '{name}' -f {same[0].file}; otherwise something else answers in its place",
     )
 
 
-def _revoked(node: Node, entry: Entry) -> HostKeyError:
+def _revoked(hop: Hop, entry: Entry) -> HostKeyError:
     return HostKeyError(
         f"the node's host key is revoked by {entry.place}",
         code="CC-SSH-011",
-        node=node.name,
+        node=hop.name,
         evidence=f"it shows {entry.key_type} {entry.fingerprint}",
         fix="give the node a new host key; do not remove the line",
     )
 
 
-def _unwritable(node: Node, path: Path, error: OSError) -> HostKeyError:
+def _unwritable(hop: Hop, path: Path, error: OSError) -> HostKeyError:
     return HostKeyError(
         f"the node's new host key cannot be recorded in {path}",
         code="CC-SSH-012",
-        node=node.name,
+        node=hop.name,
         evidence=str(error.strerror or error),
         fix="make the file writable, or name another one as `known_hosts` under `ssh:` in the inventory",
     )

@@ -13,11 +13,11 @@ from typing import Any
 import paramiko
 
 from clusterctl.errors import AuthenticationFailed
+from clusterctl.runs.hop import Hop
 from clusterctl.runs.hostkeys import HostKeys
 from clusterctl.runs.keyring import Keys
 from clusterctl.runs.limits import WATCHDOG, Timeouts
 from clusterctl.runs.sockets import Line
-from clusterctl.specs.inventory import Node
 
 # paramiko prints to the screen what it raises anyway, unless its logger has somewhere to go.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
@@ -46,10 +46,9 @@ class Login:
     """One attempt to get into one node."""
 
     def __init__(
-        self, node: Node, *, user: str, line: Line, hostkeys: HostKeys, keys: Keys, timeouts: Timeouts
+        self, hop: Hop, *, line: Line, hostkeys: HostKeys, keys: Keys, timeouts: Timeouts
     ) -> None:
-        self.node = node
-        self.user = user
+        self.hop = hop
         self.line = line
         self.hostkeys = hostkeys
         self.keys = keys
@@ -74,7 +73,7 @@ class Login:
             self.timeouts.login + 1.0
         )  # an agent that hangs holds up paramiko's own thread
         options = transport.get_security_options()
-        known = [a for name in self.hostkeys.key_types(self.node) for a in KEY_ALGORITHMS.get(name, (name,))]
+        known = [a for name in self.hostkeys.key_types(self.hop) for a in KEY_ALGORITHMS.get(name, (name,))]
         usable = [name for name in known if name in options.key_types]
         options.key_types = [*usable, *(name for name in options.key_types if name not in usable)]
         return transport
@@ -82,7 +81,7 @@ class Login:
     def missing_host_key(self, client: Any, hostname: str, key: paramiko.PKey) -> None:  # noqa: ARG002 - paramiko's signature
         """Judge the host key."""
         self.step = "host key"
-        self.hostkeys.verify(self.node, key.get_name(), key.asbytes())
+        self.hostkeys.verify(self.hop, key.get_name(), key.asbytes())
 
     def authenticate(self, transport: paramiko.Transport) -> None:
         """Show our keys one after the other until one is accepted."""
@@ -90,7 +89,7 @@ class Login:
         for candidate in self.keys:
             self.tried.append(candidate.label)
             try:
-                further = transport.auth_publickey(self.user, candidate.key)
+                further = transport.auth_publickey(self.hop.user, candidate.key)
             except paramiko.BadAuthenticationType as error:
                 wanted = ", ".join(error.allowed_types)
                 raise self._refuse("it does not accept keys", f"it wants: {wanted}") from error
@@ -135,7 +134,7 @@ class Login:
             self.alarm = WATCHDOG.set(limit, self.line.hang_up)
 
     def _refuse(self, reason: str, detail: str) -> AuthenticationFailed:
-        return refuse_login(self.node, self.user, reason, [detail, *self.describe_keys()])
+        return refuse_login(self.hop, reason, [detail, *self.describe_keys()])
 
     def describe_keys(self) -> list[str]:
         """Say which keys were tried, and which were not."""
@@ -143,15 +142,15 @@ class Login:
         return tried + [f"not tried: {note}" for note in self.keys.skipped]
 
 
-def refuse_login(node: Node, user: str, reason: str, evidence: Sequence[str]) -> AuthenticationFailed:
+def refuse_login(hop: Hop, reason: str, evidence: Sequence[str]) -> AuthenticationFailed:
     """Say that a node does not let us in, and what to do."""
-    port = f"-p {node.ssh.port} " if node.ssh.port != 22 else ""
-    target = f"{port}{user}@{node.host}"
-    key = f"-i {node.ssh.key} " if node.ssh.key else ""
+    port = f"-p {hop.port} " if hop.port != 22 else ""
+    target = f"{port}{hop.user}@{hop.host}"
+    key = f"-i {hop.key} " if hop.key else ""
     return AuthenticationFailed(
-        f"the node does not let {user} in: {reason}",
+        f"the node does not let {hop.user} in: {reason}",
         code="CC-SSH-007",
-        node=node.name,
+        node=hop.name,
         evidence="\n".join(line for line in evidence if line),
         fix=f"try `ssh {key}{target}`; `ssh-copy-id {key}{target}` installs a key, "
         "and `user` and `key` under `ssh:` in the inventory say which are used",

@@ -22,9 +22,11 @@ STDERR_KEPT = 8 << 10
 GRACE = 1.0  # seconds between asking the command to end and making it
 
 
-def expand_proxy_command(template: str, *, host: str, port: int, user: str, node: str = "") -> str:
+def expand_proxy_command(
+    template: str, *, host: str, port: int, user: str, alias: str = "", node: str = ""
+) -> str:
     """Fill in `%h %p %r %n %%` as OpenSSH does, each value quoted for the shell."""
-    values = {"h": host, "n": host, "p": str(port), "r": user}
+    values = {"h": host, "n": alias or host, "p": str(port), "r": user}
 
     def fill(match: re.Match[str]) -> str:
         letter = match.group(1)

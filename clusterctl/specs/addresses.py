@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, ip_address, ip_network
 
-from clusterctl.specs import codes
+from clusterctl.specs import codes, values
 from clusterctl.specs.leaf import BadValueError
 from clusterctl.specs.tree import quoted
 
 LONGEST_HOST = 253
+LONGEST_CHAIN = 8  # bastions, one behind the other
 LONGEST_NIC = 15  # IFNAMSIZ of Linux, less the final NUL
 LOWEST_PORT = 1024
 HIGHEST_PORT = 65535
@@ -20,6 +22,9 @@ NIC_PATTERN = r"[^\s/:,@=^-][^\s/:,@]{0,14}"
 PORTS_PATTERN = r"[0-9]{1,5}-[0-9]{1,5}"
 IPV4_PATTERN = r"[0-9]{1,3}(\.[0-9]{1,3}){3}"
 PROXY_TOKENS = "%h %p %r %%"
+
+DIRECT = "none"  # as in OpenSSH's `ProxyJump none`
+_BASTION = re.compile(r"(?:(?P<user>[^@]*)@)?(?P<host>\[[^\]]*\]|[^:\[\]]*)(?::(?P<port>[^:]*))?")
 
 _NO_IPV6 = "training over IPv6 is not supported yet"
 
@@ -56,6 +61,50 @@ def parse_user(text: str) -> str:
             f"{quoted(text)} is not a user name", "letters, digits and . _ @ + - only", codes.UNSAFE
         )
     return text
+
+
+@dataclass(frozen=True)
+class Bastion:
+    """A machine on the way, as it is written; None leaves the choice to the user's own SSH set-up."""
+
+    host: str
+    user: str | None = None
+    port: int | None = None
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host and self.port else self.host
+        return (f"{self.user}@" if self.user else "") + host + (f":{self.port}" if self.port else "")
+
+
+def parse_jump(text: str) -> str:
+    """Read a bastion or a chain of them, as ssh's `-J` takes it; `none` is the straight way."""
+    if text != DIRECT:
+        split_jump(text)
+    return text
+
+
+def split_jump(text: str) -> tuple[Bastion, ...]:
+    """Split a chain of bastions in the order in which they are passed; none for `none`."""
+    if text == DIRECT:
+        return ()
+    words = [word.strip() for word in text.split(",")]
+    if len(words) > LONGEST_CHAIN:
+        raise BadValueError(f"a chain of {len(words)} bastions", f"{LONGEST_CHAIN} at most")
+    return tuple(_parse_bastion(word) for word in words)
+
+
+def _parse_bastion(word: str) -> Bastion:
+    plain = word[len("ssh://") :] if word.startswith("ssh://") else word
+    found = _BASTION.fullmatch(plain)
+    if found is None or not found["host"]:
+        fix = "user@host:port or the name of a host in your SSH configuration; commas make a chain"
+        raise BadValueError(f"{quoted(word)} is not a bastion", fix)
+    host, user, port = found["host"].strip("[]"), found["user"], found["port"]
+    return Bastion(
+        parse_host(host),
+        None if user is None else parse_user(user),
+        None if port is None else values.parse_port(port),
+    )
 
 
 def parse_training_ip(text: str) -> str:

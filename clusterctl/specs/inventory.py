@@ -20,11 +20,14 @@ class Ssh:
     """How SSH reaches a node; None leaves the choice to the user's own SSH set-up."""
 
     user: str | None = None
-    port: int = 22
+    port: int | None = None
     key: str | None = None
+    jump: str | None = None
     proxy_command: str | None = None
+    config: str | None = None
     known_hosts: str | None = None
-    host_keys: Literal["strict", "accept-new"] = "strict"
+    host_keys: Literal["strict", "accept-new"] | None = None
+    transport: Literal["paramiko", "openssh"] = "paramiko"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,12 +91,17 @@ def _merge(top: InventoryFile, node: NodeEntry, node_rank: int) -> Node:
 
 def _merge_ssh(top: SshEntry, node: SshEntry) -> Ssh:
     own = node.model_fields_set
-    return Ssh(**{key: getattr(node if key in own else top, key) for key in SshEntry.model_fields})
+    values = {key: getattr(node if key in own else top, key) for key in SshEntry.model_fields}
+    for key, other in (("jump", "proxy_command"), ("proxy_command", "jump")):
+        if getattr(node, key) is not None and getattr(node, other) is None:
+            values[other] = None  # a node's own way replaces the other kind of way as well
+    return Ssh(**values)
 
 
 def _node_issues(tree: Table) -> Iterator[Issue]:
     """Compare nodes as they are written: one with a wrong value is still compared with the others."""
     yield from repeated(tree.get("nic"), "nic")
+    yield from _way_issues(tree)
     listing = tree.get("nodes")
     if not isinstance(listing, Listing):
         return
@@ -105,6 +113,7 @@ def _node_issues(tree: Table) -> Iterator[Issue]:
         if isinstance(node, Table):
             yield from repeated(node.get("nic"), "nic")
             yield from _host_issues(node)
+            yield from _way_issues(node)
             same_address = list(_address_issues(tree, node, hosts))
             yield from same_address or _name_issues(node, names)
 
@@ -114,6 +123,14 @@ def _host_issues(node: Table) -> Iterator[Issue]:
     if host and addresses.is_ipv6(host.text or "") and node.get("ip") is None:
         message = "host: training over IPv6 is not supported yet, and the node has no other address"
         yield Issue(codes.IPV6, message, host.place, "add its IPv4 address in the training network as ip:")
+
+
+def _way_issues(table: Table) -> Iterator[Issue]:
+    """Refuse two ways at once; one may stand at the cluster and the other at a node."""
+    jump, command = text_at(table, "ssh", "jump"), text_at(table, "ssh", "proxy_command")
+    if jump is not None and command is not None and jump.text and command.text:
+        message = "ssh: `jump` and `proxy_command` are two ways to the node"
+        yield Issue(codes.WRONG_VALUE, message, command.place, "drop one of them")
 
 
 def _address_issues(tree: Table, node: Table, seen: dict[tuple[str, str], Scalar]) -> Iterator[Issue]:

@@ -30,12 +30,16 @@ Host = Annotated[
     str, Leaf("a host name or address", addresses.parse_host, {"type": "string", "minLength": 1})
 ]
 User = Annotated[str | None, optional("a user name", addresses.parse_user, text(addresses.USER_PATTERN))]
-Port = Annotated[int, Leaf("a port", values.parse_port, whole_number(minimum=1, maximum=65535))]
+Port = Annotated[int | None, Leaf("a port", values.parse_port, whole_number(minimum=1, maximum=65535))]
+Jump = Annotated[
+    str | None, optional("a bastion", addresses.parse_jump, {"type": "string", "minLength": 1})
+]
 OptionalText = Annotated[str | None, OPTIONAL_TEXT]
 ProxyCommand = Annotated[
     str | None, optional("a command", addresses.parse_proxy_command, {"type": "string", "minLength": 1})
 ]
-HostKeys = Annotated[Literal["strict", "accept-new"], one_of("strict", "accept-new")]
+HostKeys = Annotated[Literal["strict", "accept-new"] | None, one_of("strict", "accept-new")]
+Transport = Annotated[Literal["paramiko", "openssh"], one_of("paramiko", "openssh")]
 TrainingIp = Annotated[
     str | None,
     optional(
@@ -72,24 +76,47 @@ class SshEntry(Entry):
 
     model_config = ConfigDict(title="ssh")
 
-    user: User = Field(None, description="Login name on the node; default: the name you use on this machine.")
-    port: Port = Field(22, description="Port of the node's SSH server.")
+    user: User = Field(
+        None,
+        description="Login name on the node; default: what your SSH configuration says, "
+        "else the name you use on this machine.",
+    )
+    port: Port = Field(
+        None, description="Port of the node's SSH server; default: what your SSH configuration says, else 22."
+    )
     key: OptionalText = Field(
         None,
-        description="Private key file on this machine, `~` allowed; default: your SSH agent and usual keys.",
+        description="Private key file on this machine, `~` allowed; default: what your SSH configuration says, "
+        "else your SSH agent and usual keys.",
+    )
+    jump: Jump = Field(
+        None,
+        description="Bastion to go through, as ssh's `-J`: `user@host:port` or a name from your SSH configuration; "
+        "commas make a chain, `none` is the straight way.",
     )
     proxy_command: ProxyCommand = Field(
         None,
         description="Command whose input and output carry the connection, as OpenSSH's ProxyCommand; "
         "`%h`, `%p`, `%r` stand for host, port and user, `%%` for a percent sign.",
     )
+    config: OptionalText = Field(
+        None,
+        description="SSH configuration file on this machine to read instead of `~/.ssh/config`; `none`: read none.",
+    )
     known_hosts: OptionalText = Field(
-        None, description="File on this machine with the nodes' host keys; default: `~/.ssh/known_hosts`."
+        None,
+        description="File on this machine with the nodes' host keys; default: what your SSH configuration says, "
+        "else `~/.ssh/known_hosts`.",
     )
     host_keys: HostKeys = Field(
-        "strict",
-        description="What to do with a host key that is not known yet: refuse it (`strict`), "
-        "or record it and say so (`accept-new`); a changed key is always refused.",
+        None,
+        description="What to do with a host key that is not known yet: refuse it (`strict`), or record it and "
+        "say so (`accept-new`); default: what your SSH configuration says, else `strict`.",
+    )
+    transport: Transport = Field(
+        "paramiko",
+        description="What speaks SSH: clusterctl itself (`paramiko`), or your own `ssh` program over a ControlMaster "
+        "(`openssh`), for logins with a password, a second factor or Kerberos.",
     )
 
 

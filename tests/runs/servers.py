@@ -10,21 +10,23 @@ import socket
 import subprocess
 import time
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from clusterctl.runs.connect import connect
+from clusterctl.runs.hop import Hop
 from clusterctl.runs.hostkeys import HostKeys, Recorded
 from clusterctl.runs.keyring import Keyring
 from clusterctl.runs.limits import Timeouts
+from clusterctl.runs.routes import plain_hop
 from clusterctl.specs.inventory import Node, Ssh
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 ME = pwd.getpwuid(os.getuid()).pw_name
-SSH_FIELDS = ("user", "port", "key", "proxy_command", "known_hosts", "host_keys")
+SSH_FIELDS = tuple(field.name for field in fields(Ssh))
 
 QUICK = Timeouts(connect=2.0, handshake=3.0, login=5.0, channel=3.0, start=10.0, send=5.0)
 
@@ -53,6 +55,11 @@ def node_named(name: str, **ssh: Any) -> Node:
     """Describe a node at 127.0.0.1 as an inventory would; `ssh` names fields of its `ssh`."""
     settings = {"user": ME, "key": None, "proxy_command": None, "known_hosts": None, "host_keys": "strict"}
     return Node(name=name, node_rank=0, host="127.0.0.1", ssh=Ssh(**{**settings, **ssh}))
+
+
+def hop_named(name: str, **ssh: Any) -> Hop:
+    """Describe the way to a node at 127.0.0.1."""
+    return plain_hop(node_named(name, **ssh))
 
 
 @dataclass
@@ -168,7 +175,7 @@ class Client:
 
     def connect(self, node: Node, timeouts: Timeouts = QUICK) -> Any:
         """Open a connection."""
-        connection = connect(node, self.hostkeys, self.keyring, timeouts)
+        connection = connect(plain_hop(node), self.hostkeys, self.keyring, timeouts)
         self.opened.append(connection)
         return connection
 

@@ -24,12 +24,14 @@ from clusterctl.errors import (
     HostKeyError,
     Unreachable,
 )
-from clusterctl.runs.connect import connect, login_name
+from clusterctl.runs.connect import connect
 from clusterctl.runs.executor import fan_out
+from clusterctl.runs.hop import Hop
 from clusterctl.runs.limits import Timeouts
 from clusterctl.runs.login import refuse_login
+from clusterctl.runs.routes import login_name, plain_hop
 from clusterctl.runs.session import Session
-from clusterctl.specs.inventory import Node, Ssh
+from clusterctl.specs.inventory import Node
 
 SHORT = Timeouts(connect=0.5, handshake=0.5, login=0.5, channel=0.5, start=2.0)
 
@@ -285,8 +287,8 @@ def test_wrong_key(server: Server, client: Client, tmp_path: Path) -> None:
 
 def test_the_usual_port_is_not_told() -> None:
     """A command to paste holds no option that says nothing."""
-    node = Node(name="n", node_rank=0, host="10.0.0.1", ssh=Ssh(user="me"))
-    assert "try `ssh me@10.0.0.1`" in refuse_login(node, "me", "no key", ()).fix
+    hop = Hop(name="n", host="10.0.0.1", user="me")
+    assert "try `ssh me@10.0.0.1`" in refuse_login(hop, "no key", ()).fix
 
 
 def test_no_key_at_all(server: Server, client: Client) -> None:
@@ -348,7 +350,7 @@ def test_one_bad_node_never_delays_the_others(server: Server, client: Client) ->
 
     def work(node: Node) -> str:
         with (
-            closing(connect(node, client.hostkeys, client.keyring, QUICK)) as connection,
+            closing(connect(plain_hop(node), client.hostkeys, client.keyring, QUICK)) as connection,
             Session(connection, "probe", {"peers": {}, "workdir": "/tmp"}, python=sys.executable) as session,
         ):
             frame = session.receive(20)
@@ -380,9 +382,9 @@ def test_connections_share_no_settings(server: Server, client: Client) -> None:
 def test_key_files_are_read_once(server: Server, client: Client) -> None:
     """Many connections parse a key file and a known_hosts file once."""
     node = server.node()
-    first = client.keyring.keys(node).first[0].key
+    first = client.keyring.keys(plain_hop(node)).first[0].key
     client.connect(node)
-    assert client.keyring.keys(node).first[0].key is first
+    assert client.keyring.keys(plain_hop(node)).first[0].key is first
 
 
 def test_another_process_sees_the_same(server: Server, tmp_path: Path) -> None:

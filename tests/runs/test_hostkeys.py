@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from servers import Client, Server, make_key, node_named, run_keygen
+from servers import Client, Server, hop_named, make_key, run_keygen
 
 from clusterctl.errors import HostKeyError
+from clusterctl.runs.hop import Hop
 from clusterctl.runs.hostkeys import HostKeys, Recorded
 from clusterctl.runs.knownhosts import KnownHosts, fingerprint, parse_entries, render_name
-from clusterctl.specs.inventory import Node
+from clusterctl.runs.routes import plain_hop
 
 
 def public(kind: str, content: bytes) -> bytes:
@@ -135,7 +136,7 @@ class Judge:
         (self.home / name).write_text(text)
         return str(self.home / name)
 
-    def refusal(self, node: Node, key: bytes = ED, kind: str = "ssh-ed25519") -> HostKeyError:
+    def refusal(self, node: Hop, key: bytes = ED, kind: str = "ssh-ed25519") -> HostKeyError:
         """Return the error for a key that must be refused."""
         with pytest.raises(HostKeyError) as caught:
             self.keys.verify(node, kind, key)
@@ -154,26 +155,26 @@ def test_known_key_is_accepted(judge: Judge) -> None:
     judge.write(line("other"))
     judge.write(line("[127.0.0.1]:2222"), ".ssh/known_hosts2")
     judge.write(line("127.0.0.1"), "system")
-    judge.keys.verify(node_named("n", port=2222), "ssh-ed25519", ED)
-    judge.keys.verify(node_named("n"), "ssh-ed25519", ED)
+    judge.keys.verify(hop_named("n", port=2222), "ssh-ed25519", ED)
+    judge.keys.verify(hop_named("n"), "ssh-ed25519", ED)
     assert judge.recorded == []
 
 
 def test_line_without_port_counts_if_it_holds_the_key(judge: Judge) -> None:
     """As with OpenSSH: equal is good, different is merely unknown."""
     judge.write(line("127.0.0.1"))
-    judge.keys.verify(node_named("n", port=2222), "ssh-ed25519", ED)
-    assert judge.refusal(node_named("n", port=2222), ED_OTHER).code == "CC-SSH-009"
+    judge.keys.verify(hop_named("n", port=2222), "ssh-ed25519", ED)
+    assert judge.refusal(hop_named("n", port=2222), ED_OTHER).code == "CC-SSH-009"
 
 
 def test_unknown_key_is_refused_with_a_way_out(judge: Judge) -> None:
     """The fingerprint is shown, and how to look and how to accept."""
-    refusal = judge.refusal(node_named("n", port=2222))
+    refusal = judge.refusal(hop_named("n", port=2222))
     assert refusal.code == "CC-SSH-009"
     assert fingerprint(ED) in refusal.evidence
     assert "ssh-keyscan -t ed25519 -p 2222 127.0.0.1 | ssh-keygen -lf -" in refusal.fix
     assert "host_keys: accept-new" in refusal.fix
-    assert "ssh-keyscan -t ed25519 127.0.0.1 |" in judge.refusal(node_named("n", port=22)).fix
+    assert "ssh-keyscan -t ed25519 127.0.0.1 |" in judge.refusal(hop_named("n", port=22)).fix
 
 
 @pytest.mark.parametrize("mode", ["strict", "accept-new"])
@@ -181,7 +182,7 @@ def test_changed_key_is_refused_in_either_mode(judge: Judge, mode: str) -> None:
     """Both fingerprints, the file and the line are named, and the file stays as it is."""
     file = judge.write("# first\n" + line("127.0.0.1", ED_OTHER))
     before = Path(file).read_bytes()
-    refusal = judge.refusal(node_named("n", host_keys=mode))
+    refusal = judge.refusal(hop_named("n", host_keys=mode))
     assert refusal.code == "CC-SSH-010"
     assert f"{file}:2" in refusal.message
     assert fingerprint(ED) in refusal.evidence
@@ -193,30 +194,30 @@ def test_changed_key_is_refused_in_either_mode(judge: Judge, mode: str) -> None:
 def test_key_of_another_type_counts_as_changed(judge: Judge) -> None:
     """Whoever cannot show the known key does not get in by showing one of another type."""
     judge.write(line("127.0.0.1", RSA, "ssh-rsa"))
-    assert judge.refusal(node_named("n", host_keys="accept-new")).code == "CC-SSH-010"
+    assert judge.refusal(hop_named("n", host_keys="accept-new")).code == "CC-SSH-010"
 
 
 def test_one_of_several_known_keys_is_enough(judge: Judge) -> None:
     """A host may be listed with several keys."""
     judge.write(line("127.0.0.1", RSA, "ssh-rsa") + line("127.0.0.1", ED_OTHER) + line("127.0.0.1"))
-    judge.keys.verify(node_named("n"), "ssh-ed25519", ED)
-    assert judge.keys.key_types(node_named("n")) == ["ssh-rsa", "ssh-ed25519"]
+    judge.keys.verify(hop_named("n"), "ssh-ed25519", ED)
+    assert judge.keys.key_types(hop_named("n")) == ["ssh-rsa", "ssh-ed25519"]
 
 
 @pytest.mark.parametrize("names", ["127.0.0.1", "*"])
 def test_revoked_key_is_refused(judge: Judge, names: str) -> None:
     """Also if another line trusts it, and also if new keys are accepted."""
     file = judge.write(line("127.0.0.1") + line(names, marker="@revoked"))
-    refusal = judge.refusal(node_named("n", host_keys="accept-new"))
+    refusal = judge.refusal(hop_named("n", host_keys="accept-new"))
     assert refusal.code == "CC-SSH-011"
     assert f"{file}:2" in refusal.message
-    judge.keys.verify(node_named("n2", known_hosts=judge.write(line("127.0.0.1"), "own")), "ssh-ed25519", ED)
+    judge.keys.verify(hop_named("n2", known_hosts=judge.write(line("127.0.0.1"), "own")), "ssh-ed25519", ED)
 
 
 def test_certificate_authority_is_noted(judge: Judge) -> None:
     """It vouches for nothing here, and the refusal says so."""
     file = judge.write(line("*", marker="@cert-authority"))
-    refusal = judge.refusal(node_named("n"))
+    refusal = judge.refusal(hop_named("n"))
     assert refusal.code == "CC-SSH-009"
     assert f"{file}:1 trusts a certificate authority" in refusal.evidence
 
@@ -225,13 +226,13 @@ def test_own_file_is_the_only_one(judge: Judge) -> None:
     """`known_hosts` in the inventory replaces the usual files."""
     judge.write(line("127.0.0.1"))
     own = judge.write("", "own")
-    assert judge.refusal(node_named("n", known_hosts=own)).code == "CC-SSH-009"
-    judge.keys.verify(node_named("n", known_hosts="~/.ssh/known_hosts"), "ssh-ed25519", ED)
+    assert judge.refusal(hop_named("n", known_hosts=own)).code == "CC-SSH-009"
+    judge.keys.verify(hop_named("n", known_hosts="~/.ssh/known_hosts"), "ssh-ed25519", ED)
 
 
 def test_new_key_is_recorded_once_and_said(judge: Judge) -> None:
     """The file is made for its owner alone; asking again is silent."""
-    node = node_named("n", port=2222, host_keys="accept-new")
+    node = hop_named("n", port=2222, host_keys="accept-new")
     judge.keys.verify(node, "ssh-ed25519", ED)
     judge.keys.verify(node, "ssh-ed25519", ED)
     file = judge.home / ".ssh/known_hosts"
@@ -245,14 +246,14 @@ def test_new_key_is_recorded_once_and_said(judge: Judge) -> None:
 def test_recording_repairs_an_open_last_line(judge: Judge) -> None:
     """A file that does not end in a newline keeps its last line."""
     file = Path(judge.write(line("other").rstrip("\n")))
-    judge.keys.verify(node_named("n", host_keys="accept-new"), "ssh-ed25519", ED)
+    judge.keys.verify(hop_named("n", host_keys="accept-new"), "ssh-ed25519", ED)
     assert matches(file.read_text(), "other") == [1]
     assert matches(file.read_text(), "127.0.0.1") == [2]
 
 
 def test_recording_makes_the_folder(tmp_path: Path) -> None:
     """A first user has no ~/.ssh; it is made for the owner alone."""
-    HostKeys(home=tmp_path).verify(node_named("n", host_keys="accept-new"), "ssh-ed25519", ED)
+    HostKeys(home=tmp_path).verify(hop_named("n", host_keys="accept-new"), "ssh-ed25519", ED)
     assert stat.S_IMODE((tmp_path / ".ssh").stat().st_mode) == 0o700
 
 
@@ -268,7 +269,7 @@ def hurried() -> Iterator[None]:
 @pytest.mark.usefixtures("hurried")
 def test_many_threads_record_each_key_once(judge: Judge) -> None:
     """Threads that meet new hosts at once lose no line and double none."""
-    nodes = [node_named(f"n{port}", port=port, host_keys="accept-new") for port in range(3000, 3040)]
+    nodes = [hop_named(f"n{port}", port=port, host_keys="accept-new") for port in range(3000, 3040)]
     together = threading.Barrier(4)
 
     def meet() -> None:
@@ -288,7 +289,7 @@ def test_many_threads_record_each_key_once(judge: Judge) -> None:
 def test_new_key_that_cannot_be_recorded_is_refused(judge: Judge) -> None:
     """What cannot be remembered would be accepted blindly every time."""
     (judge.home / "file").write_text("")
-    node = node_named("n", host_keys="accept-new", known_hosts=str(judge.home / "file/known_hosts"))
+    node = hop_named("n", host_keys="accept-new", known_hosts=str(judge.home / "file/known_hosts"))
     assert judge.refusal(node).code == "CC-SSH-012"
     assert judge.recorded == []
 
@@ -298,7 +299,7 @@ def test_unreadable_file_is_named(judge: Judge) -> None:
     """A file that cannot be read explains why its hosts are unknown."""
     file = judge.write(line("127.0.0.1"))
     Path(file).chmod(0)
-    assert f"{file} cannot be read" in judge.refusal(node_named("n")).evidence
+    assert f"{file} cannot be read" in judge.refusal(hop_named("n")).evidence
 
 
 def test_real_server_with_hashed_line(server: Server, client: Client, tmp_path: Path) -> None:
@@ -360,7 +361,7 @@ def test_real_server_accept_new(server: Server, client: Client, tmp_path: Path) 
     client.connect(node)
     assert [recorded.node for recorded in client.recorded] == ["n1"]
     HostKeys(home=tmp_path).verify(
-        server.node(known_hosts=str(tmp_path / "new")),
+        plain_hop(server.node(known_hosts=str(tmp_path / "new"))),
         "ssh-ed25519",
         base64.b64decode(server.host_key.split()[1]),
     )

@@ -17,7 +17,7 @@ import pytest
 from servers import Client, Server, make_client, make_key, run_keygen
 
 from clusterctl.errors import AuthenticationFailed, ConnectTimeout
-from clusterctl.runs import keyring
+from clusterctl.runs import agents
 from clusterctl.runs.executor import fan_out
 from clusterctl.runs.limits import Timeouts
 from clusterctl.specs.inventory import Node
@@ -225,7 +225,7 @@ def test_agent_that_refuses_to_sign(server: Server, tmp_path: Path, sulking: Cal
 @pytest.mark.usefixtures("sulking")
 def test_agent_that_hangs(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An agent that never answers costs one wait, not one for each node; the limit of the login holds."""
-    monkeypatch.setattr(keyring, "AGENT_LIMIT", 2.0)
+    monkeypatch.setattr(agents, "AGENT_LIMIT", 2.0)
     client = make_client(tmp_path / "h", agent=True)
     began = time.monotonic()
     nodes = [server.node(f"n{place}", key=None) for place in range(4)]

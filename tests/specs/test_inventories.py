@@ -36,7 +36,7 @@ def test_two_nics_each() -> None:
 
     assert (first.host, first.nic) == ("192.168.10.235", ("meth919", "meth920"))
     assert (second.host, second.nic) == ("192.168.10.236", ("meth917", "meth918"))
-    assert first.ssh == Ssh(user="root", port=22, key="~/.ssh/id_ed25519", host_keys="accept-new")
+    assert first.ssh == Ssh(user="root", key="~/.ssh/id_ed25519", host_keys="accept-new")
     assert second.ssh == Ssh(user="root", port=2222, key="~/.ssh/id_ed25519", host_keys="accept-new")
     assert [(node.gpus, node.python) for node in (first, second)] == [(4, "/opt/conda/bin/python")] * 2
 
@@ -57,7 +57,6 @@ def test_behind_one_address() -> None:
     )
     assert third.ssh == Ssh(
         user="trainer",
-        port=22,
         proxy_command="ssh -W %h:%p -p 2201 trainer@lab.example.org",
         known_hosts="~/.ssh/known_hosts.basement",
     )

@@ -44,7 +44,7 @@ def test_the_least_inventory_has_every_default() -> None:
                 activate=None,
                 workdir="~/.clusterctl",
                 ssh=Ssh(
-                    user=None, port=22, key=None, proxy_command=None, known_hosts=None, host_keys="strict"
+                    user=None, port=None, key=None, jump=None, proxy_command=None, config=None, known_hosts=None
                 ),
             ),
         ),

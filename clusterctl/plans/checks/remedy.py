@@ -11,10 +11,12 @@ from clusterctl.specs.inventory import Node
 def ssh_to(node: Node, command: str) -> str:
     """Give the ssh command that runs something on a node."""
     words = ["ssh"]
-    if node.ssh.port != 22:
+    if node.ssh.port not in {None, 22}:
         words += ["-p", str(node.ssh.port)]
     if node.ssh.key:
         words += ["-i", node.ssh.key]
+    if node.ssh.jump:
+        words += ["-J", node.ssh.jump]
     if node.ssh.proxy_command:
         words += ["-o", f"ProxyCommand={node.ssh.proxy_command}"]
     target = f"{node.ssh.user}@{node.host}" if node.ssh.user else node.host

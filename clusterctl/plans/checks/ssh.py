@@ -191,7 +191,8 @@ def _find(code: str, seen: Situation) -> Iterator[Hit]:
 def _shape(node: Node, fix: str) -> str:
     """Take what is a node's own, its host and port, out of a remedy."""
     host = rf"(?<![\w.-]){re.escape(node.host)}(?![\w-])"
-    return re.sub(rf"-p {node.ssh.port} |(?<=\]):{node.ssh.port}\b", "", re.sub(host, "HOST", fix))
+    port = node.ssh.port or 22
+    return re.sub(rf"-p {port} |(?<=\]):{port}\b", "", re.sub(host, "HOST", fix))
 
 
 def _register(code: str, title: str, why: str, explanation: str) -> None:
