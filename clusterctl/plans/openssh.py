@@ -41,7 +41,7 @@ def render_options(node: Node) -> list[str]:
     words = [] if ssh.host_keys is None else ["-o", f"StrictHostKeyChecking={STRICTNESS[ssh.host_keys]}"]
     if ssh.user:
         words += ["-l", ssh.user]
-    if ssh.port not in (None, 22):
+    if ssh.port is not None:
         words += ["-p", str(ssh.port)]
     if ssh.key:
         words += ["-i", ssh.key, "-o", "IdentitiesOnly=yes"]
@@ -52,6 +52,10 @@ def render_options(node: Node) -> list[str]:
             "-o",
             "GlobalKnownHostsFile=/dev/null",
         ]
+    if ssh.config:
+        words += ["-F", ssh.config]
+    if ssh.jump:
+        words += ["-o", f"ProxyJump={ssh.jump}"]
     if ssh.proxy_command:
         words += ["-o", f"ProxyCommand={ssh.proxy_command}"]
     return words

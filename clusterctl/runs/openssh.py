@@ -16,6 +16,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from invoke import Config, Context
@@ -93,6 +94,7 @@ class Masters:
 
     def connect(self, node: Node, timeouts: Timeouts = LIMITS) -> OpensshConnection:
         """Find or make the master of a node; raises a ConnectError that says why ssh did not get in."""
+        node = _with_config_at_home(node)
         sharing = parse_sharing(self._run(node, settings_argv(self._program, node), timeouts.connect))
         if sharing.path is not None and is_listening(sharing.path):
             return OpensshConnection(self._program, node, sharing.path, owned=False)
@@ -215,6 +217,13 @@ def may_ask() -> bool:
         return False
     finally:
         os.close(terminal)
+
+
+def _with_config_at_home(node: Node) -> Node:
+    """Fill in what ssh leaves to the shell: `~` in the name of its configuration file."""
+    if node.ssh.config is None:
+        return node
+    return replace(node, ssh=replace(node.ssh, config=os.path.expanduser(node.ssh.config)))  # noqa: PTH111, RUF100 - also where there is no home
 
 
 def _request(program: str, path: str, request: str) -> None:

@@ -15,10 +15,11 @@ from clusterctl.errors import (
     HostKeyError,
     Unreachable,
 )
+from clusterctl.specs.addresses import DIRECT
 from clusterctl.specs.inventory import Node
 
 TAIL = 2048
-REFUSED_LOGIN = "CC-SSH-007"
+REFUSED_LOGIN, CLOSED = "CC-SSH-007", "CC-SSH-006"
 
 # What ssh says (OpenSSH 7 to 10), kind, code, message, fix; the first that is found counts.
 _WORDS: tuple[tuple[str, type[ConnectError], str, str, str], ...] = (
@@ -80,13 +81,6 @@ _WORDS: tuple[tuple[str, type[ConnectError], str, str, str], ...] = (
         "see what `{ssh}` says; Kerberos may want a `kinit`",
     ),
     (
-        "closed by UNKNOWN port|Unknown stdio forward|ProxyCommand|stdio forwarding",
-        Unreachable,
-        "CC-SSH-013",
-        "the way to {place} through a proxy command or bastion ended",
-        "see what `{ssh}` says: the bastion may be down, or the node behind it",
-    ),
-    (
         "banner line|Invalid SSH identification|protocol version",
         Unreachable,
         "CC-SSH-005",
@@ -96,9 +90,16 @@ _WORDS: tuple[tuple[str, type[ConnectError], str, str, str], ...] = (
     (
         "Unable to negotiate|[Cc]onnection closed by|Connection reset by|kex_exchange|disconnect from",
         Unreachable,
-        "CC-SSH-006",
+        CLOSED,
         "the server at {place} ended the connection",
         "it may limit connections (MaxStartups, PerSourcePenalties): wait a little, and read its log",
+    ),
+    (
+        "closed by UNKNOWN port|[Cc]onnection closed|[Cc]onnection reset|stdio forward|kex_exchange",
+        Unreachable,
+        "CC-SSH-013",
+        "the way to {place} through a proxy command or bastion ended",
+        "see what `{ssh}` says: the bastion may be down, or the node behind it",
     ),
     (
         "[Bb]ad configuration option|bad configuration|Can't open user config|Bad owner or permissions"
@@ -118,6 +119,8 @@ def explain(node: Node, said: str, status: int, *, asked: bool) -> ConnectError:
     for words, kind, code, message, fix in _WORDS:
         if re.search(words, said):
             more = "" if asked or code != REFUSED_LOGIN else _how_to_answer(node)
+            if code == CLOSED and _goes_through(node):
+                continue  # who ended it stands in between
             text = message.format(**names)
             return kind(text, code=code, node=node.name, evidence=evidence, fix=more or fix.format(**names))
     return Unreachable(
@@ -157,6 +160,10 @@ def hand_command(node: Node) -> str:
     words = ["ssh", *(["-p", str(node.ssh.port)] if node.ssh.port not in (None, 22) else ())]
     words += ["-i", node.ssh.key] if node.ssh.key else []
     return " ".join([*words, f"{node.ssh.user}@{node.host}" if node.ssh.user else node.host])
+
+
+def _goes_through(node: Node) -> bool:
+    return bool(node.ssh.proxy_command) or node.ssh.jump not in (None, DIRECT)
 
 
 def _how_to_answer(node: Node) -> str:

@@ -1,0 +1,108 @@
+"""What ssh is called with: no word of the inventory becomes an option of its own, and nothing loosens the keys."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from clusterctl.plans.openssh import (
+    Sharing,
+    control_argv,
+    master_argv,
+    parse_sharing,
+    render_options,
+    session_argv,
+    settings_argv,
+)
+from clusterctl.plans.shell import REMOTE_COMMAND
+from clusterctl.specs.inventory import Node, Ssh
+
+NOTHING = Sharing(None, persists=False, accept_new=False)
+
+
+def node(host: str = "gpu01", **ssh: object) -> Node:
+    """Describe a node."""
+    return Node(name="n", node_rank=0, host=host, ssh=Ssh(**ssh))  # type: ignore[arg-type]  # of the test's own
+
+
+def test_what_the_inventory_says_is_handed_on() -> None:
+    """Key by key; what it leaves open is left to the user's own files."""
+    assert render_options(node()) == []
+    full = {
+        "user": "me",
+        "port": 2222,
+        "key": "~/.ssh/k",
+        "known_hosts": "/a b/known",
+        "config": "/c",
+        "jump": "b,c",
+    }
+    assert render_options(node(**full, host_keys="accept-new")) == [
+        *("-o", "StrictHostKeyChecking=accept-new", "-l", "me", "-p", "2222"),
+        *("-i", "~/.ssh/k", "-o", "IdentitiesOnly=yes"),
+        *("-o", 'UserKnownHostsFile="/a b/known"', "-o", "GlobalKnownHostsFile=/dev/null"),
+        *("-F", "/c", "-o", "ProxyJump=b,c"),
+    ]
+    assert render_options(node(proxy_command="nc %h %p")) == ["-o", "ProxyCommand=nc %h %p"]
+
+
+@pytest.mark.parametrize("host_keys", [None, "strict"])
+def test_unknown_host_keys_are_refused(host_keys: str | None) -> None:
+    """Whatever the user's own files say, except that they accept new ones."""
+    argv = master_argv("ssh", node(host_keys=host_keys), NOTHING, socket="/s", batch=True, limit=10)
+    checking = [word for word in argv if word.startswith("StrictHostKeyChecking")]
+    assert set(checking) == {"StrictHostKeyChecking=yes"}
+    lenient = Sharing(None, persists=False, accept_new=True)
+    assert "StrictHostKeyChecking=yes" not in master_argv(
+        "ssh", node(), lenient, socket="/s", batch=True, limit=10
+    )
+
+
+def test_every_call_ends_its_options_before_the_host() -> None:
+    """A host can never be an option, and the remote command is the constant one."""
+    master = master_argv("ssh", node(), NOTHING, socket="/s", batch=True, limit=10)
+    assert settings_argv("ssh", node())[-2:] == ["--", "gpu01"]
+    assert master[-3:] == ["--", "gpu01", "exit 0"]
+    assert session_argv("ssh", node(), "/s")[-3:] == ["--", "gpu01", REMOTE_COMMAND]
+    assert control_argv("ssh", "/s", "exit")[-2:] == ["--", "master"]
+
+
+def test_asking_is_allowed_only_when_meant() -> None:
+    """BatchMode stands in every call but the one that may ask."""
+    asking = master_argv("ssh", node(), NOTHING, socket=None, batch=False, limit=10)
+    assert "BatchMode=yes" not in asking
+    assert "-S" not in asking  # the user's own files say where
+    assert "BatchMode=yes" in session_argv("ssh", node(), "/s")
+
+
+def test_ssh_understands_the_words() -> None:
+    """The program that is here takes them all, a path with blanks and percent signs included."""
+    calls = [
+        master_argv("ssh", node(user="u", port=1), NOTHING, socket="/tmp/a %h b", batch=True, limit=10),
+        session_argv("ssh", node(), "/tmp/a %h b"),
+    ]
+    for argv in calls:
+        done = subprocess.run(
+            [argv[0], "-G", *argv[1:]], capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL
+        )
+        assert parse_sharing(done.stdout).path == "/tmp/a %h b"
+
+
+@pytest.mark.parametrize(
+    ("printed", "sharing"),
+    [
+        ("controlmaster false\ncontrolpersist no\nstricthostkeychecking ask\n", NOTHING),
+        (
+            "controlpath /home/me/.ssh/cm-1\ncontrolmaster auto\ncontrolpersist 600\n",
+            Sharing("/home/me/.ssh/cm-1", persists=True, accept_new=False),
+        ),
+        (
+            "controlpath /p q\ncontrolmaster auto\ncontrolpersist no\nstricthostkeychecking accept-new\n",
+            Sharing("/p q", persists=False, accept_new=True),
+        ),
+        ("controlpath none\ncontrolmaster auto\ncontrolpersist yes\n", NOTHING),
+    ],
+)
+def test_what_ssh_says_of_sharing(printed: str, sharing: Sharing) -> None:
+    """A path counts where there is one; a master is left behind only where the user's files would leave it."""
+    assert parse_sharing(printed) == sharing
