@@ -29,3 +29,51 @@ def show(settings: Settings, as_json: bool) -> None:
         click.echo(json.dumps(inventory_to_json(chosen), ensure_ascii=False, indent=2))
     else:
         render_inventory(out(), chosen)
+
+
+@inventory.command("import")
+@click.argument("file", metavar="FILE")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["auto", "deepspeed", "mpi", "ansible", "hosts"]),
+    default="auto",
+    show_default=True,
+    help="Whose file it is; `hosts` is a plain list.",
+)
+@click.option("--group", metavar="NAME", help="Only the hosts of this group of an Ansible inventory.")
+@click.option("-o", "--output", metavar="FILE", help="Write there instead of standard output.")
+@click.option("--force", is_flag=True, help="Replace the file that -o names, if there is one.")
+@shared_options
+def import_(
+    settings: Settings,  # noqa: ARG001 - shared by all verbs
+    file: str,
+    form: str,
+    group: str | None,
+    output: str | None,
+    force: bool,
+) -> None:
+    """Make an inventory of another tool's: a hostfile of DeepSpeed or MPI, a list of hosts, Ansible's INI or YAML.
+
+    The order of the hosts becomes the node_rank, slots become gpus. What could not be taken over stands in
+    comments. Nothing is asked of any node; FILE may be - for standard input.
+    """
+    from clusterctl.cli.importing import find_unread, read_foreign, write_inventory
+    from clusterctl.console.choice import say
+    from clusterctl.specs.counted import counted
+    from clusterctl.specs.import_inventory import parse_foreign
+    from clusterctl.specs.inventory_text import render_inventory
+
+    foreign = parse_foreign(read_foreign(file), "standard input" if file == "-" else file, form, group)
+    text = render_inventory(foreign, group or "")
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_inventory(text, output, force=force)
+    say(f"read as {foreign.kind}: {counted(len(foreign.hosts), 'node')}")
+    for name in find_unread(file) if "Ansible" in foreign.kind else ():
+        say(
+            f"note: {name}/ beside it was not read; `ansible-inventory -i {file} --list --yaml` writes all in one file"
+        )
+    if output is not None:
+        say(f"written to {output}; next: clusterctl -i {output} check")

@@ -23,7 +23,7 @@ VERBS = {
     "status": ("status", "Show one run, node by node and rank by rank."),
     "stop": ("stop", "End a run on every node."),
     "exec": ("exec", "Run a command on every node; equal answers are shown once."),
-    "inventory": ("inventory", "Show the inventory as clusterctl understands it."),
+    "inventory": ("inventory", "Show the inventory as clusterctl understands it, or make one of another tool's."),
 }
 
 

@@ -32,6 +32,10 @@ GPUS_TWICE = "CC-SPEC-035"  # gpus, and a variable in env that chooses GPUs too
 
 OVERRIDE = "CC-SPEC-040"  # --set names a place that cannot be set
 
+FOREIGN_LINE = "CC-SPEC-050"  # a line that the other tool's form does not have
+FOREIGN_FORM = "CC-SPEC-051"  # the form of another tool's inventory cannot be told, or is not one
+FOREIGN_GROUP = "CC-SPEC-052"  # no such group
+
 EMPTY_SELECTION = "CC-USE-010"
 BAD_PATTERN = "CC-USE-011"
 UNKNOWN_NODE = "CC-USE-012"

@@ -12,12 +12,14 @@ import pytest
 
 from clusterctl.errors import Issue, SpecError
 from clusterctl.specs import codes
+from clusterctl.specs.import_inventory import parse_foreign
 from clusterctl.specs.inventory import parse_inventory
 from clusterctl.specs.job import parse_job
 
 FILE = "file.yaml"
+FOREIGN = "hosts"
 CASES = Path(__file__).parent / "cases"
-KINDS = ("yaml", "inventory", "job")
+KINDS = ("yaml", "inventory", "job", "foreign")
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class Case:
         """Read the text as the file that it is."""
         if self.kind == "job":
             parse_job(self.text, FILE, self.overrides)
+        elif self.kind == "foreign":
+            parse_foreign(self.text, FOREIGN, **dict(self.overrides))
         else:
             parse_inventory(self.text, FILE)
 
@@ -74,7 +78,7 @@ def pair(issues: tuple[Issue, ...], expected: tuple[str, ...]) -> Iterator[tuple
 
 def shorten(issue: Issue, line: str) -> str:
     """Write an issue as the line that expects it if the line's words are in it, else in full."""
-    place = str(issue.place).removeprefix(f"{FILE}:")
+    place = str(issue.place).removeprefix(f"{FILE}:").removeprefix(f"{FOREIGN}:")
     said = f"{issue.message} | {issue.fix}"
     words = line.split(" ", 2)[-1]
     return f"{issue.code} {place} {words if words and words in said else said}"

@@ -1,0 +1,47 @@
+"""From another tool's inventory file to one of ours: reading, and writing without losing a file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from clusterctl.cli.loading import LARGEST_FILE, expand, read_spec
+from clusterctl.errors import UsageError
+
+STANDARD_INPUT = "-"
+
+
+def read_foreign(path: str) -> str:
+    """Read the file, or standard input for `-`, as far as an inventory can be long."""
+    if path != STANDARD_INPUT:
+        return read_spec(expand(path))
+    from clusterctl.specs.document import decode_source
+
+    return decode_source(sys.stdin.buffer.read(LARGEST_FILE + 1), "standard input")
+
+
+def find_unread(path: str) -> list[str]:
+    """Name the directories beside an Ansible inventory in which variables may stand."""
+    beside = expand(path).parent
+    return [
+        name for name in ("group_vars", "host_vars") if path != STANDARD_INPUT and (beside / name).is_dir()
+    ]
+
+
+def write_inventory(text: str, path: str, *, force: bool) -> None:
+    """Write the new inventory; a file that is there is replaced only if that was asked for, and then at once."""
+    target = expand(path)
+    if not force:
+        try:
+            with target.open("x", encoding="utf-8") as file:
+                file.write(text)
+        except FileExistsError as error:
+            raise UsageError(
+                f"{path} is there already", code="CC-USE-040", fix="another name, or --force"
+            ) from error
+        return
+    aside = target.with_name(f".{target.name}.new")
+    aside.unlink(missing_ok=True)
+    with aside.open("x", encoding="utf-8") as file:
+        file.write(text)
+    Path.replace(aside, target)

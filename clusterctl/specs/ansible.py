@@ -1,0 +1,172 @@
+"""The machines of an Ansible inventory, by the variables that say how SSH reaches them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from clusterctl.errors import Place
+from clusterctl.specs import addresses, codes, values
+from clusterctl.specs.ansible_groups import ALL, Groups, Setting, Settings
+from clusterctl.specs.ansible_ini import read_ini
+from clusterctl.specs.ansible_yaml import read_yaml
+from clusterctl.specs.foreign import Findings, Foreign, ForeignHost
+from clusterctl.specs.leaf import BadValueError
+from clusterctl.specs.ssh_args import parse_ssh_args
+from clusterctl.specs.tree import quoted
+
+Value = TypeVar("Value")
+
+# The later name of each pair wins where both are given, as in Ansible.
+_HOST = ("ansible_host", "ansible_ssh_host")
+_USER = ("ansible_user", "ansible_ssh_user")
+_PORT = ("ansible_port", "ansible_ssh_port")
+_KEY = ("ansible_private_key_file", "ansible_ssh_private_key_file")
+_ARGS = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args")
+_PYTHON = ("ansible_python_interpreter",)
+_CONNECTION = ("ansible_connection",)
+_USED = frozenset((*_HOST, *_USER, *_PORT, *_KEY, *_ARGS, *_PYTHON, *_CONNECTION))
+_SECRET = ("pass", "secret", "token", "vault")
+_BY_SSH = ("", "ssh", "smart", "paramiko", "paramiko_ssh", "ansible.builtin.ssh")
+
+
+def parse_ansible_ini(text: str, file: str, group: str | None) -> Foreign:
+    """Read an Ansible inventory in INI form; raises SpecError."""
+    findings = Findings()
+    return _to_foreign(read_ini(text, file, findings), "an Ansible inventory (INI)", file, group)
+
+
+def parse_ansible_yaml(text: str, file: str, group: str | None) -> Foreign:
+    """Read an Ansible inventory in YAML form; raises SpecError."""
+    findings = Findings()
+    return _to_foreign(read_yaml(text, file, findings), "an Ansible inventory (YAML)", file, group)
+
+
+def _to_foreign(groups: Groups, kind: str, file: str, group: str | None) -> Foreign:
+    findings = groups.findings
+    findings.settle()
+    names = groups.chosen(group, file)
+    lineage = groups.lineage()
+    shared: dict[frozenset[str], Settings] = {}
+    known_args: dict[Setting, dict[str, object]] = {}
+    hosts = []
+    for name in names:
+        machine = groups.machines[name]
+        own_groups = frozenset(machine.groups)
+        if own_groups not in shared:
+            shared[own_groups] = _merge(groups, own_groups, lineage)
+        host = _Reader({**shared[own_groups], **machine.variables}, machine.place, findings, known_args).host(
+            name
+        )
+        hosts += [host] if host else []
+    _refuse_twins(hosts, findings)
+    if not hosts and not findings.issues:
+        what = f"the group {quoted(group)} has no hosts" if group else "no host is named here"
+        findings.wrong(what, Place(file, 1, 1), "", codes.NO_NODES)
+    findings.settle()
+    return Foreign(kind, file, tuple(hosts), tuple(findings.remarks))
+
+
+def _merge(groups: Groups, own: frozenset[str], lineage: dict[str, dict[str, int]]) -> Settings:
+    """Merge the variables of a host's groups as Ansible does: the most general first, equals by name."""
+    depth = {name: level for group in own for name, level in lineage[group].items()}
+    merged = dict(groups.groups[ALL].variables) if ALL in groups.groups else {}
+    for name in sorted(depth, key=lambda one: (depth[one], one)):
+        merged.update(groups.groups[name].variables)
+    return merged
+
+
+def _refuse_twins(hosts: list[ForeignHost], findings: Findings) -> None:
+    seen: dict[tuple[str, int], ForeignHost] = {}
+    for host in hosts:
+        if not host.host:
+            continue
+        before = seen.setdefault((host.host.lower(), host.port or 22), host)
+        if before is not host:
+            message = f"{quoted(host.name)} and {quoted(before.name)} are one machine: {quoted(host.host)}"
+            findings.wrong(message, host.place, "choose one of them, or a --group", codes.SAME_ADDRESS)
+
+
+class _Reader:
+    """The variables of one host, read one by one."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        place: Place,
+        findings: Findings,
+        known_args: dict[Setting, dict[str, object]],
+    ) -> None:
+        self.settings = settings
+        self.place = place
+        self.findings = findings
+        self.known_args = known_args
+
+    def host(self, name: str) -> ForeignHost | None:
+        """Give the machine, or None if it is not reached by SSH."""
+        connection = self._find(_CONNECTION)
+        if connection and connection.text not in _BY_SSH:
+            message = (
+                f"{quoted(name)} is left out: Ansible reaches it by {quoted(connection.text)}, not by SSH"
+            )
+            self.findings.remark(message, self.place)
+            return None
+        self._remark_unused()
+        target = self._find(_HOST) or Setting(name, self.place)
+        host = self.findings.read(_parse_ipv4_or_name, target.text, target.place)
+        more: dict[str, Any] = {}
+        for arguments in _ARGS:
+            found = self._untemplated(self._find((arguments,)), arguments)
+            more |= self._ssh_args(found) if found else {}
+        more |= self._value("user", _USER, addresses.parse_user) | self._value(
+            "port", _PORT, values.parse_port
+        )
+        more |= self._value("key", _KEY, values.parse_text) | self._python()
+        return ForeignHost(name=name, host=host or "", place=self.place, **more)
+
+    def _ssh_args(self, found: Setting) -> dict[str, object]:
+        """Read options of ssh; those of a group are read once for all its hosts."""
+        if found not in self.known_args:
+            self.known_args[found] = parse_ssh_args(found.text, found.place, self.findings)
+        return self.known_args[found]
+
+    def _find(self, names: tuple[str, ...]) -> Setting | None:
+        found = [self.settings[name] for name in names if name in self.settings]
+        return found[-1] if found else None
+
+    def _untemplated(self, found: Setting | None, name: str) -> Setting | None:
+        """Leave out what Ansible would compute."""
+        if found and ("{{" in found.text or "{%" in found.text):
+            self.findings.remark(f"{name} is a template, which only Ansible can fill in", found.place)
+            return None
+        return found if found and found.text else None
+
+    def _value(self, key: str, names: tuple[str, ...], parse: Callable[[str], Value]) -> dict[str, Value]:
+        found = self._untemplated(self._find(names), names[-1])
+        value = self.findings.read(parse, found.text, found.place) if found else None
+        return {key: value} if value is not None else {}
+
+    def _python(self) -> dict[str, str]:
+        found = self._untemplated(self._find(_PYTHON), _PYTHON[0])
+        if not found or found.text.startswith("auto"):
+            return {}
+        self.findings.remark(
+            "python is the one that Ansible uses; is it the one that has torch?", found.place
+        )
+        return self._value("python", _PYTHON, values.parse_python)
+
+    def _remark_unused(self) -> None:
+        for name, setting in self.settings.items():
+            if any(word in name.lower() for word in _SECRET):
+                self.findings.remark(
+                    f"{quoted(name)} was not taken over: clusterctl logs in by key", setting.place
+                )
+            elif name not in _USED:
+                self.findings.remark(f"the variable {quoted(name)} was not taken over", setting.place)
+
+
+def _parse_ipv4_or_name(text: str) -> str:
+    if addresses.is_ipv6(text):
+        message = f"training over IPv6 is not supported yet: {quoted(text)}"
+        raise BadValueError(message, "write the machine's IPv4 address, or a name", codes.IPV6)
+    return addresses.parse_host(text)

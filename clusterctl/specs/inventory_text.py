@@ -1,0 +1,133 @@
+"""Machines as the text of an inventory file, with comments on what could not be said in it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from itertools import count
+from pathlib import PurePath
+
+from clusterctl.errors import Issue, Place, SpecError
+from clusterctl.specs import codes
+from clusterctl.specs.counted import counted
+from clusterctl.specs.document import MOST_BYTES
+from clusterctl.specs.foreign import Foreign, ForeignHost, Remark
+from clusterctl.specs.leaf import BadValueError
+from clusterctl.specs.tree import quoted
+from clusterctl.specs.values import parse_name, parse_node_name
+
+MOST_REMARKS = 40
+
+_PLAIN = re.compile(r"[A-Za-z0-9_/~][A-Za-z0-9._/~@+-]*")
+_NULLS = frozenset(("~", "null", "Null", "NULL"))
+_NODE_KEYS = ("gpus", "python")
+_SSH_KEYS = ("user", "port", "key", "jump", "proxy_command", "known_hosts", "host_keys")
+_ADVICE = (
+    "The order of the nodes is the node_rank: the first one is the master.",
+    "Often to be added: python (the interpreter that has torch), nic or network (what carries the training).",
+)
+
+Pairs = list[tuple[str, object]]
+
+
+def render_inventory(foreign: Foreign, cluster: str = "") -> str:
+    """Write the machines as an inventory that parse_inventory reads; raises SpecError if it would be too large."""
+    names, renamed = _name_nodes(foreign.hosts)
+    shared = {key: _shared(foreign.hosts, key) for key in (*_NODE_KEYS, *_SSH_KEYS)}
+    remarks = (*foreign.remarks, *renamed)
+    head = [f"# Made by `clusterctl inventory import` from {quoted(foreign.file)}, {foreign.kind}."]
+    head += [f"# {line}" for line in _ADVICE]
+    head += ["#", "# Not taken over, or guessed:", *_comments(remarks)] if remarks else []
+    top: Pairs = [(key, shared[key]) for key in _NODE_KEYS if shared[key] is not None]
+    ssh = {key: shared[key] for key in _SSH_KEYS if shared[key] is not None}
+    lines = [*head, "", f"cluster: {_scalar(_cluster_name(foreign.file, cluster))}"]
+    lines += [f"ssh: {_flow(list(ssh.items()))}"] if ssh else []
+    lines += [f"{key}: {_scalar(value)}" for key, value in top]
+    lines += [
+        "nodes:",
+        *(f"  - {_node(host, name, shared)}" for host, name in zip(foreign.hosts, names, strict=True)),
+    ]
+    text = "\n".join(lines) + "\n"
+    if len(text.encode()) > MOST_BYTES:
+        message, place = "the inventory would be larger than 1 MiB", Place(foreign.file, 1, 1)
+        raise SpecError([Issue(codes.TOO_LARGE, message, place, "is this the right file?")])
+    return text
+
+
+def _shared(hosts: Sequence[ForeignHost], key: str) -> object:
+    """Give the value that all hosts have, if they have one and the same."""
+    found = {getattr(host, key) for host in hosts}
+    return found.pop() if len(found) == 1 else None
+
+
+def _node(host: ForeignHost, name: str, shared: dict[str, object]) -> str:
+    pairs: Pairs = [("host", host.host)] if name == host.host else [("name", name), ("host", host.host)]
+    own = {key: getattr(host, key) for key in (*_NODE_KEYS, *_SSH_KEYS) if shared[key] is None}
+    pairs += [(key, own[key]) for key in _NODE_KEYS if own.get(key) is not None]
+    ssh: Pairs = [(key, own[key]) for key in _SSH_KEYS if own.get(key) is not None]
+    return _flow([*pairs, ("ssh", ssh)] if ssh else pairs)
+
+
+def _flow(pairs: Pairs) -> str:
+    return "{" + ", ".join(f"{key}: {_value(value)}" for key, value in pairs) + "}"
+
+
+def _value(value: object) -> str:
+    return _flow(value) if isinstance(value, list) else _scalar(value)
+
+
+def _scalar(value: object) -> str:
+    """Write a text so that it is read as that text: plain where that is safe, else in double quotes."""
+    text = str(value)
+    plain = _PLAIN.fullmatch(text) and text not in _NULLS
+    return text if plain else json.dumps(text)
+
+
+def _cluster_name(file: str, wanted: str) -> str:
+    for text in (wanted, PurePath(file).name.partition(".")[0]):
+        try:
+            return parse_name(text)
+        except BadValueError:
+            continue
+    return "imported"
+
+
+def _name_nodes(hosts: Sequence[ForeignHost]) -> tuple[list[str], list[Remark]]:
+    """Give each node a name that may stand in our inventory and belongs to it alone."""
+    names: dict[str, None] = {}
+    remarks = []
+    for rank, host in enumerate(hosts):
+        name = next(one for one in _candidates(host, rank) if one not in names and _may_be_named(one))
+        if name != host.name:
+            remarks.append(Remark(f"{quoted(host.name)} is called {name} here", host.place))
+        names[name] = None
+    return list(names), remarks
+
+
+def _candidates(host: ForeignHost, rank: int) -> Iterator[str]:
+    yield host.name
+    if host.port:
+        yield f"{host.name}-{host.port}"
+    yield f"node{rank}"
+    yield from (f"node{rank}-{number}" for number in count(1))
+
+
+def _may_be_named(text: str) -> bool:
+    try:
+        parse_node_name(text)
+    except BadValueError:
+        return False
+    return True
+
+
+def _comments(remarks: Sequence[Remark]) -> Iterator[str]:
+    """Write each remark once, with the place of the first and the number of the others."""
+    places: dict[str, list[Place]] = {}
+    for remark in dict.fromkeys(remarks):
+        places.setdefault(remark.message, []).append(remark.place)
+    for message, found in list(places.items())[:MOST_REMARKS]:
+        more = f" (and {counted(len(found) - 1, 'more time')})" if len(found) > 1 else ""
+        yield f"# - line {found[0].line}: {message}{more}"
+    if len(places) > MOST_REMARKS:
+        yield f"# - and {counted(len(places) - MOST_REMARKS, 'more remark')}"

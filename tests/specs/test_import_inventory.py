@@ -1,0 +1,235 @@
+"""Inventories of other tools, in those tools' documented forms, become inventories of ours."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterctl.specs.import_inventory import parse_foreign
+from clusterctl.specs.inventory import Inventory, Node, parse_inventory
+from clusterctl.specs.inventory_text import render_inventory
+
+
+def take(
+    text: str, file: str = "hosts", form: str = "auto", group: str | None = None
+) -> tuple[str, Inventory]:
+    """Import a text; gives the written file and what clusterctl reads in it."""
+    written = render_inventory(parse_foreign(text, file, form, group), group or "")
+    return written, parse_inventory(written, "written")
+
+
+def taken(text: str, file: str = "hosts", form: str = "auto", group: str | None = None) -> tuple[Node, ...]:
+    """Import a text; gives the nodes."""
+    return take(text, file, form, group)[1].nodes
+
+
+def remarks(written: str) -> list[str]:
+    """Give the comments on what was not taken over."""
+    return [line.removeprefix("# - ") for line in written.splitlines() if line.startswith("# - ")]
+
+
+def test_deepspeed() -> None:
+    """The order is the node_rank, slots are GPUs, comments and empty lines do not count."""
+    written, inventory = take(
+        "# rack 1\nworker-2 slots=8\n\nworker-1 slots=4   # older\r\n", "my/hostfile.txt"
+    )
+
+    assert [(n.name, n.node_rank, n.gpus) for n in inventory.nodes] == [
+        ("worker-2", 0, 8),
+        ("worker-1", 1, 4),
+    ]
+    assert inventory.cluster == "hostfile"
+    assert "a DeepSpeed hostfile" in written
+    assert remarks(written) == []
+
+
+def test_open_mpi() -> None:
+    """Lines of one host add up, an upper limit has no key here, a user is one."""
+    written, inventory = take("a slots=2 max_slots=8\nme@b slots = 4\n// c\na slots=2\nd\n", form="mpi")
+
+    assert [(n.host, n.gpus, n.ssh.user) for n in inventory.nodes] == [
+        ("a", 4, None),
+        ("b", 4, "me"),
+        ("d", None, None),
+    ]
+    assert remarks(written) == [
+        "line 1: 'max_slots' was not taken over",
+        "line 1: slots were taken as the number of GPUs; where that is wrong, drop gpus",
+    ]
+
+
+def test_open_mpi_is_told_from_deepspeed_by_its_other_words() -> None:
+    """`max_slots` is none of DeepSpeed's; a host that comes again without slots has one more."""
+    assert "an MPI hostfile" in take("a slots=2\nb max_slots=4\n")[0]
+    assert [n.gpus for n in taken("a\na\nb\na\n", form="mpi")] == [3, None]
+
+
+def test_mpich_and_intel_mpi() -> None:
+    """A small number behind a colon is a number of slots; process binding has no key here."""
+    written, inventory = take("a:4\nb:2 binding=user:0,1\nb:2\n10.0.0.7:4\n")
+
+    assert [(n.host, n.gpus) for n in inventory.nodes] == [("a", 4), ("b", 4), ("10.0.0.7", 4)]
+    assert "\ngpus: 4\n" in written
+    assert "line 2: 'binding' was not taken over" in remarks(written)
+
+
+def test_a_list_of_hosts() -> None:
+    """Names and addresses, with users and ports; one that stands twice is taken once."""
+    written, inventory = take("192.168.10.235\nroot@gpu02:2222\n192.168.10.235\n")
+
+    assert [(n.host, n.ssh.user, n.ssh.port) for n in inventory.nodes][1] == ("gpu02", "root", 2222)
+    assert [n.gpus for n in inventory.nodes] == [None, None]
+    assert remarks(written) == ["line 3: this host stands here again; to MPI (--format mpi) that means slots"]
+
+
+def test_nodes_get_names_that_they_may_have() -> None:
+    """A name that reads as a rank, and one host behind several ports."""
+    written, inventory = take("all\nlab.example.org:2201\nlab.example.org:2202\n")
+
+    assert [n.name for n in inventory.nodes] == ["node0", "lab.example.org", "lab.example.org-2202"]
+    assert [n.host for n in inventory.nodes] == ["all", "lab.example.org", "lab.example.org"]
+    assert remarks(written)[0] == "line 1: 'all' is called node0 here"
+
+
+INI = """\
+; all machines
+lone.example.org:2200
+[gpu]
+gpu[01:03:2] rack=a ansible_port=2222
+gpu07 ansible_host=192.168.10.77 ansible_user="ohara" if=0
+node-[a:c]
+[cpu]
+cpu1 ansible_connection=local
+[train:children]
+gpu
+cpu
+[train:vars]
+ansible_user=trainer
+ansible_ssh_private_key_file = "~/.ssh/lab key"
+[gpu:vars]
+ansible_python_interpreter=/opt/conda/bin/python
+ansible_become_password=swordfish
+[all:vars]
+ansible_user=nobody
+ansible_ssh_common_args='-o ProxyJump=me@bastion.example.org:2201 -o StrictHostKeyChecking=no -o ControlMaster=auto -C'
+"""
+
+
+def test_ansible_ini() -> None:
+    """Groups, children, ranges with steps and letters; the nearer variable wins; order as in the file."""
+    written, inventory = take(INI, "inv/hosts.ini")
+
+    ssh = {n.name: n.ssh for n in inventory.nodes}
+    assert list(ssh) == ["lone.example.org", "gpu01", "gpu03", "gpu07", "node-a", "node-b", "node-c"]
+    assert [n.host for n in inventory.nodes][3] == "192.168.10.77"
+    assert {name: one.user for name, one in ssh.items()} == {
+        **dict.fromkeys(ssh, "trainer"),
+        "lone.example.org": "nobody",
+        "gpu07": "ohara",
+    }
+    assert [one.port for one in ssh.values()][:4] == [2200, 2222, 2222, None]
+    assert {one.jump for one in ssh.values()} == {"me@bastion.example.org:2201"}
+    assert ssh["gpu01"].key == "~/.ssh/lab key"
+    assert [n.python for n in inventory.nodes][:2] == ["python3", "/opt/conda/bin/python"]
+    assert "swordfish" not in written
+
+
+def test_what_ansible_says_beyond_ssh_becomes_a_comment() -> None:
+    """By name and line, once, never a secret's value."""
+    assert remarks(take(INI)[0]) == [
+        "line 20: host keys are always verified here; host_keys: accept-new records unknown ones",
+        "line 20: the ssh option '-C' was not taken over",
+        "line 17: 'ansible_become_password' was not taken over: clusterctl logs in by key",
+        "line 4: the variable 'rack' was not taken over",
+        "line 16: python is the one that Ansible uses; is it the one that has torch?",
+        "line 5: the variable 'if' was not taken over",
+        "line 8: 'cpu1' is left out: Ansible reaches it by 'local', not by SSH",
+    ]
+
+
+def test_a_group_of_ansible() -> None:
+    """With the groups below it; the inventory bears its name."""
+    _, inventory = take(INI, group="train")
+
+    assert inventory.cluster == "train"
+    assert [n.name for n in inventory.nodes] == ["gpu01", "gpu03", "gpu07", "node-a", "node-b", "node-c"]
+
+
+YAML = """\
+all:
+  vars: {ansible_user: root, ansible_ssh_common_args: "-J hop1,hop2"}
+  hosts:
+    lone: {ansible_host: 10.0.0.9}
+  children:
+    gpu:
+      hosts:
+        gpu[01:02]:
+          ansible_port: 2222
+        gpu03:
+      vars:
+        ansible_user: trainer
+        ansible_become_password: !vault |
+          $ANSIBLE_VAULT;1.1;AES256
+          62313365396662343061393464336163
+"""
+
+
+def test_ansible_yaml() -> None:
+    """The same in YAML; what a vault holds stays there."""
+    written, inventory = take(YAML, "hosts.yml")
+
+    assert [(n.name, n.host, n.ssh.user, n.ssh.port) for n in inventory.nodes] == [
+        ("lone", "10.0.0.9", "root", None),
+        ("gpu01", "gpu01", "trainer", 2222),
+        ("gpu02", "gpu02", "trainer", 2222),
+        ("gpu03", "gpu03", "trainer", None),
+    ]
+    assert {n.ssh.jump for n in inventory.nodes} == {"hop1,hop2"}
+    assert "line 13: the YAML tag '!vault' is not used here" in remarks(written)
+    assert "62313365" not in written
+
+
+def test_what_ansible_inventory_writes() -> None:
+    """`ansible-inventory --list --yaml` and its JSON twin are YAML too."""
+    text = '{"all": {"children": {"ungrouped": {"hosts": {"a": {"ansible_host": "10.0.0.1", "x": [1, {"y": 2}]}}}}}}'
+
+    assert [(n.name, n.host) for n in taken(text, "standard input")] == [("a", "10.0.0.1")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "key", "value"),
+    [
+        ("-o ProxyCommand='ssh -W %h:%p -q me@hop'", "proxy_command", "ssh -W %h:%p -q me@hop"),
+        ('-oProxyCommand="nc %h %p"', "proxy_command", "nc %h %p"),
+        ("-Jhop", "jump", "hop"),
+        ("-o 'ProxyJump hop'", "jump", "hop"),
+        ("-p 2200 -p 2201", "port", 2200),
+        ("-i ~/.ssh/id -l me", "user", "me"),
+        ("-o UserKnownHostsFile=~/known", "known_hosts", "~/known"),
+        ("-o StrictHostKeyChecking=accept-new", "host_keys", "accept-new"),
+    ],
+)
+def test_options_of_ssh(arguments: str, key: str, value: object) -> None:
+    """Those that have a key here are taken over."""
+    escaped = arguments.replace('"', '\\"')
+    (node,) = taken(f'a ansible_ssh_extra_args="{escaped}"\n')
+
+    assert getattr(node.ssh, key) == value
+
+
+@pytest.mark.parametrize("jump", ["-oProxyCommand=id", "$(id)@hop", "hop;id", "hop:x"])
+def test_a_jump_host_that_is_none_stays_a_comment(jump: str) -> None:
+    """Nothing of it becomes part of a command."""
+    text = f'all: {{hosts: {{a: {{ansible_ssh_common_args: "-o ProxyJump={jump}"}}}}}}'
+    written, inventory = take(text, "hosts.yml")
+
+    assert (inventory.nodes[0].ssh.jump, inventory.nodes[0].ssh.proxy_command) == (None, None)
+    assert remarks(written)
+
+
+def test_values_are_quoted_where_yaml_wants_it() -> None:
+    """Texts that YAML would read as something else arrive as they are."""
+    text = "all: {hosts: {'null': {ansible_ssh_private_key_file: \"a: b # 'c' \\\"d\\\" \\u540d\"}}}"
+
+    (node,) = taken(text, "hosts.yml")
+
+    assert (node.host, node.ssh.key) == ("null", "a: b # 'c' \"d\" 名")
