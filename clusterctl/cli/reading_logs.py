@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from clusterctl.cli.connecting import open_cluster
 from clusterctl.cli.reaching import myself, notice, reading_exit_code, tell_failures
 from clusterctl.cli.remembering import Remembered, ask_runs
 from clusterctl.console.choice import say
@@ -15,7 +16,8 @@ from clusterctl.plans.choose_run import Parts, choose_run
 from clusterctl.plans.placement import choose_nodes
 from clusterctl.runs import tasks
 from clusterctl.runs.cluster import Cluster
-from clusterctl.runs.follow import Follower, LogLines, StreamEnd
+from clusterctl.runs.follow import Follower, LogLines, StreamEnd, Update
+from clusterctl.runs.onlooking import Onlooker
 from clusterctl.runs.session import Session
 from clusterctl.specs.inventory import Inventory, Node
 from clusterctl.specs.nodeset import fold_names
@@ -48,7 +50,7 @@ def read_logs(
 ) -> int:
     """Print the logs of a run; 0 when all its chosen nodes answered, 5 some, 4 none."""
     nodes = choose_nodes(inventory, pattern, None)
-    with Cluster(notice) as cluster:
+    with open_cluster() as cluster:
         remembered = ask_runs(cluster, nodes, run)
         tell_failures(remembered.errors)
         if not remembered.answered:
@@ -58,7 +60,8 @@ def read_logs(
         holders = _holders(nodes, chosen, parts, wanted)
         say(f"run {chosen}")
         printer = _printer(chosen, parts, as_json)
-        failed = len(_stream(cluster, holders, remembered, chosen, wanted, printer))
+        read = _follow if wanted.follow else _read
+        failed = len(read(cluster, holders, remembered, chosen, wanted, printer))
     return reading_exit_code(remembered.answered - failed, remembered.asked)
 
 
@@ -92,7 +95,7 @@ def _printer(run: str, parts: Parts, as_json: bool) -> LogPrinter | JsonLogs:
     return LogPrinter(list(known), max((part.world_size or 1 for part in known.values()), default=1))
 
 
-def _stream(
+def _follow(
     cluster: Cluster,
     nodes: Sequence[Node],
     remembered: Remembered,
@@ -100,7 +103,23 @@ def _stream(
     wanted: Filter,
     printer: LogPrinter | JsonLogs,
 ) -> list[ClusterctlError]:
-    """Open every node's stream, print node by node, or as lines come when following."""
+    """Print lines as they come until the run has ended; a cut connection loses none and doubles none."""
+    errors: list[ClusterctlError] = []
+    onlooker = Onlooker(cluster, run, nodes, remembered.pythons, wanted.request(), notice=notice)
+    for update in onlooker.updates():
+        errors += _print(update, printer)
+    return errors
+
+
+def _read(
+    cluster: Cluster,
+    nodes: Sequence[Node],
+    remembered: Remembered,
+    run: str,
+    wanted: Filter,
+    printer: LogPrinter | JsonLogs,
+) -> list[ClusterctlError]:
+    """Open every node's stream and print node by node; the others are kept alive meanwhile."""
     opened: dict[str, Session] = {}
     errors: list[ClusterctlError] = []
 
@@ -113,35 +132,30 @@ def _stream(
             tell_failures([outcome.error])
             errors.append(outcome.error)
     ordered = {node.name: opened[node.name] for node in nodes if node.name in opened}
-    return errors + _print_all(ordered, printer, together=wanted.follow)
+    return errors + _print_all(ordered, printer)
 
 
-def _print_all(
-    streams: Mapping[str, Session], printer: LogPrinter | JsonLogs, *, together: bool
-) -> list[ClusterctlError]:
-    """Print all streams as lines come, or one node after the other; the others are kept alive meanwhile."""
-    follower = Follower(live=together)
+def _print_all(streams: Mapping[str, Session], printer: LogPrinter | JsonLogs) -> list[ClusterctlError]:
+    follower = Follower(live=False)
     errors: list[ClusterctlError] = []
     for name, stream in streams.items():
         follower.add(name, stream)
     try:
-        for turn in [None] if together else list(streams):
-            while follower.open if turn is None else follower.holds(turn):
-                errors += _print_updates(follower, turn, printer)
+        for turn in streams:
+            while follower.holds(turn):
+                for update in follower.updates(1.0, only=turn):
+                    errors += _print(update, printer)
     finally:
         follower.close()
     return errors
 
 
-def _print_updates(
-    follower: Follower, turn: str | None, printer: LogPrinter | JsonLogs
-) -> list[ClusterctlError]:
-    errors: list[ClusterctlError] = []
-    for update in follower.updates(1.0, only=turn):
-        if isinstance(update, LogLines):
-            printer.show(update)
-        elif isinstance(update, StreamEnd) and update.error is not None:
-            update.error.node = update.error.node or update.node
-            tell_failures([update.error])  # at once: the other nodes' lines may go on for hours
-            errors.append(update.error)
-    return errors
+def _print(update: Update, printer: LogPrinter | JsonLogs) -> list[ClusterctlError]:
+    """Print lines; tell at once of a node that is given up, for the others' lines may go on for hours."""
+    if isinstance(update, LogLines):
+        printer.show(update)
+    elif isinstance(update, StreamEnd) and update.error is not None:
+        update.error.node = update.error.node or update.node
+        tell_failures([update.error])
+        return [update.error]
+    return []

@@ -12,23 +12,29 @@ from clusterctl.cli.options import Settings, shared_options
 
 @click.command()
 @click.argument("run", metavar="[RUN]", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Write the state as JSON.")
+@click.option("-w", "--watch", is_flag=True, help="Show every change, until the run ends.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Write the state as JSON; with -w a line for each change."
+)
 @shared_options
-def status(settings: Settings, run: str | None, as_json: bool) -> int:
+def status(settings: Settings, run: str | None, watch: bool, as_json: bool) -> int:
     """Show one run, node by node and rank by rank; RUN is an id or its beginning, by default your newest."""
-    from clusterctl.cli.reaching import myself, notice, reading_exit_code, tell_failures
+    from clusterctl.cli.connecting import open_cluster
+    from clusterctl.cli.reaching import myself, reading_exit_code, tell_failures
     from clusterctl.cli.remembering import ask_runs
+    from clusterctl.cli.watching_status import watch_status
     from clusterctl.console.runs import show_status, status_to_json
     from clusterctl.plans.choose_run import choose_run
-    from clusterctl.runs.cluster import Cluster
 
     inventory = load_inventory(settings)
-    with Cluster(notice) as cluster:
+    with open_cluster() as cluster:
         remembered = ask_runs(cluster, inventory.nodes, run)
-    tell_failures(remembered.errors)
-    if not remembered.answered:
-        return 4
-    chosen = choose_run(remembered.runs, run, myself())
+        tell_failures(remembered.errors)
+        if not remembered.answered:
+            return 4
+        chosen = choose_run(remembered.runs, run, myself())
+        if watch:
+            return watch_status(cluster, inventory.nodes, remembered, chosen, as_json=as_json)
     if as_json:
         click.echo(json.dumps(status_to_json(chosen, remembered.runs[chosen]), ensure_ascii=False, indent=2))
     else:

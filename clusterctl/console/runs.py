@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -52,19 +53,27 @@ def show_runs(runs: Mapping[str, Parts], me: Owner) -> None:
 
 def show_status(run: str, parts: Parts) -> None:
     """Print one run: its whole state, then every node with its ranks."""
+    out().print(render_status(run, parts))
+
+
+def render_status(run: str, parts: Parts) -> Group:
+    """Draw one run."""
     part = _any_part(parts)
     state = whole_state(parts)
-    console = out()
-    console.print(Text.assemble(sanitize(run), "  ", (state, _style(state))))
-    console.print(
-        f"job {sanitize(part.job)}, {describe_launch(parts)}, "
-        f"world size {part.world_size}, master {sanitize(part.master) or '-'}",
-        markup=False,
+    master = sanitize(part.master) or "-"
+    about = (
+        f"job {sanitize(part.job)}, {describe_launch(parts)}, world size {part.world_size}, master {master}"
     )
     table = _table("node_rank", "node", "state", "since", "ranks", "note")
     for name, node in sorted(parts.items(), key=lambda item: item[1].node_rank if item[1] else 1 << 30):
         table.add_row(*_status_row(name, node))
-    console.print(table)
+    return Group(Text.assemble(sanitize(run), "  ", (state, _style(state))), Text(about), table)
+
+
+def describe_node(name: str, node: NodeState | None) -> str:
+    """Say in one line how a node's part of a run stands."""
+    _, _, state, _, ranks, note = _status_row(name, node)
+    return "  ".join(filter(None, (f"{name} {state}", str(ranks), str(note))))
 
 
 def describe_launch(parts: Parts) -> str:

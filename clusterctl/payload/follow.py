@@ -143,7 +143,9 @@ class Follower:
         block = log.reader.read(last)
         header: Dict[str, Any] = {"log": log.file, "rank": log.rank, "stream": log.stream}
         if block[0] < self._before.get(log.file, 0):
-            header.update(before=self._before[log.file], written=log.reader.written)
+            header["written"] = log.reader.written
+            if self._wish.get("tail") is not None:
+                header["before"] = self._before[log.file]
         for start, lines in blocks_of(block, self._keep) if block[1] else ():
             self._send({**header, "offset": start}, lines)
         return bool(block[1])

@@ -30,8 +30,8 @@ class LogLines:
     time: float | None
     lines: tuple[str, ...]
     sizes: tuple[int, ...]
-    before: int = 0  # how long the file was when its stream began: lines below that were written earlier,
-    written: float | None = None  # the last of them at this time by the node's clock
+    written: float | None = None  # for lines from before the stream began: when the last was written there
+    before: int = 0  # where a tail was asked for: how long the file was then
 
 
 @dataclass(frozen=True)
