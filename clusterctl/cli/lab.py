@@ -30,18 +30,27 @@ def lab(settings: Settings) -> None:
 @click.option("--name", default="lab", show_default=True, metavar="NAME", help="Several labs may run.")
 @click.option(
     "--nics",
-    default="enp65s0f0,ib0np0,eno2",
-    show_default=True,
+    default=None,
+    show_default="enp65s0f0,ib0np0,eno2",
     metavar="A,B,...",
     help="NIC names, given to the nodes in turn. A+B gives one node two: SSH on A, training on B.",
 )
 @click.option("--shared-home", is_flag=True, help="One home for all nodes, as where it lies on NFS.")
-def up(count: int, name: str, nics: str, shared_home: bool) -> None:
+@click.option(
+    "--backend",
+    type=click.Choice(["auto", "netns", "inproc"]),
+    default="auto",
+    show_default=True,
+    help="netns: in namespaces, with sshd. inproc: plain processes at loopback addresses, where nothing else goes.",
+)
+def up(count: int, name: str, nics: str | None, shared_home: bool, backend: str) -> None:
     """Build a lab; it runs until `lab down`."""
     from clusterctl.lab.building import up as build
 
-    cards = [item.strip() for item in nics.split(",")]
-    built = build(lab_dir(), name=name, count=count, nics=cards, shared_home=shared_home)
+    cards = None if nics is None else [item.strip() for item in nics.split(",")]
+    built = build(
+        lab_dir(), name=name, count=count, nics=cards, shared_home=shared_home, backend=backend, note=say
+    )
     say(f"lab {built.name} is up with {counted(count, 'node')}; its inventory:")
     click.echo(str(built.inventory))
 

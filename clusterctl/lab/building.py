@@ -10,25 +10,30 @@ import shlex
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from clusterctl.errors import LabError
-from clusterctl.lab.labs import DEFAULT_NAME, Lab, sweep
-from clusterctl.lab.layout import (
-    DEFAULT_NICS,
-    LabPlan,
-    plan_nodes,
-    render_inventory,
-    render_known_hosts,
-    render_ssh_config,
-)
-from clusterctl.lab.machine import find_account, find_program, refusal, require_linux, visible_paths
-from clusterctl.lab.state import Process, identify, locked, remove, write_holder
+from clusterctl.lab.labs import DEFAULT_NAME, Lab, clear, sweep
+from clusterctl.lab.layout import LabPlan, render_inventory, render_known_hosts, render_ssh_config
+from clusterctl.lab.machine import find_program, refusal, require_linux
+from clusterctl.lab.planning import Wish, plan_loopback, plan_namespaces
+from clusterctl.lab.processes import TAG
+from clusterctl.lab.state import Process, identify, locked, write_holder
 
 MOST_NODES = 250
+BACKENDS = ("auto", "netns", "inproc")
+_NO_NAMESPACES = (
+    "CC-LAB-001",
+    "CC-LAB-002",
+    "CC-LAB-007",
+)  # a program is missing, forbidden, or the kernel lacks some
+LIMITS_OF_INPROC = (
+    "so the nodes are plain processes of yours at loopback addresses: not isolated from each other, all on the"
+    " NIC lo; a power cut is simulated, and processes may stay behind if the lab is killed with -9"
+)
 _BUILD_SECONDS = 60.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _NIC = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}")
@@ -43,25 +48,43 @@ def up(
     *,
     name: str = DEFAULT_NAME,
     count: int = 3,
-    nics: Sequence[str] = DEFAULT_NICS,
+    nics: Sequence[str] | None = None,
     shared_home: bool = False,
     bound: bool = False,
+    backend: str = "netns",
+    note: Callable[[str], None] = lambda _: None,
 ) -> Lab:
-    """Build a lab and return when sshd answers on every node; a bound one ends with this process.
+    """Build a lab and return when SSH answers on every node; a bound one ends with this process.
 
-    With `shared_home` all nodes have one home, as over NFS.
+    With `shared_home` all nodes have one home, as over NFS. With the backend `auto` a machine that cannot have
+    namespaces gets a lab without them, and `note` is told why and what it cannot show.
     """
     require_linux()
     _check_words(name, count, nics)
-    plan = _plan(state_dir, name, count, nics, shared_home=shared_home)
+    wish = Wish(name=name, count=count, nics=nics, shared_home=shared_home, bound=bound)
+    if backend != "inproc":
+        try:
+            return _raise_lab(state_dir, lambda: plan_namespaces(state_dir, wish), wish)
+        except LabError as error:
+            if backend != "auto" or error.code not in _NO_NAMESPACES or nics is not None:
+                raise
+            note(f"{error.message}; {LIMITS_OF_INPROC}")
+    elif nics is not None:
+        text = "nodes without namespaces have no NICs of their own"
+        raise LabError(text, code="CC-LAB-010", fix="leave --nics out, or use --backend netns")
+    return _raise_lab(state_dir, lambda: plan_loopback(state_dir, wish), wish)
+
+
+def _raise_lab(state_dir: Path, make_plan: Callable[[], LabPlan], wish: Wish) -> Lab:
+    plan = make_plan()
     state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     sweep(state_dir)
     with locked(state_dir):
         directory = _claim(plan)
         try:
-            return _build(plan, directory, bound=bound)
+            return _build(plan, directory, bound=wish.bound)
         except BaseException:
-            remove(directory)
+            clear(directory)
             raise
 
 
@@ -76,32 +99,18 @@ def _claim(plan: LabPlan) -> Path:
     return directory
 
 
-def _check_words(name: str, count: int, nics: Sequence[str]) -> None:
+def _check_words(name: str, count: int, nics: Sequence[str] | None) -> None:
     if not _NAME.fullmatch(name):
         raise LabError(f"{name!r} cannot name a lab", code="CC-LAB-003", fix="letters, digits, dots, dashes")
     if not 1 <= count <= MOST_NODES:
         raise LabError(f"a lab has 1 to {MOST_NODES} nodes, not {count}", code="CC-LAB-003")
-    for item in nics:
+    for item in nics or ():
         names = item.split("+")
         if len(set(names)) != len(names) or "lo" in names or not all(map(_NIC.fullmatch, names)):
             fix = "1 to 15 letters, digits, dots and dashes each; a+b gives one node two"
             raise LabError(f"{item!r} cannot name NICs", code="CC-LAB-003", fix=fix)
-    if not nics:
+    if nics is not None and not nics:
         raise LabError("a lab needs the name of a NIC", code="CC-LAB-003")
-
-
-def _plan(state_dir: Path, name: str, count: int, nics: Sequence[str], *, shared_home: bool) -> LabPlan:
-    return LabPlan(
-        name=name,
-        directory=os.path.abspath(state_dir / name),  # noqa: PTH100  (links in it are the caller's choice)
-        account=find_account(),
-        nodes=plan_nodes(count, nics),
-        python=sys.executable,
-        visible=visible_paths(),
-        sshd=find_program("sshd"),
-        ip=find_program("ip"),
-        shared_home=shared_home,
-    )
 
 
 def _build(plan: LabPlan, directory: Path, *, bound: bool) -> Lab:
@@ -113,7 +122,7 @@ def _build(plan: LabPlan, directory: Path, *, bound: bool) -> Lab:
     with ExitStack() as failing:
         failing.callback(leash.close)  # without its leash the holder ends
         with theirs:
-            _spawn_holder(directory, theirs)
+            _spawn_holder(plan, directory, theirs)
         holder = identify(_hear(leash, directory)["host_pid"])
         failing.callback(holder.end)
         _hear(leash, directory)
@@ -127,24 +136,32 @@ def _build(plan: LabPlan, directory: Path, *, bound: bool) -> Lab:
 
 
 def _make_keys(plan: LabPlan, directory: Path) -> None:
-    program = find_program("ssh-keygen")
     files = [directory / "id_ed25519", *(directory / "nodes" / node.name / "host_key" for node in plan.nodes)]
-    words = [program, "-q", "-t", "ed25519", "-N", "", "-C", f"clusterctl-lab-{plan.name}", "-f"]
+    comment = f"clusterctl-lab-{plan.name}"
+    if plan.backend == "inproc":
+        from clusterctl.lab.inproc_keys import make_key  # noqa: PLC0415  (cryptography costs 30 ms)
+
+        for file in files:
+            make_key(file, comment)
+        return
+    words = [find_program("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f"]
     for maker in [subprocess.Popen([*words, str(file)], stdin=subprocess.DEVNULL) for file in files]:
         if maker.wait() != 0:
             raise LabError("ssh-keygen failed", code="CC-LAB-007", evidence=shlex.join(map(str, words)))
 
 
-def _spawn_holder(directory: Path, leash: socket.socket) -> None:
+def _spawn_holder(plan: LabPlan, directory: Path, leash: socket.socket) -> None:
     """Start the process that leaves the holder behind, and wait for its end."""
     root = str(Path(__file__).parents[2])
+    options = ["-I"] if plan.backend == "inproc" else ["-I", "-S"]  # only the first one needs packages
+    tag = {TAG: str(directory)} if plan.backend == "inproc" else {}
     with (directory / "holder.log").open("wb") as log:
         starter = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _START, root, str(directory), str(leash.fileno())],
+            [sys.executable, *options, "-c", _START, root, str(directory), str(leash.fileno())],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env={"PATH": os.defpath},  # the nodes must not see the caller's variables
+            env={"PATH": os.defpath, **tag},  # the nodes must not see the caller's variables
             pass_fds=[leash.fileno()],
             start_new_session=True,
         )
@@ -166,7 +183,8 @@ def _hear(leash: socket.socket, directory: Path) -> dict[str, Any]:
 
 
 def _failure(text: str, number: int | None, directory: Path) -> LabError:
-    refused = number in (errno.EPERM, errno.EACCES) or (number == errno.ENOSPC and "(unshare)" in text)
+    strange = number in (errno.ENOSPC, errno.EINVAL, errno.ENOSYS) and "(unshare)" in text
+    refused = strange or number in (errno.EPERM, errno.EACCES)
     if refused:
         return refusal(text)
     logs = "\n".join(_tail(log) for log in sorted(directory.glob("nodes/*/sshd.log")))
@@ -178,13 +196,13 @@ def _tail(path: Path) -> str:
 
 
 def _write_files(plan: LabPlan, directory: Path, holder: Process) -> None:
-    command = proxy_command(holder, user=plan.account.uid != 0)
+    command = proxy_command(holder, user=plan.account.uid != 0) if plan.backend == "netns" else None
     keys = {
         node.name: (directory / "nodes" / node.name / "host_key.pub").read_text(encoding="ascii")
         for node in plan.nodes
     }
     texts = {
-        "known_hosts": render_known_hosts(plan.nodes, keys),
+        "known_hosts": render_known_hosts(plan, keys),
         "ssh_config": render_ssh_config(plan, command),
         "inventory.yaml": render_inventory(plan, command),
     }

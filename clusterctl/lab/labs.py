@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from clusterctl.errors import LabError
-from clusterctl.lab.layout import LabPlan, NodePlan
+from clusterctl.lab.layout import LabPlan, NodePlan, session_environment
 from clusterctl.lab.machine import find_program
+from clusterctl.lab.processes import descendants, end_lab
 from clusterctl.lab.state import Process, holder_of, lab_directories, locked, remove
 
 DEFAULT_NAME = "lab"
@@ -137,15 +138,16 @@ class LabNode:
         timeout: float = 30.0,
         check: bool = True,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command in the node as the root of its namespaces, past SSH; its output is captured."""
+        """Run a command in the node, past SSH, as the root of its namespaces if it has some; output is captured."""
         state = self.state()
         if not state.power:
             text = f"{self.name} is powered off"
             raise LabError(text, code="CC-LAB-009", fix=f"clusterctl lab heal {self.name}")
-        user = [] if os.geteuid() == 0 else ["-U", "--preserve-credentials"]
-        enter = [find_program("nsenter"), "-t", str(state.pid), *user, "-n", "-m", "-u", "-i", "-p", "--"]
+        plan, inproc = self.lab.plan, self.lab.plan.backend == "inproc"
         return subprocess.run(
-            [*enter, *argv],
+            [*([] if inproc else _enter(state.pid)), *argv],
+            env=session_environment(plan, self.plan) if inproc else None,
+            cwd=plan.home(self.plan) if inproc else None,
             input=input,
             timeout=timeout,
             check=check,
@@ -159,10 +161,19 @@ class LabNode:
         state = self.state()
         if not state.power:
             return []
-        entries = Path(f"/proc/{state.pid}/root/proc").iterdir()
-        numbers = sorted((int(entry.name), entry) for entry in entries if entry.name.isdigit())
+        if self.lab.plan.backend == "inproc":
+            numbers = [(pid, Path(f"/proc/{pid}")) for pid in descendants(state.pid)]
+        else:
+            entries = Path(f"/proc/{state.pid}/root/proc").iterdir()
+            numbers = sorted((int(entry.name), entry) for entry in entries if entry.name.isdigit())
         found = (_read_process(pid, entry) for pid, entry in numbers if pid not in (1, state.sshd))
         return [process for process in found if process is not None]
+
+
+def _enter(pid: int) -> list[str]:
+    """The words before a command that runs in the namespaces of a process."""
+    user = [] if os.geteuid() == 0 else ["-U", "--preserve-credentials"]
+    return [find_program("nsenter"), "-t", str(pid), *user, "-n", "-m", "-u", "-i", "-p", "--"]
 
 
 def _read_process(pid: int, entry: Path) -> NodeProcess | None:
@@ -227,7 +238,7 @@ def sweep(state_dir: Path) -> None:
         if not _lives(directory):
             with locked(state_dir):  # one that is being built holds the lock, and lives when we get it
                 if not _lives(directory):
-                    remove(directory)
+                    clear(directory)
 
 
 def break_node(lab: Lab, node: str, how: str) -> NodeState:
@@ -235,6 +246,13 @@ def break_node(lab: Lab, node: str, how: str) -> NodeState:
     if how not in BREAKS:
         text = f"a lab node cannot break by {how}"
         raise LabError(text, code="CC-LAB-003", fix=f"one of: {', '.join(BREAKS)}")
+    if how == "nic-down" and lab.plan.backend == "inproc":
+        text = (
+            f"{lab.node(node).name} has no NIC of its own that could go down: all nodes of this lab share lo"
+        )
+        raise LabError(
+            text, code="CC-LAB-010", fix="a lab of namespaces can: clusterctl lab up --backend netns"
+        )
     return lab.ask(do="break", how=how, node=lab.node(node).name)[0]
 
 
@@ -261,7 +279,27 @@ def _open(directory: Path) -> Lab | None:
 
 
 def _end(directory: Path, holder: Process | None) -> None:
-    if holder is not None and not holder.end():
+    if holder is not None and not (_ends_by_itself(directory, holder) or holder.end()):
         text = f"the lab {directory.name} does not end"
         raise LabError(text, code="CC-LAB-008", fix=f"look at process {holder.pid}: ps {holder.pid}")
+    clear(directory)
+
+
+def _ends_by_itself(directory: Path, holder: Process) -> bool:
+    """Without namespaces no kernel ends the nodes with their holder: it is asked to do that."""
+    return _backend(directory) == "inproc" and holder.leave()
+
+
+def clear(directory: Path) -> None:
+    """Remove a dead lab's directory, and the processes that a lab without namespaces may have left."""
+    if _backend(directory) == "inproc":
+        end_lab(directory)
     remove(directory)
+
+
+def _backend(directory: Path) -> str:
+    try:
+        plan = json.loads((directory / "plan.json").read_text(encoding="utf-8"))
+        return str(plan.get("backend", "netns"))
+    except (OSError, ValueError, AttributeError):
+        return "netns"

@@ -70,6 +70,8 @@ class LabPlan:
     sshd: str
     ip: str
     shared_home: bool = False
+    backend: str = "netns"
+    ssh_port: int = SSH_PORT
 
     def home(self, node: NodePlan) -> str:
         """The directory here that is a node's home; one for all nodes if they share it, as with NFS."""
@@ -116,6 +118,34 @@ def _plan_nic(number: int, index: int, name: str, *, last: bool) -> Nic:
         bridge=bridge_name(net),
         cable=f"gpu{number}-{index}",
     )
+
+
+def plan_loopback_nodes(count: int, net: int) -> tuple[NodePlan, ...]:
+    """Name `count` nodes without namespaces: 127.77.<net>.<number> each, which every Linux has on `lo`."""
+    width = max(2, len(str(count)))
+    return tuple(
+        NodePlan(f"gpu{number:0{width}}", (Nic("lo", f"127.77.{net}.{number}", mac="", bridge="", cable=""),))
+        for number in range(1, count + 1)
+    )
+
+
+def session_environment(plan: LabPlan, node: NodePlan) -> dict[str, str]:
+    """The variables of a session on a node without namespaces.
+
+    NCCL_HOSTID says that the nodes are several although hostname and boot are one; CLUSTERCTL_LAB is the tag by
+    which `lab down` finds what a node has left.
+    """
+    account = plan.account
+    own = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    return {
+        "USER": account.name,
+        "LOGNAME": account.name,
+        "HOME": plan.home(node),
+        "SHELL": account.shell,
+        "PATH": own if account.uid == 0 else "/usr/local/bin:/usr/bin:/bin",
+        "NCCL_HOSTID": f"{plan.name}-{node.name}",
+        "CLUSTERCTL_LAB": plan.directory,
+    }
 
 
 def bridge_name(net: int) -> str:
@@ -181,12 +211,16 @@ def render_sshd_config(folder: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def render_known_hosts(nodes: Sequence[NodePlan], keys: Mapping[str, str]) -> str:
+def render_known_hosts(plan: LabPlan, keys: Mapping[str, str]) -> str:
     """A known_hosts line for each node; keys are public host keys by node name."""
-    return "".join(f"{node.name},{node.host} {' '.join(keys[node.name].split()[:2])}\n" for node in nodes)
+    pattern = "{}" if plan.ssh_port == SSH_PORT else f"[{{}}]:{plan.ssh_port}"
+    return "".join(
+        f"{pattern.format(node.name)},{pattern.format(node.host)} {' '.join(keys[node.name].split()[:2])}\n"
+        for node in plan.nodes
+    )
 
 
-def render_ssh_config(plan: LabPlan, proxy_command: str) -> str:
+def render_ssh_config(plan: LabPlan, proxy_command: str | None) -> str:
     """A file for `ssh -F` that reaches the nodes by name."""
     lines = ["# Written by `clusterctl lab up`."]
     for node in plan.nodes:
@@ -194,14 +228,14 @@ def render_ssh_config(plan: LabPlan, proxy_command: str) -> str:
     lines += [
         "Host *",
         f"  User {plan.account.name}",
-        f"  Port {SSH_PORT}",
+        f"  Port {plan.ssh_port}",
         f"  IdentityFile {_quoted(plan.directory + '/id_ed25519')}",
         "  IdentitiesOnly yes",
         "  IdentityAgent none",
         f"  UserKnownHostsFile {_quoted(plan.directory + '/known_hosts')}",
         "  GlobalKnownHostsFile none",
         "  StrictHostKeyChecking yes",
-        f"  ProxyCommand {proxy_command}",
+        f"  ProxyCommand {proxy_command or 'none'}",
         "  LogLevel ERROR",
     ]
     return "\n".join(lines) + "\n"
@@ -211,18 +245,19 @@ def _quoted(path: str) -> str:
     return '"' + path.replace("%", "%%") + '"'
 
 
-def render_inventory(plan: LabPlan, proxy_command: str) -> str:
+def render_inventory(plan: LabPlan, proxy_command: str | None) -> str:
     """The lab's inventory; JSON strings are YAML strings."""
     ssh = {
         "user": plan.account.name,
-        "port": SSH_PORT,
+        "port": plan.ssh_port,
         "key": plan.directory + "/id_ed25519",
         "known_hosts": plan.directory + "/known_hosts",
-        "proxy_command": proxy_command,
+        **({"proxy_command": proxy_command} if proxy_command else {}),
         "config": "none",
     }
+    where = "inside the lab" if proxy_command else "on this machine"
     lines = [
-        "# Written by `clusterctl lab up`. The addresses exist only inside the lab.",
+        f"# Written by `clusterctl lab up`. The addresses exist only {where}.",
         f"cluster: {json.dumps(plan.name)}",
         f"python: {json.dumps(plan.python)}",
         "ssh:",

@@ -25,7 +25,9 @@ def require_linux() -> None:
     """LabError on other systems: they have no network namespaces."""
     if sys.platform != "linux":
         raise LabError(
-            f"the lab needs Linux, this is {sys.platform}", code="CC-LAB-001", fix="use a Linux machine"
+            f"the lab needs Linux, this is {sys.platform}",
+            code="CC-LAB-001",
+            fix="use a Linux machine: jobs run on Linux only",
         )
 
 

@@ -98,7 +98,7 @@ class Init:
         os.setsid()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # from inside the node PID 1 cannot be ended by it
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        _close_all_but(self.channel.fileno())
+        close_all_but(self.channel.fileno())
         own = Path(self.plan.directory, "nodes", self.node.name)
         log = os.open(own / "sshd.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(log, 1)
@@ -176,7 +176,7 @@ def _nic_state(name: str) -> str:
     return "up" if flags & 1 else "down"
 
 
-def _close_all_but(kept: int) -> None:
+def close_all_but(kept: int) -> None:
     """Drop what the holder has open; 0, 1 and 2 stay."""
     limit = os.sysconf("SC_OPEN_MAX")
     os.closerange(3, kept)

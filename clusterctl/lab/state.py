@@ -28,6 +28,17 @@ class Process:
         """Whether it still runs; a zombie does not."""
         return self.starttime == _starttime(self.pid) and self.boot_id == _boot_id()
 
+    def leave(self, seconds: float = 10.0) -> bool:
+        """Ask it to end what it holds and itself, and wait; False if it does not."""
+        deadline = time.monotonic() + seconds
+        while self.alive():
+            if time.monotonic() > deadline:
+                return False
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGTERM)
+            time.sleep(0.01)
+        return True
+
     def end(self, seconds: float = 10.0) -> bool:
         """Kill it and wait until it and all that lived in it are gone; False if it outlives the wait."""
         deadline = time.monotonic() + seconds

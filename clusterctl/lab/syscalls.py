@@ -13,6 +13,7 @@ _READ_ONLY, _NOSUID, _NODEV, _NOEXEC, _REMOUNT = 0x1, 0x2, 0x4, 0x8, 0x20
 _BIND, _REC, _PRIVATE = 0x1000, 0x4000, 0x40000
 _NOATIME, _NODIRATIME, _RELATIME = 0x400, 0x800, 0x200000
 _SET_NAME = 15  # PR_SET_NAME
+_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 _ST_RELATIME = 0x1000
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -72,3 +73,8 @@ def _kept_flags(target: str) -> int:
 def set_name(name: str) -> None:
     """Name this process as `ps -o comm` shows it."""
     _libc.prctl(_SET_NAME, name.encode()[:15], 0, 0, 0)
+
+
+def become_subreaper() -> None:
+    """Let orphans below this process become its children."""
+    _check(_libc.prctl(_SUBREAPER, 1, 0, 0, 0), "become a subreaper")

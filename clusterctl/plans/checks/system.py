@@ -19,6 +19,7 @@ LARGEST_OFFSET = 2.0  # seconds
 # What a launch takes away from a job's environment, so that it does no harm there.
 CLEARED = ("PET_", "TORCHELASTIC_", "MASTER_")
 CLEARED_NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "ROLE_RANK")
+HOSTID = "NCCL_HOSTID"  # takes the place of hostname and boot where NCCL tells machines apart
 # What a launch sets by itself, per node, whatever was there before.
 REPLACED = (
     "NCCL_SOCKET_IFNAME",
@@ -48,7 +49,8 @@ def same_machine_with_gpus(seen: Situation) -> Iterator[Hit]:
     """Two nodes of the inventory report the same boot and the same hostname.
 
     Perhaps one machine is listed by name and by address. NCCL tells machines apart by exactly these two
-    values; for containers that share both on purpose, set NCCL_HOSTID to a different value in each.
+    values; for containers that share both on purpose, set NCCL_HOSTID to a different value in each, and this
+    check takes them for two as NCCL does.
     """
     if seen.wants_gpus():
         yield from _same_machines(seen)
@@ -68,11 +70,12 @@ def same_machine(seen: Situation) -> Iterator[Hit]:
 
 
 def _same_machines(seen: Situation) -> Iterator[Hit]:
-    nodes_of: dict[tuple[str, str], list[str]] = {}
+    nodes_of: dict[tuple[str, str, str], list[str]] = {}
     for node, facts in seen.known:
         if facts.machine.boot_id and facts.machine.hostname:
-            nodes_of.setdefault((facts.machine.hostname, facts.machine.boot_id), []).append(node.name)
-    for (hostname, _), names in nodes_of.items():
+            identity = (facts.machine.hostname, facts.machine.boot_id, facts.environment.get(HOSTID, ""))
+            nodes_of.setdefault(identity, []).append(node.name)
+    for (hostname, _, _), names in nodes_of.items():
         if len(names) > 1:
             yield across(
                 names, f"{fold_names(names)}: hostname {hostname}, same boot", f"add --exclude {names[-1]}"
@@ -171,7 +174,7 @@ def environments_differ(seen: Situation) -> Iterator[Hit]:
 
 
 def _is_handled(seen: Situation, name: str) -> bool:
-    cleared = name.startswith(CLEARED) or name in CLEARED_NAMES
+    cleared = name.startswith(CLEARED) or name in (*CLEARED_NAMES, HOSTID)
     return cleared or name in REPLACED or name in VISIBLE or bool(seen.job and name in seen.job.env)
 
 
