@@ -74,6 +74,7 @@ def plan_environment(
     env.update(
         CLUSTERCTL_RUN=tag_of(spec),
         CLUSTERCTL_RUN_ID=spec["run"],
+        CLUSTERCTL_PYTHON=spec["python"],
         CLUSTERCTL_OUTPUT_DIR=places.output,
         TORCHELASTIC_ERROR_FILE=os.path.join(places.attempt, "error.json"),
     )

@@ -21,7 +21,7 @@ from clusterctl.plans.text import (
     unknowns,
 )
 from clusterctl.plans.torchrun import MODULES, one_process_env, plan_argv
-from clusterctl.plans.vendors import network_env, visible_env
+from clusterctl.plans.vendors import chosen_gpus, network_env, visible_env
 from clusterctl.specs.counted import counted
 from clusterctl.specs.job import Job
 from clusterctl.specs.job_rules import VISIBLE
@@ -126,16 +126,6 @@ def plan_nproc(job: Job, member: Member, node: Measured) -> int | None:
     if chosen is not None:
         return chosen
     return member.node.gpus if member.node.gpus is not None else node.gpus
-
-
-def chosen_gpus(job: Job) -> int | None:
-    """Count the GPUs that a job chooses on each node; None if it takes all, or a placeholder chooses."""
-    if job.gpus:
-        return len(job.gpus)
-    values = [job.env[name] for name in VISIBLE if name in job.env]
-    if not values or "${" in values[0]:
-        return None
-    return len([word for word in values[0].split(",") if word.strip() and word.strip() != "-1"])
 
 
 def _shared_values(

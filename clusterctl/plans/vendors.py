@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from clusterctl.plans.facts import Facts
+from clusterctl.specs.job import Job
+from clusterctl.specs.job_rules import VISIBLE
 
 Rule = Callable[[Sequence[str]], str]
 
@@ -38,7 +40,7 @@ VENDORS: Mapping[str, Mapping[str, Rule]] = {
 
 # A GPU's index is the one that nvidia-smi shows; CUDA's own order puts the fastest first.
 # HIP counts within what ROCR shows, so that only one of the two may be set.
-VISIBLE: Mapping[str, Mapping[str, Rule]] = {
+SHOWS: Mapping[str, Mapping[str, Rule]] = {
     "nvidia": {"CUDA_VISIBLE_DEVICES": _plain_list, "CUDA_DEVICE_ORDER": lambda _: "PCI_BUS_ID"},
     "amd": {"HIP_VISIBLE_DEVICES": _plain_list},
     "ascend": {"ASCEND_RT_VISIBLE_DEVICES": _plain_list},
@@ -53,8 +55,18 @@ def network_env(vendor: str, nics: Sequence[str]) -> dict[str, str]:
 
 def visible_env(vendor: str, gpus: Sequence[int]) -> dict[str, str]:
     """Give the variables that show a job these GPUs only; none for an empty list, which means all."""
-    rules = VISIBLE.get(vendor, VISIBLE["nvidia"])
+    rules = SHOWS.get(vendor, SHOWS["nvidia"])
     return {name: rule([str(index) for index in gpus]) for name, rule in rules.items()} if gpus else {}
+
+
+def chosen_gpus(job: Job) -> int | None:
+    """Count the GPUs that a job chooses on each node; None if it takes all, or a placeholder chooses."""
+    if job.gpus:
+        return len(job.gpus)
+    values = [job.env[name] for name in VISIBLE if name in job.env]
+    if not values or "${" in values[0]:
+        return None
+    return len([word for word in values[0].split(",") if word.strip() and word.strip() != "-1"])
 
 
 def vendor_of(facts: Facts) -> str:

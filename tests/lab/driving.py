@@ -91,6 +91,7 @@ def make_project(folder: Path, source: str, **job: Any) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "train.py").write_text(textwrap.dedent(source), encoding="utf-8")
     text = {"name": "t", "script": "train.py", "nproc_per_node": 1, "backend": "gloo", "grace": "2s", **job}
+    text = {key: value for key, value in text.items() if value is not None}
     (folder / "job.yaml").write_text(json.dumps(text, ensure_ascii=False), encoding="utf-8")
     return folder / "job.yaml"
 

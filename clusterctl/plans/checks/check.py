@@ -79,7 +79,7 @@ class Situation:
         """Tell whether the job trains on GPUs; without a job, whether any node has some."""
         if self.job is None:
             return any(facts.gpus.count for _, facts in self.known)
-        return self.job.backend == "nccl" or self.job.nproc_per_node == "gpu"
+        return self.job.backend == "nccl" or self.job.nproc_per_node == "gpu" or bool(self.job.gpus)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from clusterctl.plans.checks.check import Hit, Situation, across, check, on
 from clusterctl.plans.checks.remedy import as_root, in_inventory, ssh_to
 from clusterctl.plans.checks.voting import split_votes
 from clusterctl.plans.facts import Facts
+from clusterctl.plans.vendors import chosen_gpus
 from clusterctl.specs.counted import counted
 from clusterctl.specs.inventory import Node
 
@@ -33,6 +34,12 @@ def _count(facts: Facts) -> int:
 def _lent(node: Node, facts: Facts) -> int:
     """Count the GPUs that a run may use: the inventory's number, where that many are there."""
     return _count(facts) if node.gpus is None else min(node.gpus, _count(facts))
+
+
+def _usable(seen: Situation, node: Node, facts: Facts) -> int:
+    """Count the GPUs that this job may use on a node: those that it chooses, else all that are lent."""
+    chosen = chosen_gpus(seen.job) if seen.job else None
+    return _lent(node, facts) if chosen is None else min(chosen, _lent(node, facts))
 
 
 @check(
@@ -71,15 +78,16 @@ def no_gpu(seen: Situation) -> Iterator[Hit]:
     needs=("gpus",),
 )
 def too_few_gpus(seen: Situation) -> Iterator[Hit]:
-    """`nproc_per_node` is larger than the number of GPUs that this node has or lends.
+    """`nproc_per_node` is larger than the number of GPUs that this node has or lends, or that the job chooses.
 
     `nproc_per_node: gpu` takes as many as there are on each node.
     """
     wanted = seen.job.nproc_per_node if seen.job and seen.job.backend == "nccl" else None
     for node, facts in seen.known:
-        if isinstance(wanted, int) and 0 < _lent(node, facts) < wanted:
-            evidence = f"{counted(_lent(node, facts), 'GPU')} for nproc_per_node: {wanted}"
-            yield on(node, evidence, f"job: nproc_per_node: {_lent(node, facts)}  # or gpu")
+        usable = _usable(seen, node, facts)
+        if isinstance(wanted, int) and 0 < usable < wanted:
+            evidence = f"{counted(usable, 'GPU')} for nproc_per_node: {wanted}"
+            yield on(node, evidence, f"job: nproc_per_node: {usable}  # or gpu")
 
 
 @check(
@@ -187,22 +195,27 @@ def _models(facts: Facts) -> set[str]:
 @check(
     "CC-GPU-008",
     "warning",
-    "the numbers of GPUs differ",
+    "the numbers of workers differ",
     why=(
         "The nodes will run different numbers of processes; code that assumes the same number "
         "everywhere breaks."
     ),
-    needs=("gpus",),
+    needs=("gpus", "machine"),
 )
 def counts_differ(seen: Situation) -> Iterator[Hit]:
-    """With `nproc_per_node: gpu` each node runs as many processes as it has GPUs, and these numbers differ.
+    """With `nproc_per_node: gpu` each node runs as many processes as it has or lends GPUs, and these numbers differ.
 
-    torchrun and DDP allow this. Code that computes ranks as node_rank * LOCAL_WORLD_SIZE + local_rank does
-    not.
+    With `cpu` the same is said of the cores. torchrun and DDP allow this, and WORLD_SIZE is the sum. Code that
+    computes ranks as node_rank * LOCAL_WORLD_SIZE + local_rank does not.
     """
-    if seen.job and seen.job.nproc_per_node != "gpu":
+    nproc = seen.job.nproc_per_node if seen.job else "gpu"
+    if isinstance(nproc, int) or (seen.job and chosen_gpus(seen.job) is not None):
         return
-    split = split_votes({node.name: str(_lent(node, facts)) for node, facts in seen.known if _count(facts)})
+    if nproc == "cpu":
+        counts = {node.name: facts.machine.cpus_allowed or 0 for node, facts in seen.known}
+    else:
+        counts = {node.name: _lent(node, facts) for node, facts in seen.known}
+    split = split_votes({name: str(count) for name, count in counts.items() if count})
     if split:
         yield across(split.odd, split.evidence, "job: nproc_per_node: N  # a number that every node has")
 
@@ -239,3 +252,29 @@ def more_than_promised(seen: Situation) -> Iterator[Hit]:
         if node.gpus is not None and _count(facts) > node.gpus:
             found = f"{_count(facts)} found, the inventory says {node.gpus}"
             yield on(node, found, in_inventory(node, f"gpus: {_count(facts)}"))
+
+
+@check(
+    "CC-GPU-018",
+    "error",
+    "a chosen GPU does not exist",
+    why="CUDA stops reading its list of visible devices at the first that is not there: workers would lack a GPU.",
+    needs=("gpus",),
+)
+def chosen_gpu_is_missing(seen: Situation) -> Iterator[Hit]:
+    """The job's `gpus:` names an index that nvidia-smi does not show on this node, or more than the node lends.
+
+    Indices count from 0 and are the same on all nodes; leave out a node that lacks them (`--exclude`).
+    """
+    wanted = seen.job.gpus if seen.job else ()
+    for node, facts in seen.known:
+        there = {gpu.index for gpu in facts.gpus.devices} or set(range(_count(facts)))
+        missing = [str(index) for index in wanted if index not in there]
+        if not there or facts.gpus.error:
+            continue  # told by CC-GPU-001 and CC-GPU-009
+        if missing:
+            evidence = f"gpus: {', '.join(missing)} of {counted(_count(facts), 'GPU')}"
+            yield on(node, evidence, f"add --exclude {node.name}")
+        elif node.gpus is not None and len(wanted) > node.gpus:
+            evidence = f"the job chooses {counted(len(wanted), 'GPU')}, the inventory lends {node.gpus}"
+            yield on(node, evidence, in_inventory(node, f"gpus: {len(wanted)}"))

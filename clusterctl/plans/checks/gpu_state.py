@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 from clusterctl.plans.checks.check import Hit, Situation, check, on
 from clusterctl.plans.checks.gpu import BUSY
 from clusterctl.plans.checks.remedy import as_root, ssh_to
-from clusterctl.plans.checks.system import VISIBLE
 from clusterctl.plans.facts import Facts
 from clusterctl.plans.facts_records import Gpu
+from clusterctl.plans.vendors import vendor_of, visible_env
 from clusterctl.specs.counted import counted
 from clusterctl.specs.inventory import Node
+from clusterctl.specs.job_rules import VISIBLE
 
 
 def _with_gpus(
@@ -97,13 +98,16 @@ def ecc_errors(seen: Situation) -> Iterator[Hit]:
     needs=("gpus",),
 )
 def gpu_in_use(seen: Situation) -> Iterator[Hit]:
-    """More than 512 MiB of a GPU's memory are taken before the job starts.
+    """More than 512 MiB of a GPU's memory are taken before the job starts; with `gpus:` only those GPUs count.
 
     It may be someone else's work, or what a crashed run left behind. Memory that no listed process owns
     belongs to a process of another container, or to one that is dying.
     """
+    chosen = seen.job.gpus if seen.job else ()
     busy = _with_gpus(
-        seen, lambda gpu: (gpu.memory_used or 0) > BUSY, lambda gpu: f"uses {gpu.memory_used} MiB"
+        seen,
+        lambda gpu: (gpu.memory_used or 0) > BUSY and (not chosen or gpu.index in chosen),
+        lambda gpu: f"uses {gpu.memory_used} MiB",
     )
     for node, _, told in busy:
         query = "nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name,used_memory --format=csv"
@@ -143,7 +147,7 @@ def hidden_gpus(seen: Situation) -> Iterator[Hit]:
     files, or set it in the job's `env:`.
     """
     for node, facts in seen.known:
-        chosen = seen.job.env if seen.job else {}
+        chosen = {*seen.job.env, *visible_env(vendor_of(facts), seen.job.gpus)} if seen.job else set()
         told = [
             f"{name}={facts.environment[name]}"
             for name in VISIBLE

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from clusterctl.plans.checks.check import Hit, Situation, across, check, on
 from clusterctl.plans.checks.remedy import as_root, in_inventory, ssh_to
 from clusterctl.plans.checks.voting import split_votes
+from clusterctl.specs.job_rules import VISIBLE
 from clusterctl.specs.nodeset import fold_names
 
 MIB, GIB = 1 << 20, 1 << 30
 FULL, LOW = 100 * 1000 * 1000, GIB  # bytes
 FEW_INODES = 5000
 SHM_PER_PROCESS = 256 * MIB
-VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES")
 LARGEST_OFFSET = 2.0  # seconds
 # What a launch takes away from a job's environment, so that it does no harm there.
 CLEARED = ("PET_", "TORCHELASTIC_", "MASTER_")
