@@ -22,6 +22,7 @@ VERBS = {
     "ps": ("ps", "List the runs on the nodes."),
     "status": ("status", "Show one run, node by node and rank by rank."),
     "stop": ("stop", "End a run on every node."),
+    "pull": ("pull", "Bring a run's results home."),
     "exec": ("exec", "Run a command on every node; equal answers are shown once."),
     "inventory": ("inventory", "Show the inventory as clusterctl understands it, or make one of another tool's."),
 }

@@ -13,17 +13,15 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import zlib
-from types import TracebackType
-from typing import Any, Dict, Iterator, List, Optional, Set, Tuple, Type
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 from .store import Store
 from .tree import Layout, Row, parse_rows, read_tree, remove_tree, tree_hash
+from .voice import Voice
 from .wire import DISK_ERRORS, Stream, VerbError
 from .workdir import make_below, open_workdir
 
-BEAT_EVERY = 2.0
 ATTEMPTS = 3
 NAMED = 10
 
@@ -38,48 +36,6 @@ def run(request: Dict[str, Any], stream: Stream) -> None:
         place = os.fsdecode(error.filename2 or error.filename or request["workdir"])
         code = "CC-DISK-001" if error.errno in DISK_ERRORS else "CC-DISK-002"
         raise VerbError(code, f"cannot write {place}: {error.strerror}") from None
-
-
-class Voice:
-    """The node's half of the conversation; a thread of its own tells that the work goes on."""
-
-    def __init__(self, stream: Stream) -> None:
-        self.stream = stream
-        self.steps = 0
-        self._one_at_a_time = threading.Lock()
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._beat, daemon=True)
-
-    def __enter__(self) -> Voice:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def send(self, header: Dict[str, Any]) -> None:
-        """Send a frame between two beats."""
-        with self._one_at_a_time:
-            self.stream.send(header)
-
-    def step(self) -> None:
-        """Count a piece of work."""
-        self.steps += 1
-
-    def _beat(self) -> None:
-        count = 0
-        while not self._over.wait(BEAT_EVERY):
-            count += 1
-            try:
-                self.send({"beat": count, "steps": self.steps})
-            except BrokenPipeError:
-                return
 
 
 def serve(request: Dict[str, Any], stream: Stream) -> None:

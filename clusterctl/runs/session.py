@@ -26,6 +26,8 @@ from clusterctl.runs.openssh import OpensshConnection
 
 STDERR_KEPT = 64 << 10
 CHUNK = (32 << 10) - 64  # what fills one packet
+AHEAD = 16  # frames that are taken in before they are asked for; what more there is, the node must keep
+ALL = 1 << 30
 Due = tuple[float, Callable[[], ClusterctlError]]
 
 
@@ -124,16 +126,17 @@ class Session:
         self._take_in()
         self._check_due(self._due(limit))
 
-    def _take_in(self) -> None:
-        """Take in what has arrived, without waiting."""
+    def _take_in(self, most: int = AHEAD) -> None:
+        """Take in what has arrived, without waiting, until `most` frames are there that nobody has asked for."""
         with self._reading:
             # Looked at before draining: what arrives between the two is then not taken for the end.
             closing = self._channel.over
             with suppress(OSError):
                 self._take_stderr()
-                while piece := self._channel.take():
+                while len(self._arrived) < most and (piece := self._channel.take()):
                     self._hear(piece, self._take_frames)
-            if closing and not self.ended and self._failure is None:
+            drained = len(self._arrived) < most
+            if closing and drained and not self.ended and self._failure is None:
                 self._fail(self._explain_end())
 
     def _take_stderr(self) -> None:
@@ -161,7 +164,7 @@ class Session:
             try:
                 sent = self._channel.send(chunk)
             except TimeoutError:
-                self._take_in()  # the node may be waiting for us to read before it reads
+                self._take_in(ALL)  # the node may be waiting for us to read before it reads
                 if time.monotonic() >= deadline:
                     raise endings.overdue(self.node, f"room for what we send to {self.verb}", limit) from None
                 continue
@@ -171,7 +174,7 @@ class Session:
 
     def _raise_unsent(self) -> None:
         """Raise what the node said before it stopped listening."""
-        self._take_in()
+        self._take_in(ALL)
         self._raise_failure()
         raise self._explain_end()
 

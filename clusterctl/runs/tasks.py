@@ -201,6 +201,23 @@ def execute(
         return hear_command(session, keep, hear)
 
 
+@task  # type: ignore[untyped-decorator]  # fabric ships no types
+def pull(
+    c: Connection,
+    node: Node,
+    interpreter: Interpreter,
+    job: str,
+    run: str | None,
+    *,
+    most: int,
+    beacon: str,
+) -> Session:
+    """Begin to bring results home: a job's outputs and, with a run, its logs on this node."""
+    request = {"job": job, "run": run, "most": most, "beacon": beacon}
+    question = {"workdir": node.workdir, "node": node.name, **request}
+    return _session(c, "pull", question, interpreter)
+
+
 def _session(
     c: Connection,
     verb: str,

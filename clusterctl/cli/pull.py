@@ -1,0 +1,52 @@
+"""The verb `pull`: bring a run's results home."""
+
+from __future__ import annotations
+
+import click
+
+from clusterctl.cli.loading import load_inventory
+from clusterctl.cli.options import Settings, shared_options, takes_nodes
+
+
+@click.command()
+@click.argument("run", metavar="[RUN]", required=False)
+@click.argument("folder", metavar="[DIR]", required=False)
+@click.option("--logs", is_flag=True, help="Bring the run's logs too, to DIR/<node>/logs-<run>.")
+@click.option("--job", metavar="NAME", help="Bring the outputs of this job, whose runs may be gone.")
+@click.option("--into", metavar="DIR", help="The same as DIR, for the newest run or with --job.")
+@takes_nodes
+@click.option("--overwrite", is_flag=True, help="Replace files that were changed here.")
+@click.option("--no-limit", is_flag=True, help="Bring more than 100 000 files or 100 GiB from a node.")
+@click.option("--json", "as_json", is_flag=True, help="Write what was brought as JSON.")
+@shared_options
+def pull(
+    settings: Settings,
+    run: str | None,
+    folder: str | None,
+    logs: bool,
+    job: str | None,
+    into: str | None,
+    pattern: str | None,
+    exclude: str | None,
+    overwrite: bool,
+    no_limit: bool,
+    as_json: bool,
+) -> int:
+    """Bring home what a run's job has put out: the directory CLUSTERCTL_OUTPUT_DIR of every node.
+
+    RUN is an id or its beginning, by default your newest. What DIR/<node>/ has already is not brought again,
+    and what broke off is taken up where it stopped. DIR is outputs/<job> by default.
+    """
+    from clusterctl.cli.pulling import Pull, Wishes
+    from clusterctl.errors import UsageError
+
+    if (into and folder) or (job and (run or logs)):
+        raise UsageError(
+            "that says the same thing twice, or two things at once",
+            code="CC-USE-029",
+            fix="give DIR once; --job takes neither RUN nor --logs",
+        )
+    wishes = Wishes(
+        run, job, into or folder, logs=logs, overwrite=overwrite, no_limit=no_limit, as_json=as_json
+    )
+    return Pull(load_inventory(settings), wishes).run(pattern, exclude)

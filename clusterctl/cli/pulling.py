@@ -1,0 +1,240 @@
+"""Bring results home: ask all nodes what they have, then fetch what is not here, from all at once."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from clusterctl.cli.loading import expand
+from clusterctl.cli.reaching import myself, notice, tell_failures, with_any_python
+from clusterctl.cli.remembering import ask_runs
+from clusterctl.console.choice import say
+from clusterctl.console.results import Progress, pulled_to_json, tell_account
+from clusterctl.errors import ClusterctlError, NodeError, SystemRefusal, UsageError
+from clusterctl.plans.choose_run import choose_run
+from clusterctl.plans.placement import choose_nodes
+from clusterctl.plans.results import MAX_BYTES, MAX_ENTRIES, judge
+from clusterctl.runs import tasks
+from clusterctl.runs.arrival import Account
+from clusterctl.runs.cluster import Cluster
+from clusterctl.runs.executor import fan_out
+from clusterctl.runs.landing import Landing, prepare_target
+from clusterctl.runs.pull import Listed, bring, choose_wants, list_results, make_rest
+from clusterctl.runs.room import Room
+from clusterctl.runs.session import Session
+from clusterctl.specs.inventory import Inventory, Node
+from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.values import NAME_PATTERN
+
+NO_LIMIT = 1 << 62
+_RUN = re.compile(rf"({NAME_PATTERN})-[0-9]{{8}}T[0-9]{{6}}-[0-9a-f]{{4,}}")
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What is to be brought, where to, and how."""
+
+    run: str | None
+    job: str | None
+    folder: str | None
+    logs: bool
+    overwrite: bool
+    no_limit: bool
+    as_json: bool
+
+
+@dataclass
+class Part:
+    """One node's part: the open conversation, what it has, and under which name its outputs are kept."""
+
+    node: Node
+    session: Session
+    listed: Listed
+    outputs: bool = True
+    account: Account = field(default_factory=Account)
+
+
+class Pull:
+    """One pull: holds what the steps share."""
+
+    def __init__(self, inventory: Inventory, wishes: Wishes) -> None:
+        self._inventory, self._wishes = inventory, wishes
+        self._errors: dict[str, ClusterctlError] = {}
+        self._parts: dict[str, Part] = {}
+        self._progress = Progress()
+        self._run: str | None = None
+        self._job = wishes.job or ""
+
+    def run(self, pattern: str | None, exclude: str | None) -> int:
+        """Go through the steps; gives the exit code."""
+        nodes = choose_nodes(self._inventory, pattern, exclude)
+        with Cluster(notice) as cluster:
+            if self._wishes.job is None:
+                nodes = self._choose(cluster, nodes)
+            if not nodes:
+                return 4
+            target = self._target()
+            try:
+                self._list(cluster, nodes)
+                self._bring(target, folds=prepare_target(target))
+            finally:
+                self._progress.stop()
+                for part in self._parts.values():
+                    part.session.close()
+        return self._report(nodes, target)
+
+    def _choose(self, cluster: Cluster, nodes: Sequence[Node]) -> tuple[Node, ...]:
+        """Find the run, and the nodes that had a part in it."""
+        remembered = ask_runs(cluster, nodes, self._wishes.run)
+        if not remembered.answered:
+            tell_failures(remembered.errors)
+            return ()
+        self._run = choose_run(remembered.runs, self._wishes.run, myself())
+        named = _RUN.fullmatch(self._run)
+        if named is None:
+            raise UsageError(
+                f"{self._run!r} is not the name of a run", code="CC-PULL-005", fix="name the job: --job NAME"
+            )
+        self._job = named[1]
+        say(f"run {self._run}")
+        parts = remembered.runs[self._run]
+        self._errors = {error.node: error for error in remembered.errors if error.node in parts}
+        return tuple(node for node in nodes if node.name in parts)
+
+    def _target(self) -> Path:
+        folder = self._wishes.folder
+        return expand(folder) if folder else Path("outputs") / self._job
+
+    def _list(self, cluster: Cluster, nodes: Sequence[Node]) -> None:
+        """Ask every node what it has; of nodes with one work directory only the first brings the outputs."""
+        beacon = secrets.token_hex(16)
+        asked = [node for node in nodes if node.name not in self._errors]
+        for outcome in cluster.each(asked, lambda c, node: self._ask(c, node, beacon)):
+            if outcome.value is not None:
+                self._parts[outcome.node.name] = outcome.value
+            elif outcome.error is not None:
+                self._errors[outcome.node.name] = outcome.error
+        firsts: dict[str, str] = {}
+        for node in nodes:
+            part = self._parts.get(node.name)
+            if part is not None:
+                part.outputs = firsts.setdefault(self._home(part), node.name) == node.name
+        for home, name in firsts.items():
+            same = [part.node.name for part in self._parts.values() if self._home(part) == home]
+            if len(same) > 1:
+                notice(
+                    f"{fold_names(sorted(same))} share one work directory: its outputs are brought once, as {name}"
+                )
+
+    def _home(self, part: Part) -> str:
+        """Name the work directory of a node; one that names a node which does not agree has its own."""
+        first = self._parts.get(part.listed.first)
+        agreed = first is not None and first.listed.first == part.listed.first
+        return part.listed.first if agreed else f"{part.node.name}/"
+
+    def _ask(self, c: Any, node: Node, beacon: str) -> Part:
+        most = NO_LIMIT if self._wishes.no_limit else MAX_ENTRIES
+        run = self._run if self._wishes.logs else None
+
+        def ask(used: tasks.Interpreter) -> Part:
+            session = tasks.pull(c, node, used, self._job, run, most=most, beacon=beacon)
+            try:
+                return Part(node, session, list_results(session, most, f"logs-{run}", node.name))
+            except BaseException:
+                session.close()
+                raise
+
+        return with_any_python(node, ask)[0]
+
+    def _bring(self, target: Path, *, folds: bool) -> None:
+        """Fetch from all nodes at once."""
+        room = Room(target)
+        nodes = [part.node for part in self._parts.values()]
+        self._progress.begin([node.name for node in nodes])
+        try:
+            for outcome in fan_out(
+                nodes, lambda node: self._fetch(self._parts[node.name], target, room, folds)
+            ):
+                self._progress.arrive(outcome.node.name)
+                if outcome.error is not None:
+                    self._errors[outcome.node.name] = outcome.error
+        except BaseException:
+            room.close()
+            raise
+
+    def _fetch(self, part: Part, target: Path, room: Room, folds: bool) -> None:
+        name, account = part.node.name, part.account
+        mine = [entry for entry in part.listed.entries if part.outputs or entry.log]
+        judged = judge(mine, folds=folds)
+        if judged.size > MAX_BYTES and not self._wishes.no_limit:
+            raise NodeError(
+                f"there are {judged.size >> 30} GiB to bring, more than {MAX_BYTES >> 30}",
+                code="CC-PULL-001",
+                fix="--no-limit brings them all the same",
+            )
+        if not mine:
+            return
+        with room.entered():
+            landing = Landing(target, name)
+            try:
+                wants = list(choose_wants(judged, landing, account, overwrite=self._wishes.overwrite))
+                size = sum(want.entry.size - want.offset for want in wants)
+                room.reserve(size)
+                self._progress.expect(size)
+
+                def moved(count: int) -> None:
+                    room.check()
+                    self._progress.move(count)
+
+                bring(part.session, wants, landing, account, node=name, moved=moved)
+                make_rest(judged, landing, account)
+                landing.sweep()
+            except SystemRefusal as refusal:
+                room.close(refusal)
+                raise
+            finally:
+                landing.close()
+
+    def _report(self, nodes: Sequence[Node], target: Path) -> int:
+        names = [node.name for node in nodes]
+        accounts = {name: self._parts[name].account for name in names if name in self._parts}
+        brought = {name: account for name, account in accounts.items() if name not in self._errors}
+        if self._wishes.as_json:
+            document = pulled_to_json(self._run, self._job, target, accounts, self._errors, names)
+            click.echo(json.dumps(document, ensure_ascii=False, indent=2))
+        else:
+            for name, account in accounts.items():
+                shared = not self._parts[name].outputs and not self._wishes.logs
+                if not shared:
+                    tell_account(name, account, target / name, whole=name in brought)
+        tell_failures(_once(self._errors, names))
+        return exit_code(brought, list(self._errors.values()))
+
+
+def _once(errors: Mapping[str, ClusterctlError], names: Sequence[str]) -> list[ClusterctlError]:
+    """Tell of the full disk here once, of the nodes each."""
+    told: dict[object, ClusterctlError] = {}
+    for name in names:
+        if name in errors:
+            error = errors[name]
+            if isinstance(error, SystemRefusal):
+                error.node = ""
+            told.setdefault(error.message if isinstance(error, SystemRefusal) else name, error)
+    return list(told.values())
+
+
+def exit_code(brought: Mapping[str, Account], errors: Sequence[ClusterctlError]) -> int:
+    """Give 1 when this machine refused, 4 or 1 when no node brought anything, 5 when something is not here, else 0."""
+    if any(isinstance(error, SystemRefusal) for error in errors):
+        return 1
+    if errors and not brought:
+        return 4 if any(error.exit_code == 4 for error in errors) else 1
+    missing = any(account.refused or account.kept for account in brought.values())
+    return 5 if errors or missing else 0

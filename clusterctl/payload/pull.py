@@ -1,0 +1,270 @@
+"""The verb `pull`: lists what a job has put out and a run has logged, then sends what the client lacks.
+
+request {"workdir", "node", "job", "run": id or null, "most": entries, "beacon": random name or null}
+node    {"rows": count} + zlib(JSON rows), repeated; then {"listed": count, "more": bool, "first": node}
+client  {"bring": [[index, bytes the client has, their sha256, whether data is wanted], ...]}, as often as it
+        wants; then it hangs up
+node    {"file": index, "at": offset, "packed": bool} + data, repeated, from what the client has if that is right,
+        else from 0; {"whole": index, "sha256": of all of it, "size": n, "same": whether it kept still} or
+        {"failed": index, "why": text}; at last {"brought": true}.
+In between the node sends {"beat": n, "steps": n} every 2 s.
+
+A row is [part, path, kind, size, mtime_ns, ctime_ns, inode, target]; part is "outputs" or "logs", kind is file,
+link, dir (empty) or other. Links are not followed. Names that are not UTF-8 have their odd bytes as U+DC80 and up.
+`first` is the node that was the first to light the beacon: nodes that share a home name the same one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import time
+import zlib
+from contextlib import contextmanager, suppress
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+from .state import run_dirs
+from .voice import Voice
+from .wire import Stream
+from .workdir import component, make_private
+
+PART = 1 << 18
+BATCH = 1000
+SAMPLE = 1 << 12
+STALE = 86400.0  # seconds after which a beacon was left by a client that died
+LOGGED = ("state.json", "events.jsonl", "agent.log")
+ATTEMPT = "attempt-"
+
+Row = List[Any]
+
+
+class Place(NamedTuple):
+    """Where a row's file lies, and what was seen of it."""
+
+    path: bytes
+    found: Any  # os.stat_result, None for a directory
+
+
+class Wish(NamedTuple):
+    """What the client has of a file, and whether it wants the rest."""
+
+    offset: int
+    sha256: str
+    data: bool
+
+
+def run(request: Dict[str, Any], stream: Stream) -> None:
+    """Serve one client until it hangs up."""
+    workdir = os.path.realpath(os.path.expanduser(request["workdir"]))
+    with Voice(stream) as voice, beacon(workdir, request) as first:
+        places = tell_rows(request, workdir, voice, first)
+        while True:
+            frame = stream.receive()
+            if frame is None:
+                return
+            for index, *wish in frame[0]["bring"]:
+                send_file(voice, index, places[index], Wish(*wish))
+            voice.send({"brought": True})
+
+
+@contextmanager
+def beacon(workdir: str, request: Dict[str, Any]) -> Iterator[str]:
+    """Tell who was first to light the client's beacon in this work directory; it goes out with the client."""
+    node, name = str(request["node"]), request.get("beacon")
+    if name is None or not os.path.isdir(workdir):
+        yield node
+        return
+    folder = make_private(os.path.join(workdir, "beacons"))
+    sweep(folder)
+    path = os.path.join(folder, component(name))
+    try:
+        os.symlink(node, path)  # made with what it says in one step, on network file systems too
+    except FileExistsError:
+        yield os.readlink(path)
+        return
+    try:
+        yield node
+    finally:
+        with suppress(OSError):
+            os.unlink(path)
+
+
+def sweep(folder: str) -> None:
+    """Put out what a client that died has left."""
+    oldest = time.time() - STALE
+    with os.scandir(folder) as found:
+        for entry in found:
+            with suppress(OSError):
+                if entry.stat(follow_symlinks=False).st_mtime < oldest:
+                    os.unlink(entry.path)
+
+
+def tell_rows(request: Dict[str, Any], workdir: str, voice: Voice, first: str) -> List[Place]:
+    """Send all rows, at most one more than the client wants; gives where their files lie."""
+    most = int(request["most"])
+    places: List[Place] = []
+    batch: List[Row] = []
+    more = False
+    for row, place in find_rows(request, workdir):
+        if len(places) >= most:
+            more = True
+            break
+        voice.step()
+        places.append(place)
+        batch.append(row)
+        if len(batch) == BATCH:
+            tell_batch(voice, batch)
+            batch = []
+    tell_batch(voice, batch)
+    voice.send({"listed": len(places), "more": more, "first": first})
+    return places
+
+
+def tell_batch(voice: Voice, batch: List[Row]) -> None:
+    """Send some rows."""
+    voice.send({"rows": len(batch)}, zlib.compress(json.dumps(batch).encode("ascii"), 1))
+
+
+def find_rows(request: Dict[str, Any], workdir: str) -> Iterator[Tuple[Row, Place]]:
+    """Walk the job's outputs and, for a run, what its part on this node has logged."""
+    outputs = os.path.join(workdir, "outputs", component(request["job"]))
+    yield from walk("outputs", os.fsencode(os.path.realpath(outputs)), None)
+    if request.get("run") is None:
+        return
+    for rundir in run_dirs(workdir, component(request["run"]), str(request["node"])):
+        if os.path.basename(os.path.dirname(rundir)) == request["run"]:
+            yield from walk("logs", os.fsencode(rundir), is_log)
+
+
+def is_log(name: bytes) -> bool:
+    """Whether an entry of a run's directory is a log or holds logs."""
+    return os.fsdecode(name) in LOGGED or os.fsdecode(name).startswith(ATTEMPT)
+
+
+def walk(part: str, root: bytes, wanted: Any) -> Iterator[Tuple[Row, Place]]:
+    """Walk a directory without following links; `wanted` chooses among the names at its top."""
+    folders = [b""]
+    while folders:
+        folder = folders.pop()
+        entries = listed(os.path.join(root, folder))
+        if folder and not entries:
+            yield [part, text(folder), "dir", 0, 0, 0, 0, ""], Place(b"", None)
+        for entry in entries:
+            if not folder and wanted is not None and not wanted(entry.name):
+                continue
+            path = os.path.join(folder, entry.name)
+            try:
+                found = entry.stat(follow_symlinks=False)
+                target = os.readlink(entry.path) if entry.is_symlink() else b""
+            except OSError:
+                continue  # it has just been removed
+            if stat.S_ISDIR(found.st_mode):
+                folders.append(path)
+            else:
+                yield row_of(part, path, kind_of(found), found, target), Place(entry.path, found)
+
+
+def listed(folder: bytes) -> List[Any]:
+    """List a directory in order; nothing if it is gone or closed."""
+    try:
+        with os.scandir(folder) as found:
+            return sorted(found, key=lambda entry: entry.name)
+    except OSError:
+        return []
+
+
+def kind_of(found: os.stat_result) -> str:
+    """Name the kind of an entry that is no directory."""
+    if stat.S_ISLNK(found.st_mode):
+        return "link"
+    return "file" if stat.S_ISREG(found.st_mode) else "other"
+
+
+def row_of(part: str, path: bytes, kind: str, found: os.stat_result, target: bytes) -> Row:
+    """Render one row."""
+    times = [found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
+    size = found.st_size if kind == "file" else 0
+    return [part, text(path), kind, size, *times, text(target)]
+
+
+def text(name: bytes) -> str:
+    """Decode a name, whatever the locale."""
+    return name.decode("utf-8", "surrogateescape")
+
+
+def send_file(voice: Voice, index: int, place: Place, wish: Wish) -> None:
+    """Send what the client lacks of a file, as long as it was when it was listed, and the hash of all of it."""
+    try:
+        descriptor = os.open(place.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise OSError(0, "no longer a regular file")
+            send_content(voice, index, descriptor, place.found, wish)
+        finally:
+            os.close(descriptor)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        voice.send({"failed": index, "why": str(error.strerror)})
+
+
+def send_content(voice: Voice, index: int, descriptor: int, listed: Any, wish: Wish) -> None:
+    """Hash what the client has; send the rest, or all if that is something else."""
+    digest, size = hashlib.sha256(), listed.st_size
+    place = read_on(voice, descriptor, digest, min(wish.offset, size))
+    if wish.offset and digest.hexdigest() != wish.sha256:
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        digest, place = hashlib.sha256(), 0
+    if not wish.data:
+        place += read_on(voice, descriptor, digest, size - place)
+    packer = Packer()
+    while place < size:
+        data = os.read(descriptor, min(PART, size - place))
+        if not data:
+            break
+        voice.step()
+        digest.update(data)
+        packed, body = packer.pack(data)
+        voice.send({"file": index, "at": place, "packed": packed}, body)
+        place += len(data)
+    same = stamp(os.fstat(descriptor)) == stamp(listed)
+    voice.send({"whole": index, "sha256": digest.hexdigest(), "size": place, "same": same})
+
+
+def read_on(voice: Voice, descriptor: int, digest: Any, size: int) -> int:
+    """Hash so many bytes from where the file stands; gives how many there were."""
+    place = 0
+    while place < size:
+        data = os.read(descriptor, min(PART, size - place))
+        if not data:
+            break
+        voice.step()
+        digest.update(data)
+        place += len(data)
+    return place
+
+
+def stamp(found: os.stat_result) -> Tuple[int, int, int]:
+    """What is unchanged while a file keeps still."""
+    return found.st_size, found.st_mtime_ns, found.st_ino
+
+
+class Packer:
+    """Compresses a file's parts as long as that is worth the time; checkpoints are dense."""
+
+    def __init__(self) -> None:
+        self._worth: Optional[bool] = None
+
+    def pack(self, data: bytes) -> Tuple[bool, bytes]:
+        """Give whether the data is compressed, and the data."""
+        if self._worth is None:
+            sample = data[:SAMPLE]
+            self._worth = len(zlib.compress(sample, 1)) < 0.7 * len(sample)
+        if not self._worth:
+            return False, data
+        body = zlib.compress(data, 1)
+        if len(body) > 0.8 * len(data):
+            self._worth = False
+        return True, body

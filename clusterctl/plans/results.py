@@ -1,0 +1,166 @@
+"""What a node says it has to bring home, and what of it is taken: names are judged here, nothing is believed.
+
+A path is taken if its parts are plain names, if nothing else has that name, and if it lies below directories only.
+A link is made again if it is relative and its way up, which may only be its beginning, stays below the target:
+then it leads nowhere else, whatever the other links are.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+OUTPUTS, LOGS = "outputs", "logs"
+MAX_ENTRIES = 100_000
+MAX_BYTES = 100 << 30
+LONGEST_PATH = 4095
+LONGEST_NAME = 255
+
+Stamp = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One thing on a node; `index` is what the node calls it, `path` is where it would lie here."""
+
+    index: int
+    path: str
+    kind: str
+    size: int
+    stamp: Stamp
+    target: str
+    log: bool
+
+
+@dataclass(frozen=True)
+class Refused:
+    """What is not brought, and why."""
+
+    path: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What is taken of a node's list."""
+
+    files: tuple[Entry, ...]
+    folders: tuple[Entry, ...]
+    links: tuple[Entry, ...]
+    refused: tuple[Refused, ...]
+
+    @property
+    def size(self) -> int:
+        """Give the bytes of all files."""
+        return sum(entry.size for entry in self.files)
+
+
+def read_rows(raw: Any, start: int, logs: str) -> Iterator[Entry]:
+    """Read a batch of rows; logs lie below `logs`. Raises ValueError for what is no row."""
+    if not isinstance(raw, list):
+        raise ValueError("the rows are no list")
+    for place, row in enumerate(raw):
+        if not isinstance(row, list) or len(row) != 8:
+            raise ValueError("a row does not have 8 parts")
+        part, path, kind, target = row[0], row[1], row[2], row[7]
+        numbers = row[3:7]
+        if not all(isinstance(word, str) for word in (part, path, kind, target)):
+            raise ValueError("a row has a text that is none")
+        if not all(isinstance(number, int) and 0 <= number < 1 << 64 for number in numbers):
+            raise ValueError("a row has a number that is none")
+        if kind not in ("file", "link", "dir", "other") or part not in (OUTPUTS, LOGS):
+            raise ValueError("a row is of no known kind")
+        here = f"{logs}/{path}" if part == LOGS else path
+        yield Entry(start + place, here, kind, numbers[0], tuple(numbers), target, part == LOGS)
+
+
+def judge(entries: Iterable[Entry], *, folds: bool) -> Judged:
+    """Take what does no harm; `folds` says that the file system here does not tell upper from lower case."""
+    names = _Names(folds)
+    taken: dict[str, list[Entry]] = {"file": [], "dir": [], "link": []}
+    refused: list[Refused] = []
+    for entry in entries:
+        why = why_refused(entry) or names.take(entry)
+        if why:
+            refused.append(Refused(entry.path, why))
+        else:
+            taken[entry.kind].append(entry)
+    return Judged(tuple(taken["file"]), tuple(taken["dir"]), tuple(taken["link"]), tuple(refused))
+
+
+def why_refused(entry: Entry) -> str:
+    """Say what is wrong with an entry by itself; empty if nothing is."""
+    why = why_bad_path(entry.path)
+    if why:
+        return why
+    if entry.kind == "other":
+        return "neither file, link nor directory"
+    if entry.kind == "link" and not stays_inside(entry.path, entry.target):
+        return "a link that leads out of the directory"
+    return ""
+
+
+def why_bad_path(path: str) -> str:
+    """Say why a path cannot be used below a directory; empty if it can."""
+    try:
+        raw = path.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return "a name that is no text"
+    parts = raw.split(b"/")
+    if b"\0" in raw or any(part in (b"", b".", b"..") for part in parts):
+        return "a path that leads elsewhere"
+    if len(raw) > LONGEST_PATH or max(map(len, parts)) > LONGEST_NAME:
+        return "a name that is too long"
+    return ""
+
+
+def stays_inside(path: str, target: str) -> bool:
+    """Tell whether the link at `path` can be made without leading out of the directory that holds all."""
+    if not target or "\0" in target or target.startswith("/"):
+        return False
+    try:
+        target.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    parts = [part for part in target.split("/") if part not in ("", ".")]
+    climbs = next((place for place, part in enumerate(parts) if part != ".."), len(parts))
+    return ".." not in parts[climbs:] and climbs <= path.count("/")
+
+
+class _Names:
+    """The names that are taken, and the directories that they imply."""
+
+    def __init__(self, folds: bool) -> None:
+        self._folds = folds
+        self._taken: dict[str, str] = {}
+        self._folders: set[str] = set()
+
+    def take(self, entry: Entry) -> str:
+        """Take a name; says why it cannot be had."""
+        key = self._key(entry.path)
+        if key in self._taken:
+            twice = self._taken[key] == entry.path
+            return "listed twice" if twice else "another name differs from it in case only"
+        if key in self._folders and entry.kind != "dir":
+            return "the name of a directory"
+        above = list(_parents(key))
+        if any(parent in self._taken for parent in above):
+            return "below something that is no directory"
+        self._folders.update(above)
+        if entry.kind == "dir":
+            self._folders.add(key)
+        else:
+            self._taken[key] = entry.path
+        return ""
+
+    def _key(self, path: str) -> str:
+        return unicodedata.normalize("NFC", path).casefold() if self._folds else path
+
+
+def _parents(path: str) -> Iterator[str]:
+    at = path.find("/")
+    while at >= 0:
+        yield path[:at]
+        at = path.find("/", at + 1)

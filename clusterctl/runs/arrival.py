@@ -1,0 +1,194 @@
+"""One file on its way from a node: written aside, hashed, and named only when it is what it should be."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from clusterctl.errors import NodeError
+from clusterctl.plans.results import Entry, Refused
+from clusterctl.runs.landing import FULL, InTheWayError, Landing, refusal
+
+LARGEST_PART = 1 << 20
+CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Want:
+    """A file to ask for: what is here of it, and whether the rest is wanted or only its hash."""
+
+    entry: Entry
+    offset: int = 0
+    sha256: str = ""
+    data: bool = True
+
+
+@dataclass
+class Account:
+    """What became of a node's files."""
+
+    files: int = 0
+    bytes: int = 0
+    unchanged: int = 0
+    kept: list[str] = field(default_factory=list)  # changed here, so left alone
+    moving: list[str] = field(default_factory=list)  # written to while they were read
+    refused: list[Refused] = field(default_factory=list)
+
+
+class Arrival:
+    """One file on its way."""
+
+    def __init__(
+        self, want: Want, landing: Landing, account: Account, node: str, moved: Callable[[int], None]
+    ) -> None:
+        self.want = want
+        self._landing, self._account, self._node, self._moved = landing, account, node, moved
+        self._part: Path = landing.part_of(want.entry)
+        self._descriptor = -1
+        self._digest: Any = None
+        self._size = 0
+        self._broken = ""
+
+    def take(self, header: Mapping[str, Any], body: bytes) -> None:
+        """Write a piece."""
+        entry = self.want.entry
+        try:
+            data = unpack(body, LARGEST_PART) if header.get("packed") else body
+        except zlib.error as error:
+            raise nonsense(self._node, str(error)) from error
+        self._moved(len(data))
+        if self._broken:
+            return
+        try:
+            if self._descriptor < 0:
+                self._open(header.get("at"))
+            if header.get("at") != self._size or self._size + len(data) > entry.size or not self.want.data:
+                raise nonsense(self._node, f"{entry.path}: a piece that does not fit")
+            _write_all(self._descriptor, data)
+        except (OSError, InTheWayError) as error:
+            self._give_up(error)
+            return
+        self._digest.update(data)
+        self._size += len(data)
+
+    def _open(self, at: object) -> None:
+        """Begin anew, or go on where what is here ends."""
+        resumed = at == self.want.offset and self.want.offset > 0
+        if resumed and not self._part.exists():
+            self._seed()
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | (0 if resumed else os.O_TRUNC)
+        self._descriptor = os.open(self._part, flags, 0o666)
+        self._digest = hash_of(self._descriptor)
+        self._size = os.fstat(self._descriptor).st_size
+
+    def _seed(self) -> None:
+        """Begin with the file that was brought before, which is the beginning of the new one."""
+        with self._landing.read(self.want.entry.path) as source, self._part.open("xb") as sink:
+            left = self.want.offset
+            while left and (data := os.read(source, min(CHUNK, left))):
+                sink.write(data)
+                left -= len(data)
+
+    def end(self, header: Mapping[str, Any]) -> None:
+        """Put the file in its place if it is what the node says it is."""
+        entry = self.want.entry
+        try:
+            if "failed" in header:
+                self._refuse(f"the node could not read it: {header.get('why')}")
+            elif self._broken:
+                self._refuse(self._broken)
+            elif header.get("size") != entry.size:
+                self._part.unlink(missing_ok=True)
+                self._refuse("it became shorter while it was read; pull again")
+            else:
+                self._finish(str(header.get("sha256")))
+                if header.get("same") is not True:
+                    self._account.moving.append(entry.path)
+        except (OSError, InTheWayError) as error:
+            self._give_up(error)
+            self._refuse(self._broken)
+        finally:
+            self.leave()
+
+    def _finish(self, sha256: str) -> None:
+        entry, landing = self.want.entry, self._landing
+        if self._descriptor < 0 and self.want.offset == entry.size and sha256 == self.want.sha256 != "":
+            self._adopt(sha256)
+            return
+        if not self.want.data:
+            self._account.kept.append(entry.path)
+            return
+        if self._descriptor < 0:
+            self._open(0)
+        if self._digest.hexdigest() != sha256:
+            self._part.unlink(missing_ok=True)
+            raise nonsense(self._node, f"{entry.path}: its content does not have its hash")
+        landing.install(self._part, entry, sha256)
+        self._account.files += 1
+        self._account.bytes += entry.size
+
+    def _adopt(self, sha256: str) -> None:
+        """Nothing had to travel: what is here is what is there."""
+        entry, landing = self.want.entry, self._landing
+        found = landing.find(entry.path)
+        if self._part.exists():
+            landing.install(self._part, entry, sha256)
+            self._account.files += 1
+        elif found is not None:
+            landing.note(entry, sha256, found)
+            self._account.unchanged += 1
+
+    def _give_up(self, error: Exception) -> None:
+        if isinstance(error, OSError) and error.errno in FULL:
+            raise refusal(error, self._landing.place) from error
+        self._broken = reason_of(error)
+
+    def _refuse(self, why: str) -> None:
+        self._account.refused.append(Refused(self.want.entry.path, why))
+
+    def leave(self) -> None:
+        """Let go of the file; what has arrived of it stays for the next time."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def unpack(body: bytes, most: int) -> bytes:
+    """Decompress; zlib.error beyond a limit."""
+    packed = zlib.decompressobj()
+    data = packed.decompress(body, most)
+    if packed.unconsumed_tail or not packed.eof:
+        raise zlib.error("more data than there may be")
+    return data
+
+
+def nonsense(node: str, why: str) -> NodeError:
+    """Say that a node does not keep to what it announced."""
+    return NodeError(
+        "what the node sends is not what it announced", code="CC-PULL-003", node=node, evidence=why
+    )
+
+
+def hash_of(descriptor: int) -> Any:
+    """Hash all of an open file, which then stands at its end."""
+    digest = hashlib.sha256()
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    while data := os.read(descriptor, CHUNK):
+        digest.update(data)
+    return digest
+
+
+def reason_of(error: Exception) -> str:
+    """Say what the system refused, or what was in the way."""
+    return str(getattr(error, "strerror", None) or error)

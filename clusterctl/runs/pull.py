@@ -1,0 +1,182 @@
+"""Bringing results home from one node: only what is not here, verified by hash, taken up where it stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Protocol
+
+from clusterctl.errors import ConnectionLost, NodeError
+from clusterctl.plans.results import Entry, Judged, Refused, read_rows
+from clusterctl.runs.arrival import Account, Arrival, Want, hash_of, nonsense, reason_of, unpack
+from clusterctl.runs.landing import FULL, InTheWayError, Known, Landing, is_regular, refusal
+from clusterctl.runs.statcache import stamp_of
+
+START = 90.0  # seconds until the first word; the interpreter may come from a cold network home
+SILENCE = 20.0  # seconds; after that the node says something every 2 s
+LARGEST_BATCH = 64 << 20  # bytes of a batch of rows, unpacked
+AT_ONCE = 200  # files that are asked for together
+
+Frame = tuple[Mapping[str, Any], bytes]
+
+
+class Channel(Protocol):
+    """What is needed of a session: frames both ways; what the node reports as wrong is raised by either."""
+
+    def send(self, header: Mapping[str, Any], body: bytes = b"") -> None:
+        """Send a frame."""
+
+    def receive(self, timeout: float) -> Frame | None:
+        """Wait for a frame; None at the end of the conversation."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """What a node has, as it says; `first` names the node with which it shares its work directory."""
+
+    entries: tuple[Entry, ...]
+    first: str
+
+
+def list_results(session: Channel, most: int, logs: str, node: str) -> Listed:
+    """Hear what a node has; NodeError if it has more than `most` or cannot be understood."""
+    entries: list[Entry] = []
+    header: Mapping[str, Any] = {}
+    limit = START
+    while "listed" not in header:
+        header, body = _answer(session, limit, node)
+        limit = SILENCE
+        if "rows" in header:
+            try:
+                entries += read_rows(json.loads(unpack(body, LARGEST_BATCH)), len(entries), logs)
+            except (ValueError, RecursionError, zlib.error) as error:
+                raise nonsense(node, str(error)) from error
+        if len(entries) > most or header.get("more"):
+            raise NodeError(
+                f"there are more than {most} files to bring",
+                code="CC-PULL-001",
+                node=node,
+                fix="--no-limit brings them all the same",
+            )
+    return Listed(tuple(entries), str(header.get("first")))
+
+
+def _answer(session: Channel, limit: float, node: str) -> Frame:
+    while True:
+        frame = session.receive(limit)
+        limit = SILENCE
+        if frame is None:
+            raise ConnectionLost("the node hung up", code="CC-PULL-003", node=node)
+        if "beat" not in frame[0]:
+            return frame
+
+
+def choose_wants(judged: Judged, landing: Landing, account: Account, *, overwrite: bool) -> Iterator[Want]:
+    """Decide for every file whether it must be asked for; what is decided here goes to the account."""
+    for entry in judged.files:
+        try:
+            want = _want(entry, landing, account, overwrite=overwrite)
+        except (InTheWayError, OSError) as error:
+            account.refused.append(Refused(entry.path, reason_of(error)))
+            continue
+        if want is not None:
+            yield want
+
+
+def _want(entry: Entry, landing: Landing, account: Account, *, overwrite: bool) -> Want | None:
+    found, known = landing.find(entry.path), landing.known.get(entry.path)
+    if found is None:
+        return _resumed(entry, landing)
+    if not is_regular(found):
+        raise InTheWayError("something else has its name here")
+    if known is not None and stamp_of(found) == known.here:
+        if known.there == entry.stamp:
+            account.unchanged += 1
+            return None
+        resumed = _resumed(entry, landing)
+        return resumed if resumed.offset else _grown(entry, found, known)
+    if found.st_size == entry.size:  # not known to be ours: perhaps it is the same all the same
+        with landing.read(entry.path) as descriptor:
+            return Want(entry, entry.size, hash_of(descriptor).hexdigest(), data=overwrite)
+    if overwrite:
+        return _resumed(entry, landing)
+    account.kept.append(entry.path)
+    return None
+
+
+def _resumed(entry: Entry, landing: Landing) -> Want:
+    """Take up what arrived of this very file before."""
+    part = landing.part_of(entry)
+    with suppress(OSError):
+        size = part.stat().st_size
+        if 0 < size <= entry.size:
+            with part.open("rb") as file:
+                return Want(entry, size, hash_of(file.fileno()).hexdigest())
+    return Want(entry)
+
+
+def _grown(entry: Entry, found: os.stat_result, known: Known) -> Want:
+    """A file that may only have grown is asked for from its old end."""
+    if 0 < found.st_size <= entry.size and found.st_size == known.there[0]:
+        return Want(entry, found.st_size, known.sha256)
+    return Want(entry)
+
+
+def bring(
+    session: Channel,
+    wants: Sequence[Want],
+    landing: Landing,
+    account: Account,
+    *,
+    node: str,
+    moved: Callable[[int], None] = lambda _: None,
+) -> None:
+    """Ask for files and put them in their places; what cannot be is in the account.
+
+    Raises SystemRefusal when the disk here is full, NodeError when the node does not send what it announced.
+    """
+    rest = iter(wants)
+    while batch := list(islice(rest, AT_ONCE)):
+        session.send({"bring": [[want.entry.index, want.offset, want.sha256, want.data] for want in batch]})
+        arrivals = deque(Arrival(want, landing, account, node, moved) for want in batch)
+        try:
+            _take_batch(session, arrivals, node)
+        except BaseException:
+            if arrivals:
+                arrivals[0].leave()
+            raise
+
+
+def _take_batch(session: Channel, arrivals: deque[Arrival], node: str) -> None:
+    while True:
+        header, body = _answer(session, SILENCE, node)
+        if header.get("brought") is True and not arrivals:
+            return
+        index = arrivals[0].want.entry.index if arrivals else None
+        if index is None or index not in (header.get("file"), header.get("whole"), header.get("failed")):
+            raise nonsense(node, f"an answer that was not asked for: {sorted(header)}")
+        if "file" in header:
+            arrivals[0].take(header, body)
+        else:
+            arrivals.popleft().end(header)
+
+
+def make_rest(judged: Judged, landing: Landing, account: Account) -> None:
+    """Make empty directories, and links last."""
+    account.refused += judged.refused
+    for entry in (*judged.folders, *judged.links):
+        try:
+            if entry.kind == "dir":
+                landing.make_folder(entry.path)
+            elif not landing.make_link(entry.path, entry.target):
+                account.refused.append(Refused(entry.path, "something else has its name here"))
+        except (InTheWayError, OSError) as error:
+            if isinstance(error, OSError) and error.errno in FULL:
+                raise refusal(error, landing.place) from error
+            account.refused.append(Refused(entry.path, reason_of(error)))

@@ -1,0 +1,410 @@
+"""Results come home: from a real node over SSH, and from hostile ones that lie about everything."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterctl.errors import ConnectionLost, NodeError, SystemRefusal
+from clusterctl.plans.results import judge
+from clusterctl.runs import tasks
+from clusterctl.runs.arrival import Account
+from clusterctl.runs.landing import Landing, prepare_target
+from clusterctl.runs.pull import Channel, Frame, bring, choose_wants, list_results, make_rest
+from clusterctl.runs.room import Room
+
+JOB = "digits"
+RUN = "digits-20261120T110000-ab12"
+AWKWARD = [
+    "a b.txt",
+    "quo'te\".txt",
+    "new\nline",
+    "-rf",
+    "$(touch x)",
+    "caf\u00e9",
+    "cafe\u0301",
+    "\u4e2d",
+    "~",
+]
+PYTHON = tasks.Interpreter(sys.executable, None)
+
+
+class Node:
+    """A node of this test: a real sshd, and the directory of a job's outputs behind it."""
+
+    def __init__(self, client: Any, server: Any, folder: Path) -> None:
+        self.client, self.workdir = client, folder / "work"
+        self.node = server.node("gpu01", workdir=str(self.workdir))
+        self.connection = client.connect(self.node)
+        self.outputs = self.workdir / "outputs" / JOB
+        self.outputs.mkdir(parents=True)
+        self.workdir.chmod(0o700)
+
+    def open(self, run: str | None = None, most: int = 1000, beacon: str = "b") -> Any:
+        """Begin a conversation."""
+        return tasks.pull(self.connection, self.node, PYTHON, JOB, run, most=most, beacon=beacon)
+
+    def pull(self, target: Path, *, run: str | None = None, overwrite: bool = False, **wish: Any) -> Account:
+        """Bring all home."""
+        with self.open(run) as session:
+            return fetch(session, target, overwrite=overwrite, **wish)
+
+
+def fetch(
+    session: Channel,
+    target: Path,
+    *,
+    overwrite: bool = False,
+    moved: Callable[[int], None] = lambda _: None,
+    node: str = "gpu01",
+) -> Account:
+    """Do what the verb does with one node."""
+    folds = prepare_target(target)
+    judged = judge(list_results(session, 1000, f"logs-{RUN}", node).entries, folds=folds)
+    account, landing = Account(), Landing(target, node)
+    try:
+        wants = list(choose_wants(judged, landing, account, overwrite=overwrite))
+        bring(session, wants, landing, account, node=node, moved=moved)
+        make_rest(judged, landing, account)
+        landing.sweep()
+    finally:
+        landing.close()
+    return account
+
+
+@pytest.fixture
+def node(client: Any, server: Any, tmp_path: Path) -> Node:
+    """Give a node whose job has put out nothing yet."""
+    return Node(client, server, tmp_path)
+
+
+def listing(root: Path) -> dict[str, bytes | str]:
+    """Read a tree with other means than the code under test."""
+    found: dict[str, bytes | str] = {}
+    for path in root.rglob("*"):
+        name = str(path.relative_to(root))
+        if path.is_symlink():
+            found[name] = f"-> {path.readlink()}"
+        else:
+            found[name] = "dir" if path.is_dir() else path.read_bytes()
+    return found
+
+
+def test_everything_comes_home_as_it_is(node: Node, tmp_path: Path) -> None:
+    """Names, contents, links and empty folders; a second time nothing travels."""
+    (node.outputs / "deep/er").mkdir(parents=True)
+    (node.outputs / "empty").mkdir()
+    (node.outputs / "deep/er/model.pt").write_bytes(secrets.token_bytes(3_000_000))
+    (node.outputs / "zeros").write_bytes(bytes(2_000_000))
+    (node.outputs / "nothing").touch()
+    (node.outputs / "latest").symlink_to("deep/er/model.pt")
+    for name in AWKWARD:
+        (node.outputs / name).write_text(name)
+    (node.outputs / os.fsdecode(b"latin\xe9")).write_text("x")
+    first = node.pull(tmp_path / "home")
+    assert listing(tmp_path / "home/gpu01") == listing(node.outputs)
+    assert (first.files, first.unchanged, first.refused) == (4 + len(AWKWARD), 0, [])
+    seen: list[int] = []
+    second = node.pull(tmp_path / "home", moved=seen.append)
+    assert (second.files, second.unchanged, seen) == (0, first.files, [])
+
+
+def test_only_what_changed_travels(node: Node, tmp_path: Path) -> None:
+    """A grown log costs what was added, a new checkpoint its size."""
+    (node.outputs / "log").write_bytes(secrets.token_bytes(1_000_000))
+    (node.outputs / "model.pt").write_bytes(secrets.token_bytes(1000))
+    (node.outputs / "still").write_bytes(b"still")
+    node.pull(tmp_path / "home")
+    with (node.outputs / "log").open("ab") as log:
+        log.write(secrets.token_bytes(500))
+    (node.outputs / "model.pt").write_bytes(secrets.token_bytes(2000))
+    seen: list[int] = []
+    account = node.pull(tmp_path / "home", moved=seen.append)
+    assert listing(tmp_path / "home/gpu01") == listing(node.outputs)
+    assert (sum(seen), account.files, account.unchanged) == (2500, 2, 1)
+
+
+def test_a_broken_transfer_goes_on_where_it_stopped(node: Node, tmp_path: Path) -> None:
+    """Also inside of a large file; a part that was damaged meanwhile is brought anew."""
+    (node.outputs / "model.pt").write_bytes(secrets.token_bytes(4_000_000))
+    for damage in (False, True):
+        seen: list[int] = []
+
+        def cut(count: int, seen: list[int] = seen) -> None:
+            seen.append(count)
+            if sum(seen) > 2_000_000:
+                raise ConnectionLost("cut", code="CC-SSH-015")
+
+        with pytest.raises(ConnectionLost):
+            node.pull(tmp_path / f"home{damage}", moved=cut)
+        assert not (tmp_path / f"home{damage}/gpu01/model.pt").exists()
+        (part,) = (tmp_path / f"home{damage}/.clusterctl/gpu01.parts").iterdir()
+        if damage:
+            part.write_bytes(bytes(part.stat().st_size))
+        again: list[int] = []
+        account = node.pull(tmp_path / f"home{damage}", moved=again.append)
+        assert (account.files, sum(again) < 2_500_000) == (1, not damage)
+        assert listing(tmp_path / f"home{damage}/gpu01") == listing(node.outputs)
+        assert not (tmp_path / f"home{damage}/.clusterctl/gpu01.parts").exists()
+
+
+def test_a_file_that_was_changed_here_is_left_alone(node: Node, tmp_path: Path) -> None:
+    """Whether it came from the node or not; --overwrite replaces it. What is equal is known as such."""
+    for name in ("ours", "theirs", "equal"):
+        (node.outputs / name).write_text("node")
+    node.pull(tmp_path / "home")
+    home = tmp_path / "home/gpu01"
+    (home / "ours").write_text("mine")
+    (tmp_path / "home/.clusterctl/gpu01.json").unlink()
+    (home / "theirs").write_text("mine, longer")
+    account = node.pull(tmp_path / "home")
+    assert (sorted(account.kept), account.unchanged) == (["ours", "theirs"], 1)
+    assert (home / "ours").read_text() == "mine"
+    account = node.pull(tmp_path / "home", overwrite=True)
+    assert (account.kept, account.files) == ([], 2)
+    assert listing(home) == listing(node.outputs)
+
+
+def test_links_devices_and_what_is_closed_are_told(node: Node, tmp_path: Path) -> None:
+    """Links are never followed on the node; what cannot come is named, the rest comes."""
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    (node.outputs / "out").symlink_to(secret)
+    (node.outputs / "up").symlink_to("../../..")
+    os.mkfifo(node.outputs / "pipe")
+    (node.outputs / "good").write_text("good")
+    account = node.pull(tmp_path / "home")
+    assert {one.path for one in account.refused} == {"out", "up", "pipe"}
+    assert listing(tmp_path / "home/gpu01") == {"good": b"good"}
+
+
+def test_nothing_is_written_through_a_link_here(node: Node, tmp_path: Path) -> None:
+    """A directory that is a link here, or a file that is one, is in the way, not a way."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "file").write_text("mine")
+    (node.outputs / "d").mkdir()
+    (node.outputs / "d/x").write_text("x")
+    (node.outputs / "f").write_text("x")
+    home = tmp_path / "home/gpu01"
+    home.mkdir(parents=True)
+    (home / "d").symlink_to(outside)
+    (home / "f").symlink_to(outside / "file")
+    for overwrite in (False, True):
+        account = node.pull(tmp_path / "home", overwrite=overwrite)
+        assert {one.path for one in account.refused} == {"d/x", "f"}
+    assert listing(outside) == {"file": b"mine"}
+
+
+def test_logs_come_without_the_code(node: Node, tmp_path: Path) -> None:
+    """To a directory that bears the run's name."""
+    rundir = node.workdir / "runs" / RUN / "0-gpu01"
+    for name in ("attempt-1/r0/stdout.log", "code/train.py", "state.json"):
+        (rundir / name).parent.mkdir(parents=True, exist_ok=True)
+        (rundir / name).write_text(name)
+    node.pull(tmp_path / "home", run=RUN)
+    brought = {path for path, what in listing(tmp_path / "home/gpu01").items() if what != "dir"}
+    assert brought == {f"logs-{RUN}/attempt-1/r0/stdout.log", f"logs-{RUN}/state.json"}
+
+
+def test_nodes_with_one_home_name_the_same_node(node: Node) -> None:
+    """The first to light the beacon is named by all; it goes out with its session."""
+    with node.open(beacon="b1") as one, node.open(beacon="b1") as other, node.open(beacon="b2") as stranger:
+        names = [list_results(session, 9, "", "gpu01").first for session in (one, other, stranger)]
+        assert names == ["gpu01"] * 3
+        assert len(list((node.workdir / "beacons").iterdir())) == 2
+    deadline = time.monotonic() + 5
+    while list((node.workdir / "beacons").iterdir()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_too_many_files_are_refused_before_one_comes(node: Node) -> None:
+    """The limit is the client's, and the node need not keep to it for it to hold."""
+    for number in range(12):
+        (node.outputs / str(number)).touch()
+    with node.open(most=10) as session, pytest.raises(NodeError, match="more than 10") as caught:
+        list_results(session, 10, "", "gpu01")
+    assert caught.value.code == "CC-PULL-001"
+
+
+def test_a_job_that_put_out_nothing_is_no_error(node: Node, tmp_path: Path) -> None:
+    """Neither is one that this node has never seen."""
+    node.outputs.rmdir()
+    assert node.pull(tmp_path / "home") == Account()
+
+
+# ---- nodes that lie ----
+
+
+def row(path: str, kind: str = "file", size: int = 5, target: str = "", part: str = "outputs") -> list[Any]:
+    """Make a row."""
+    return [part, path, kind, size, 1, 1, 1, target]
+
+
+SHA = hashlib.sha256(b"hello").hexdigest()
+GOOD = ({"file": 0, "at": 0, "packed": False}, b"hello")
+WHOLE = ({"whole": 0, "sha256": SHA, "size": 5, "same": True}, b"")
+
+
+class Hostile:
+    """A node that answers with frames of the test's own."""
+
+    def __init__(self, rows: Any, *answers: Frame) -> None:
+        self._frames: Iterator[Frame] = iter(
+            [
+                ({"rows": 1}, zlib.compress(json.dumps(rows).encode())),
+                ({"listed": 1, "more": False, "first": "gpu01"}, b""),
+                *answers,
+            ]
+        )
+        self.asked: list[Mapping[str, Any]] = []
+
+    def send(self, header: Mapping[str, Any], body: bytes = b"") -> None:
+        """Note what is asked."""
+        assert body == b""
+        self.asked.append(header)
+
+    def receive(self, timeout: float) -> Frame | None:
+        """Answer, then hang up."""
+        assert timeout > 0
+        return next(self._frames, None)
+
+
+def test_the_conversation_that_all_lies_are_variations_of(tmp_path: Path) -> None:
+    """An honest answer is taken."""
+    account = fetch(Hostile([row("a")], GOOD, WHOLE, ({"brought": True}, b"")), tmp_path / "home")
+    assert (account.files, account.refused) == (1, [])
+    assert listing(tmp_path / "home/gpu01") == {"a": b"hello"}
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [({"file": 0, "at": 0, "packed": False}, b"hello world"), WHOLE],
+        [({"file": 0, "at": 0, "packed": False}, b"hellO"), WHOLE],
+        [({"file": 0, "at": 0, "packed": False}, b"hell"), WHOLE],
+        [({"file": 0, "at": 3, "packed": False}, b"lo"), WHOLE],
+        [({"file": 0, "at": -1, "packed": False}, b"hello"), WHOLE],
+        [({"file": 0, "at": "0", "packed": False}, b"hello"), WHOLE],
+        [({"file": 0, "at": 0, "packed": True}, b"not packed"), WHOLE],
+        [({"file": 0, "at": 0, "packed": True}, zlib.compress(bytes(50_000_000))), WHOLE],
+        [GOOD, GOOD, WHOLE],
+        [GOOD, ({"whole": 0, "sha256": "0" * 64, "size": 5, "same": True}, b"")],
+        [GOOD, ({"whole": 0, "sha256": None, "size": 5, "same": True}, b"")],
+        [({"file": 1, "at": 0, "packed": False}, b"hello")],
+        [({"file": [0], "at": 0, "packed": False}, b"hello")],
+        [({"brought": True}, b"")],
+        [({"unheard": "of"}, b"")],
+        [GOOD],
+        [],
+    ],
+    ids=repr,
+)
+def test_a_node_that_does_not_send_what_it_announced_harms_nothing(
+    tmp_path: Path, answers: list[Frame]
+) -> None:
+    """No file gets its name, and the error says whose fault it is."""
+    with pytest.raises((NodeError, ConnectionLost)) as caught:
+        fetch(Hostile([row("a")], *answers), tmp_path / "home")
+    assert (caught.value.code, caught.value.node) == ("CC-PULL-003", "gpu01")
+    assert listing(tmp_path / "home/gpu01") == {}
+
+
+@pytest.mark.parametrize("answer", [{"whole": 0, "sha256": SHA, "size": 4}, {"failed": 0, "why": "\x1b[2J"}])
+def test_a_file_that_did_not_keep_still_is_told(tmp_path: Path, answer: dict[str, Any]) -> None:
+    """It became shorter, or went away: the others come all the same."""
+    second = [({"file": 1, "at": 0, "packed": False}, b"hello"), ({**WHOLE[0], "whole": 1}, b"")]
+    node = Hostile([row("a"), row("b")], (answer, b""), *second, ({"brought": True}, b""))
+    account = fetch(node, tmp_path / "home")
+    assert [one.path for one in account.refused] == ["a"]
+    assert listing(tmp_path / "home/gpu01") == {"b": b"hello"}
+
+
+@pytest.mark.parametrize("path", ["../evil", "/tmp/evil", "a/../../evil", "nul\0l", ".", "\ud800"])
+def test_a_name_that_leads_out_is_not_asked_for(tmp_path: Path, path: str) -> None:
+    """Only its own directory is written to."""
+    node = Hostile([row(path), row(f"{path}/x"), row(path, "link", 0, "x")])
+    account = fetch(node, tmp_path / "in/home")
+    assert (len(account.refused), node.asked) == (3, [])
+    assert set(listing(tmp_path)) == {
+        "in", "in/home", "in/home/.gitignore", "in/home/.clusterctl", "in/home/gpu01"
+    }  # fmt: skip
+
+
+def test_a_link_does_not_become_a_way(tmp_path: Path) -> None:
+    """First a link to a directory, then a file through it, in one list or in two pulls."""
+    (tmp_path / "home/gpu01/d").mkdir(parents=True)
+    fetch(Hostile([row("l", "link", 0, "d")]), tmp_path / "home")
+    account = fetch(Hostile([row("l/x")]), tmp_path / "home")
+    assert [one.path for one in account.refused] == ["l/x"]
+    assert listing(tmp_path / "home/gpu01") == {"d": "dir", "l": "-> d"}
+
+
+def test_a_list_that_unpacks_to_gigabytes_is_refused(tmp_path: Path) -> None:
+    """Nothing is unpacked beyond a limit."""
+    bomb = Hostile([])
+    packer = zlib.compressobj(9)
+    body = b"".join(packer.compress(bytes(1 << 20)) for _ in range(70)) + packer.flush()
+    bomb._frames = iter([({"rows": 1}, body)])
+    with pytest.raises(NodeError) as caught:
+        fetch(bomb, tmp_path / "home")
+    assert caught.value.code == "CC-PULL-003"
+
+
+def test_an_absurd_size_is_told_before_a_byte_comes(tmp_path: Path) -> None:
+    """There is no room for it, and that is an error of this machine's."""
+    room = Room(tmp_path)
+    with pytest.raises(SystemRefusal) as caught:
+        room.reserve(1 << 60)
+    assert caught.value.code == "CC-PULL-002"
+
+
+FULL_DISK = """
+import sys
+sys.path[:0] = sys.argv[2:]
+from pathlib import Path
+from test_pull import Hostile, fetch, row, big
+try:
+    fetch(big(), Path(sys.argv[1]) / "home")
+except Exception as error:
+    print(error.code, type(error).__name__)
+print(sorted(p.name for p in (Path(sys.argv[1]) / "home/gpu01").iterdir()))
+"""
+
+
+def big() -> Hostile:
+    """A small file, and one that is larger than the disk."""
+    data = bytes(1_000_000)
+    pieces = [({"file": 1, "at": n * len(data), "packed": False}, data) for n in range(8)]
+    return Hostile([row("a"), row("b", size=8 * len(data))], GOOD, WHOLE, *pieces)
+
+
+def test_a_full_disk_here_is_a_clear_error(tmp_path: Path) -> None:
+    """What had arrived stays, and what had not has no name."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    how = "-m" if os.geteuid() == 0 else "-rm"
+    if subprocess.run(["unshare", how, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("mount namespaces are not allowed here")
+    paths = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
+    script = 'd=$1; shift; mount -t tmpfs -o size=4m tmpfs "$d" && exec "$@"'
+    program = [sys.executable, "-c", FULL_DISK, str(disk), *paths]
+    done = subprocess.run(
+        ["unshare", how, "sh", "-c", script, "sh", str(disk), *program],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == ["CC-PULL-002 SystemRefusal", "['a']"]
