@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from ipaddress import ip_address
 
 from clusterctl.plans.checks.check import Hit, Situation, across, check, on
 from clusterctl.plans.checks.nics import candidates, propose_nics, told
@@ -178,3 +179,32 @@ def nic_without_address(seen: Situation) -> Iterator[Hit]:
         line = propose_nics(node, facts, names)
         evidence = f"{bare}; there is {told(candidates(facts, names[0]))}"
         yield on(node, evidence, in_inventory(node, line) if line else "")
+
+
+@check(
+    "CC-NET-017",
+    "warning",
+    "the training address is public",
+    why="PyTorch's own traffic has no password and no encryption: whoever reaches its ports can run code in the job.",
+    needs=("nics",),
+)
+def address_is_public(seen: Situation) -> Iterator[Hit]:
+    """The address is one that the whole internet can reach, unless a firewall stands before it.
+
+    TCPStore, Gloo and NCCL trust everybody who connects. Train over a private network, or let a firewall pass
+    only the nodes' own addresses: the rendezvous port of node 0 (see `ports:`) and the ports that the kernel gives
+    out (`ip_local_port_range`).
+    """
+    for node, facts in seen.known:
+        ip = seen.networks[node.name].ip
+        if ip and _is_public(ip):
+            private = [nic for nic in candidates(facts) if not any(map(_is_public, nic.ipv4))]
+            fix = in_inventory(node, f"ip: {private[0].ipv4[0]}") if private else ""
+            yield on(node, ip, fix or "let a firewall pass only the nodes' own addresses")
+
+
+def _is_public(ip: str) -> bool:
+    try:
+        return ip_address(ip).is_global
+    except ValueError:
+        return False

@@ -1,0 +1,33 @@
+"""Every claim of the page on security has its tests, and they exist."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from pages import ROOT
+
+PAGE = (ROOT / "docs" / "en" / "security.md").read_text(encoding="utf-8")
+ROWS = dict(re.findall(r"^\| (S\d+) \|(.*)\|$", PAGE, re.MULTILINE))
+TESTS = sorted(set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)))
+
+
+def test_all_rows_are_there() -> None:
+    """S1 to S20, in order."""
+    assert list(ROWS) == [f"S{number}" for number in range(1, 21)]
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_row_names_its_tests(row: str) -> None:
+    """What could go wrong, what is done about it, and at least one test."""
+    danger, practice, tests = (cell.strip() for cell in ROWS[row].split(" | "))
+
+    assert danger
+    assert practice
+    assert re.fullmatch(r"(`tests/[\w/]+\.py::test_\w+` ?)+", tests + " ")
+
+
+@pytest.mark.parametrize(("file", "name"), TESTS)
+def test_a_named_test_exists(file: str, name: str) -> None:
+    """A test that is renamed takes its row with it."""
+    assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8")
