@@ -13,12 +13,13 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P) || exit 1
 venv=$root/.venv
 log=$venv/setup.log
 
-needed='sshd:openssh-server ip:iproute2 unshare:util-linux nsenter:util-linux'
+needed=''
+lab='sshd:openssh-server ssh-keygen:openssh-client ip:iproute2 unshare:util-linux nsenter:util-linux'
 wished=''
 extras=''
 case ${1-} in
 demo) ;;
-test) needed="$needed git:git" wished='fish:fish tcsh:tcsh' extras='[dev]' ;;
+test) needed='git:git' wished='fish:fish tcsh:tcsh zsh:zsh' extras='[dev]' ;;
 *)
     echo "usage: $0 demo|test" >&2
     exit 2
@@ -83,7 +84,7 @@ venv_stands() { # one that somebody else has made is used as it is
 
 # ---- Debian packages ----
 
-lacking() { # PROGRAM:PACKAGE...: prints the packages whose program is not there
+lacking() { # [PROGRAM:PACKAGE]...: prints the packages whose program is not there
     for pair; do
         command -v "${pair%%:*}" >/dev/null || printf '%s\n' "${pair#*:}"
     done | sort -u | tr '\n' ' '
@@ -127,9 +128,13 @@ provide_packages() {
     # shellcheck disable=SC2086  # lists of words
     if [ -n "$missing" ] && ! { may_install && install_packages $missing; }; then
         tail -n 5 "$log" >&2
-        fail "please install as root (Debian's names): $missing$unmet"
+        fail "please install as root (Debian's names): $missing$bare$unmet"
     fi
-    case $missing in *openssh-server*) keep_sshd_off ;; esac
+    # shellcheck disable=SC2086
+    if [ -n "$bare" ] && ! { may_install && install_packages $bare; }; then
+        say "going on without ${bare}(the lab's nodes are then plain processes; to be installed as root)"
+    fi
+    case $bare in *openssh-server*) ! command -v sshd >/dev/null || keep_sshd_off ;; esac
     # shellcheck disable=SC2086
     if [ -n "$unmet" ] && ! { may_install && install_packages $unmet; }; then
         say "going on without ${unmet}(the tests that use them are left out)"
@@ -219,13 +224,13 @@ provide_torch() {
 
 leave_own_venv
 # shellcheck disable=SC2086  # lists of words
-missing=$(lacking $needed) unmet=$(lacking $wished)
+missing=$(lacking $needed) bare=$(lacking $lab) unmet=$(lacking $wished)
 
 state() { { cat "$root/pyproject.toml" "$root/constraints.txt" "$0" && echo "$root" && interpreters; } | cksum; }
 
 is_ready() { [ -x "$venv/bin/python" ] && [ "$(cat "$venv/.ready-$1" 2>/dev/null)" = "$(state)" ]; }
 
-[ -z "$missing" ] && is_ready "$1" && exit
+[ -z "$missing" ] && is_ready "$1" && { [ -z "$bare" ] || ! may_install; } && exit
 prepare_folder
 lock
 : >"$log"
