@@ -132,7 +132,7 @@ provide_packages() {
     fi
     # shellcheck disable=SC2086
     if [ -n "$bare" ] && ! { may_install && install_packages $bare; }; then
-        say "going on without ${bare}(the lab's nodes are then plain processes; to be installed as root)"
+        say "going on without ${bare}(the lab's nodes become plain processes; root may install it)"
     fi
     case $bare in *openssh-server*) ! command -v sshd >/dev/null || keep_sshd_off ;; esac
     # shellcheck disable=SC2086
