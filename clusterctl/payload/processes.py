@@ -87,8 +87,12 @@ def identity_of(entry: Any) -> Optional[Identity]:
 
 
 def boot_id() -> str:
-    """Name this boot of this machine."""
-    return (_read("/proc/sys/kernel/random/boot_id") or b"").decode("ascii").strip()
+    """Name this boot of this machine, and the pid namespace: containers share the boot, and each has a pid 100."""
+    boot = (_read("/proc/sys/kernel/random/boot_id") or b"").decode("ascii").strip()
+    try:
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return boot
 
 
 def all_pids() -> List[int]:

@@ -15,7 +15,7 @@ from .client import tail_of
 from .launcher import restore_signals
 from .state import Record, new_state
 from .wire import Stream, VerbError
-from .workdir import component, make_below, open_workdir, read_bytes, write_atomically, write_new
+from .workdir import component, make_below, open_workdir, read_bytes, workdir_id, write_atomically, write_new
 
 Request = Dict[str, Any]
 LAST_WORDS = ("going", "listening", "failed", "ended")  # after which an agent may close
@@ -26,6 +26,7 @@ def run(request: Request, stream: Stream) -> None:
     workdir = open_workdir(request["workdir"])
     payload = ensure_payload(workdir, request["payload"]["sha256"], stream)
     rundir = make_rundir(workdir, request["spec"])
+    stream.send({"event": "workdir", "id": workdir_id(workdir)})
     ours, theirs = socket.socketpair()
     start_guardian(payload, rundir, theirs)
     theirs.close()

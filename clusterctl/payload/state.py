@@ -37,7 +37,7 @@ def tag_of(spec: State) -> str:
 def new_state(spec: State) -> State:
     """Begin the record of a run on this node."""
     state: State = {"protocol": PROTOCOL, **{key: spec.get(key) for key in COPIED}}
-    state.update(state="SUBMITTED", since=time.time(), boot_id=boot_id())
+    state.update(state="SUBMITTED", since=time.time(), boot_id=boot_id(), machine=os.uname().nodename)
     state.update(world_size=spec.get("world_size"), world_size_seen=None, nproc=spec.get("nproc"))
     state.update(guardian=None, agent=None, torchrun=None, ranks={}, master=None, reason="", left=[])
     return state
@@ -120,7 +120,7 @@ def resolve(rundir: str) -> Optional[State]:
     if state is None or state["state"] in FINAL:
         return state
     if state["boot_id"] != boot_id():
-        return {**state, "state": "UNKNOWN", "reason": "the node was restarted during the run"}
+        return {**state, "state": "UNKNOWN", "reason": explain_absence(state)}
     if any(alive(identity_of(state[name])) for name in ("agent", "guardian")):
         return state
     state = _recorded(rundir) or state  # they may have ended properly since it was read
@@ -128,6 +128,18 @@ def resolve(rundir: str) -> Optional[State]:
     if state["state"] in FINAL or waiting:
         return state
     return {**state, "state": "LOST", "reason": state["reason"] or "agent and guardian are gone"}
+
+
+def is_elsewhere(state: State) -> bool:
+    """Whether another machine that shares the home recorded this; none of the processes on record can be here."""
+    return state["boot_id"] != boot_id() and state.get("machine") not in (None, os.uname().nodename)
+
+
+def explain_absence(state: State) -> str:
+    """Say why none of the processes on record are here."""
+    if is_elsewhere(state):
+        return f"it ran on the machine {state['machine']}, and this is {os.uname().nodename}"
+    return "the node was restarted during the run"
 
 
 def _recorded(rundir: str) -> Optional[State]:

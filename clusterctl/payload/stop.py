@@ -11,8 +11,8 @@ from typing import Any, Dict, Iterator, List
 from .ending import LEFT_AFTER, Sweep, as_left
 from .lines import LineReader
 from .processes import Identity, Stat, boot_id, descendants, identity_of, look, send_signal, tagged
-from .state import FINAL, Record, State, find_run, resolve, tag_of
-from .wire import Stream
+from .state import FINAL, Record, State, find_run, is_elsewhere, resolve, tag_of
+from .wire import Stream, VerbError
 from .workdir import read_json, write_atomically
 
 LOOK = 0.05
@@ -29,6 +29,8 @@ def run(request: Request, stream: Stream) -> None:
     rundir = find_run(request["workdir"], request["run"], request["node"])
     sweep = Sweep(tag_of(read_json(os.path.join(rundir, "spec.json")) or {}))
     before = resolve(rundir) or {}
+    if before and before["state"] == "UNKNOWN" and is_elsewhere(before):
+        raise VerbError("CC-RUN-015", f"nothing was stopped: {before['reason']}")
     lived = {stat.pid: stat.name for stat in remains(before, sweep.tag)}
     ended: List[Dict[str, Any]] = []
     if before["state"] not in FINAL:

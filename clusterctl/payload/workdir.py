@@ -53,13 +53,31 @@ def component(name: str) -> str:
 
 def write_atomically(path: str, content: bytes, *, durable: bool = False) -> None:
     """Write aside and rename; whoever reads sees the old content or the new, mode 0600."""
-    aside = f"{path}.{os.getpid()}.new"
-    try:
-        write_new(aside, content, durable=durable)
-    except FileExistsError:
-        os.unlink(aside)
-        write_new(aside, content, durable=durable)
+    aside = aside_of(path)
+    write_new(aside, content, durable=durable)
     os.replace(aside, path)
+
+
+def aside_of(path: str) -> str:
+    """Name a file beside `path` that nobody else writes; a pid would not do: other nodes may share the directory."""
+    return f"{path}.{os.urandom(8).hex()}.new"
+
+
+def workdir_id(workdir: str) -> str:
+    """Return the random id of a work directory, by which nodes that share it are known; empty if it has none."""
+    path = os.path.join(workdir, "id")
+    with suppress(OSError, UnicodeDecodeError):
+        if not os.path.exists(path):
+            aside = aside_of(path)
+            write_new(aside, os.urandom(8).hex().encode("ascii"))
+            try:
+                os.link(aside, path)  # of several nodes one wins, and all read the same
+            except FileExistsError:
+                pass
+            finally:
+                os.unlink(aside)
+        return (read_bytes(path) or b"").decode("ascii")
+    return ""
 
 
 def write_new(path: str, content: bytes, *, durable: bool = False) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from fabric import Connection
@@ -16,6 +16,7 @@ from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.ending import end_run
 from clusterctl.runs.session import Session
 from clusterctl.runs.source import ScanResult
+from clusterctl.runs.turns import Turns
 from clusterctl.specs.inventory import Node
 
 CANCEL_LIMIT = 10.0
@@ -47,6 +48,7 @@ class Freight:
     specs: Mapping[str, Mapping[str, Any]]
     scan: ScanResult
     secrets: Mapping[str, str]
+    turns: Turns = field(default_factory=Turns)
 
 
 def prepare_all(
@@ -92,9 +94,12 @@ def prepare(
     run = str(spec["run"])
     leash = tasks.start(c, node.member.node, interpreter, spec, freight.secrets)
     try:
-        tasks.await_event(leash, "started", tasks.ANSWER_LIMIT, node=node.name)
+        place = tasks.await_event(leash, "started", tasks.ANSWER_LIMIT, node=node.name).get("workdir", {})
         observer.arrive("start", node.name)
-        tasks.sync(c, node.member.node, interpreter, run, node.member.node_rank, freight.scan, observer.move)
+        with freight.turns.take(str(place.get("id") or "")):
+            tasks.sync(
+                c, node.member.node, interpreter, run, node.member.node_rank, freight.scan, observer.move
+            )
         observer.arrive("code", node.name)
         seen = tasks.await_event(leash, "ready", tasks.READY_LIMIT, node=node.name)
     except BaseException:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +28,7 @@ class Recorded:
         self.workdir = workdir
         self.path = workdir / "runs" / run / "0-gpu01"
         self.path.mkdir(parents=True)
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip() + f" {Path('/proc/self/ns/pid').readlink()}"
         self.state: dict[str, Any] = {
             "protocol": 1, "run": run, "job": "job", "node": "gpu01", "node_rank": 0, "attempt": 1, "nnodes": 1,
             "submitted": 1.0, "state": state, "since": 2.0, "boot_id": boot, "reason": "", "left": [], "ranks": {},
@@ -281,6 +282,36 @@ def test_runs_that_nobody_watches(tmp_path: Path, changes: dict[str, Any], state
     """What the state file says counts only while its keeper lives, on the same boot."""
     Recorded(tmp_path, **changes)
     assert [found["state"] for found in list_runs(tmp_path)] == [state]
+
+
+def test_a_part_that_ran_on_another_machine_is_named_as_that(tmp_path: Path) -> None:
+    """A shared home under a name that another machine bore: not a restart, and nothing to signal here."""
+    elsewhere = Recorded(tmp_path, state="RUNNING", boot_id="another", machine="gpu99")
+    (state,) = list_runs(tmp_path)
+
+    assert state["reason"].startswith("it ran on the machine gpu99, and this is ")
+    assert elsewhere.state["state"] == "RUNNING"
+
+
+def test_stop_signals_nothing_that_another_machine_recorded(tmp_path: Path) -> None:
+    """Pid and start time fit a process here, but the boot is another one: a shared home shows other nodes' pids."""
+    with subprocess.Popen(["sleep", "60"]) as bystander:
+        started = int(Path(f"/proc/{bystander.pid}/stat").read_text().rpartition(")")[2].split()[19])
+        guardian = {"pid": bystander.pid, "starttime": started}
+        run = Recorded(tmp_path, state="RUNNING", boot_id="another", guardian=guardian, agent=guardian)
+        request = {"run": "job-1", "node": "gpu01", "workdir": str(run.workdir), "grace": 0, "reason": "x"}
+        with Session("stop", request) as session:
+            stopped = session.frames()[-2][0]["stopped"]
+        (run.path / "state.json").write_text(json.dumps({**run.state, "machine": "gpu99"}))
+        with Session("stop", request) as session:
+            refused = session.frames()[0][0]["error"]
+        lives = bystander.poll() is None
+        bystander.kill()
+
+    assert lives
+    assert (stopped["ended"], stopped["left"], stopped["state"]["state"]) == ([], [], "UNKNOWN")
+    assert (refused["code"], refused["message"].startswith("nothing was stopped: it ran on")) == ("CC-RUN-015", True)
+    assert not (run.path / "stop.json").exists()
 
 
 def test_a_torn_state_file_is_not_the_end(tmp_path: Path) -> None:
