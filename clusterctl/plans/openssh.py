@@ -5,6 +5,7 @@ Everything is an argument of its own, nothing passes a shell, and `--` stands be
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -20,10 +21,14 @@ _PLAIN = (
     *("-T", "-x", "-a", "-o", "IgnoreUnknown=SessionType,ForkAfterAuthentication,StdinNull"),
     *("-o", "SessionType=default", "-o", "ForkAfterAuthentication=no", "-o", "StdinNull=no"),
     *("-o", "RemoteCommand=none", "-o", "RequestTTY=no", "-o", "PermitLocalCommand=no"),
-    *("-o", "ClearAllForwardings=yes", "-o", "LogLevel=ERROR"),
+    *("-o", "ClearAllForwardings=yes"),
 )
-# A network that is gone is noticed within 15 s, also by a master without a session.
-_ALIVE = ("-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3")
+_TERSE, _TELLING = (
+    ("-o", "LogLevel=ERROR"),
+    ("-o", "LogLevel=INFO"),
+)  # without and with banners and new host keys
+# The beats of a session notice a dead network sooner (20 s); this is for a master that carries none.
+_ALIVE = ("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3")
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,8 @@ def master_argv(
     The master is what remains of a command that does nothing; were its socket refused, nothing would remain.
     `batch` forbids ssh to ask anybody anything. Unknown host keys are refused unless a file of the user's accepts them.
     """
-    words = [program, *_PLAIN, *render_options(node), "-o", f"ConnectTimeout={limit:.0f}"]
+    level = _TERSE if batch and not sharing.accept_new else _TELLING
+    words = [program, *_PLAIN, *level, *render_options(node), "-o", f"ConnectTimeout={limit:.0f}"]
     if not sharing.accept_new:
         words += ["-o", "StrictHostKeyChecking=yes"]
     if batch:
@@ -104,13 +110,18 @@ def master_argv(
     return [*words, "--", node.host, "exit 0"]
 
 
+def new_host_keys(said: str) -> list[str]:
+    """Find the host keys that ssh says it has recorded."""
+    return re.findall(r"^Warning: Permanently added (.+) to the list of known hosts", said, re.MULTILINE)
+
+
 def session_argv(program: str, node: Node, socket: str) -> list[str]:
     """Write the command that runs the constant remote command over a master.
 
     Without the master it must fail: ssh would else make a connection of its own, past all that was agreed.
     """
     alone = ("-o", "ControlMaster=no", "-o", "BatchMode=yes", "-o", "ProxyCommand=false")
-    words = [program, *READ_NOTHING, *_PLAIN, "-S", _token_free(socket), *alone]
+    words = [program, *READ_NOTHING, *_PLAIN, *_TERSE, "-S", _token_free(socket), *alone]
     return [*words, "--", node.host, REMOTE_COMMAND]
 
 

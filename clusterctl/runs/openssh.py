@@ -14,10 +14,11 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 from invoke import Config, Context
 
@@ -26,6 +27,7 @@ from clusterctl.plans.openssh import (
     Sharing,
     control_argv,
     master_argv,
+    new_host_keys,
     parse_sharing,
     session_argv,
     settings_argv,
@@ -141,21 +143,22 @@ class Masters:
 
     def _run(self, node: Node, argv: Sequence[str], limit: float, *, asks: bool = False) -> str:
         """Run ssh to its end and give what it printed; its failure is raised as what it means."""
-        # Files, not pipes: the master that stays behind holds what ssh was given until it has let go.
+        # Files, not pipes: a master that stays behind may hold on to what ssh was given.
         with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as said:
-            process = self._start(node, argv, printed.fileno(), said.fileno(), asks=asks)
-            with WATCHDOG.limit(limit, process.terminate) as alarm:
-                status = process.wait()
+            with _shown(said) if asks else nullcontext(said.fileno()) as errors:
+                process = self._start(node, argv, printed.fileno(), errors, asks=asks)
+                with WATCHDOG.limit(limit, process.terminate) as alarm:
+                    status = process.wait()
             with self._lock:
                 self._starting.discard(process)
-            printed.seek(0)
-            said.seek(0)
-            words = said.read().decode("utf-8", "replace")
+            words = _text(said)
             if alarm.expired:
                 raise openssh_endings.overdue(node, limit, words)
             if status == SSH_FAILED or status < 0:
                 raise openssh_endings.explain(node, words, status, asked=asks)
-            return printed.read().decode("utf-8", "replace")
+            for key in new_host_keys(words):
+                self._notice(f"{node.name}: ssh recorded the new host key of {key}")
+            return _text(printed)
 
     def _start(
         self, node: Node, argv: Sequence[str], printed: int, said: int, *, asks: bool
@@ -188,6 +191,32 @@ class Masters:
                     start_new_session=True,
                 )
             return self._folder
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode("utf-8", "replace")
+
+
+@contextmanager
+def _shown(said: IO[bytes]) -> Iterator[int]:
+    """Give a descriptor for what a person must see now: it goes to the terminal, and into a file as well."""
+    reading, writing = os.pipe()
+    copier = threading.Thread(target=_copy, args=(reading, said.fileno()), name="what ssh says", daemon=True)
+    copier.start()
+    try:
+        yield writing
+    finally:
+        os.close(writing)
+        copier.join(0.5)
+
+
+def _copy(source: int, file: int) -> None:
+    with open(source, "rb", buffering=0) as pipe, Path("/dev/tty").open("wb", buffering=0) as terminal:
+        while piece := pipe.read(4096):
+            terminal.write(piece)
+            with suppress(OSError):  # a master of an old ssh speaks on when nobody keeps it any more
+                os.write(file, piece)
 
 
 def _fits(place: str) -> bool:

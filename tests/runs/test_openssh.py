@@ -206,7 +206,9 @@ def test_login_refused(server: Server, masters: Masters, tmp_path: Path) -> None
     assert f"ssh -p {server.port}" in failed.fix
 
 
-def test_host_keys_are_judged_by_ssh(server: Server, masters: Masters, tmp_path: Path) -> None:
+def test_host_keys_are_judged_by_ssh(
+    server: Server, masters: Masters, told: list[str], tmp_path: Path
+) -> None:
     """Unknown and changed keys are refused; a new one is recorded where that is wished; a user's `no` is overruled."""
     known = tmp_path / "known"
     lax = user_config(tmp_path, "StrictHostKeyChecking no", f"UserKnownHostsFile {known}")
@@ -216,6 +218,7 @@ def test_host_keys_are_judged_by_ssh(server: Server, masters: Masters, tmp_path:
     node = server.node(known_hosts=str(known), host_keys="accept-new", config="none")
     assert masters.connect(node, QUICK).is_connected
     assert server.host_key in known.read_text()
+    assert told == [f"n1: ssh recorded the new host key of '[127.0.0.1]:{server.port}' (ED25519)"]
     other = (make_key(tmp_path / "other").with_suffix(".pub")).read_text()
     known.write_text(f"[127.0.0.1]:{server.port} {other}")
     changed = refusal(masters, node)
@@ -296,8 +299,9 @@ def vars_of(server: Server, **changes: Any) -> dict[str, Any]:
 
 
 def test_ssh_asks_at_the_terminal(serve: Callable[..., Server], tmp_path: Path) -> None:
-    """With a terminal ssh may ask; the node is named before."""
-    server = serve()
+    """With a terminal ssh may ask; the node is named before, and what the site has to say is shown."""
+    (tmp_path / "banner").write_text("Touch your token now.\n")
+    server = serve(f"Banner {tmp_path}/banner")
     locked = make_key(tmp_path / "locked", passphrase="open sesame")
     with (server.folder / "authorized_keys").open("a") as file:
         file.write(locked.with_suffix(".pub").read_text())
@@ -308,6 +312,7 @@ def test_ssh_asks_at_the_terminal(serve: Callable[..., Server], tmp_path: Path) 
         os.execv(sys.executable, [sys.executable, "-c", HOLDER, settings])
     said = read_until(terminal, b"passphrase for key")
     assert b"n1: ssh may ask" in said
+    assert b"Touch your token now." in said
     os.write(terminal, b"open sesame\n")
     assert b"in " in read_until(terminal, b"in /")
     os.write(terminal, b"\x03")  # Ctrl-C
