@@ -22,6 +22,7 @@ from .workdir import read_json
 from .workers import Worker
 
 FAILURE_WAIT = 1.0  # seconds that the other workers have after one has failed
+PORT_TRIES = 3  # ports that torchrun may find taken by somebody else before the run fails
 GO_LIMIT = 3600.0  # seconds that a ready gate waits
 WRITE_LIMIT = 300.0  # seconds in which a full disk may become usable again for the last words
 
@@ -53,6 +54,8 @@ class Agent:
         self.listener: Optional[Listener] = None
         self.ready = False
         self.go_port: Optional[int] = None
+        self.ports_tried = 0
+        self.secrets: Dict[str, str] = {}
 
     def run(self, guardian: Identity) -> None:
         """Serve until everything of the run has ended and is recorded."""
@@ -118,19 +121,26 @@ class Agent:
 
     def prepare(self, secrets: Dict[str, str]) -> None:
         """Start the gate, and on node 0 hold a port."""
+        self.secrets = secrets
+        if self.start_gate() and self.torchrun is not None:
+            self.client.tell("started", **(self.torchrun.as_dict() or {}))
+            if self.listener is not None:
+                self.client.tell("port", port=self.listener.port)
+
+    def start_gate(self) -> bool:
+        """Start a gate, and on node 0 hold a port; a failure is told, and ends the run."""
+        self.ready = False
         try:
             self.torchrun = Torchrun(self.loop, self.spec, make_places(self.rundir, self.spec), self.hear)
             if self.spec["node_rank"] == 0:
                 self.listener = Listener(self.loop, self.spec["ports"])
-            self.torchrun.start(os.environ, secrets)
+            self.torchrun.start(os.environ, self.secrets)
         except Exception as error:  # noqa: BLE001, RUF100 - the client is to hear of whatever it is
             failure = describe_failure(error)
             self.fail_setup(failure["message"], failure["traceback"] or failure["message"], failure["code"])
-            return
+            return False
         self.record.set(torchrun=self.torchrun.as_dict())
-        self.client.tell("started", **(self.torchrun.as_dict() or {}))
-        if self.listener is not None:
-            self.client.tell("port", port=self.listener.port)
+        return True
 
     def fail_setup(self, reason: str, text: str, code: str = "") -> None:
         """Say why there will be no run."""
@@ -177,11 +187,31 @@ class Agent:
         """Tell the client what became of the master port; it has no more to wait for."""
         if listens:
             self.record.note("listening", port=self.go_port)
-            self.client.tell("listening")
+            self.client.tell("listening", port=self.go_port)
         else:
             text = tail_of(self.torchrun.log) if self.torchrun is not None else ""
             self.client.tell("failed", text=text, port_taken="EADDRINUSE" in text)
         self.client.close()
+
+    def take_another_port(self) -> bool:
+        """Start anew if somebody took the master port between our holding it and torchrun's use of it.
+
+        The other nodes have not been let go yet, so nobody has heard of the port.
+        """
+        listener, torchrun = self.listener, self.torchrun
+        if listener is None or torchrun is None or not listener.waiting or self.workers():
+            return False
+        first = self.seen.first_failure or self.seen.cancelled or self.seen.lost
+        if first or self.ports_tried >= PORT_TRIES or "EADDRINUSE" not in tail_of(torchrun.log):
+            return False
+        listener.finish()
+        self.ports_tried += 1
+        self.record.note("port_taken", port=self.go_port)
+        self.seen = self.seen._replace(went=False)
+        self.record.set(state="PREPARING")
+        if self.start_gate():
+            self.go_port = self.listener.port if self.listener is not None else None
+        return True
 
     # what torchrun and its workers do
 
@@ -214,6 +244,8 @@ class Agent:
     def torchrun_exited(self) -> None:
         """Go on to what it left behind."""
         assert self.torchrun is not None
+        if self.take_another_port():
+            return
         end, number = self.torchrun.exit, self.torchrun.signal
         self.seen = self.seen._replace(exit=end, signal=number)
         self.record.set(torchrun=self.torchrun.as_dict())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import stat
 import sys
 from collections.abc import Callable
@@ -221,24 +222,65 @@ def test_a_port_from_the_inventory(node: Make) -> None:
     assert run.ended()["state"] == "SUCCEEDED"
 
 
-def test_torchrun_that_cannot_listen_is_told(node: Make) -> None:
-    """Another listener on the master port: the client hears it, and that another port may do."""
+def test_another_port_is_taken_when_somebody_has_ours(node: Make) -> None:
+    """Another listener on the master port costs one more start of torchrun, and the client learns the new port."""
     run = node(BARE)
     run.start()
     run.hear("ready")
-    import socket
-
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
+        taken = other.getsockname()[1]
         assert run.session is not None
-        run.session.send({"do": "go", "master_port": other.getsockname()[1]})
-        failed = run.hear("failed")
+        run.session.send({"do": "go", "master_port": taken})
+        listening = run.hear("listening", "failed")
         state = run.ended()
+
+    assert listening["event"] == "listening"
+    assert listening["port"] not in (taken, run.port)
+    assert (state["state"], state["master"]) == ("SUCCEEDED", f"127.0.0.1:{listening['port']}")
+    assert run.event("port_taken")["port"] == taken
+
+
+def test_torchrun_that_never_can_listen_is_told(node: Make) -> None:
+    """After a few ports the client hears that it did not come to it, with torchrun's own words."""
+    run = node(BARE).use_stub()
+    stub = "import sys\ndef main(argv): sys.exit('DistNetworkError: port: 1, name: EADDRINUSE')\n"
+    (run.root / "stub" / "torch" / "distributed" / "run.py").write_text(stub)
+    run.start()
+    run.hear("ready")
+    assert run.session is not None
+    run.session.send({"do": "go", "master_port": run.port})
+    failed = run.hear("failed")
+    state = run.ended()
 
     assert failed["port_taken"] is True
     assert "EADDRINUSE" in failed["text"]
-    assert state["reason"] == "torchrun exited with 1"
+    assert (state["state"], state["reason"]) == ("FAILED", "torchrun exited with 1")
+    ports = [event["port"] for event in run.events() if event["event"] == "port_taken"]
+    assert len(ports) == 3
+
+
+def test_no_port_left_is_told(node: Make) -> None:
+    """The only port of the inventory's range is taken after all: that is what the client hears."""
+    run = node(BARE).use_stub()
+    stub = (
+        "import socket, subprocess, sys, time\ndef main(argv):\n"
+        "    port = argv[argv.index('--master-port') + 1]\n"
+        "    take = f'import socket, time; s = socket.socket(); s.setsockopt(1, 2, 1); s.bind((\"\", {port}));'\n"
+        "    subprocess.Popen([sys.executable, '-c', take + ' s.listen(); time.sleep(60)'])\n"
+        "    time.sleep(0.5)\n    sys.exit('EADDRINUSE')\n"
+    )
+    (run.root / "stub" / "torch" / "distributed" / "run.py").write_text(stub)
+    run.spec["ports"] = [28000 + os.getpid() % 4000] * 2
+    run.start()
+    run.hear("ready")
+    assert run.session is not None
+    run.session.send({"do": "go", "master_port": run.port})
+    failed = run.hear("gate_failed")
+
+    assert failed["code"] == "CC-NET-020"
+    assert run.ended()["state"] == "FAILED_SETUP"
 
 
 def test_a_run_is_started_once(node: Make) -> None:
