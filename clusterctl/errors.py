@@ -6,6 +6,7 @@ ClusterctlError                 exit 1   something failed; carries code, evidenc
 ├── ChecksFailed                exit 3   a finding of severity error; nothing was started
 ├── ConnectError                exit 4   a node could not be reached or would not let us in
 │   ├── Unreachable                      no TCP connection, no SSH banner, or a proxy command that died
+│   │   └── ServerBusy                   the server hung up before login; another try may succeed
 │   ├── ConnectTimeout                   a step took longer than its limit
 │   ├── AuthenticationFailed             no key was accepted
 │   └── HostKeyError                     the host key is unknown, changed or revoked
@@ -91,6 +92,10 @@ class ConnectError(ClusterctlError):
 
 class Unreachable(ConnectError):
     """No TCP connection, no SSH banner, or a proxy command that ended."""
+
+
+class ServerBusy(Unreachable):
+    """The server hung up before the login, as it does when it has too many under way."""
 
 
 class ConnectTimeout(ConnectError):

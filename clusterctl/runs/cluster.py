@@ -16,10 +16,13 @@ from fabric import Connection
 
 from clusterctl.runs.connect import connect
 from clusterctl.runs.executor import fan_out
+from clusterctl.runs.gateways import Gateways
+from clusterctl.runs.hop import Hop
 from clusterctl.runs.hostkeys import HostKeys
 from clusterctl.runs.keyring import Ask, Keyring
 from clusterctl.runs.openssh import Masters, may_ask
 from clusterctl.runs.outcome import Outcome
+from clusterctl.runs.patience import insist
 from clusterctl.runs.routes import Routes
 from clusterctl.runs.sshconfig import SshConfig
 from clusterctl.specs.inventory import Node
@@ -42,6 +45,7 @@ class Cluster:
         )
         self._keyring = Keyring(ask=ask)
         self._routes = Routes(SshConfig(notice, folder=remember))
+        self._gateways = Gateways(self._enter)
         self._masters = Masters(notice)
         self._connections: dict[str, Connection] = {}
         self._early: dict[str, Future[Connection]] = {}
@@ -112,7 +116,10 @@ class Cluster:
     def _connect(self, node: Node) -> Connection:
         if node.ssh.transport == "openssh":
             return self._masters.connect(node)
-        return connect(self._routes.find(node), self._hostkeys, self._keyring)
+        return self._enter(self._routes.find(node))
+
+    def _enter(self, hop: Hop) -> Connection:
+        return insist(lambda: connect(hop, self._hostkeys, self._keyring, gateways=self._gateways))
 
     def forget(self, node: Node) -> None:
         """Close a node's connection, which may look alive and be dead; the next use makes a new one."""
@@ -131,6 +138,7 @@ class Cluster:
         for connection in connections:
             with suppress(Exception):
                 connection.close()
+        self._gateways.close()  # last: they carry the others
 
 
 def raise_descriptor_limit() -> None:

@@ -7,7 +7,8 @@
 | CC-SSH-003 | no route, or another network error                        | Unreachable          |
 | CC-SSH-004 | a step took longer than its limit; the step is named      | ConnectTimeout       |
 | CC-SSH-005 | what answers there is not an SSH server                   | Unreachable          |
-| CC-SSH-006 | the server ended the connection, or no algorithm is shared| Unreachable          |
+| CC-SSH-006 | the server ended the connection                           | ServerBusy           |
+|            | no algorithm is shared                                    | Unreachable          |
 | CC-SSH-007 | none of our keys was accepted                             | AuthenticationFailed |
 | CC-SSH-008 | the key file is missing, unreadable, encrypted or no key  | AuthenticationFailed |
 | CC-SSH-009 | the host key is unknown                                   | HostKeyError         |
@@ -19,8 +20,11 @@
 | CC-SSH-015 | an open connection ended                                  | ConnectionLost       |
 | CC-SSH-016 | an open connection fell silent                            | ConnectionLost       |
 | CC-SSH-017 | the login shell did not hand over to the interpreter      | NodeError            |
+| CC-SSH-018 | a bastion cannot be used, or went away                    | of the bastion's     |
+| CC-SSH-019 | the SSH configuration cannot be read, or leads nowhere    | Unreachable          |
+| CC-SSH-020 | a bastion forbids forwarding                              | Unreachable          |
 
-Errors of the last four come from `runs.session`.
+Errors from 14 to 17 come from `runs.session`, the last three from `runs.gateways` and `runs.routes`.
 """
 
 from __future__ import annotations
@@ -28,27 +32,40 @@ from __future__ import annotations
 from fabric import Config, Connection
 from paramiko.ssh_exception import IncompatiblePeer
 
-from clusterctl.errors import ClusterctlError, ConnectTimeout, Unreachable
+from clusterctl.errors import ClusterctlError, ConnectTimeout, ServerBusy, Unreachable
+from clusterctl.runs.gateways import Gateways
 from clusterctl.runs.hop import Hop
 from clusterctl.runs.hostkeys import HostKeys
 from clusterctl.runs.keyring import Keyring
 from clusterctl.runs.limits import Timeouts
-from clusterctl.runs.login import REFUSED, Login, refuse_login
+from clusterctl.runs.login import Login, refuse_login
 from clusterctl.runs.proxy import ProxyLine, open_proxy
-from clusterctl.runs.sockets import Line, open_tcp
+from clusterctl.runs.sockets import open_tcp
+from clusterctl.runs.trunk import Trunk
+from clusterctl.runs.tunnel import AnyLine
+from clusterctl.runs.wire import REFUSED, Wire
 
 IDLE_TICK = 5.0  # seconds between looks of paramiko's idle reading thread, 0.1 by default
 LIMITS = Timeouts()
+BUSY = (b"Not allowed at this time", b"Exceeded MaxStartups")  # what sshd says instead of a greeting
 
 
-def connect(hop: Hop, hostkeys: HostKeys, keyring: Keyring, timeouts: Timeouts = LIMITS) -> Connection:
-    """Open a connection to a node; raises a ConnectError that says which step failed and why.
+def connect(
+    hop: Hop,
+    hostkeys: HostKeys,
+    keyring: Keyring,
+    timeouts: Timeouts = LIMITS,
+    *,
+    gateways: Gateways | None = None,
+) -> Connection:
+    """Open a connection to a node or a bastion; raises a ConnectError that says which step failed and why.
 
     Close it with its own `close`; that also ends a proxy command.
     """
     keys = keyring.keys(hop)
-    line = _open_line(hop, timeouts)
-    login = Login(hop, line=line, hostkeys=hostkeys, keys=keys, timeouts=timeouts)
+    line = _open_line(hop, timeouts, gateways)
+    wire = Trunk if hop.bastion else Wire
+    login = Login(hop, line=line, hostkeys=hostkeys, keys=keys, timeouts=timeouts, wire=wire)
     connection = _build(hop, line, login)
     try:
         connection.open()
@@ -65,13 +82,17 @@ def connect(hop: Hop, hostkeys: HostKeys, keyring: Keyring, timeouts: Timeouts =
     return connection
 
 
-def _open_line(hop: Hop, timeouts: Timeouts) -> Line:
+def _open_line(hop: Hop, timeouts: Timeouts, gateways: Gateways | None) -> AnyLine:
+    if hop.jump is not None:
+        if gateways is None:
+            raise ValueError(f"the way to {hop.name} leads through bastions")
+        return gateways.dial(hop, timeouts.connect)
     if hop.proxy_command is None:
         return open_tcp(hop.name, hop.host, hop.port, timeouts.connect)
     return open_proxy(hop.name, hop.proxy_command)
 
 
-def _build(hop: Hop, line: Line, login: Login) -> Connection:
+def _build(hop: Hop, line: AnyLine, login: Login) -> Connection:
     connection = Connection(
         hop.host,
         user=hop.user,
@@ -106,28 +127,43 @@ def _explain(error: Exception, login: Login, rang: bool) -> ClusterctlError:
 
 def _no_handshake(login: Login, error: Exception) -> Unreachable:
     if login.line.head and not login.greeted:
-        return _no_ssh(login)
-    if isinstance(error, IncompatiblePeer):
-        what, fix = "shares no algorithm with us", "update the SSH server on the node"
-    else:
-        what = "ended the connection " + (
-            "during the key exchange" if login.greeted else "before greeting us"
-        )
-        fix = "it may limit connections (MaxStartups, PerSourcePenalties): wait a little, and read its log"
-    text = f"the server at {login.hop.place} {what}"
-    evidence = login.parting or str(error)
-    return Unreachable(text, code="CC-SSH-006", node=login.hop.name, evidence=evidence, fix=fix)
+        return _busy(login, _heard(login)) if login.line.head.startswith(BUSY) else _no_ssh(login)
+    if not isinstance(error, IncompatiblePeer):
+        return _busy(login, login.line.describe_end() or login.parting or str(error))
+    return Unreachable(
+        f"the server at {login.hop.place} shares no algorithm with us",
+        code="CC-SSH-006",
+        node=login.hop.name,
+        evidence=login.parting or str(error),
+        fix=f"update the SSH server on {login.hop.called}",
+    )
+
+
+def _busy(login: Login, evidence: str) -> ServerBusy:
+    when = "during the key exchange" if login.greeted else "before greeting us"
+    return ServerBusy(
+        f"the server at {login.hop.place} ended the connection {when}",
+        code="CC-SSH-006",
+        node=login.hop.name,
+        evidence=evidence,
+        fix="it may limit logins under way: raise MaxStartups in its sshd_config (100:30:200), see what its log says, "
+        "and wait if PerSourcePenalties holds something against this machine",
+    )
 
 
 def _no_ssh(login: Login) -> Unreachable:
-    heard = login.line.head.splitlines()[0].decode("utf-8", "backslashreplace")
     return Unreachable(
         f"what answers at {login.hop.place} is not an SSH server",
         code="CC-SSH-005",
         node=login.hop.name,
-        evidence=f"it says: {heard!r}",
-        fix="correct `host` and `ssh.port` in the inventory; a server that says it is busy needs a pause",
+        evidence=_heard(login),
+        fix="correct `host` and `ssh.port` in the inventory",
     )
+
+
+def _heard(login: Login) -> str:
+    heard = login.line.head.splitlines()[0].decode("utf-8", "backslashreplace")
+    return f"it says: {heard!r}"
 
 
 def _timed_out(login: Login) -> ConnectTimeout:

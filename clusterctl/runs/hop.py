@@ -32,6 +32,11 @@ class Hop:
         """Say where it is."""
         return f"{self.host} port {self.port}"
 
+    @property
+    def called(self) -> str:
+        """Say what it is."""
+        return f"the bastion {self.bastion}" if self.bastion else "the node"
+
     def named(self, name: str) -> Hop:
         """Make it the way of another node, for messages."""
         return replace(self, name=name)

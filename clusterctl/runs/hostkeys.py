@@ -169,7 +169,7 @@ def _unknown(hop: Hop, key_type: str, key: bytes, notes: Sequence[str]) -> HostK
     port = f"-p {hop.port} " if hop.port != 22 else ""
     look = f"ssh-keyscan -t {_keyscan_type(key_type)} {port}{hop.host} | ssh-keygen -lf -"
     return HostKeyError(
-        "the node's host key is not known here",
+        f"{hop.called}'s host key is not known here",
         code="CC-SSH-009",
         node=hop.name,
         evidence="\n".join([f"it shows {key_type} {fingerprint(key)}", *notes]),
@@ -182,7 +182,7 @@ def _changed(hop: Hop, name: str, known: Sequence[Entry], key_type: str, key: by
     same = [entry for entry in known if entry.key_type == key_type] or known
     lines = [f"{entry.place} knows {entry.key_type} {entry.fingerprint}" for entry in same]
     return HostKeyError(
-        f"the node's host key is not the one in {same[0].place}",
+        f"{hop.called}'s host key is not the one in {same[0].place}",
         code="CC-SSH-010",
         node=hop.name,
         evidence="\n".join([*lines, f"it shows {key_type} {fingerprint(key)}"]),
@@ -193,7 +193,7 @@ def _changed(hop: Hop, name: str, known: Sequence[Entry], key_type: str, key: by
 
 def _revoked(hop: Hop, entry: Entry) -> HostKeyError:
     return HostKeyError(
-        f"the node's host key is revoked by {entry.place}",
+        f"{hop.called}'s host key is revoked by {entry.place}",
         code="CC-SSH-011",
         node=hop.name,
         evidence=f"it shows {entry.key_type} {entry.fingerprint}",
@@ -203,7 +203,7 @@ def _revoked(hop: Hop, entry: Entry) -> HostKeyError:
 
 def _unwritable(hop: Hop, path: Path, error: OSError) -> HostKeyError:
     return HostKeyError(
-        f"the node's new host key cannot be recorded in {path}",
+        f"{hop.called}'s new host key cannot be recorded in {path}",
         code="CC-SSH-012",
         node=hop.name,
         evidence=str(error.strerror or error),

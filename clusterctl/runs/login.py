@@ -6,9 +6,9 @@ none, so always), and for the login. Each is also where a step ends and the next
 
 from __future__ import annotations
 
-import logging
+import socket
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import paramiko
 
@@ -17,38 +17,28 @@ from clusterctl.runs.hop import Hop
 from clusterctl.runs.hostkeys import HostKeys
 from clusterctl.runs.keyring import Keys
 from clusterctl.runs.limits import WATCHDOG, Timeouts
-from clusterctl.runs.sockets import Line
+from clusterctl.runs.tunnel import AnyLine
+from clusterctl.runs.wire import Wire
 
-# paramiko prints to the screen what it raises anyway, unless its logger has somewhere to go.
-logging.getLogger("paramiko").addHandler(logging.NullHandler())
-
-REFUSED = {
-    "keys": ["ssh-rsa"],  # signatures by SHA-1
-    "pubkeys": ["ssh-rsa"],
-    "macs": ["hmac-md5", "hmac-md5-96", "hmac-sha1-96"],
-    "ciphers": ["3des-cbc", "aes128-cbc", "aes192-cbc", "aes256-cbc"],
-}
 KEY_ALGORITHMS = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
 PARAMIKO_LIMIT = 3600.0  # ours are shorter, and say which step it was
-
-
-class Wire(paramiko.Transport):
-    """A transport that remembers why the server hung up."""
-
-    parting = ""
-
-    def _parse_disconnect(self, m):  # type: ignore[no-untyped-def]  # paramiko's own, not in its type information
-        m.get_int()
-        self.parting = m.get_text()
 
 
 class Login:
     """One attempt to get into one node."""
 
     def __init__(
-        self, hop: Hop, *, line: Line, hostkeys: HostKeys, keys: Keys, timeouts: Timeouts
+        self,
+        hop: Hop,
+        *,
+        line: AnyLine,
+        hostkeys: HostKeys,
+        keys: Keys,
+        timeouts: Timeouts,
+        wire: type[Wire] = Wire,
     ) -> None:
         self.hop = hop
+        self.wire = wire
         self.line = line
         self.hostkeys = hostkeys
         self.keys = keys
@@ -63,10 +53,11 @@ class Login:
             WATCHDOG.set(timeouts.greeting, self._give_up_unheard)
 
     def make_transport(
-        self, sock: Line, disabled_algorithms: Mapping[str, Sequence[str]] | None = None
+        self, sock: AnyLine, disabled_algorithms: Mapping[str, Sequence[str]] | None = None
     ) -> paramiko.Transport:
         """Build the transport; asks the server for a host key of a type that is known."""
-        transport = self.transport = Wire(sock, disabled_algorithms=disabled_algorithms)
+        like_socket = cast(socket.socket, sock)
+        transport = self.transport = self.wire(like_socket, disabled_algorithms=disabled_algorithms)
         transport.banner_timeout = transport.handshake_timeout = PARAMIKO_LIMIT
         transport.channel_timeout = PARAMIKO_LIMIT
         transport.auth_timeout = (
@@ -148,7 +139,7 @@ def refuse_login(hop: Hop, reason: str, evidence: Sequence[str]) -> Authenticati
     target = f"{port}{hop.user}@{hop.host}"
     key = f"-i {hop.key} " if hop.key else ""
     return AuthenticationFailed(
-        f"the node does not let {hop.user} in: {reason}",
+        f"{hop.called} does not let {hop.user} in: {reason}",
         code="CC-SSH-007",
         node=hop.name,
         evidence="\n".join(line for line in evidence if line),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import shutil
 import signal
 import socket
@@ -116,7 +117,7 @@ class Server:
         self.process.wait()
 
 
-def start_server(folder: Path, *options: str, port: int | None = None) -> Server:
+def start_server(folder: Path, *options: str, port: int | None = None, address: str = "127.0.0.1") -> Server:
     """Start a sshd of our own in `folder`, with more lines of configuration."""
     if SSHD is None:
         pytest.skip("sshd is not installed: apt install openssh-server")
@@ -129,7 +130,7 @@ def start_server(folder: Path, *options: str, port: int | None = None) -> Server
     (folder / "authorized_keys").write_text((folder / "client.pub").read_text())
     lines = [
         *options,  # of each setting the first counts
-        f"ListenAddress 127.0.0.1:{port}",
+        f"ListenAddress {address}:{port}",
         f"AuthorizedKeysFile {folder}/authorized_keys",
         f"PidFile {folder}/pid",
         "StrictModes no",
@@ -158,7 +159,7 @@ def start_server(folder: Path, *options: str, port: int | None = None) -> Server
 def _await_port(server: Server) -> None:
     deadline = time.monotonic() + 10
     while server.process.poll() is None and time.monotonic() < deadline:
-        if f"Server listening on 127.0.0.1 port {server.port}." in server.log:
+        if re.search(rf"Server listening on \S+ port {server.port}\.", server.log):
             return
         time.sleep(0.005)
     raise AssertionError(f"sshd did not come up: {server.log}")

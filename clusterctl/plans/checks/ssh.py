@@ -50,8 +50,9 @@ MEANINGS: dict[str, tuple[str, str, str]] = {
     "CC-SSH-006": (
         "the SSH server ended the connection",
         UNREACHED,
-        "The server closed before login. Often it has too many logins under way (MaxStartups), forbids this "
-        "address, or shares no algorithm with this side.",
+        "The server closed before login, and did so again and again for 25 s; the evidence says how often it was "
+        "tried. Often it has too many logins under way (MaxStartups), holds earlier failures against this address "
+        "(PerSourcePenalties), forbids it, or shares no algorithm with this side, which is not tried again.",
     ),
     "CC-SSH-007": (
         "no key was accepted",
@@ -119,6 +120,25 @@ MEANINGS: dict[str, tuple[str, str, str]] = {
         NOT_LET_IN,
         "The account's login shell ended or printed instead of running `/bin/sh`. Look for `exit` or an "
         "endless program in its start files (.bashrc, .profile, config.fish).",
+    ),
+    "CC-SSH-018": (
+        "the bastion cannot be used",
+        UNREACHED,
+        "The nodes behind it were not even tried. The bastion is named, and the evidence begins with the code of "
+        "what went wrong there: it is mended as if the bastion were a node. Its user, port and key come from its "
+        "own part of the SSH configuration, or stand in `jump: user@host:port`.",
+    ),
+    "CC-SSH-019": (
+        "the SSH configuration is of no use",
+        UNREACHED,
+        "`ssh -G HOST` fails, names a host or user that is none, or leads in a circle of bastions. What ssh says "
+        "is the evidence. `ssh: {config: FILE}` reads another file, `config: none` reads none.",
+    ),
+    "CC-SSH-020": (
+        "the bastion does not forward",
+        UNREACHED,
+        "The login at the bastion works, and its sshd_config forbids connections onward (AllowTcpForwarding, "
+        "PermitOpen, or `restrict` before the key in authorized_keys).",
     ),
     "CC-SSH-030": (
         "the ssh program cannot be used",

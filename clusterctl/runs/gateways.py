@@ -1,0 +1,165 @@
+"""The bastions of one command: each is connected to once, carries all nodes behind it, and is closed last."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+import paramiko
+from fabric import Connection
+
+from clusterctl.errors import ClusterctlError, ConnectError, ConnectTimeout, Unreachable
+from clusterctl.runs.hop import Hop
+from clusterctl.runs.trunk import Trunk
+from clusterctl.runs.tunnel import TunnelLine
+
+PROHIBITED, CONNECT_FAILED = 1, 2  # RFC 4254, 5.1
+FAILURE_KEPT = 10.0  # seconds for which a bastion's failure is told to further nodes without another try
+PING = "keepalive@openssh.com"
+PING_LIMIT = 3.0
+NAMELESS = ("not known", "resolve", "No address", "failure in name resolution")
+Open = Callable[[Hop], Connection]
+
+
+@dataclass
+class _Gate:
+    """One bastion: its connection, or how the last try ended."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    connection: Connection | None = None
+    failure: ClusterctlError | None = None
+    failed: float = 0.0
+
+
+class Gateways:
+    """Opens bastions when the first node needs them. Safe to use from many threads."""
+
+    def __init__(self, open_connection: Open) -> None:
+        self._open = open_connection
+        self._gates: dict[Hop, _Gate] = {}
+        self._lock = threading.Lock()
+
+    def dial(self, hop: Hop, limit: float) -> TunnelLine:
+        """Connect to a server through the bastion before it, within `limit` seconds."""
+        bastion = hop.jump
+        if bastion is None:
+            raise ValueError(f"{hop.name} has no bastion")
+        transport = self._trunk(bastion, hop.name)
+        try:
+            channel = transport.open_channel(
+                "direct-tcpip", (hop.host, hop.port), ("127.0.0.1", 0), timeout=limit
+            )
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            raise self._explain(hop, bastion, transport, error, limit) from error
+        return TunnelLine(channel, node=hop.name, bastion=bastion.bastion)
+
+    def close(self) -> None:
+        """Close all, those behind others first."""
+        with self._lock:
+            gates, self._gates = self._gates, {}
+        for hop in sorted(gates, key=lambda hop: -len(list(hop.chain()))):
+            connection = gates[hop].connection
+            if connection is not None:
+                with suppress(Exception):
+                    connection.close()
+
+    def _trunk(self, bastion: Hop, node: str) -> Trunk:
+        with self._lock:
+            gate = self._gates.setdefault(_anonymous(bastion), _Gate())
+        with gate.lock:
+            if gate.connection is None or not gate.connection.is_connected:
+                gate.connection = self._enter(gate, bastion, node)
+            trunk: Trunk = gate.connection.transport
+            return trunk
+
+    def _enter(self, gate: _Gate, bastion: Hop, node: str) -> Connection:
+        if gate.failure is None or time.monotonic() - gate.failed > FAILURE_KEPT:
+            try:
+                connection = self._open(bastion.named(bastion.bastion))
+            except ClusterctlError as error:
+                gate.failure, gate.failed = error, time.monotonic()
+            else:
+                gate.failure = None
+                return connection
+        raise _through(bastion, node, gate.failure) from gate.failure
+
+    def _explain(
+        self, hop: Hop, bastion: Hop, transport: Trunk, error: Exception, limit: float
+    ) -> ConnectError:
+        refusal = transport.refusal()
+        if refusal is not None:
+            return _refused(hop, bastion, *refusal)
+        if transport.is_active() and _answers(transport):
+            return ConnectTimeout(
+                f"the bastion {bastion.bastion} got no connection to {hop.place} within {limit:g} s",
+                code="CC-SSH-004",
+                node=hop.name,
+                fix="the node is off, or a firewall between the bastion and the node drops the packets",
+            )
+        transport.close()
+        return Unreachable(
+            f"the connection to the bastion {bastion.bastion} ended",
+            code="CC-SSH-018",
+            node=hop.name,
+            evidence=transport.parting or str(error),
+            fix="the bastion, its sshd or the network to it went away: try again",
+        )
+
+
+def _anonymous(hop: Hop) -> Hop:
+    """Make hops equal that lead to one bastion, for whatever node and however it is written."""
+    return replace(hop, name="", bastion="", jump=None if hop.jump is None else _anonymous(hop.jump))
+
+
+def _answers(transport: paramiko.Transport) -> bool:
+    """Tell a bastion that is only slow to reach a node from one that says nothing at all any more."""
+    heard = threading.Event()
+
+    def ping() -> None:
+        with suppress(Exception):
+            transport.global_request(PING, wait=True)
+            if transport.is_active():
+                heard.set()
+
+    threading.Thread(target=ping, name="asking a bastion", daemon=True).start()
+    return heard.wait(PING_LIMIT)
+
+
+def _through(bastion: Hop, node: str, error: ClusterctlError) -> ClusterctlError:
+    """Tell a node that its bastion cannot be used, in the same words for all nodes."""
+    if error.code == "CC-SSH-018":  # a bastion before this one: that is the one to name
+        text, evidence = error.message, error.evidence
+    else:
+        text = f"the bastion {bastion.bastion} cannot be used: {error.message}"
+        evidence = "\n".join(filter(None, [f"{error.code} at {bastion.place}", error.evidence]))
+    kind = type(error) if isinstance(error, ConnectError) else Unreachable
+    return kind(text, code="CC-SSH-018", node=node, evidence=evidence, fix=error.fix)
+
+
+def _refused(hop: Hop, bastion: Hop, reason: int, text: str) -> ConnectError:
+    if reason == PROHIBITED:
+        return Unreachable(
+            f"the bastion {bastion.bastion} does not forward to {hop.place}",
+            code="CC-SSH-020",
+            node=hop.name,
+            evidence=text,
+            fix="AllowTcpForwarding and PermitOpen in the bastion's sshd_config must permit it; "
+            "a bastion that forbids it for good may do with `proxy_command`",
+        )
+    code = (
+        "CC-SSH-002"
+        if "refused" in text
+        else "CC-SSH-001"
+        if any(n in text for n in NAMELESS)
+        else "CC-SSH-003"
+    )
+    return Unreachable(
+        f"the bastion {bastion.bastion} cannot connect to {hop.place}: {text or 'no reason given'}",
+        code=code,
+        node=hop.name,
+        evidence=f"channel open failure {reason}: {text}",
+        fix=f"see from the bastion whether the node is up: ssh {bastion.bastion} nc -v {hop.host} {hop.port}",
+    )

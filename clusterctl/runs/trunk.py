@@ -1,0 +1,71 @@
+"""A connection to a bastion that carries the connections of many nodes.
+
+Carried bytes pass through one transport of paramiko's, so what goes wrong for one node must not reach the others.
+sshd ends the whole connection when a message for a channel arrives after that channel's last one, and paramiko
+sends such a message when one thread writes while another closes, or answers a close.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import paramiko
+from paramiko.common import MSG_CHANNEL_CLOSE, MSG_CHANNEL_REQUEST, MSG_CHANNEL_WINDOW_ADJUST
+
+from clusterctl.runs.wire import Wire
+
+FOR_CHANNELS = range(MSG_CHANNEL_WINDOW_ADJUST, MSG_CHANNEL_REQUEST + 1)
+
+
+class Trunk(Wire):
+    """A transport whose channels cannot hurt each other."""
+
+    def __init__(self, *arguments, **options):  # type: ignore[no-untyped-def]  # paramiko's
+        super().__init__(*arguments, **options)
+        self._ended: set[bytes] = set()  # channels, by the server's numbers, that we have ended
+        self._held_back: list[paramiko.Message] = []
+        self._opening = threading.local()
+        self._refusals: dict[int, tuple[int, str]] = {}
+
+    def refusal(self) -> tuple[int, str] | None:
+        """Return why this thread's last channel was refused; paramiko keeps one reason for all threads."""
+        return self._refusals.pop(self._opening.number, None)
+
+    def _next_channel(self):  # type: ignore[no-untyped-def]  # paramiko's own, not in its type information
+        self._opening.number = super()._next_channel()  # type: ignore[misc]  # the same
+        return self._opening.number
+
+    def _parse_channel_open_failure(self, m):  # type: ignore[no-untyped-def]  # paramiko's own
+        number, reason, text = m.get_int(), m.get_int(), m.get_text()
+        self._refusals[number] = reason, text
+        m.rewind()
+        super()._parse_channel_open_failure(m)  # type: ignore[misc]  # the same
+
+    def _parse_channel_open_success(self, m):  # type: ignore[no-untyped-def]  # paramiko's own
+        m.get_int()
+        self._ended.discard(m.get_bytes(4))  # the server gives a number again once its channel is over
+        m.rewind()
+        super()._parse_channel_open_success(m)  # type: ignore[misc]  # the same
+
+    def _send_user_message(self, data):  # type: ignore[no-untyped-def]  # paramiko's own
+        if threading.current_thread() is self and not self.clear_to_send.is_set():
+            # Only this thread can end the key exchange that the message has to wait for.
+            self._held_back.append(data)
+        else:
+            super()._send_user_message(data)  # type: ignore[misc]  # the same
+
+    def _parse_newkeys(self, m):  # type: ignore[no-untyped-def]  # paramiko's own
+        super()._parse_newkeys(m)  # type: ignore[misc]  # the same
+        waiting, self._held_back = self._held_back, []
+        for data in waiting:
+            self._send_user_message(data)  # type: ignore[no-untyped-call]  # the same
+
+    def _send_message(self, data):  # type: ignore[no-untyped-def]  # paramiko's own
+        """Send, unless it is for a channel that we have ended; the caller's lock keeps the order."""
+        raw = data.asbytes()
+        if raw[0] in FOR_CHANNELS:
+            if raw[1:5] in self._ended:
+                return
+            if raw[0] == MSG_CHANNEL_CLOSE:
+                self._ended.add(raw[1:5])
+        super()._send_message(data)  # type: ignore[misc]  # the same

@@ -1,0 +1,27 @@
+"""paramiko's transport, as we want it."""
+
+from __future__ import annotations
+
+import logging
+
+import paramiko
+
+# paramiko prints to the screen what it raises anyway, unless its logger has somewhere to go.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
+
+REFUSED = {
+    "keys": ["ssh-rsa"],  # signatures by SHA-1
+    "pubkeys": ["ssh-rsa"],
+    "macs": ["hmac-md5", "hmac-md5-96", "hmac-sha1-96"],
+    "ciphers": ["3des-cbc", "aes128-cbc", "aes192-cbc", "aes256-cbc"],
+}
+
+
+class Wire(paramiko.Transport):
+    """A transport that remembers why the server hung up."""
+
+    parting = ""
+
+    def _parse_disconnect(self, m):  # type: ignore[no-untyped-def]  # paramiko's own, not in its type information
+        m.get_int()
+        self.parting = m.get_text()

@@ -1,0 +1,205 @@
+"""Nodes behind bastions: one connection each, verified, shared, closed last; and who is blamed."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from servers import ME, Server, free_port
+
+from clusterctl.errors import AuthenticationFailed, ClusterctlError, HostKeyError, Unreachable
+from clusterctl.runs.cluster import Cluster
+from clusterctl.runs.session import Session
+from clusterctl.specs.inventory import Node
+
+Serve = Callable[..., Server]
+
+
+@contextmanager
+def opened(tmp_path: Path) -> Iterator[Cluster]:
+    """Connect as a command does, and leave nothing open."""
+    with Cluster(lambda _: None, remember=tmp_path / "answers") as cluster:
+        yield cluster
+
+
+def configure(path: Path, **hosts: Server) -> str:
+    """Write an SSH configuration that knows some servers by name."""
+    path.write_text(
+        "".join(
+            f"Host {name}\n  HostName 127.0.0.1\n  Port {server.port}\n  User {ME}\n"
+            f"  IdentityFile {server.client_key}\n  UserKnownHostsFile {server.known_hosts}\n"
+            for name, server in hosts.items()
+        )
+    )
+    return str(path)
+
+
+def probe(connection: object, _: Node) -> str:
+    """Ask a node for its facts; returns what it says first."""
+    with Session(connection, "probe", {"peers": {}, "workdir": "/tmp"}, python=sys.executable) as session:
+        frame = session.receive(20)
+    assert frame is not None
+    return str(next(iter(frame[0])))
+
+
+def await_port(port: int) -> None:
+    """Wait until a server listens."""
+    for _ in range(500):
+        with closing(socket.socket()) as probing:
+            if probing.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.01)
+    raise AssertionError(port)
+
+
+def failure(cluster: Cluster, node: Node) -> ClusterctlError:
+    """Return the error of a node that must fail."""
+    (outcome,) = cluster.each([node], probe)
+    assert outcome.error is not None
+    assert outcome.error.node == node.name
+    assert outcome.error.exit_code == 4
+    assert outcome.error.fix
+    return outcome.error
+
+
+def test_one_login_at_the_bastion_for_all_nodes(serve: Serve, tmp_path: Path) -> None:
+    """Twelve nodes, more than MaxSessions, behind a bastion with sshd's own limits."""
+    bastion = serve("MaxStartups 10:30:100", "MaxSessions 10", name="bastion")
+    far = serve(name="far")
+    config = configure(tmp_path / "config", bastion=bastion)
+    nodes = [far.node(f"n{place}", jump="bastion", config=config) for place in range(12)]
+    with opened(tmp_path) as cluster:
+        assert [o.error for o in cluster.each(nodes, probe) if not o.ok] == []
+        assert bastion.log.count("Accepted publickey") == 1
+        assert far.log.count("Accepted publickey") == 12
+    assert "nonexistent channel" not in bastion.log
+
+
+def test_a_chain_and_the_configurations_own_way(serve: Serve, tmp_path: Path) -> None:
+    """A bastion behind a bastion, by a chain in the inventory and by ProxyJump of a bastion of its own."""
+    outer, inner, far = (serve(name=name) for name in ("outer", "inner", "far"))
+    config = configure(tmp_path / "config", outer=outer, inner=inner)
+    with Path(config).open("a") as file:
+        file.write("Host inner\n  ProxyJump outer\n")
+    nodes = [
+        far.node("chain", jump="outer,inner", config=config),
+        far.node("nested", jump=f"{ME}@inner", config=config),
+    ]
+    with opened(tmp_path) as cluster:
+        assert [o.error for o in cluster.each(nodes, probe) if not o.ok] == []
+    assert [one.log.count("Accepted publickey") for one in (outer, inner)] == [1, 1]
+    assert far.log.count("Accepted publickey") == 2
+
+
+def test_a_bastion_that_no_configuration_knows(serve: Serve, tmp_path: Path) -> None:
+    """user@host:port is enough: it is offered the inventory's key, and known by the inventory's file."""
+    bastion, far = serve(name="bastion"), serve(name="far")
+    known = tmp_path / "known"
+    known.write_text(bastion.known_hosts.read_text() + far.known_hosts.read_text())
+    with (bastion.folder / "authorized_keys").open("a") as file:
+        file.write((far.folder / "client.pub").read_text())
+    node = far.node(jump=f"{ME}@127.0.0.1:{bastion.port}", config="none", known_hosts=str(known))
+    with opened(tmp_path) as cluster:
+        assert [o.error for o in cluster.each([node], probe)] == [None]
+
+
+def test_a_bastion_that_is_down_is_named_once_for_all(serve: Serve, tmp_path: Path) -> None:
+    """Every node's error says the same, names the bastion, and costs one try."""
+    far = serve(name="far")
+    port = free_port()
+    nodes = [far.node(f"n{place}", jump=f"{ME}@127.0.0.1:{port}", config="none") for place in range(8)]
+    with opened(tmp_path) as cluster:
+        errors = [outcome.error for outcome in cluster.each(nodes, probe)]
+    assert {type(error) for error in errors} == {Unreachable}
+    assert len({(e.code, e.message, e.evidence, e.fix) for e in errors if e}) == 1
+    error = errors[0]
+    assert error is not None
+    assert error.code == "CC-SSH-018"
+    assert f"{ME}@127.0.0.1:{port}" in error.message
+    assert "CC-SSH-002" in error.evidence
+
+
+def test_a_bastions_host_key_is_verified(serve: Serve, tmp_path: Path) -> None:
+    """An unknown one is refused, and the bastion is named; no key of ours was shown."""
+    bastion, far = serve(name="bastion"), serve(name="far")
+    config = configure(tmp_path / "config", bastion=bastion)
+    bastion.known_hosts.write_text("")
+    with opened(tmp_path) as cluster:
+        error = failure(cluster, far.node(jump="bastion", config=config))
+    assert isinstance(error, HostKeyError)
+    assert (error.code, "bastion" in error.message) == ("CC-SSH-018", True)
+    assert "CC-SSH-009" in error.evidence
+    assert "Accepted" not in bastion.log
+
+
+def test_a_bastion_that_does_not_let_us_in(serve: Serve, tmp_path: Path) -> None:
+    """Refused logins are not tried again."""
+    bastion, far = serve(name="bastion"), serve(name="far")
+    config = configure(tmp_path / "config", bastion=bastion)
+    (bastion.folder / "authorized_keys").write_text("")
+    began = time.monotonic()
+    with opened(tmp_path) as cluster:
+        error = failure(cluster, far.node(jump="bastion", config=config))
+    assert isinstance(error, AuthenticationFailed)
+    assert "the bastion bastion does not let" in error.message
+    assert time.monotonic() - began < 3
+
+
+def test_a_node_that_is_down_behind_a_bastion(serve: Serve, tmp_path: Path) -> None:
+    """The node is blamed, the bastion named, and the others are not disturbed."""
+    bastion, far = serve(name="bastion"), serve(name="far")
+    config = configure(tmp_path / "config", bastion=bastion)
+    nodes = [far.node(f"n{place}", jump="bastion", config=config) for place in range(3)]
+    down = far.node("down", jump="bastion", config=config, port=free_port())
+    with opened(tmp_path) as cluster:
+        outcomes = {outcome.node.name: outcome.error for outcome in cluster.each([*nodes, down], probe)}
+    error = outcomes.pop("down")
+    assert set(outcomes.values()) == {None}
+    assert error is not None
+    assert error.code == "CC-SSH-002"
+    assert "the bastion bastion cannot connect to 127.0.0.1 port" in error.message
+
+
+def test_a_bastion_that_forbids_forwarding(serve: Serve, tmp_path: Path) -> None:
+    """Its own code, for the way out is on the bastion."""
+    bastion, far = serve("AllowTcpForwarding no", name="bastion"), serve(name="far")
+    config = configure(tmp_path / "config", bastion=bastion)
+    with opened(tmp_path) as cluster:
+        assert failure(cluster, far.node(jump="bastion", config=config)).code == "CC-SSH-020"
+
+
+def test_a_circle_of_bastions(serve: Serve, tmp_path: Path) -> None:
+    """Each of two bastions is behind the other; ssh itself only sees a host that is behind itself."""
+    far = serve(name="far")
+    (tmp_path / "config").write_text("Host a\n  ProxyJump b\nHost *\n  ProxyJump a\n")
+    with opened(tmp_path) as cluster:
+        error = failure(cluster, far.node(config=str(tmp_path / "config")))
+    assert error.code == "CC-SSH-019"
+    assert error.evidence == "a -> b -> a"
+
+
+def test_a_bastion_that_goes_away_is_told_and_entered_again(serve: Serve, tmp_path: Path) -> None:
+    """The sessions behind it end at once with its name; the next use connects anew."""
+    bastion, far = serve(name="bastion"), serve(name="far")
+    config = configure(tmp_path / "config", bastion=bastion)
+    node = far.node(jump="bastion", config=config)
+    with opened(tmp_path) as cluster:
+        connection = cluster.connection(node)
+        with Session(connection, "probe", {"peers": {}, "workdir": "/tmp"}, python="sleep 30 #") as session:
+            port = bastion.port
+            bastion.stop()
+            began = time.monotonic()
+            with pytest.raises(ClusterctlError) as caught:
+                session.receive(10)
+            assert time.monotonic() - began < 3
+        assert (caught.value.code, "the bastion bastion ended" in caught.value.evidence) == (
+            "CC-SSH-015",
+            True,
+        )
+        await_port(serve(name="bastion", port=port).port)
+        assert [o.error for o in cluster.each([node], probe)] == [None]
