@@ -13,7 +13,6 @@ from clusterctl.cli.options import Settings, shared_options, takes_nodes
 @click.argument("folder", metavar="[DIR]", required=False)
 @click.option("--logs", is_flag=True, help="Bring the run's logs too, to DIR/<node>/logs-<run>.")
 @click.option("--job", metavar="NAME", help="Bring the outputs of this job, whose runs may be gone.")
-@click.option("--into", metavar="DIR", help="The same as DIR, for the newest run or with --job.")
 @takes_nodes
 @click.option("--overwrite", is_flag=True, help="Replace files that were changed here.")
 @click.option("--no-limit", is_flag=True, help="Bring more than 100 000 files or 100 GiB from a node.")
@@ -25,7 +24,6 @@ def pull(
     folder: str | None,
     logs: bool,
     job: str | None,
-    into: str | None,
     pattern: str | None,
     exclude: str | None,
     overwrite: bool,
@@ -35,18 +33,19 @@ def pull(
     """Bring home what a run's job has put out: the directory CLUSTERCTL_OUTPUT_DIR of every node.
 
     RUN is an id or its beginning, by default your newest. What DIR/<node>/ has already is not brought again,
-    and what broke off is taken up where it stopped. DIR is outputs/<job> by default.
+    and what broke off is taken up where it stopped. DIR is outputs/<job> by default; alone it is told from RUN by
+    a slash in it, such as ./results.
     """
     from clusterctl.cli.pulling import Pull, Wishes
     from clusterctl.errors import UsageError
 
-    if (into and folder) or (job and (run or logs)):
+    if run and not folder and (job or "/" in run or run in (".", "..")):
+        run, folder = None, run  # no run has a name like that
+    if job and (run or logs):
         raise UsageError(
-            "that says the same thing twice, or two things at once",
+            "--job brings what all runs of a job have put out",
             code="CC-USE-029",
-            fix="give DIR once; --job takes neither RUN nor --logs",
+            fix="leave out --job, or RUN and --logs",
         )
-    wishes = Wishes(
-        run, job, into or folder, logs=logs, overwrite=overwrite, no_limit=no_limit, as_json=as_json
-    )
+    wishes = Wishes(run, job, folder, logs=logs, overwrite=overwrite, no_limit=no_limit, as_json=as_json)
     return Pull(load_inventory(settings), wishes).run(pattern, exclude)

@@ -19,6 +19,7 @@ PENDING_FILES = 128  # written but not yet on the disk; bounded, since each hold
 PENDING_BYTES = 64 << 20
 FSYNC_THREADS = 16
 STALE = 86400.0  # seconds after which an unfinished file of a broken transfer is swept
+USED_EVERY = 86400.0  # seconds; the day of a content's last use is kept as its time, for `clean`
 
 Sha = str
 Path = Union[str, bytes]
@@ -81,7 +82,11 @@ class Store:
             found = os.lstat(self.path(sha))
         except FileNotFoundError:
             return False
-        return stat.S_ISREG(found.st_mode) and found.st_size == size
+        there = stat.S_ISREG(found.st_mode) and found.st_size == size
+        if there and time.time() - found.st_mtime > USED_EVERY:
+            with contextlib.suppress(OSError):
+                os.utime(self.path(sha))
+        return there
 
     def add(self, sha: Sha, data: bytes, *, last: bool = True) -> None:
         """Take a content or the next part of one; the last part must complete the hash."""

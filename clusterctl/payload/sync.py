@@ -1,10 +1,12 @@
 """Verb `sync`: takes the contents that are missing here and lays out the run's own copy of the code.
 
-request {"workdir", "run": id or null (store only), "node", "node_rank"}; then
-client {"manifest": true} + zlib(JSON rows)      node {"missing": [sha256...]}
+request {"workdir", "run": id or null (store only), "node", "node_rank", "turn": bool}; then
+client {"manifest": true} + zlib(JSON rows)      node, if "turn", {"place": the work directory's id}
+client, when it is this node's turn to look into a store that others may be filling, {"look": true}
+node   {"missing": [sha256...]}
 client {"blobs": [[sha256, bytes], ...]} + zlib(contents, one after the other), or for a larger file
        {"blob": sha256, "part": i, "last": bool} + zlib(data), ..., {"done": true}; nothing if all is there
-node   {"missing": [...]} again if a stored content turned out wrong, else
+node   {"stored": true} when all contents are there, {"missing": [...]} again if one turned out wrong, at last
 node   {"tree": hash of what is on the disk, "files": n, "bytes": n, "differs": [paths, at most 10]}.
 In between the node sends {"beat": n, "steps": n} every 2 s; steps that stand still mean a disk that hangs.
 """
@@ -20,7 +22,7 @@ from .store import Store
 from .tree import Layout, Row, parse_rows, read_tree, remove_tree, tree_hash
 from .voice import Voice
 from .wire import DISK_ERRORS, Stream, VerbError
-from .workdir import make_below, open_workdir
+from .workdir import make_below, open_workdir, workdir_id
 
 ATTEMPTS = 3
 NAMED = 10
@@ -44,14 +46,26 @@ def serve(request: Dict[str, Any], stream: Stream) -> None:
     home = run_directory(workdir, request)
     rows = take_manifest(stream)
     with Voice(stream) as voice, Store(workdir) as store:
+        if request.get("turn") and not await_turn(workdir, voice):
+            return
         for _ in range(ATTEMPTS):
             if not fill(store, rows, voice):
                 return
+            voice.send({"stored": True})
             found = lay_out(store, rows, home, voice) if home else read_store(store, rows, voice)
             wrong = {row.content for row in set(rows) - set(found) if row.kind == "file"}
             if not {sha for sha in wrong if store.discard_if_wrong(sha)}:
                 break
         voice.send(verdict(rows, found))
+
+
+def await_turn(workdir: str, voice: Voice) -> bool:
+    """Say which work directory this is and wait until nobody else fills it; False if the client left.
+
+    Nobody has looked for the contents here before: a network file system remembers what it did not find.
+    """
+    voice.send({"place": workdir_id(workdir)})
+    return voice.stream.receive() is not None
 
 
 def run_directory(workdir: str, request: Dict[str, Any]) -> Optional[bytes]:

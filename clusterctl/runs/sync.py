@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from clusterctl.errors import ConnectionLost, SyncError
 from clusterctl.runs.source import ScanResult
+from clusterctl.runs.turns import Turns
 
 START = 90.0  # seconds until the first word; the interpreter may come from a cold network home
 SILENCE = 20.0  # seconds; after that the node says something every 2 s
@@ -38,20 +39,25 @@ class Synced:
 
 
 def send_tree(
-    session: Channel, scan: ScanResult, *, node: str, progress: Callable[[int], None] = lambda _: None
+    session: Channel,
+    scan: ScanResult,
+    *,
+    node: str,
+    turns: Turns | None = None,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> Synced:
     """Send the tree; `progress` is told the bytes of each piece that left.
 
+    With `turns`, of the nodes that share a work directory one is sent what it lacks, and then the others look.
     Raises SyncError if the node cannot take it, or holds something else in the end (CC-SYNC-003).
     """
     transfer = _Transfer(session, scan, node, progress)
     session.send({"manifest": True}, scan.contents.listing)
-    while True:
-        header = transfer.answer()
-        if "missing" in header:
-            transfer.send_contents(header["missing"])
-        elif "tree" in header:
-            return transfer.judge(header)
+    if turns is not None:
+        with turns.take(str(transfer.hear("place")["place"])):
+            session.send({"look": True})
+            transfer.hear("stored")
+    return transfer.judge(transfer.hear("tree"))
 
 
 @dataclass
@@ -79,6 +85,15 @@ class _Transfer:
                 steps, since = header.get("steps"), time.monotonic()
             elif time.monotonic() - since > STALL:
                 raise self._stalled()
+
+    def hear(self, wanted: str) -> Mapping[str, Any]:
+        """Send what is asked for until the node says a word."""
+        while True:
+            header = self.answer()
+            if wanted in header:
+                return header
+            if "missing" in header:
+                self.send_contents(header["missing"])
 
     def _stalled(self) -> SyncError:
         return SyncError(

@@ -16,7 +16,8 @@ from clusterctl.runs.command import Ended, Hear, hear_command
 from clusterctl.runs.payload import payload_zip
 from clusterctl.runs.session import Session
 from clusterctl.runs.source import ScanResult
-from clusterctl.runs.sync import send_tree
+from clusterctl.runs.sync import Synced, send_tree
+from clusterctl.runs.turns import Turns
 from clusterctl.specs.inventory import Node
 
 PROBE_LIMIT = 30.0
@@ -67,15 +68,19 @@ def sync(
     c: Connection,
     node: Node,
     interpreter: Interpreter,
-    run: str,
+    run: str | None,
     node_rank: int,
     scan: ScanResult,
     progress: Callable[[int], None],
-) -> None:
-    """Bring the code to a node by content; the tree there hashes as the tree here, or this raises."""
-    request = {"workdir": node.workdir, "run": run, "node": node.name, "node_rank": node_rank}
-    with _session(c, "sync", request, interpreter) as session:
-        send_tree(session, scan, node=node.name, progress=progress)
+    turns: Turns | None = None,
+) -> Synced:
+    """Bring the code to a node by content; the tree there hashes as the tree here, or this raises.
+
+    Without a run only the store is filled; `turns` let nodes that share a work directory go one by one.
+    """
+    place = {"workdir": node.workdir, "run": run, "node": node.name, "node_rank": node_rank}
+    with _session(c, "sync", {**place, "turn": turns is not None}, interpreter) as session:
+        return send_tree(session, scan, node=node.name, turns=turns, progress=progress)
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types

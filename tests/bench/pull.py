@@ -94,7 +94,6 @@ def pull(lab: Lab, target: Path) -> list[Sequence[str]]:
         "pull",
         "--job",
         "bench",
-        "--into",
         str(target),
     ]
     return [[sys.executable, *words]]

@@ -1,0 +1,94 @@
+"""Send code to the nodes' stores and say what each of them holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from clusterctl.cli.reaching import interpreter, notice, tell_failures
+from clusterctl.console.phases import Phases, render_freight
+from clusterctl.errors import ClusterctlError
+from clusterctl.plans.placement import Member
+from clusterctl.runs import tasks
+from clusterctl.runs.cluster import Cluster
+from clusterctl.runs.source import ScanResult
+from clusterctl.runs.sync import Synced
+from clusterctl.runs.turns import Turns
+from clusterctl.specs.job import Job
+from clusterctl.specs.nodeset import fold_names
+
+SHOWN = 12  # digits of a tree hash that people compare
+
+
+def sync_code(job: Job, members: Sequence[Member], scan: ScanResult, *, as_json: bool) -> int:
+    """Send the code to all nodes at once; gives the exit code of the verb."""
+    names, ranks = [member.name for member in members], {member.name: member.node_rank for member in members}
+    held: dict[str, Synced] = {}
+    errors: dict[str, ClusterctlError] = {}
+    phases, turns = Phases(names), Turns() if len(members) > 1 else None
+
+    with Cluster(notice) as cluster:
+        phases.begin("code")
+        try:
+            for outcome in cluster.each(
+                [member.node for member in members],
+                lambda c, node: tasks.sync(
+                    c, node, interpreter(node, job), None, ranks[node.name], scan, phases.move, turns
+                ),
+            ):
+                if outcome.value is not None:
+                    held[outcome.node.name] = outcome.value
+                elif outcome.error is not None:
+                    errors[outcome.node.name] = outcome.error
+                phases.arrive("code", outcome.node.name)
+        finally:
+            phases.stop()
+    ordered = {name: held[name] for name in names if name in held}
+    if as_json:
+        document = synced_to_json(scan, ordered, errors, names)
+        click.echo(json.dumps(document, ensure_ascii=False, indent=2))
+    else:
+        show_synced(ordered)
+    tell_failures(errors[name] for name in names if name in errors)
+    return exit_code(ordered, list(errors.values()))
+
+
+def show_synced(held: Mapping[str, Synced]) -> None:
+    """Print what the nodes hold, those with the same to tell together."""
+    groups: dict[str, list[str]] = {}
+    for name, one in held.items():
+        line = f"{render_freight(one.files, one.bytes, one.sent)}; tree {one.tree[:SHOWN]}"
+        groups.setdefault(line, []).append(name)
+    for line, names in groups.items():
+        click.echo(f"{fold_names(names)}: {line}")
+
+
+def synced_to_json(
+    scan: ScanResult, held: Mapping[str, Synced], errors: Mapping[str, ClusterctlError], order: Sequence[str]
+) -> dict[str, Any]:
+    """Give `sync --json`; `tree` is null for a node that does not hold the code."""
+    nodes = []
+    for name in order:
+        one, error = held.get(name), errors.get(name)
+        nodes.append(
+            {
+                "node": name,
+                "tree": one.tree if one else None,
+                "sent": one.sent if one else None,
+                "error": f"{error.code} {error.message}" if error else None,
+            }
+        )
+    tree = {"tree": scan.manifest.hash, "files": len(scan.manifest.entries), "bytes": scan.manifest.size}
+    return {"schema": 1, **tree, "nodes": nodes}
+
+
+def exit_code(held: Mapping[str, Synced], errors: Sequence[ClusterctlError]) -> int:
+    """Give 0 when all nodes hold the code, 5 when some do, 4 or 1 when none does."""
+    if not errors:
+        return 0
+    if held:
+        return 5
+    return 4 if any(error.exit_code == 4 for error in errors) else 1
