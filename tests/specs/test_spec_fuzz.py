@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import time
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -10,7 +14,9 @@ from hypothesis import strategies as st
 from clusterctl.errors import SpecError
 from clusterctl.specs.document import decode_source
 from clusterctl.specs.inventory import Inventory, parse_inventory
+from clusterctl.specs.inventory_file import InventoryFile, NodeEntry, SshEntry
 from clusterctl.specs.job import Job, parse_job
+from clusterctl.specs.job_file import JobFile, SyncEntry
 
 ROOT = Path(__file__).parents[2]
 INVENTORIES = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "inventories").glob("*.yaml"))]
@@ -37,6 +43,7 @@ PIECES += ["null", "${", "$${", '"\\x00"', '"\\U00110000"', '"\\ud800"']
 few = settings(
     max_examples=250, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
+fewer = settings(few, max_examples=80)
 noise = st.one_of(st.text(max_size=60), st.lists(st.sampled_from(PIECES), max_size=25).map("".join))
 
 
@@ -108,6 +115,93 @@ def test_damaged_inventories(text: str) -> None:
 def test_damaged_jobs(text: str) -> None:
     """The same for jobs."""
     judge_job(text)
+
+
+ODD = [
+    "",
+    " ",
+    "~",
+    "null",
+    "true",
+    "-1",
+    "1e9",
+    "9" * 400,
+    "1_000",
+    "0x10",
+    "::1",
+    "10.0.0.0/8",
+    "all",
+    "${",
+    "$${",
+]
+ODD += [
+    "gpu[1-999999999]",
+    "gpu[1-9][1-9][1-9][1-9][1-9]",
+    "0-99999999",
+    "*" * 50,
+    "~/",
+    "../..",
+    "-oProxyCommand=x",
+]
+ODD += [
+    "u@h:22,x@y",
+    "u@[::1]:2",
+    "%h",
+    "%",
+    "1d1h",
+    "a\nb",
+    "\x00",
+    "\ud800",
+    "\r\n",
+    "\t",
+    "名" * 40,
+    "a" * 300,
+    "--",
+    "[",
+]
+INVENTORY_KEYS = [*InventoryFile.model_fields, *NodeEntry.model_fields, *SshEntry.model_fields]
+JOB_KEYS = [*JobFile.model_fields, *SyncEntry.model_fields]
+WHAT = [{"script": "a.py"}, {"module": "a.b"}, {"command": ["a"]}, {}]
+leaves = st.one_of(
+    st.none(), st.booleans(), st.integers(-(10**20), 10**20), st.floats(allow_nan=False), st.sampled_from(ODD)
+)
+
+
+def trees(keys: Iterable[str]) -> st.SearchStrategy[Any]:
+    """Give values of any kind, and known keys at any place."""
+    words = st.sampled_from([*keys, *ODD])
+    return st.recursive(
+        leaves,
+        lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(words, inner, max_size=6)),
+        max_leaves=14,
+    )
+
+
+def keyed(model: type[Any], keys: Iterable[str]) -> st.SearchStrategy[Any]:
+    """Give some keys of a model with any values."""
+    return st.dictionaries(st.sampled_from([*model.model_fields]), trees(keys), max_size=5)
+
+
+@fewer
+@given(keyed(InventoryFile, INVENTORY_KEYS), st.lists(keyed(NodeEntry, INVENTORY_KEYS), max_size=3))
+def test_any_values_of_an_inventory(top: dict[str, Any], nodes: list[dict[str, Any]]) -> None:
+    """Right keys with values that nobody would think of, and soon."""
+    began = time.process_time()
+
+    judge_inventory(json.dumps({"cluster": "c", "nodes": [{"host": "h", **node} for node in nodes], **top}))
+
+    assert time.process_time() - began < 2
+
+
+@fewer
+@given(keyed(JobFile, JOB_KEYS), st.sampled_from(WHAT))
+def test_any_values_of_a_job(top: dict[str, Any], what: dict[str, Any]) -> None:
+    """The same for jobs."""
+    began = time.process_time()
+
+    judge_job(json.dumps({"name": "n", **what, **top}))
+
+    assert time.process_time() - began < 2
 
 
 KEYS = [
