@@ -137,11 +137,12 @@ def start_server(folder: Path, *options: str, port: int | None = None, address: 
         "UsePAM no",
         "PasswordAuthentication no",
         "KbdInteractiveAuthentication no",
-        "MaxStartups 200",
         f"SetEnv HOME={folder}/home",  # shells write into their home, fish for one
     ]
     if not any(line.startswith("HostKey ") for line in lines):
         lines.append(f"HostKey {folder}/host_ed25519")
+    if not any(line.startswith("MaxStartups ") for line in lines):
+        lines.append("MaxStartups 200")  # of this one the last counts, not the first
     (folder / "conf").write_text("\n".join(lines) + "\n")
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
