@@ -141,7 +141,7 @@ class _Book:
             self._load(self._file)
 
     def _load(self, file: Path) -> None:
-        with suppress(OSError, ValueError, AttributeError, TypeError):
+        with suppress(OSError, ValueError, LookupError, AttributeError, TypeError):
             kept = json.loads(file.read_text(encoding="utf-8"))
             if kept["mark"] == self._mark:
                 self.answers = {
