@@ -25,7 +25,7 @@ def stop(settings: Settings, run: str | None, grace: float | None, yes: bool) ->
     from clusterctl.cli.remembering import ask_runs
     from clusterctl.cli.stopping import stop_run
     from clusterctl.console.runs import describe_launch
-    from clusterctl.plans.choose_run import choose_live_run, is_live, owner_of
+    from clusterctl.plans.choose_run import choose_live_run, is_live, may_hold, owner_of
 
     inventory = load_inventory(settings)
     with open_cluster() as cluster:
@@ -34,20 +34,22 @@ def stop(settings: Settings, run: str | None, grace: float | None, yes: bool) ->
         if not remembered.answered:
             return 4
         chosen = choose_live_run(remembered.runs, run, myself())
-        parts = remembered.runs[chosen]
-        if is_live(parts) and not yes and not owner_of(parts).is_same(myself()):
-            _confirm(chosen, describe_launch(parts))
-        nodes = [node for node in inventory.nodes if parts.get(node.name) is not None]
+        parts = remembered.runs.get(chosen, {})
+        if not yes and not parts:
+            _confirm(f"no node remembers {chosen}, so nobody knows whose it was")
+        if not yes and is_live(parts) and not owner_of(parts).is_same(myself()):
+            _confirm(f"{chosen} was {describe_launch(parts)}")
+        nodes = [node for node in inventory.nodes if may_hold(node.name, parts, remembered.pythons)]
         silent = [name for name, part in parts.items() if part is None]
         return stop_run(cluster, nodes, silent, remembered.pythons, chosen, grace)
 
 
-def _confirm(run: str, launched: str) -> None:
+def _confirm(why: str) -> None:
     """Never end somebody else's run by accident."""
     import sys
 
     from clusterctl.errors import UsageError
 
-    if sys.stdin.isatty() and click.confirm(f"{run} was {launched}. Stop it?", err=True):
+    if sys.stdin.isatty() and click.confirm(f"{why}. Stop it?", err=True):
         return
-    raise UsageError(f"{run} was {launched}", code="CC-USE-025", fix="add -y to stop it all the same")
+    raise UsageError(why, code="CC-USE-025", fix="add -y to stop it all the same")

@@ -33,7 +33,8 @@ def stop_run(
     ):
         if outcome.value is not None:
             codes |= {5} if outcome.value.left else set()
-            click.echo(render_stopped(outcome.node.name, outcome.value))
+            if outcome.value.known:
+                click.echo(render_stopped(outcome.node.name, outcome.value))
         elif outcome.error is not None:
             tell_failures([outcome.error])
             missed.append(outcome.node.name)
@@ -45,6 +46,7 @@ def stop_run(
 
 def render_stopped(name: str, stopped: tasks.Stopped) -> str:
     """Say what was ended on a node: `gpu01: ended torchrun (pid 12), python3 (pid 14)`."""
-    said = f"ended {', '.join(stopped.ended)}" if stopped.ended else "nothing was running"
+    removed = "" if stopped.state else " (its run directory was removed)"
+    said = f"ended {', '.join(stopped.ended)}{removed}" if stopped.ended else "nothing was running"
     left = f"; COULD NOT END {', '.join(stopped.left)}" if stopped.left else ""
     return sanitize(f"{name}: {said}{left}")

@@ -136,10 +136,21 @@ def _listed_children(pid: int) -> List[int]:
 def tagged(tag: str) -> Iterator[Stat]:
     """Look for processes of this account that were started with CLUSTERCTL_RUN=tag; scans /proc once."""
     wanted = b"CLUSTERCTL_RUN=" + os.fsencode(tag)
+    return own_processes("environ", lambda words: wanted in words)
+
+
+def tagged_below(tag: str) -> Iterator[Stat]:
+    """Look for the same whose tag begins with `tag`."""
+    wanted = b"CLUSTERCTL_RUN=" + os.fsencode(tag)
+    return own_processes("environ", lambda words: any(word.startswith(wanted) for word in words))
+
+
+def own_processes(file: str, fits: Callable[[List[bytes]], bool]) -> Iterator[Stat]:
+    """Yield the running processes of this account, but this one, whose `environ` or `cmdline` fits."""
     for pid in all_pids():
         if pid == os.getpid() or not _is_ours(pid):
             continue
-        if wanted in (_read(f"/proc/{pid}/environ") or b"").split(b"\0"):
+        if fits((_read(f"/proc/{pid}/{file}") or b"").split(b"\0")[:-1]):
             stat = read_stat(pid)
             if stat is not None and stat.running:
                 yield stat

@@ -108,10 +108,18 @@ def run_dirs(workdir: str, run: Optional[str], node: Optional[str]) -> Iterator[
 
 def find_run(workdir: str, run: str, node: str) -> str:
     """Return the directory of one run; VerbError if this node has none."""
+    path = look_for_run(workdir, run, node)
+    if path is None:
+        raise VerbError("CC-RUN-011", f"no run {run} on {node} in {workdir}")
+    return path
+
+
+def look_for_run(workdir: str, run: str, node: str) -> Optional[str]:
+    """Return the directory of one run; None if this node has none."""
     for path in run_dirs(os.path.realpath(os.path.expanduser(workdir)), component(run), node):
         if os.path.basename(os.path.dirname(path)) == run and os.path.exists(os.path.join(path, "spec.json")):
             return path
-    raise VerbError("CC-RUN-011", f"no run {run} on {node} in {workdir}")
+    return None
 
 
 def resolve(rundir: str) -> Optional[State]:

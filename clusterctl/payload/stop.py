@@ -9,9 +9,10 @@ import time
 from typing import Any, Dict, Iterator, List
 
 from .ending import LEFT_AFTER, Sweep, as_left
+from .forgotten import end_forgotten
 from .lines import LineReader
 from .processes import Identity, Stat, boot_id, descendants, identity_of, look, send_signal, tagged
-from .state import FINAL, Record, State, find_run, is_elsewhere, resolve, tag_of
+from .state import FINAL, Record, State, is_elsewhere, look_for_run, resolve, tag_of
 from .wire import Stream, VerbError
 from .workdir import read_json, write_atomically
 
@@ -26,7 +27,11 @@ Request = Dict[str, Any]
 
 def run(request: Request, stream: Stream) -> None:
     """End a run on this node and say what was ended."""
-    rundir = find_run(request["workdir"], request["run"], request["node"])
+    rundir = look_for_run(request["workdir"], request["run"], request["node"])
+    if rundir is None:
+        for frame in end_forgotten(os.path.realpath(os.path.expanduser(request["workdir"])), request):
+            stream.send(frame)
+        return
     sweep = Sweep(tag_of(read_json(os.path.join(rundir, "spec.json")) or {}))
     before = resolve(rundir) or {}
     if before and before["state"] == "UNKNOWN" and is_elsewhere(before):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 
 from clusterctl.errors import UsageError
 from clusterctl.plans.owner import Owner
 from clusterctl.plans.state import NodeState
 
+RUN_ID = re.compile(r".+-\d{8}T\d{6}-[0-9a-f]{4}")  # a whole name, not only its beginning
 Parts = Mapping[str, NodeState | None]
 Runs = Mapping[str, Parts]
 
@@ -67,9 +69,9 @@ def choose_to_attach(runs: Runs, wanted: str | None, me: Owner) -> str:
 
 
 def choose_live_run(runs: Runs, wanted: str | None, me: Owner) -> str:
-    """Give the run to stop: the named one, or the only live one of one's own."""
+    """Give the run to stop: the named one, also if no node remembers it, or the only live one of one's own."""
     if wanted is not None:
-        return _by_prefix(runs, wanted)
+        return wanted if RUN_ID.fullmatch(wanted) else _by_prefix(runs, wanted)
     live = [run for run, parts in runs.items() if is_live(parts) and owner_of(parts).is_same(me)]
     if len(live) == 1:
         return live[0]
@@ -83,6 +85,14 @@ def choose_live_run(runs: Runs, wanted: str | None, me: Owner) -> str:
             else "clusterctl ps lists what there was",
         )
     raise UsageError(f"{len(live)} runs are live", code="CC-USE-022", fix="name one: " + ", ".join(live))
+
+
+def may_hold(name: str, parts: Parts, answered: Collection[str]) -> bool:
+    """Tell whether a node may have processes of a run: it says so, or a part is missing that may have been removed."""
+    if name in parts:
+        return parts[name] is not None
+    complete = len(parts) >= max((state.nnodes for state in parts.values() if state), default=1)
+    return not complete and name in answered
 
 
 def _by_prefix(runs: Runs, prefix: str) -> str:

@@ -52,6 +52,11 @@ class Stopped:
     left: tuple[str, ...]
     state: NodeState | None
 
+    @property
+    def known(self) -> bool:
+        """Tell whether the node knew anything of the run."""
+        return self.state is not None or bool(self.ended or self.left)
+
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
 def probe(c: Connection, node: Node, interpreter: Interpreter, nodes: Sequence[Node]) -> Facts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -238,3 +239,17 @@ def test_a_gate_killed_before_go(node: Make) -> None:
 
     assert run.ended()["state"] == "FAILED_SETUP"
     assert "was killed by SIGKILL" in run.state()["reason"]
+
+
+@pytest.mark.usefixtures("bystander")
+def test_stop_finds_a_run_whose_directory_was_removed(node: Make) -> None:
+    """By the tag, and by the path in the guardian's own command line, with all that is below it."""
+    run = settled(node(STUBBORN).use_stub())
+    shutil.rmtree(run.rundir.parent)
+    began = time.monotonic()
+    *_, (answer, _), _ = run.verb("stop", grace=0.5, reason="stopped by ann@laptop")
+
+    assert run.left() == {}
+    assert time.monotonic() - began < 10
+    assert answer["stopped"]["ended"]
+    assert (answer["stopped"]["left"], answer["stopped"]["state"]) == ([], None)
