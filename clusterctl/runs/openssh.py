@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -131,6 +132,7 @@ class Masters:
     def _log_in_asking(self, node: Node, sharing: Sharing, mine: str | None, timeouts: Timeouts) -> None:
         """Let ssh ask at the terminal, for one node at a time."""
         with self._asking:
+            self._check_open(node)
             self._notice(f"{node.name}: ssh may ask for a password or a code now")
             self._log_in(node, sharing, mine, timeouts, batch=False)
 
@@ -151,6 +153,9 @@ class Masters:
                     status = process.wait()
             with self._lock:
                 self._starting.discard(process)
+                self._closed = self._closed or (
+                    asks and status == -signal.SIGINT
+                )  # whoever was asked wants no more
             words = _text(said)
             if alarm.expired:
                 raise openssh_endings.overdue(node, limit, words)
@@ -164,8 +169,7 @@ class Masters:
         self, node: Node, argv: Sequence[str], printed: int, said: int, *, asks: bool
     ) -> subprocess.Popen[bytes]:
         with self._lock:
-            if self._closed:
-                raise openssh_endings.explain(node, "the command is ending", 0, asked=True)
+            self._check_open(node)
             try:
                 # One that may ask must stay with the terminal, where Ctrl-C ends it; the others must not be there.
                 process = subprocess.Popen(
@@ -175,6 +179,10 @@ class Masters:
                 raise openssh_endings.no_program(node, error) from error
             self._starting.add(process)
             return process
+
+    def _check_open(self, node: Node) -> None:
+        if self._closed:
+            raise openssh_endings.explain(node, "the command is ending", 0, asked=True)
 
     def _open_folder(self) -> Path:
         """Make the directory for our sockets, and the process that ends their masters after us."""
