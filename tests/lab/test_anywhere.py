@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +18,11 @@ from driving import (
     cctl,
     environment,
     kill_leftovers,
+    leftovers,
     make_project,
+    read_until,
+    run_id,
+    start_cctl,
     wait_for,
 )
 
@@ -54,10 +60,13 @@ def clean_nodes(cluster: Lab) -> Iterator[None]:
 class Follower:
     """A command that follows a run, its output in files, so that it never waits for us."""
 
-    def __init__(self, lab: Lab, folder: Path, *args: str, **env: str) -> None:
-        self.out, self.err = folder / f"{'-'.join(args)}.out", folder / f"{'-'.join(args)}.err"
+    def __init__(self, lab: Lab, folder: Path, *args: str | Path, **env: str) -> None:
+        self.out, self.err = (
+            folder / f"{len(list(folder.iterdir()))}.out",
+            folder / f"{len(list(folder.iterdir()))}.err",
+        )
         with self.out.open("w") as out, self.err.open("w") as err:
-            words = [*COMMAND, *args]
+            words = [*COMMAND, *map(str, args)]
             self.process = subprocess.Popen(
                 words, stdout=out, stderr=err, env=environment(lab, **env), stdin=subprocess.DEVNULL
             )
@@ -122,3 +131,90 @@ def test_ten_cuts_lose_and_double_no_line(cluster: Lab, tmp_path: Path) -> None:
         assert len(late) > 100
         assert late == lines[-len(late) :]
     assert json.loads(attach.out.splitlines()[-1])["verdict"]["state"] == "SUCCEEDED"
+
+
+def test_two_watchers_and_a_stranger_see_one_failure(cluster: Lab, tmp_path: Path) -> None:
+    """A launch and an attach react to the same failure, a stranger only watches; all three name the same cause."""
+    other = {
+        "LOGNAME": "bob",
+        "HOME": str(tmp_path / "bob"),
+        "XDG_STATE_HOME": str(tmp_path / "bob" / "state"),
+    }
+    launch = Follower(cluster, tmp_path, "launch", make_project(tmp_path, COUNTING), "--json")
+    run = wait_for(
+        lambda: "run " in launch.err.read_text() and run_id(launch.err.read_text()), 60, "the run's name"
+    )
+    wait_for(lambda: launch.last(cluster.nodes[1].name) > 0, 60, "lines")
+    unnamed = cctl(cluster, "attach", **other)
+    refused = cctl(cluster, "stop", run, **other)
+    attach = Follower(cluster, tmp_path, "attach", "--json")
+    stranger = Follower(cluster, tmp_path, "attach", "--json", run, **other)
+    for follower in (attach, stranger):
+        wait_for(partial(is_past, follower, cluster.nodes[1].name, 0), 30, "lines at the watchers")
+    cluster.nodes[1].run(["touch", "/tmp/fail"])
+    ends = [follower.end() for follower in (launch, attach, stranger)]
+
+    assert (unnamed.code, "CC-USE-020" in unnamed.err) == (2, True)
+    assert (refused.code, "CC-USE-025" in refused.err) == (2, True)
+    assert re.search(rf"{run} was launched by \S+ \d+s ago", refused.err)
+    for end in ends:
+        verdict = json.loads(end.out.splitlines()[-1])["verdict"]
+        assert (end.code, verdict["state"], verdict["cause"]["exception"]) == (
+            1,
+            "FAILED",
+            "ValueError: told to fail",
+        )
+        assert (verdict["cause"]["rank"], len(verdict["cause"]["consequences"])) == (1, 2)
+    assert "nothing is stopped from here" in ends[2].err
+    assert "stopping all nodes" not in ends[2].err
+    assert leftovers(cluster) == {}
+    again = cctl(cluster, "attach", "--json", run, **other)
+    assert (again.code, "stopping" in again.err) == (1, False)
+    verdict = again.json_lines()[-1]["verdict"]
+    assert (again.json_lines()[0], verdict["cause"]["exception"]) == (
+        again.json_lines()[-1],
+        "ValueError: told to fail",
+    )
+
+
+def test_a_shared_home_keeps_runs_apart(make_lab: Callable[..., Lab], tmp_path: Path) -> None:
+    """Two runs at once from one home: the code is sent once, states are apart, and swapped names stop nothing."""
+    lab = make_lab(n=2, name="shared", shared_home=True)
+    job = make_project(tmp_path / "p", COUNTING)
+    (tmp_path / "p" / "weights.bin").write_bytes(os.urandom(3_000_000))
+    first = cctl(lab, "launch", "-d", job)
+    launching = start_cctl(lab, "launch", job)
+    watching = Follower(lab, tmp_path, "status", "-w", first.out.strip())
+    read_until(launching, "line 5")
+    runs = json.loads(cctl(lab, "ps", "--json").out)["runs"]
+    second = runs[0]["run"]
+    swapped = swap_names(lab, tmp_path)
+    confused = cctl(None, "-i", swapped, "stop", second, "-y")
+    logs = cctl(lab, "logs", second, "--node", "1", "--stream", "stdout", "--json")
+    stopped = cctl(lab, "stop", second, "-y", LOGNAME="bob")
+    _, err = launching.communicate(timeout=30)
+    state = json.loads(cctl(lab, "status", first.out.strip(), "--json").out)["run"]["state"]
+    ended = cctl(lab, "stop", first.out.strip())
+
+    assert re.search(r"3\.0 MB; 3\.0 MB sent", first.err), first.err
+    assert [(entry["run"], entry["state"]) for entry in runs][1] == (first.out.strip(), "RUNNING")
+    assert (confused.code, confused.err.count("CC-RUN-015")) == (5, 2), confused.err
+    assert {entry["node"] for entry in logs.json_lines()} == {lab.nodes[1].name}
+    assert (stopped.code, state, ended.code) == (0, "RUNNING", 0)
+    assert launching.returncode == 1
+    assert "stopped by bob@" in err
+    assert "CANCELLED after" in err
+    watched = watching.end()
+    assert (watched.code, watched.out.splitlines()[-1].split()[1:]) == (0, [first.out.strip(), "CANCELLED"])
+    assert leftovers(lab) == {}
+
+
+def swap_names(lab: Lab, folder: Path) -> Path:
+    """Write an inventory in which two nodes bear each other's names."""
+    one, two = (node.name for node in lab.nodes)
+    text = lab.inventory.read_text(encoding="utf-8")
+    for old, new in ((one, "\0"), (two, one), ("\0", two)):
+        text = text.replace(f"name: {old},", f"name: {new},")
+    path = folder / "swapped.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
