@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from clusterctl.console.activated import render_activated
 from clusterctl.console.sanitize import sanitize
 from clusterctl.plans.checks.check import SEVERITIES, Finding
 from clusterctl.plans.checks.torch import nccl_version
@@ -65,6 +66,7 @@ def render_check(
 ) -> None:
     """Print the table, the findings, and a line that sums up."""
     render_table(console, [_row(node, facts.get(node.name), findings) for node in nodes])
+    render_activated(console, facts)
     render_findings(console, findings)
     console.print(Text(sum_up(len(nodes), findings)))
 

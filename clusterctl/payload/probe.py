@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Callable
 
-from . import probe_files, probe_gpu, probe_nics, probe_routes, probe_system, probe_torch
+from . import probe_activate, probe_files, probe_gpu, probe_nics, probe_routes, probe_system, probe_torch
 from .probe_ask import ask_all
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _questions(request: dict[str, Any], nccl: Callable[[], Any]) -> dict[str, Ca
         "shm_disk": lambda: probe_files.disk("/dev/shm"),
         "nccl_conf": probe_files.nccl_conf,
         "interpreter": probe_system.interpreter,
-        "activate": probe_system.activate,
+        "activate": probe_activate.activate,
         "platform": probe_system.platform,
         "account": probe_system.account,
         "machine": probe_system.machine,

@@ -32,12 +32,6 @@ def interpreter() -> dict[str, Any]:
     }
 
 
-def activate() -> dict[str, Any]:
-    """Tell the status with which `activate` ended before this Python, if it was not 0."""
-    status = os.environ.get("CLUSTERCTL_ACTIVATE_STATUS", "")
-    return {"status": int(status) if status.isdigit() else None}
-
-
 def platform() -> dict[str, Any]:
     """Tell the kernel, the processor, the C library and the distribution."""
     uname = os.uname()

@@ -34,6 +34,8 @@ from clusterctl.plans.facts_records import (
 )
 from clusterctl.specs.inventory import Node
 
+SAID_LINES = 5
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -87,6 +89,15 @@ def parse_facts(answer: object, *, asked: float | None = None, heard: float | No
             problems[name] = "the answer was not understood"
     facts = Facts(**values, problems=problems, notes=tuple(notes))
     return replace(facts, clock=_with_offset(facts.clock, asked, heard))
+
+
+def with_words(facts: Facts, stderr: str) -> Facts:
+    """Add what the session wrote to stderr before Python answered, where there is an `activate` to write it."""
+    lines = [clean_text(line.strip()) for line in stderr.split("\n") if not line.startswith("clusterctl: ")]
+    told = " / ".join([line for line in lines if line][-SAID_LINES:])
+    if facts.activate.status is None or not told:
+        return facts
+    return replace(facts, activate=replace(facts.activate, said=told))
 
 
 def _is_problem(value: object) -> bool:

@@ -22,9 +22,25 @@ class Interpreter:
 
 @dataclass(frozen=True)
 class Activate:
-    """How the inventory's `activate` ended before Python; `None` is well, or there is none."""
+    """How `activate` ended before Python and what it gave; `status` is `None` where there is none."""
 
     status: int | None = None
+    path: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+    conda: str | None = None
+    venv: str | None = None
+    inside: bool | None = None
+    cuda_home: str | None = None
+    nvcc: str | None = None
+    cuda: str | None = None
+    compiler: str | None = None
+    compiler_version: str | None = None
+    said: str | None = None
+
+    @property
+    def environment(self) -> str | None:
+        """The directory of the environment that is active; one made last, a venv, beats conda's."""
+        return self.venv or self.conda
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,8 @@ ACTIVATE = (
     f' trap "echo \\"{SHELL_ENDED}\\$?\\" >&2" EXIT;'
     ' eval "$1" </dev/null >&2 || clusterctl_status=$?;'
     " trap - EXIT;"
-    ' [ "$clusterctl_status" = 0 ] || { export CLUSTERCTL_ACTIVATE_STATUS="$clusterctl_status";'
-    ' echo "clusterctl: activate ended with status $clusterctl_status" >&2; };'
+    ' export CLUSTERCTL_ACTIVATE_STATUS="$clusterctl_status";'
+    ' [ "$clusterctl_status" = 0 ] || echo "clusterctl: activate ended with status $clusterctl_status" >&2;'
     ' exec "$clusterctl_python" -c "$clusterctl_boot"; exit 126'
 )
 

@@ -10,7 +10,7 @@ from typing import Any
 from fabric import Connection, task
 
 from clusterctl.errors import ConnectTimeout, NodeError, StartError
-from clusterctl.plans.facts import Facts, parse_facts, probe_request
+from clusterctl.plans.facts import Facts, parse_facts, probe_request, with_words
 from clusterctl.plans.state import NodeState, parse_state
 from clusterctl.runs.command import Ended, Hear, hear_command
 from clusterctl.runs.payload import payload_zip
@@ -65,7 +65,8 @@ def probe(c: Connection, node: Node, interpreter: Interpreter, nodes: Sequence[N
     asked = time.time()
     with _session(c, "probe", request, interpreter) as session:
         header, _ = _answer(session, PROBE_LIMIT)
-    return parse_facts(header.get("facts"), asked=asked, heard=time.time())
+    facts = parse_facts(header.get("facts"), asked=asked, heard=time.time())
+    return with_words(facts, session.stderr)
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types

@@ -78,7 +78,45 @@ def test_facts_of_this_machine() -> None:
 def test_a_failed_activate_is_told(value: str, status: int | None) -> None:
     """The variable that the bootstrap left is a fact; without it there is nothing to tell."""
     facts = probe(env={**os.environ, "CLUSTERCTL_ACTIVATE_STATUS": value})
-    assert facts["activate"] == {"status": status}
+    assert facts["activate"]["status"] == status
+
+
+def tool(path: Path, prints: str) -> Path:
+    """Write a program that prints something and then hangs."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\necho '{prints}'\nexec >/dev/null\nsleep 60\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_what_activate_gave(tmp_path: Path) -> None:
+    """Paths, environment, toolkit and compiler of what is first on PATH, in no time; all absent without activate."""
+    cc = tool(tmp_path / "bin" / "cc", "12.4.1")
+    nvcc = tool(tmp_path / "cuda-12.6" / "bin" / "nvcc", "Cuda compilation tools, release 9.9, V9.9.1")
+    path = f"{cc.parent}:{nvcc.parent}:{os.defpath}"
+    active = {
+        "CLUSTERCTL_ACTIVATE_STATUS": "0",
+        "PATH": path,
+        "VIRTUAL_ENV": sys.prefix,
+        "LD_LIBRARY_PATH": "/a::/b",
+    }
+
+    began = time.monotonic()
+    told = probe(env=active)["activate"]
+    seconds = time.monotonic() - began
+    (tmp_path / "cuda-12.6" / "version.json").write_text(
+        '{"cuda": {"name": "CUDA SDK", "version": "12.6.3"}}'
+    )
+    again = probe(env={**active, "CONDA_PREFIX": "/opt/conda", "VIRTUAL_ENV": ""})["activate"]
+
+    assert told["path"] == path.split(":")
+    assert told["libraries"] == ["/a", "/b"]
+    assert (told["venv"], told["conda"], told["inside"]) == (sys.prefix, None, True)
+    assert (told["nvcc"], told["cuda"]) == (str(nvcc), "9.9")
+    assert (told["compiler"], told["compiler_version"]) == (str(cc), "12.4.1")
+    assert seconds < 5, "nobody waits for a compiler to end"
+    assert (again["conda"], again["inside"], again["cuda"]) == ("/opt/conda", False, "12.6.3")
+    assert probe(env={"PATH": path})["activate"] == {"status": None}
 
 
 def test_loopback_is_described() -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from clusterctl.plans.checks.check import Hit, Situation, across, check, on
 from clusterctl.plans.checks.remedy import in_inventory, ssh_to
 from clusterctl.plans.checks.voting import split_votes
+
+COMPLAINT = re.compile(
+    r"error|not found|no such|cannot|can't|unable|fail|denied|not exist|unknown", re.IGNORECASE
+)
 
 
 @check(
@@ -53,4 +58,74 @@ def activate_failed(seen: Situation) -> Iterator[Hit]:
         status = facts.activate.status
         if status:
             line = (seen.job.activate if seen.job else None) or node.activate
-            yield on(node, f"activate ended with status {status}", ssh_to(node, line) if line else "")
+            told = f": {facts.activate.said}" if facts.activate.said else ""
+            yield on(node, f"activate ended with status {status}{told}", ssh_to(node, line) if line else "")
+
+
+@check(
+    "CC-PY-012",
+    "warning",
+    "Python is outside the activated environment",
+    why="The job would run with the packages of another Python than the one that `activate` prepares.",
+    needs=("interpreter", "activate"),
+)
+def python_is_outside(seen: Situation) -> Iterator[Hit]:
+    """`activate` switches to a conda environment or venv, and `python:` names an interpreter that is not of it.
+
+    A bare name is looked up on PATH after `activate`, so `python: python` takes the environment's own. An absolute
+    path is taken as it is: name the one in the environment, or leave `activate` out. `python3` may be another one
+    than `python` where an environment has only the latter.
+    """
+    for node, facts in seen.known:
+        environment = facts.activate.environment
+        if facts.activate.inside is False and environment:
+            evidence = f"{environment} is active, Python is {facts.interpreter.executable}"
+            yield on(node, evidence, in_inventory(node, f"python: {environment}/bin/python"))
+
+
+@check(
+    "CC-PY-013",
+    "warning",
+    "`activate` gives different things",
+    why="What is built or loaded on one node with another compiler or CUDA may fail or compute differently there.",
+    needs=("activate",),
+)
+def activate_differs(seen: Situation) -> Iterator[Hit]:
+    """After `activate` the nodes differ in the name of the active environment, the CUDA toolkit or the compiler.
+
+    The toolkit is that of the nvcc on PATH, or of CUDA_HOME; the compiler is cc, gcc or clang, whichever comes first
+    in this order. torch's own CUDA is compared elsewhere; these two matter for extensions and torch.compile.
+    """
+    active = {node.name: facts.activate for node, facts in seen.known if facts.activate.status is not None}
+    aspects = {
+        "environment": {name: _name_of(given.environment) for name, given in active.items()},
+        "CUDA toolkit": {name: given.cuda or "none" for name, given in active.items()},
+        "compiler": {name: given.compiler_version or "none" for name, given in active.items()},
+    }
+    for aspect, values in aspects.items():
+        split = split_votes(values)
+        if split:
+            yield across(split.odd, f"{aspect}: {split.evidence}")
+
+
+def _name_of(environment: str | None) -> str:
+    return environment.rstrip("/").rpartition("/")[2] if environment else "none"
+
+
+@check(
+    "CC-PY-014",
+    "warning",
+    "`activate` complains",
+    why="It ended well and yet said that something went wrong: what it was to set up may be missing.",
+    needs=("activate",),
+)
+def activate_complains(seen: Situation) -> Iterator[Hit]:
+    """The session wrote an error message before Python started, and the status of `activate` is 0 all the same.
+
+    Older versions of `module` end with 0 when a module does not exist. And the text goes on after a command that
+    failed in its middle: join its commands by `&&`.
+    """
+    for node, facts in seen.known:
+        said = facts.activate.said or ""
+        if facts.activate.status == 0 and COMPLAINT.search(said):
+            yield on(node, said)

@@ -1,0 +1,52 @@
+"""What `activate` gave, on the screen."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from clusterctl.console.activated import render_activated
+from clusterctl.plans.facts import Facts
+from clusterctl.plans.facts_records import Activate
+
+
+def shown(*given: Activate) -> str:
+    """Print nodes gpu01, gpu02, ..."""
+    console = Console(file=io.StringIO(), width=60)
+    render_activated(console, {f"gpu{n:02}": Facts(activate=one) for n, one in enumerate(given, 1)})
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_equal_nodes_are_one_and_long_paths_are_cut() -> None:
+    """Three entries of a path are enough to see whose it is."""
+    one = Activate(
+        status=0,
+        path=("/opt/conda/envs/t/bin", "/opt/conda/condabin", "/usr/local/bin", "/usr/bin", "/bin"),
+        libraries=("/usr/local/cuda/lib64",),
+        conda="/opt/conda/envs/t",
+        nvcc="/usr/local/cuda/bin/nvcc",
+        cuda="12.6",
+        compiler="/usr/bin/cc",
+        compiler_version="13.2.0",
+    )
+
+    assert shown(one, one, Activate(status=1, path=("/bin",)), Activate()).splitlines() == [
+        "activate gave (gpu[01-02])",
+        "  conda environment /opt/conda/envs/t",
+        "  CUDA toolkit 12.6 at /usr/local/cuda/bin/nvcc",
+        "  compiler 13.2.0 at /usr/bin/cc",
+        "  PATH /opt/conda/envs/t/bin:/opt/conda/condabin:/usr/local/bin and 2 more",
+        "  LD_LIBRARY_PATH /usr/local/cuda/lib64",
+        "activate gave (gpu03)",
+        "  CUDA toolkit none",
+        "  compiler none",
+        "  PATH /bin",
+    ]
+
+
+def test_without_activate_nothing_is_shown() -> None:
+    """And what a node says cannot act on the terminal."""
+    assert shown(Activate()) == ""
+    assert "\x1b" not in shown(Activate(status=0, venv="/a\x1b[2Jb"))
