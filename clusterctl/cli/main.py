@@ -23,6 +23,7 @@ VERBS = {
     "status": ("status", "Show one run, node by node and rank by rank."),
     "stop": ("stop", "End a run on every node."),
     "pull": ("pull", "Bring a run's results home."),
+    "clean": ("clean", "Remove old runs and unused contents from the nodes."),
     "sync": ("sync", "Send a job's code to the nodes, and start nothing."),
     "exec": ("exec", "Run a command on every node; equal answers are shown once."),
     "inventory": ("inventory", "Show the inventory as clusterctl understands it, or make one of another tool's."),

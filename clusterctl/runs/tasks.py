@@ -229,6 +229,13 @@ def pull(
     return _session(c, "pull", question, interpreter)
 
 
+@task  # type: ignore[untyped-decorator]  # fabric ships no types
+def clean(c: Connection, node: Node, interpreter: Interpreter, unused: float) -> Session:
+    """Ask a node what it could do without; nothing goes before it is told what."""
+    request = {"workdir": node.workdir, "node": node.name, "unused": unused, "payload": payload_zip()[0]}
+    return _session(c, "clean", request, interpreter)
+
+
 def _session(
     c: Connection,
     verb: str,

@@ -1,0 +1,137 @@
+"""Clean the nodes: ask all what they hold, decide, ask the user, let all remove."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from clusterctl.cli.reaching import myself, notice, reading_exit_code, tell_failures, with_any_python
+from clusterctl.console.choice import say
+from clusterctl.console.cleaning import cleaned_to_json, show_choice, show_removed
+from clusterctl.errors import ClusterctlError, UsageError
+from clusterctl.plans.cleaning import UNUSED, Bounds, Choice, Part, choose
+from clusterctl.runs import tasks
+from clusterctl.runs.cleaning import Found, Removed, ask_to_remove, hear_found
+from clusterctl.runs.cluster import Cluster
+from clusterctl.runs.executor import fan_out
+from clusterctl.runs.session import Session
+from clusterctl.specs.inventory import Node
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What is to be kept, and how to go about it."""
+
+    bounds: Bounds
+    everyone: bool
+    dry_run: bool
+    yes: bool
+    as_json: bool
+
+
+class Clean:
+    """One cleaning: holds what the steps share."""
+
+    def __init__(self, nodes: Sequence[Node], wishes: Wishes) -> None:
+        self._nodes, self._wishes = nodes, wishes
+        self._sessions: dict[str, Session] = {}
+        self._found: dict[str, Found] = {}
+        self._removed: dict[str, Removed] = {}
+        self._errors: dict[str, ClusterctlError] = {}
+
+    def run(self) -> int:
+        """Go through the steps; gives the exit code."""
+        with Cluster(notice) as cluster:
+            try:
+                self._ask(cluster)
+                tell_failures(self._errors.values())
+                answered = len(self._nodes) - len(self._errors)
+                if not answered:
+                    return 4
+                choice = self._choose()
+                if not self._wishes.as_json:
+                    show_choice(choice, self._found)
+                if self._is_empty(choice):
+                    say("nothing to remove")
+                elif not self._wishes.dry_run:
+                    self._confirm()
+                    self._remove(choice)
+            finally:
+                for session in self._sessions.values():
+                    session.close()
+        return self._report(choice, answered)
+
+    def _ask(self, cluster: Cluster) -> None:
+        """Ask every node what it holds; the conversations stay open."""
+        arrived: dict[str, Found] = {}
+        for outcome in cluster.each(self._nodes, self._open):
+            name = outcome.node.name
+            if outcome.error is not None:
+                self._errors[name] = outcome.error
+            elif outcome.value is not None:
+                self._sessions[name], found = outcome.value
+                if found is None:
+                    notice(f"{name}: no {outcome.node.workdir} there")
+                else:
+                    arrived[name] = found
+        self._found = {node.name: arrived[node.name] for node in self._nodes if node.name in arrived}
+
+    def _open(self, c: Any, node: Node) -> tuple[Session, Found | None]:
+        unused = min(UNUSED, self._wishes.bounds.older_than)
+
+        def ask(used: tasks.Interpreter) -> tuple[Session, Found | None]:
+            session = tasks.clean(c, node, used, unused)
+            try:
+                return session, hear_found(session, node.name)
+            except BaseException:
+                session.close()
+                raise
+
+        return with_any_python(node, ask)[0]
+
+    def _choose(self) -> Choice:
+        parts = [part for found in self._found.values() for part in found.parts]
+        return choose(parts, self._wishes.bounds, None if self._wishes.everyone else myself())
+
+    def _is_empty(self, choice: Choice) -> bool:
+        spare = any(found.store.contents or found.payloads.contents for found in self._found.values())
+        return not choice.parts and not spare
+
+    def _confirm(self) -> None:
+        """Never remove anything that nobody has agreed to."""
+        if self._wishes.yes or (sys.stdin.isatty() and click.confirm("Remove all this?", err=True)):
+            return
+        raise UsageError("nothing was removed", code="CC-USE-031", fix="add -y to remove what is shown")
+
+    def _remove(self, choice: Choice) -> None:
+        """Let all nodes remove at once; each only knows its own parts."""
+        wanted: dict[str, list[Part]] = {name: [] for name in self._found}
+        for part, _ in choice.parts:
+            wanted[part.node].append(part)
+        nodes = [node for node in self._nodes if node.name in self._found]
+        for outcome in fan_out(
+            nodes, lambda node: ask_to_remove(self._sessions[node.name], wanted[node.name])
+        ):
+            if outcome.value is not None:
+                self._removed[outcome.node.name] = outcome.value
+            elif outcome.error is not None:
+                self._errors[outcome.node.name] = outcome.error
+                tell_failures([outcome.error])
+
+    def _report(self, choice: Choice, answered: int) -> int:
+        removed: Mapping[str, Removed] = {
+            node.name: self._removed[node.name] for node in self._nodes if node.name in self._removed
+        }
+        if self._wishes.as_json:
+            document = cleaned_to_json(choice, self._found, removed, self._errors)
+            click.echo(json.dumps(document, ensure_ascii=False, indent=2))
+        else:
+            show_removed(removed)
+        if any(one.failed for one in removed.values()) or (self._errors and answered):
+            return 5
+        return reading_exit_code(answered, len(self._nodes))

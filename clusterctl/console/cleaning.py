@@ -1,0 +1,98 @@
+"""What is removed from the nodes, on the screen and as JSON."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from clusterctl.console.phases import render_size
+from clusterctl.console.sanitize import sanitize
+from clusterctl.errors import ClusterctlError
+from clusterctl.plans.cleaning import Choice, Part
+from clusterctl.runs.cleaning import Found, Removed, Spare
+from clusterctl.specs.counted import counted
+from clusterctl.specs.nodeset import fold_names
+
+NAMED = 10
+
+
+def show_choice(choice: Choice, found: Mapping[str, Found]) -> None:
+    """Print what would go: every run once, then the store and the payloads, once where nodes share them."""
+    runs: dict[str, list[tuple[Part, str]]] = {}
+    for part, why in choice.parts:
+        runs.setdefault(part.run, []).append((part, why))
+    for run, parts in runs.items():
+        names = fold_names([part.node for part, _ in parts])
+        size = render_size(sum(part.bytes for part, _ in parts))
+        state = next((part.state.state for part, _ in parts if part.state), "never started")
+        _print(
+            f"{run}  {state}, still for {_age(min(p.age for p, _ in parts))}, {size} on {names}: {parts[0][1]}"
+        )
+    for part, why in choice.stays:
+        _print(f"{part.run}  stays on {part.node}: {why}")
+    for what, spares in (
+        ("stored contents that nobody uses", {name: one.store for name, one in found.items()}),
+        ("old versions of clusterctl's own part", {name: one.payloads for name, one in found.items()}),
+    ):
+        _show_spares(what, spares, found)
+
+
+def _show_spares(what: str, spares: Mapping[str, Spare], found: Mapping[str, Found]) -> None:
+    places: dict[str, list[str]] = {}
+    for name, spare in spares.items():
+        if spare.contents:
+            places.setdefault(found[name].place, []).append(name)
+    if places:
+        once = [spares[names[0]] for names in places.values()]
+        files, size = sum(one.contents for one in once), sum(one.bytes for one in once)
+        everybody = fold_names([name for names in places.values() for name in names])
+        _print(f"{files} {what}, {render_size(size)} on {everybody}")
+
+
+def show_removed(removed: Mapping[str, Removed]) -> None:
+    """Print what went, and on stderr what could not."""
+    for name, one in removed.items():
+        _print(
+            f"{name}: removed {counted(one.runs, 'run')}, {counted(one.contents, 'content')}, {render_size(one.bytes)}"
+        )
+        for line in one.failed[:NAMED]:
+            print(sanitize(f"{name}: NOT removed: {line}"), file=sys.stderr, flush=True)
+        if len(one.failed) > NAMED:
+            print(f"{name}: NOT removed: {len(one.failed) - NAMED} more", file=sys.stderr, flush=True)
+
+
+def cleaned_to_json(
+    choice: Choice,
+    found: Mapping[str, Found],
+    removed: Mapping[str, Removed],
+    errors: Mapping[str, ClusterctlError],
+) -> dict[str, Any]:
+    """Give `clean --json`; `removed` is null for a node on which nothing was."""
+    runs = [
+        {"run": part.run, "node": part.node, "bytes": part.bytes, "why": why} for part, why in choice.parts
+    ]
+    nodes = [
+        {
+            "node": name,
+            "store": vars(one.store),
+            "payloads": vars(one.payloads),
+            "removed": {**vars(removed[name]), "failed": list(removed[name].failed)}
+            if name in removed
+            else None,
+        }
+        for name, one in found.items()
+    ]
+    told = [{"node": name, "error": f"{error.code} {error.message}"} for name, error in errors.items()]
+    return {"schema": 1, "runs": runs, "nodes": nodes, "errors": told}
+
+
+def _age(seconds: float) -> str:
+    days = int(seconds // 86400)
+    if days:
+        return counted(days, "day")
+    return counted(int(seconds // 3600), "hour") if seconds >= 3600 else counted(int(seconds // 60), "minute")
+
+
+def _print(line: str) -> None:
+    print(sanitize(line), flush=True)

@@ -1,0 +1,80 @@
+"""The conversation of `clean` with one node: what could go, and then what does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clusterctl.errors import NodeError
+from clusterctl.plans.cleaning import Part, parse_part
+from clusterctl.runs.session import Session
+
+START = 90.0  # seconds until the first word; the interpreter may come from a cold network home
+SILENCE = 20.0  # seconds; after that the node says something every 2 s
+
+
+@dataclass(frozen=True)
+class Spare:
+    """Contents of the store, or old versions of clusterctl's own part, that nobody has used for long."""
+
+    contents: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a node holds; `place` is its work directory's id, the same on nodes that share one."""
+
+    place: str
+    parts: tuple[Part, ...]
+    store: Spare
+    payloads: Spare
+
+
+@dataclass(frozen=True)
+class Removed:
+    """What a node has removed, and what it could not."""
+
+    runs: int
+    bytes: int
+    contents: int
+    failed: tuple[str, ...]
+
+
+def hear_found(session: Session, node: str) -> Found | None:
+    """Hear what a node holds; None if it has no work directory."""
+    raw = _hear(session, "found")
+    if raw is None:
+        return None
+    parts = tuple(parse_part(node, one) for one in raw.get("runs") or () if isinstance(one, Mapping))
+    return Found(str(raw.get("place")), parts, _spare(raw.get("store")), _spare(raw.get("payloads")))
+
+
+def ask_to_remove(session: Session, parts: Sequence[Part]) -> Removed:
+    """Let a node remove parts of runs, and what it can spare."""
+    session.send({"remove": {"runs": [[part.run, part.leaf] for part in parts], "rest": True}})
+    raw = _hear(session, "removed") or {}
+    failed = tuple(": ".join(map(str, one)) for one in raw.get("failed") or () if isinstance(one, list))
+    return Removed(_count(raw.get("runs")), _count(raw.get("bytes")), _count(raw.get("contents")), failed)
+
+
+def _hear(session: Session, word: str) -> Mapping[str, Any] | None:
+    limit = START
+    while (frame := session.receive(limit)) is not None:
+        limit = SILENCE
+        if word in frame[0]:
+            value = frame[0][word]
+            if value is None or isinstance(value, Mapping):
+                return value
+            break
+    raise NodeError("what the node sent cannot be understood", code="CC-RUN-004", evidence=session.stderr)
+
+
+def _spare(raw: Any) -> Spare:
+    raw = raw if isinstance(raw, Mapping) else {}
+    return Spare(_count(raw.get("contents")), _count(raw.get("bytes")))
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and value >= 0 else 0

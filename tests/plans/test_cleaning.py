@@ -1,0 +1,81 @@
+"""Which runs may go is decided by plain rules, and what lives anywhere stays everywhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clusterctl.plans.cleaning import Bounds, Choice, Part, choose, parse_part
+from clusterctl.plans.owner import Owner
+
+DAY = 86400.0
+ME = Owner("me@laptop", "id-1")
+
+
+def part(run: str, node: str = "gpu01", age: float = 1.0, blocked: str = "", **state: Any) -> Part:
+    """Make a part of a run of mine; `started=None` for one that was never started."""
+    known = {"run": run, "job": "digits", "nnodes": 1, "state": "SUCCEEDED", "submitted": 1000.0 - age}
+    owner = {"launched_by": ME.name, "launched_id": ME.id}
+    raw = None if state.get("state", "") is None else {**known, **owner, **state}
+    return parse_part(
+        node,
+        {"run": run, "leaf": f"0-{node}", "age": age * DAY, "state": raw, "bytes": 1, "blocked": blocked},
+    )
+
+
+def going(choice: Choice) -> set[str]:
+    """Name what goes."""
+    return {f"{one.run}@{one.node}: {why}" for one, why in choice.parts}
+
+
+def test_the_newest_of_each_job_stay() -> None:
+    """Counted for each job by itself."""
+    parts = [part(f"r{n}", age=n) for n in range(1, 5)] + [part("other", age=9, job="other")]
+    assert going(choose(parts, Bounds(2), ME)) == {
+        "r3@gpu01: beyond the newest",
+        "r4@gpu01: beyond the newest",
+    }
+
+
+def test_what_is_old_goes_whatever_its_place() -> None:
+    """Old is what was still for long, on all nodes."""
+    parts = [part("old", age=31), part("half", "gpu01", 31, nnodes=2), part("half", "gpu02", 3, nnodes=2)]
+    assert going(choose(parts, Bounds(), ME)) == {"old@gpu01: old"}
+
+
+def test_a_run_that_lives_on_one_node_stays_on_all() -> None:
+    """However old the other part is."""
+    parts = [part("r", "gpu01", 99, nnodes=2), part("r", "gpu02", 99, nnodes=2, state="RUNNING")]
+    assert going(choose(parts, Bounds(0, 0), ME)) == set()
+
+
+def test_where_nobody_knows_only_the_age_counts() -> None:
+    """A node that is silent or was restarted may still have it, on a home that nodes share too."""
+    silent = [part("r", "gpu01", 5, nnodes=2)]
+    unknown = [part("u", "gpu01", 5, state="UNKNOWN")]
+    assert going(choose([*silent, *unknown], Bounds(0), ME)) == set()
+    assert going(choose([*silent, *unknown], Bounds(0, 4 * DAY), ME)) == {"r@gpu01: old", "u@gpu01: old"}
+
+
+def test_what_was_never_started_goes_after_a_day() -> None:
+    """A launch that is under way right now looks the same."""
+    parts = [part("new", age=0.5, state=None), part("given-up", age=2, state=None)]
+    assert going(choose(parts, Bounds(), ME)) == {"given-up@gpu01: never started"}
+
+
+def test_runs_of_others_are_theirs() -> None:
+    """Unless everybody's are asked for; they do not count among mine."""
+    theirs = [part(f"t{n}", age=n, launched_by="you@desk", launched_id="id-2") for n in range(1, 4)]
+    assert going(choose([*theirs, part("mine", age=9)], Bounds(1), ME)) == set()
+    assert len(going(choose(theirs, Bounds(1), None))) == 2
+
+
+def test_what_is_blocked_is_named() -> None:
+    """With the node's reason."""
+    choice = choose([part("r", age=40, blocked="processes of it still live")], Bounds(), ME)
+    assert (going(choice), [why for _, why in choice.stays]) == (set(), ["processes of it still live"])
+
+
+def test_nonsense_is_no_reason_to_remove() -> None:
+    """What a node says wrongly makes a part young."""
+    raw = {"run": 7, "leaf": None, "age": "old", "state": "x", "bytes": "many"}
+    assert going(choose([parse_part("gpu01", raw)], Bounds(0), ME)) == set()
