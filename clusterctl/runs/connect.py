@@ -23,8 +23,9 @@
 | CC-SSH-018 | a bastion cannot be used, or went away                    | of the bastion's     |
 | CC-SSH-019 | the SSH configuration cannot be read, or leads nowhere    | Unreachable          |
 | CC-SSH-020 | a bastion forbids forwarding                              | Unreachable          |
+| CC-SSH-021 | the host certificate does not hold                        | HostKeyError         |
 
-Errors from 14 to 17 come from `runs.session`, the last three from `runs.gateways` and `runs.routes`.
+Errors from 14 to 17 come from `runs.session`, those from 18 to 20 from `runs.gateways` and `runs.routes`.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from clusterctl.errors import HostKeyError
 from clusterctl.runs.hop import Hop
+from clusterctl.runs.hostcerts import parse_certificate
 from clusterctl.runs.knownhosts import (
     AUTHORITY,
     DEFAULT_PORT,
@@ -66,19 +67,25 @@ class HostKeys:
         named, bare = self._entries(hop)
         return list(dict.fromkeys(entry.key_type for entry in _trusted(named) or _trusted(bare)))
 
-    def verify(self, hop: Hop, key_type: str, key: bytes) -> None:
-        """Return if `key` is known for the node, or has just been recorded; raise HostKeyError if not."""
+    def trusts_authority(self, hop: Hop) -> bool:
+        """Tell whether a certificate authority is trusted for a node, so that it is asked for its certificate."""
+        return bool(self._authorities(hop))
+
+    def verify(self, hop: Hop, key_type: str, key: bytes, certificate: bytes = b"") -> None:
+        """Return if `key` is known for the node, certified, or just recorded; raise HostKeyError if not."""
         named, bare = self._entries(hop)
         for entry in (*named, *bare):
             if entry.marker == REVOKED and entry.key == key:
                 raise _revoked(hop, entry)
         if any(entry.key == key for entry in (*_trusted(named), *_trusted(bare))):
             return
+        if self._is_certified(hop, certificate):
+            return
         name = _name(hop)
         if _trusted(named):
             raise _changed(hop, name, _trusted(named), key_type, key)
         if hop.host_keys != "accept-new":
-            raise _unknown(hop, key_type, key, self._notes(hop, named))
+            raise _unknown(hop, key_type, key, self._notes(hop))
         self._accept(hop, name, key_type, key)
 
     def _entries(self, hop: Hop) -> tuple[list[Entry], list[Entry]]:
@@ -95,12 +102,36 @@ class HostKeys:
     def _match(self, hop: Hop, name: str) -> list[Entry]:
         return [entry for book in self._open(hop) for entry in book.known.match(name)]
 
-    def _notes(self, hop: Hop, entries: Sequence[Entry]) -> list[str]:
+    def _authorities(self, hop: Hop) -> list[Entry]:
+        return [entry for entry in self._all_entries(hop) if entry.marker == AUTHORITY]
+
+    def _all_entries(self, hop: Hop) -> list[Entry]:
+        names = dict.fromkeys((_name(hop), render_name(hop.host_key_alias or hop.host, DEFAULT_PORT)))
+        return [entry for name in names for entry in self._match(hop, name)]
+
+    def _is_certified(self, hop: Hop, blob: bytes) -> bool:
+        """Tell whether a trusted authority vouches for the host; HostKeyError if its certificate does not hold."""
+        certificate = parse_certificate(blob) if blob else None
+        if certificate is None:
+            return False
+        signers = [entry for entry in self._all_entries(hop) if entry.key == certificate.authority]
+        for entry in signers:
+            if entry.marker == REVOKED:
+                raise _revoked(hop, entry)
+        if not any(entry.marker == AUTHORITY for entry in signers):
+            return False
+        flaw = certificate.find_flaw(hop.host_key_alias or hop.host)
+        if flaw:
+            raise _uncertified(hop, certificate.identity, flaw)
+        return True
+
+    def _notes(self, hop: Hop) -> list[str]:
         notes = [book.trouble for book in self._open(hop) if book.trouble]
-        authorities = [entry.place for entry in entries if entry.marker == AUTHORITY]
-        if authorities:
-            places = ", ".join(authorities)
-            notes.append(f"{places} trusts a certificate authority for it; certificates are not read here")
+        places = ", ".join(entry.place for entry in self._authorities(hop))
+        if places:
+            notes.append(
+                f"{places} trusts a certificate authority for it, which has not signed what it shows"
+            )
         return notes
 
     def _paths(self, hop: Hop) -> list[Path]:
@@ -188,6 +219,17 @@ def _changed(hop: Hop, name: str, known: Sequence[Entry], key_type: str, key: by
         evidence="\n".join([*lines, f"it shows {key_type} {fingerprint(key)}"]),
         fix="if the node was installed anew, and only then: "
         + f"ssh-keygen -R '{name}' -f {same[0].file}; otherwise something else answers in its place",
+    )
+
+
+def _uncertified(hop: Hop, identity: str, flaw: str) -> HostKeyError:
+    return HostKeyError(
+        f"{hop.called}'s host certificate does not hold",
+        code="CC-SSH-021",
+        node=hop.name,
+        evidence=f"certificate {identity!r}: {flaw}",
+        fix="have the certificate authority sign its host key anew, for the name that is in the inventory or "
+        "behind HostName (`ssh-keygen -s CA -h -n NAME -I ID`); or set HostKeyAlias in ~/.ssh/config",
     )
 
 

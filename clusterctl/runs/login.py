@@ -63,6 +63,7 @@ class Login:
         transport.auth_timeout = (
             self.timeouts.login + 1.0
         )  # an agent that hangs holds up paramiko's own thread
+        transport.wants_certificate = self.hostkeys.trusts_authority(self.hop)
         options = transport.get_security_options()
         known = [a for name in self.hostkeys.key_types(self.hop) for a in KEY_ALGORITHMS.get(name, (name,))]
         usable = [name for name in known if name in options.key_types]
@@ -72,7 +73,8 @@ class Login:
     def missing_host_key(self, client: Any, hostname: str, key: paramiko.PKey) -> None:  # noqa: ARG002 - paramiko's signature
         """Judge the host key."""
         self.step = "host key"
-        self.hostkeys.verify(self.hop, key.get_name(), key.asbytes())
+        certificate = key.public_blob.key_blob if key.public_blob else b""
+        self.hostkeys.verify(self.hop, key.get_name(), key.asbytes(), certificate)
 
     def authenticate(self, transport: paramiko.Transport) -> None:
         """Show our keys one after the other until one is accepted."""

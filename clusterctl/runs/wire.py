@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 import paramiko
 
@@ -18,10 +19,19 @@ REFUSED = {
 
 
 class Wire(paramiko.Transport):
-    """A transport that remembers why the server hung up."""
+    """A transport that remembers why the server hung up, and may ask for the host's certificate first."""
 
     parting = ""
+    wants_certificate = False
 
     def _parse_disconnect(self, m):  # type: ignore[no-untyped-def]  # paramiko's own, not in its type information
         m.get_int()
         self.parting = m.get_text()
+
+    @property
+    def preferred_keys(self) -> Sequence[str]:
+        """Order the host keys to ask for; paramiko asks for certificates last."""
+        names = super().preferred_keys
+        if not self.wants_certificate:
+            return names
+        return tuple(sorted(names, key=lambda name: not name.endswith("-cert-v01@openssh.com")))

@@ -57,7 +57,7 @@ def test_behind_one_address() -> None:
     )
     assert third.ssh == Ssh(
         user="trainer",
-        proxy_command="ssh -W %h:%p -p 2201 trainer@lab.example.org",
+        jump="trainer@lab.example.org:2201",
         known_hosts="~/.ssh/known_hosts.basement",
     )
     assert {(node.ports, node.workdir) for node in (first, second, third)} == {

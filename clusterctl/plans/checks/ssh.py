@@ -134,6 +134,13 @@ MEANINGS: dict[str, tuple[str, str, str]] = {
         "`ssh -G HOST` fails, names a host or user that is none, or leads in a circle of bastions. What ssh says "
         "is the evidence. `ssh: {config: FILE}` reads another file, `config: none` reads none.",
     ),
+    "CC-SSH-021": (
+        "the host certificate does not hold",
+        UNTRUSTED,
+        "A `@cert-authority` line of known_hosts trusts the authority that signed it, and the certificate has expired, "
+        "is for other names, or is none for hosts. It must name the host as SSH goes there: `host`, or the HostName or "
+        "HostKeyAlias of your SSH configuration.",
+    ),
     "CC-SSH-020": (
         "the bastion does not forward",
         UNREACHED,
