@@ -124,7 +124,8 @@ class Launch:
             self._phases.stop()
             say("nothing was started; what had been prepared is ended")
             raise
-        self._phases.end("ready", f"torch {ready[plan.nodes[0].name].torch}")
+        torch = ready[plan.nodes[0].name].torch
+        self._phases.end("ready", f"torch {torch}" if torch else f"launcher {self._job.launcher}")
         return ready
 
     def _go(self, cluster: Cluster, plan: LaunchPlan, ready: Mapping[str, preparing.Ready]) -> None:

@@ -161,6 +161,7 @@ def test_two_runs_share_the_nodes_on_different_gpus(cluster: Lab, tmp_path: Path
             time.sleep(0.05)
     """
     more = {"launcher": "python", "nproc_per_node": "gpu", "nodes": 2, "activate": SIMULATED}
+    more |= {"script": None, "module": "train"}
     jobs = [make_project(tmp_path / f"gpu{n}", script, name=f"gpu{n}", gpus=[n], **more) for n in (0, 1, 2)]
     for node in cluster.nodes:
         cluster.ssh(node.name, "touch /tmp/go-on")

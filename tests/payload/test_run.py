@@ -133,6 +133,24 @@ def test_hostile_values_arrive_as_they_are(node: Make) -> None:
     assert not (run.code / "hacked").exists()
 
 
+@pytest.mark.parametrize(
+    ("module", "flags", "argv"),
+    [
+        ("torch.distributed.run", [], ["--local_rank=0"]),
+        ("torch.distributed.launch", ["--use-env"], ["--local_rank=0"]),
+        ("torch.distributed.launch", [], ["--local-rank=0", "--local_rank=0"]),
+    ],
+)
+def test_a_module_and_its_local_rank(node: Make, module: str, flags: list[str], argv: list[str]) -> None:
+    """Each launcher runs a module of the code; the older spelling of --local-rank is an argument like any other."""
+    run = node("import json, sys; print(json.dumps([__name__, sys.argv[1:]]))", module=module)
+    run.spec["argv"] = [*run.argv()[:-1], *flags, "--module", "train", "--local_rank=${local_rank}"]
+    state = run.go().ended()
+
+    assert state["state"] == "SUCCEEDED"
+    assert json.loads(run.output(0)) == ["__main__", argv]
+
+
 def test_values_survive_another_locale(node: Make) -> None:
     """A node with a Latin-1 locale, or none, passes the same bytes on."""
     script = "import os, sys; sys.stdout.buffer.write(os.fsencode(sys.argv[1]) + os.environb[b'WORD'])"

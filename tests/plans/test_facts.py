@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from cases.loading import healthy_answer
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clusterctl.plans.facts import Facts, parse_facts, probe_request
@@ -100,6 +100,7 @@ JSON = st.recursive(
 )
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # on a busy machine
 @given(st.dictionaries(st.sampled_from([*Facts.__dataclass_fields__]), JSON))
 def test_no_answer_raises(answer: dict[str, Any]) -> None:
     """Whatever JSON a node sends, reading it gives Facts."""

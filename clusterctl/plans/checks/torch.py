@@ -41,11 +41,13 @@ def torch_is_missing(seen: Situation) -> Iterator[Hit]:
 
     Often torch is installed, but for another interpreter: in a conda environment or a virtual environment
     that only a login shell activates. Then name that environment's python, or write what activates it as
-    `activate:`.
+    `activate:`. A job with `launcher: command` may have a Python of its own: no node needs torch here then.
     """
     split = _torch_split(seen)
     known = [facts.torch.version for _, facts in seen.known if facts.torch.version]
     wanted = split.majority if split else next(iter(known), None)
+    if not known and seen.job and seen.job.launcher == "command":
+        return
     for node, facts in seen.known:
         if not facts.torch.version:
             evidence = f"{facts.interpreter.executable or node.python} finds no torch"
