@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from driving import (
     HELLO,
+    Result,
     cctl,
     kill_leftovers,
     leftovers,
@@ -90,15 +93,16 @@ def test_whoever_is_killed_nothing_is_left(cluster: Lab, tmp_path: Path, victim:
 @pytest.mark.parametrize("victim", ["guardian", "agent", "torchrun"])
 def test_a_detached_node_cleans_up_by_itself(cluster: Lab, tmp_path: Path, victim: str) -> None:
     """Nobody watches: the killed one's own node is empty within two seconds all the same."""
-    job = make_project(tmp_path, STUBBORN, nproc_per_node=2, grace="30s")
-    run = cctl(cluster, "launch", "-d", job).out.strip()
     node = cluster.nodes[2]
+    job = make_project(tmp_path, STUBBORN, nproc_per_node=2, grace="30s", nodes=node.name)
+    launched = cctl(cluster, "launch", "-d", job)
+    assert launched.code == 0, launched.err
     wait_for(lambda: len([p for p in node.processes() if "sleep 600" in p.command]) >= 2, 30, "grandchildren")
 
     node.run(["kill", "-9", str(VICTIMS[victim](node).pid)])
 
     wait_for(lambda: node.name not in leftovers(cluster), 2.0, f"{node.name} empty")
-    stopped = cctl(cluster, "stop", run, "--grace", "0")
+    stopped = cctl(cluster, "stop", launched.out.strip(), "--grace", "0")
     assert stopped.code == 0, stopped.err
     assert leftovers(cluster) == {}
 
@@ -110,10 +114,10 @@ def settled(lab: Lab, run: str) -> list[str]:
 
 def test_stop_touches_no_other_run(cluster: Lab, tmp_path: Path) -> None:
     """Two runs side by side: stopping one leaves every process of the other."""
-    job = make_project(tmp_path, STUBBORN, grace="0s")
+    job = make_project(tmp_path, STUBBORN, grace="0s", nodes=2)
     first = cctl(cluster, "launch", "-d", job).out.strip()
     second = cctl(cluster, "launch", "-d", job).out.strip()
-    wait_for(lambda: len(settled(cluster, second)) == 3, 30, "the second run's grandchildren everywhere")
+    wait_for(lambda: len(settled(cluster, second)) == 2, 30, "the second run's grandchildren everywhere")
     before = tagged(cluster, second)
 
     ambiguous = cctl(cluster, "stop")
@@ -131,33 +135,21 @@ def test_stop_touches_no_other_run(cluster: Lab, tmp_path: Path) -> None:
     assert leftovers(cluster) == {}
 
 
-def test_a_powered_off_node_is_named_while_the_others_answer(cluster: Lab, tmp_path: Path) -> None:
-    """check shows two nodes and names the third; launch starts nothing; logs of the others still come."""
-    job = make_project(tmp_path, HELLO)
-    assert cctl(cluster, "launch", job).code == 0
-    dark = cluster.nodes[1].name
-    break_node(cluster, dark, "power")
-    try:
-        check = cctl(cluster, "check", "--json")
-        launch = cctl(cluster, "launch", job)
-        ps = cctl(cluster, "ps", "--json")
-    finally:
-        heal_node(cluster, dark)
+@dataclass(frozen=True)
+class Blackout:
+    """What the verbs said while a node was dark, and the launch that was following a run on it."""
 
-    assert check.code == 4
-    findings = json.loads(check.out)["findings"]
-    assert [finding["nodes"] for finding in findings if finding["code"].startswith("CC-SSH")] == [[dark]]
-    assert launch.code == 4
-    assert dark in launch.err
-    assert leftovers(cluster) == {}
-    assert ps.code == 5
-    assert dark in ps.err
-    assert len(json.loads(ps.out)["runs"]) >= 1
+    dark: str
+    check: Result
+    launch: Result
+    ps: Result
+    followed: Result
 
 
-def test_a_node_that_loses_power_during_a_run_is_lost(cluster: Lab, tmp_path: Path) -> None:
-    """No packet tells of it: the beats do, within 20 s; the others are stopped and the node is named."""
-    job = make_project(tmp_path, STUBBORN, grace="30s")
+@pytest.fixture(scope="module")
+def blackout(cluster: Lab, tmp_path_factory: pytest.TempPathFactory) -> Blackout:
+    """Cut the power of a node during a run, and ask side by side: each verb waits out its own time limits."""
+    job = make_project(tmp_path_factory.mktemp("dark"), STUBBORN, grace="30s")
     launching = start_cctl(cluster, "launch", job)
     for _ in range(3):
         read_until(launching, "settled")
@@ -165,16 +157,38 @@ def test_a_node_that_loses_power_during_a_run_is_lost(cluster: Lab, tmp_path: Pa
     began = time.monotonic()
     break_node(cluster, dark, "power")
     try:
-        _, err = launching.communicate(timeout=70)
-        took = time.monotonic() - began
+        with ThreadPoolExecutor() as pool:
+            verbs = (("check", "--json"), ("launch", job), ("ps", "--json"))
+            answers = [pool.submit(cctl, cluster, *words) for words in verbs]
+            out, err = launching.communicate(timeout=70)
+            followed = Result(launching.returncode, out, err, time.monotonic() - began)
+            return Blackout(dark, *(answer.result() for answer in answers), followed)
     finally:
         heal_node(cluster, dark)
 
-    assert launching.returncode == 1, err
-    assert f"{dark}: the connection broke" in err
-    assert f"root cause: {dark}, lost: " in err
-    assert "LOST after" in err
-    assert took < 45
+
+def test_a_powered_off_node_is_named_while_the_others_answer(blackout: Blackout) -> None:
+    """check shows two nodes and names the third; launch starts nothing; the others still tell their runs."""
+    findings = json.loads(blackout.check.out)["findings"]
+
+    assert blackout.check.code == 4
+    assert [found["nodes"] for found in findings if found["code"].startswith("CC-SSH")] == [[blackout.dark]]
+    assert blackout.launch.code == 4
+    assert blackout.dark in blackout.launch.err
+    assert blackout.ps.code == 5
+    assert blackout.dark in blackout.ps.err
+    assert len(json.loads(blackout.ps.out)["runs"]) >= 1
+
+
+def test_a_node_that_loses_power_during_a_run_is_lost(cluster: Lab, blackout: Blackout) -> None:
+    """No packet tells of it: the beats do, within 20 s; the others are stopped and the node is named."""
+    followed, dark = blackout.followed, blackout.dark
+
+    assert followed.code == 1, followed.err
+    assert f"{dark}: the connection broke" in followed.err
+    assert f"root cause: {dark}, lost: " in followed.err
+    assert "LOST after" in followed.err
+    assert followed.seconds < 45
     assert leftovers(cluster) == {}
 
 
