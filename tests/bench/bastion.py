@@ -34,10 +34,14 @@ def ask(connection: object, _: Node) -> None:
 
 
 def nodes_behind(servers: list[Server], count: int, config: str) -> list[Node]:
-    """Spread nodes over some servers, each at an address of its own."""
+    """Spread nodes over some servers, each at an address of its own; one known_hosts file for all, as usual."""
+    known = Path(f"{config}.known")
+    known.write_text("".join(f"* {server.host_key}\n" for server in servers))
     return [
         replace(
-            servers[place % len(servers)].node(f"n{place}", jump="bastion", config=config),
+            servers[place % len(servers)].node(
+                f"n{place}", jump="bastion", config=config, known_hosts=str(known)
+            ),
             host=f"127.0.{1 + place // 200}.{1 + place % 200}",
         )
         for place in range(count)
@@ -45,10 +49,8 @@ def nodes_behind(servers: list[Server], count: int, config: str) -> list[Node]:
 
 
 def listening_everywhere(folder: Path) -> Server:
-    """Start a server at all loopback addresses, known by its key at any."""
-    server = start_server(folder, *DEFAULTS, "AddressFamily inet", address="0.0.0.0")
-    server.known_hosts.write_text(f"* {server.host_key}\n")
-    return server
+    """Start a server at all loopback addresses, with sshd's own limits."""
+    return start_server(folder, *DEFAULTS, "AddressFamily inet", address="0.0.0.0")
 
 
 def measure(folder: Path, count: int, servers: list[Server], config: str) -> None:
@@ -85,7 +87,9 @@ def main() -> None:
         )
         try:
             for count in chosen.sizes:
+                before = bastion.log.count("Accepted")
                 measure(folder, count, servers, os.fspath(config))
+                print(f"  logins at the bastion: {bastion.log.count('Accepted') - before}")
         finally:
             for server in (*servers, bastion):
                 server.stop()
