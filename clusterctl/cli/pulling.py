@@ -20,11 +20,12 @@ from clusterctl.console.results import Progress, pulled_to_json, tell_account
 from clusterctl.errors import ClusterctlError, NodeError, SystemRefusal, UsageError
 from clusterctl.plans.choose_run import choose_run
 from clusterctl.plans.placement import choose_nodes
-from clusterctl.plans.results import MAX_BYTES, MAX_ENTRIES, judge
+from clusterctl.plans.results import MAX_BYTES, MAX_ENTRIES, Entry, judge
 from clusterctl.runs import tasks
 from clusterctl.runs.arrival import Account
 from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.executor import fan_out
+from clusterctl.runs.homes import group_homes, name_homes
 from clusterctl.runs.landing import Landing, prepare_target
 from clusterctl.runs.pull import Listed, bring, choose_wants, list_results, make_rest
 from clusterctl.runs.room import Room
@@ -52,13 +53,18 @@ class Wishes:
 
 @dataclass
 class Part:
-    """One node's part: the open conversation, what it has, and under which name its outputs are kept."""
+    """One node's part: the open conversation, what it has, and the name here of its outputs if it brings them."""
 
     node: Node
     session: Session
     listed: Listed
-    outputs: bool = True
+    home: str | None = None
     account: Account = field(default_factory=Account)
+
+    def entries(self, place: str) -> list[Entry]:
+        """Choose what goes to `DIR/<place>/`: the outputs to their home, the logs to the node's own name."""
+        wanted = {False: place == self.home, True: place == self.node.name}
+        return [entry for entry in self.listed.entries if wanted[entry.log]]
 
 
 class Pull:
@@ -68,6 +74,7 @@ class Pull:
         self._inventory, self._wishes = inventory, wishes
         self._errors: dict[str, ClusterctlError] = {}
         self._parts: dict[str, Part] = {}
+        self._groups: list[list[str]] = []
         self._progress = Progress()
         self._run: str | None = None
         self._job = wishes.job or ""
@@ -83,7 +90,9 @@ class Pull:
             target = self._target()
             try:
                 self._list(cluster, nodes)
-                self._bring(target, folds=prepare_target(target))
+                folds = prepare_target(target)
+                self._name(nodes, target)
+                self._bring(target, folds=folds)
             finally:
                 self._progress.stop()
                 for part in self._parts.values():
@@ -113,7 +122,7 @@ class Pull:
         return expand(folder) if folder else Path("outputs") / self._job
 
     def _list(self, cluster: Cluster, nodes: Sequence[Node]) -> None:
-        """Ask every node what it has; of nodes with one work directory only the first brings the outputs."""
+        """Ask every node what it has; the conversations stay open."""
         beacon = secrets.token_hex(16)
         asked = [node for node in nodes if node.name not in self._errors]
         for outcome in cluster.each(asked, lambda c, node: self._ask(c, node, beacon)):
@@ -121,23 +130,18 @@ class Pull:
                 self._parts[outcome.node.name] = outcome.value
             elif outcome.error is not None:
                 self._errors[outcome.node.name] = outcome.error
-        firsts: dict[str, str] = {}
-        for node in nodes:
-            part = self._parts.get(node.name)
-            if part is not None:
-                part.outputs = firsts.setdefault(self._home(part), node.name) == node.name
-        for home, name in firsts.items():
-            same = [part.node.name for part in self._parts.values() if self._home(part) == home]
-            if len(same) > 1:
-                notice(
-                    f"{fold_names(sorted(same))} share one work directory: its outputs are brought once, as {name}"
-                )
 
-    def _home(self, part: Part) -> str:
-        """Name the work directory of a node; one that names a node which does not agree has its own."""
-        first = self._parts.get(part.listed.first)
-        agreed = first is not None and first.listed.first == part.listed.first
-        return part.listed.first if agreed else f"{part.node.name}/"
+    def _name(self, nodes: Sequence[Node], target: Path) -> None:
+        """Decide under which name each node's outputs are kept; of nodes with one work directory one brings them."""
+        listed = {node.name: self._parts[node.name].listed for node in nodes if node.name in self._parts}
+        self._groups = group_homes(listed)
+        names = name_homes(self._groups, listed, target)
+        for group in self._groups:
+            for name in group:
+                self._parts[name].home = names[group[0]] if name == group[0] else None
+            if len(group) > 1:
+                shared = f"{fold_names(group)} share one work directory"
+                notice(f"{shared}: its outputs are brought once, as {names[group[0]]}")
 
     def _ask(self, c: Any, node: Node, beacon: str) -> Part:
         most = NO_LIMIT if self._wishes.no_limit else MAX_ENTRIES
@@ -154,53 +158,74 @@ class Pull:
         return with_any_python(node, ask)[0]
 
     def _bring(self, target: Path, *, folds: bool) -> None:
-        """Fetch from all nodes at once."""
+        """Fetch from all nodes at once; where one fails, the next that shares its work directory takes over."""
         room = Room(target)
         nodes = [part.node for part in self._parts.values()]
         self._progress.begin([node.name for node in nodes])
         try:
-            for outcome in fan_out(
-                nodes, lambda node: self._fetch(self._parts[node.name], target, room, folds)
-            ):
-                self._progress.arrive(outcome.node.name)
-                if outcome.error is not None:
-                    self._errors[outcome.node.name] = outcome.error
+            while nodes:
+                for outcome in fan_out(
+                    nodes, lambda node: self._fetch(self._parts[node.name], target, room, folds=folds)
+                ):
+                    self._progress.arrive(outcome.node.name)
+                    if outcome.error is not None:
+                        self._errors[outcome.node.name] = outcome.error
+                nodes = self._heirs()
         except BaseException:
             room.close()
             raise
 
-    def _fetch(self, part: Part, target: Path, room: Room, folds: bool) -> None:
-        name, account = part.node.name, part.account
-        mine = [entry for entry in part.listed.entries if part.outputs or entry.log]
-        judged = judge(mine, folds=folds)
-        if judged.size > MAX_BYTES and not self._wishes.no_limit:
+    def _heirs(self) -> list[Node]:
+        """Hand on the outputs that a node could not bring to one that has them too."""
+        heirs = []
+        for group in self._groups:
+            holder = next((self._parts[name] for name in group if self._parts[name].home), None)
+            error = self._errors.get(holder.node.name) if holder else None
+            if holder is None or error is None or isinstance(error, SystemRefusal):
+                continue
+            heir = next((self._parts[name] for name in group if name not in self._errors), None)
+            if heir is not None:
+                heir.home, holder.home = holder.home, None
+                heirs.append(heir.node)
+        return heirs
+
+    def _fetch(self, part: Part, target: Path, room: Room, *, folds: bool) -> None:
+        """Fetch what one node brings: its outputs, its logs, into one place or two."""
+        for place in dict.fromkeys((part.home, part.node.name)):
+            entries = part.entries(place) if place else []
+            if place and entries:
+                with room.entered():
+                    self._land(part, entries, Landing(target, place), room, folds=folds)
+
+    def _land(self, part: Part, entries: list[Entry], landing: Landing, room: Room, *, folds: bool) -> None:
+        try:
+            judged = judge(entries, folds=folds)
+            self._check_size(judged.size)
+            wants = list(choose_wants(judged, landing, part.account, overwrite=self._wishes.overwrite))
+            size = sum(want.entry.size - want.offset for want in wants)
+            room.reserve(size)
+            self._progress.expect(size)
+
+            def moved(count: int) -> None:
+                room.check()
+                self._progress.move(count)
+
+            bring(part.session, wants, landing, part.account, node=part.node.name, moved=moved)
+            make_rest(judged, landing, part.account)
+            landing.sweep()
+        except SystemRefusal as refusal:
+            room.close(refusal)
+            raise
+        finally:
+            landing.close()
+
+    def _check_size(self, size: int) -> None:
+        if size > MAX_BYTES and not self._wishes.no_limit:
             raise NodeError(
-                f"there are {judged.size >> 30} GiB to bring, more than {MAX_BYTES >> 30}",
+                f"there are {size >> 30} GiB to bring, more than {MAX_BYTES >> 30}",
                 code="CC-PULL-001",
                 fix="--no-limit brings them all the same",
             )
-        if not mine:
-            return
-        with room.entered():
-            landing = Landing(target, name)
-            try:
-                wants = list(choose_wants(judged, landing, account, overwrite=self._wishes.overwrite))
-                size = sum(want.entry.size - want.offset for want in wants)
-                room.reserve(size)
-                self._progress.expect(size)
-
-                def moved(count: int) -> None:
-                    room.check()
-                    self._progress.move(count)
-
-                bring(part.session, wants, landing, account, node=name, moved=moved)
-                make_rest(judged, landing, account)
-                landing.sweep()
-            except SystemRefusal as refusal:
-                room.close(refusal)
-                raise
-            finally:
-                landing.close()
 
     def _report(self, nodes: Sequence[Node], target: Path) -> int:
         names = [node.name for node in nodes]
@@ -211,9 +236,9 @@ class Pull:
             click.echo(json.dumps(document, ensure_ascii=False, indent=2))
         else:
             for name, account in accounts.items():
-                shared = not self._parts[name].outputs and not self._wishes.logs
-                if not shared:
-                    tell_account(name, account, target / name, whole=name in brought)
+                part = self._parts[name]
+                if part.home or self._wishes.logs:
+                    tell_account(name, account, target / (part.home or name), whole=name in brought)
         tell_failures(_once(self._errors, names))
         return exit_code(brought, list(self._errors.values()))
 

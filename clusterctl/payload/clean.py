@@ -130,6 +130,8 @@ class Cleaner:
                 for entry in scan(folder.path):
                     if SHA.match(entry.name) and entry.name.startswith(folder.name):
                         yield from self._if_old(entry.path)
+        for entry in scan(os.path.join(root, "incoming")):  # what transfers that broke off have left
+            yield from self._if_old(entry.path)
 
     def _payloads(self) -> Iterator[Tuple[str, int]]:
         """Give old versions of our own part; while a run lives here or elsewhere, it may need any of them."""

@@ -1,7 +1,7 @@
 """The verb `pull`: lists what a job has put out and a run has logged, then sends what the client lacks.
 
 request {"workdir", "node", "job", "run": id or null, "most": entries, "beacon": random name or null}
-node    {"rows": count} + zlib(JSON rows), repeated; then {"listed": count, "more": bool, "first": node}
+node    {"rows": count} + zlib(JSON rows), repeated; then {"listed": count, "more": bool, "first": node, "place": id}
 client  {"bring": [[index, bytes the client has, their sha256, whether data is wanted], ...]}, as often as it
         wants; then it hangs up
 node    {"file": index, "at": offset, "packed": bool} + data, repeated, from what the client has if that is right,
@@ -11,7 +11,8 @@ In between the node sends {"beat": n, "steps": n} every 2 s.
 
 A row is [part, path, kind, size, mtime_ns, ctime_ns, inode, target]; part is "outputs" or "logs", kind is file,
 link, dir (empty) or other. Links are not followed. Names that are not UTF-8 have their odd bytes as U+DC80 and up.
-`first` is the node that was the first to light the beacon: nodes that share a home name the same one.
+`first` is the node that was the first to light the beacon: nodes that share a home name the same one. `place` is the
+work directory's id, by which it is known again another time.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 from .state import run_dirs
 from .voice import Voice
 from .wire import Stream
-from .workdir import component, make_private
+from .workdir import component, make_private, read_bytes
 
 PART = 1 << 18
 BATCH = 1000
@@ -118,7 +119,8 @@ def tell_rows(request: Dict[str, Any], workdir: str, voice: Voice, first: str) -
             tell_batch(voice, batch)
             batch = []
     tell_batch(voice, batch)
-    voice.send({"listed": len(places), "more": more, "first": first})
+    known = (read_bytes(os.path.join(workdir, "id")) or b"").decode("ascii", "replace")
+    voice.send({"listed": len(places), "more": more, "first": first, "place": known})
     return places
 
 

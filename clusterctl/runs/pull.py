@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from clusterctl.runs.statcache import stamp_of
 
 START = 90.0  # seconds until the first word; the interpreter may come from a cold network home
 SILENCE = 20.0  # seconds; after that the node says something every 2 s
+STALL = 300.0  # seconds without a step of work on the node
 LARGEST_BATCH = 64 << 20  # bytes of a batch of rows, unpacked
 AT_ONCE = 200  # files that are asked for together
 
@@ -38,10 +40,14 @@ class Channel(Protocol):
 
 @dataclass(frozen=True)
 class Listed:
-    """What a node has, as it says; `first` names the node with which it shares its work directory."""
+    """What a node has, as it says.
+
+    `first` names the node with which it shares its work directory now, `place` is that directory's lasting id.
+    """
 
     entries: tuple[Entry, ...]
     first: str
+    place: str
 
 
 def list_results(session: Channel, most: int, logs: str, node: str) -> Listed:
@@ -64,10 +70,13 @@ def list_results(session: Channel, most: int, logs: str, node: str) -> Listed:
                 node=node,
                 fix="--no-limit brings them all the same",
             )
-    return Listed(tuple(entries), str(header.get("first")))
+    return Listed(tuple(entries), str(header.get("first")), str(header.get("place") or ""))
 
 
 def _answer(session: Channel, limit: float, node: str) -> Frame:
+    """Wait for an answer; the node's beats are heard, and must tell of progress."""
+    steps: object = None
+    since = time.monotonic()
     while True:
         frame = session.receive(limit)
         limit = SILENCE
@@ -75,6 +84,15 @@ def _answer(session: Channel, limit: float, node: str) -> Frame:
             raise ConnectionLost("the node hung up", code="CC-PULL-003", node=node)
         if "beat" not in frame[0]:
             return frame
+        if frame[0].get("steps") != steps:
+            steps, since = frame[0].get("steps"), time.monotonic()
+        elif time.monotonic() - since > STALL:
+            raise NodeError(
+                f"nothing moved on the node for {STALL:.0f} s",
+                code="CC-PULL-006",
+                node=node,
+                fix="the file system of its work directory hangs; look at it there",
+            )
 
 
 def choose_wants(judged: Judged, landing: Landing, account: Account, *, overwrite: bool) -> Iterator[Want]:

@@ -18,10 +18,11 @@ import pytest
 
 from clusterctl.errors import ConnectionLost, NodeError, SystemRefusal
 from clusterctl.plans.results import judge
-from clusterctl.runs import tasks
+from clusterctl.runs import pull, tasks
 from clusterctl.runs.arrival import Account
+from clusterctl.runs.homes import group_homes, name_homes
 from clusterctl.runs.landing import Landing, prepare_target
-from clusterctl.runs.pull import Channel, Frame, bring, choose_wants, list_results, make_rest
+from clusterctl.runs.pull import Channel, Frame, Listed, bring, choose_wants, list_results, make_rest
 from clusterctl.runs.room import Room
 
 JOB = "digits"
@@ -408,3 +409,56 @@ def test_a_full_disk_here_is_a_clear_error(tmp_path: Path) -> None:
         check=True,
     )
     assert done.stdout.splitlines() == ["CC-PULL-002 SystemRefusal", "['a']"]
+
+
+# ---- nodes that share a home ----
+
+
+def listed(first: str, place: str = "id") -> Listed:
+    """Make what a node says of itself."""
+    return Listed((), first, place)
+
+
+def test_a_home_keeps_its_name_whoever_answers(tmp_path: Path) -> None:
+    """Today its first node is off: the outputs go where they went before."""
+    prepare_target(tmp_path)
+    everybody = {name: listed("gpu02") for name in ("gpu01", "gpu02", "gpu03")}
+    groups = group_homes(everybody)
+    assert groups == [["gpu01", "gpu02", "gpu03"]]
+    assert name_homes(groups, everybody, tmp_path) == {"gpu01": "gpu01"}
+    for rest in (["gpu02", "gpu03"], ["gpu03"]):
+        some = {name: listed(rest[0]) for name in rest}
+        assert name_homes(group_homes(some), some, tmp_path) == {rest[0]: "gpu01"}
+
+
+def test_machines_made_from_one_image_do_not_share(tmp_path: Path) -> None:
+    """The same id, but each lit a beacon of its own; a node that lies about another stands alone."""
+    prepare_target(tmp_path)
+    clones = {name: listed(name) for name in ("gpu01", "gpu02")}
+    assert name_homes(group_homes(clones), clones, tmp_path) == {"gpu01": "gpu01", "gpu02": "gpu02"}
+    liars = {
+        "gpu01": listed("gpu02"),
+        "gpu02": listed("gpu02"),
+        "gpu03": listed("gpu04"),
+        "gpu04": listed("gpu01"),
+    }
+    assert group_homes(liars) == [["gpu01", "gpu02"], ["gpu03"], ["gpu04"]]
+
+
+def test_a_damaged_list_of_homes_names_nothing(tmp_path: Path) -> None:
+    """Nor does one in which a name leads elsewhere."""
+    prepare_target(tmp_path)
+    one = {"gpu02": listed("gpu02")}
+    for text in ("", "[]", '{"id": "../x"}', '{"id": ""}'):
+        (tmp_path / ".clusterctl/homes.json").write_text(text)
+        assert name_homes([["gpu02"]], one, tmp_path) == {"gpu02": "gpu02"}
+
+
+def test_a_node_that_gets_nowhere_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beats alone are no progress."""
+    monkeypatch.setattr(pull, "STALL", 0.05)
+    node = Hostile([row("a")])
+    node.receive = lambda timeout: ({"beat": timeout, "steps": 7}, b"")  # type: ignore[method-assign]  # it never ends
+    with pytest.raises(NodeError) as caught:
+        fetch(node, tmp_path / "home")
+    assert caught.value.code == "CC-PULL-006"

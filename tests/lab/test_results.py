@@ -1,0 +1,115 @@
+"""The verbs around a run, on real nodes: sync, pull, exec and clean."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from conftest import Bed
+from driving import cctl, kill_leftovers, leftovers, make_project, run_id, start_cctl, wait_for
+
+from clusterctl.lab.labs import Lab, break_node
+
+pytestmark = pytest.mark.lab
+
+WRITES = """
+import os, socket
+place = os.environ["CLUSTERCTL_OUTPUT_DIR"]
+with open(os.path.join(place, "model.pt"), "wb") as sink:
+    sink.write(os.urandom(3_000_000))
+os.symlink("model.pt", os.path.join(place, "latest"))
+os.symlink("/etc/passwd", os.path.join(place, "evil"))
+print("written on", socket.gethostname())
+"""
+
+
+@pytest.fixture(autouse=True)
+def clean_nodes(cluster: Lab) -> Iterator[None]:
+    """Keep one test's leftovers out of the next."""
+    yield
+    kill_leftovers(cluster)
+
+
+def test_a_run_from_its_code_to_its_end(cluster: Lab, tmp_path: Path) -> None:
+    """The code goes ahead, the results come home once, the run goes and its outputs stay."""
+    job = make_project(tmp_path / "job", WRITES, name="results", launcher="python")
+    names = [node.name for node in cluster.nodes]
+    first = json.loads(cctl(cluster, "sync", job, "--json").out)
+    assert [(node["tree"], node["sent"] > 0) for node in first["nodes"]] == [(first["tree"], True)] * 3
+    again = cctl(cluster, "sync", job)
+    assert (again.code, "0 bytes sent" in again.out, len(again.out.splitlines())) == (0, True, 1)
+    launched = cctl(cluster, "launch", job)
+    assert (launched.code, "0 bytes sent" in launched.err) == (0, True), launched.err
+    run = run_id(launched.err)
+
+    brought = cctl(cluster, "pull", run, "--logs", "--json", cwd=tmp_path)
+    document = json.loads(brought.out)
+    assert (brought.code, document["directory"]) == (5, "outputs/results")  # 5: a link leads out
+    assert [one["refused"] for one in document["nodes"]] == [
+        [{"path": "evil", "why": "a link that leads out of the directory"}]
+    ] * 3
+    for name, node in zip(names, document["nodes"], strict=True):
+        home = tmp_path / "outputs/results" / name
+        assert node["bytes"] > 3_000_000
+        assert ((home / "model.pt").stat().st_size, str((home / "latest").readlink())) == (
+            3_000_000,
+            "model.pt",
+        )
+        assert f"written on {name}" in "".join(path.read_text() for path in home.glob(f"logs-{run}/**/*.log"))
+    second = json.loads(cctl(cluster, "pull", run, "--json", cwd=tmp_path).out)
+    assert [(one["files"], one["unchanged"]) for one in second["nodes"]] == [(0, 1)] * 3
+
+    kept = cctl(cluster, "clean", "--keep", "0")
+    assert (kept.code, run in kept.out, "CC-USE-031" in kept.err) == (2, True, True)
+    assert cctl(cluster, "clean", "--keep", "0", "-y").code == 0
+    assert json.loads(cctl(cluster, "ps", "--json").out)["runs"] == []
+    later = cctl(cluster, "pull", "--job", "results", "./later", cwd=tmp_path)
+    assert (later.code, (tmp_path / f"later/{names[2]}/model.pt").exists()) == (5, True)
+
+
+def test_a_command_is_folded_and_ends_with_ctrl_c(cluster: Lab) -> None:
+    """Equal answers stand together; the command's own failure is 1; nothing is left of what is interrupted."""
+    names = [node.name for node in cluster.nodes]
+    folded = cctl(cluster, "exec", "--", "echo", "a  b", "$HOME")
+    assert (folded.code, folded.out) == (0, f"{names[0][:-2]}[01-03]: a  b $HOME\n")
+    odd = cctl(cluster, "exec", "--exclude", "0", "--", f"test $(hostname) = {names[1]} || exit 3")
+    assert (odd.code, odd.out) == (1, f"{names[1]}\n{names[2]}: exit 3\n")
+    running = start_cctl(
+        cluster, "exec", "--no-fold", "--", "trap '' TERM; echo up; sleep 99 & wait; sleep 99"
+    )
+    assert running.stdout is not None
+    for _ in names:
+        assert running.stdout.readline().endswith("up\n")
+    os.kill(running.pid, signal.SIGINT)
+    assert running.wait(10) == 130
+    running.communicate()
+    wait_for(lambda: not leftovers(cluster), 10, "the command ends on every node")
+
+
+def test_a_shared_home_and_a_node_that_does_not_answer(make_lab: Callable[..., Bed]) -> None:
+    """On a home that two nodes share: code and results travel once, and the second node takes the first one's place."""
+    lab = make_lab(n=2, shared_home=True)
+    first, second = (node.name for node in lab.nodes)
+    top = lab.home / "job"
+    job = make_project(top, WRITES, name="results", launcher="python")
+    (top / "data.bin").write_bytes(os.urandom(500_000))
+    sent = [node["sent"] for node in json.loads(cctl(lab, "sync", job, "--json").out)["nodes"]]
+    assert (sorted(sent)[0], sorted(sent)[1] > 500_000) == (0, True)
+    put = "cd ~/.clusterctl && mkdir -p outputs/results && head -c 1000000 /dev/urandom > outputs/results/model.pt"
+    assert cctl(lab, "exec", "--nodes", "0", "--", put).code == 0
+    brought = cctl(lab, "pull", "--job", "results", cwd=top)
+    assert (brought.code, brought.out) == (0, f"{first}: 1 file, 1.0 MB -> outputs/results/{first}\n")
+    assert "share one work directory" in brought.err
+    break_node(lab, first, "sshd")
+    rest = cctl(lab, "pull", "--job", "results", cwd=top)
+    assert (rest.code, rest.out) == (
+        5,
+        f"{second}: nothing new; 1 file unchanged -> outputs/results/{first}\n",
+    )
+    asked = cctl(lab, "exec", "--", "hostname")
+    assert (asked.code, asked.out) == (5, f"{second}: {second}\n")
+    assert cctl(lab, "clean", "--dry-run").code == 5
