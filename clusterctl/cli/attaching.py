@@ -12,6 +12,7 @@ from clusterctl.cli.watching import Report, watch_run
 from clusterctl.console.choice import say
 from clusterctl.console.logs import Logs
 from clusterctl.console.runs import describe_launch
+from clusterctl.errors import ClusterctlError
 from clusterctl.plans.choose_run import Parts, choose_to_attach, is_live, owner_of, submitted
 from clusterctl.plans.state import whole_state
 from clusterctl.runs.attached import Watch
@@ -44,7 +45,15 @@ class Latest:
 
 
 def attach_run(inventory: Inventory, wanted: str | None, report: Report) -> int:
-    """Follow a run; the exit code is the verdict's, 4 if no node answers."""
+    """Follow a run; the exit code is the verdict's, 4 if no node answers. NDJSON ends in a verdict in any case."""
+    try:
+        return _attach(inventory, wanted, report)
+    except ClusterctlError as error:
+        report.write_end("UNKNOWN", error.exit_code, error=f"{error.code} {error.message}")
+        raise
+
+
+def _attach(inventory: Inventory, wanted: str | None, report: Report) -> int:
     with open_cluster() as cluster:
         remembered = ask_runs(cluster, inventory.nodes, wanted)
         tell_failures(remembered.errors)

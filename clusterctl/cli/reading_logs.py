@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from clusterctl.cli.connecting import open_cluster
-from clusterctl.cli.reaching import myself, notice, reading_exit_code, tell_failures
+from clusterctl.cli.reaching import interpreter, myself, notice, reading_exit_code, tell_failures
 from clusterctl.cli.remembering import Remembered, ask_runs
 from clusterctl.console.choice import say
 from clusterctl.console.logs import JsonLogs, LogPrinter
-from clusterctl.errors import ClusterctlError, UsageError
+from clusterctl.errors import UsageError
 from clusterctl.plans.choose_run import Parts, choose_run
 from clusterctl.plans.placement import choose_nodes
+from clusterctl.plans.state import NodeState
 from clusterctl.runs import tasks
 from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.follow import Follower, LogLines, StreamEnd, Update
@@ -61,13 +62,13 @@ def read_logs(
         say(f"run {chosen}")
         printer = _printer(chosen, parts, as_json)
         read = _follow if wanted.follow else _read
-        failed = len(read(cluster, holders, remembered, chosen, wanted, printer))
-    return reading_exit_code(remembered.answered - failed, remembered.asked)
+        failed = read(cluster, holders, remembered, chosen, wanted, printer)
+    return reading_exit_code(remembered.asked - len(failed), remembered.asked)
 
 
 def _holders(nodes: Sequence[Node], run: str, parts: Parts, wanted: Filter) -> list[Node]:
     """Keep the nodes that took part and, when ranks are named, hold one of them."""
-    holding = [node for node in nodes if (part := parts.get(node.name)) and _holds(part, wanted)]
+    holding = [node for node in nodes if node.name in parts and _holds(parts[node.name], wanted)]
     if not holding and not any(parts.get(node.name) for node in nodes):
         raise UsageError(
             f"{run} had no part on {fold_names([node.name for node in nodes])}",
@@ -84,7 +85,10 @@ def _holders(nodes: Sequence[Node], run: str, parts: Parts, wanted: Filter) -> l
     return holding
 
 
-def _holds(part: Any, wanted: Filter) -> bool:
+def _holds(part: NodeState | None, wanted: Filter) -> bool:
+    """Tell whether a node has lines that are wanted; one that does not answer now may do so while we follow."""
+    if part is None:
+        return wanted.follow
     return wanted.ranks is None or any(rank.rank in wanted.ranks for rank in part.ranks)
 
 
@@ -102,13 +106,15 @@ def _follow(
     run: str,
     wanted: Filter,
     printer: LogPrinter | JsonLogs,
-) -> list[ClusterctlError]:
-    """Print lines as they come until the run has ended; a cut connection loses none and doubles none."""
-    errors: list[ClusterctlError] = []
-    onlooker = Onlooker(cluster, run, nodes, remembered.pythons, wanted.request(), notice=notice)
+) -> set[str]:
+    """Print lines as they come until the run has ended, none lost by cuts and none doubled; gives who failed."""
+    failed = {error.node for error in remembered.errors}
+    pythons = {node.name: remembered.pythons.get(node.name) or interpreter(node) for node in nodes}
+    onlooker = Onlooker(cluster, run, nodes, pythons, wanted.request(), notice=notice)
     for update in onlooker.updates():
-        errors += _print(update, printer)
-    return errors
+        _print(update, printer)
+        (failed.add if isinstance(update, StreamEnd) else failed.discard)(update.node)
+    return failed
 
 
 def _read(
@@ -118,10 +124,10 @@ def _read(
     run: str,
     wanted: Filter,
     printer: LogPrinter | JsonLogs,
-) -> list[ClusterctlError]:
-    """Open every node's stream and print node by node; the others are kept alive meanwhile."""
+) -> set[str]:
+    """Open every node's stream and print node by node, while the others are kept alive; gives who failed."""
     opened: dict[str, Session] = {}
-    errors: list[ClusterctlError] = []
+    failed = {error.node for error in remembered.errors}
 
     for outcome in cluster.each(
         nodes, lambda c, node: tasks.follow(c, node, remembered.pythons[node.name], run, wanted.request())
@@ -130,32 +136,32 @@ def _read(
             opened[outcome.node.name] = outcome.value
         elif outcome.error is not None:
             tell_failures([outcome.error])
-            errors.append(outcome.error)
+            failed.add(outcome.node.name)
     ordered = {node.name: opened[node.name] for node in nodes if node.name in opened}
-    return errors + _print_all(ordered, printer)
+    return failed | _print_all(ordered, printer)
 
 
-def _print_all(streams: Mapping[str, Session], printer: LogPrinter | JsonLogs) -> list[ClusterctlError]:
+def _print_all(streams: Mapping[str, Session], printer: LogPrinter | JsonLogs) -> set[str]:
     follower = Follower(live=False)
-    errors: list[ClusterctlError] = []
+    failed: set[str] = set()
     for name, stream in streams.items():
         follower.add(name, stream)
     try:
         for turn in streams:
             while follower.holds(turn):
                 for update in follower.updates(1.0, only=turn):
-                    errors += _print(update, printer)
+                    _print(update, printer)
+                    if isinstance(update, StreamEnd) and update.error is not None:
+                        failed.add(update.node)
     finally:
         follower.close()
-    return errors
+    return failed
 
 
-def _print(update: Update, printer: LogPrinter | JsonLogs) -> list[ClusterctlError]:
+def _print(update: Update, printer: LogPrinter | JsonLogs) -> None:
     """Print lines; tell at once of a node that is given up, for the others' lines may go on for hours."""
     if isinstance(update, LogLines):
         printer.show(update)
     elif isinstance(update, StreamEnd) and update.error is not None:
         update.error.node = update.error.node or update.node
         tell_failures([update.error])
-        return [update.error]
-    return []

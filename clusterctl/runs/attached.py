@@ -24,6 +24,7 @@ RETURN_LIMIT = (
 )
 SILENT = "CC-SSH-016"
 SILENT_RETURN_LIMIT = 5.0  # the same for a node that has been silent for so long already
+ONLOOKER_RETURN_LIMIT = 3600.0  # the same for one who only watches, while other nodes are heard
 ALONE_LIMIT = 600.0  # the same when no node is heard at all, so that the fault is probably on our side
 LONGEST_PAUSE = 2.0  # seconds between two tries to come back
 STOP_TRIES = 3
@@ -158,6 +159,8 @@ class Attached:
         if name not in self._return_limits:
             silent = error is not None and error.code == SILENT
             self._return_limits[name] = SILENT_RETURN_LIMIT if silent else RETURN_LIMIT
+        if not self._wish.reacts and any(other.met and not other.ended for other in self._others(part)):
+            self._return_limits[name] = ONLOOKER_RETURN_LIMIT
         broke_at = self._streams.broke_at.get(name, now)
         overdue = now >= broke_at + self._return_limits[name]
         if part.met and overdue and (self._others_heard(name, broke_at) or self._alone_for_long(now)):
@@ -169,6 +172,9 @@ class Attached:
         """Tell whether some other node was heard since this one fell away; if none was, the fault may be here."""
         heard = self._streams.heard
         return any(other != name and heard.get(other, 0.0) > broke_at for other in self._parts)
+
+    def _others(self, part: Part) -> list[Part]:
+        return [other for other in self._parts.values() if other is not part]
 
     def _alone_for_long(self, now: float) -> bool:
         if self._alone_since is None:

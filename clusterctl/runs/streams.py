@@ -57,7 +57,8 @@ class Streams:
         if name not in self.broke_at:
             self.broke_at[name] = time.monotonic()
             what = error.message if error else "the stream ended before the run"
-            self._notice(f"{name}: the connection broke ({what}); trying to come back")
+            broke = "the connection broke" if name in self.heard else "no answer yet"
+            self._notice(f"{name}: {broke} ({what}); trying to come back")
         tries = self._tries[name] = self._tries.get(name, 0) + 1
         longest = min(self._longest_pause, FIRST_PAUSE * 2.0 ** min(tries - 1, 20))
         stale = isinstance(error, (ConnectError, ConnectionLost))

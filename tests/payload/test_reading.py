@@ -167,6 +167,21 @@ def test_tail_and_grep_happen_on_the_node(tmp_path: Path) -> None:
     assert run.follow({"grep": "("})[0][0]["error"]["code"] == "CC-USE-026"
 
 
+def test_where_a_tail_begins_is_said_so_that_it_is_measured_once(tmp_path: Path) -> None:
+    """Also of files of which nothing is sent; lines from before we came bear the time of the file's last write."""
+    run = Recorded(tmp_path).log(0, b"one\ntwo\n").log(1, b"")
+    file = run.state["ranks"]["0"]["stdout"]
+    os.utime(run.path / file, (5, 7))
+    headers = [header for header, _ in run.follow({"tail": 1, "streams": ["stdout"], "ranks": [0, 1]})]
+    (whole,) = [header for header, _ in run.follow({"streams": ["stdout"], "ranks": [0]}) if "log" in header]
+
+    positions = next(header["positions"] for header in headers if "positions" in header)
+    assert sorted(positions.values()) == [0, 4]
+    (log,) = [header for header in headers if "log" in header]
+    assert (log["offset"], log["before"], log["written"]) == (4, 8, 7.0)
+    assert (whole["offset"], whole["written"], "before" in whole) == (0, 7.0, False)
+
+
 @pytest.mark.parametrize(("name", "code"), [("job-2", "CC-RUN-011"), ("job", "CC-RUN-011"), ("../x", "CC-RUN-010")])
 def test_a_run_that_is_not_there(tmp_path: Path, name: str, code: str) -> None:
     """It is said; a prefix is no name, and a path neither."""
