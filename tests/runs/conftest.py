@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -29,8 +29,8 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
 
     running: list[Server] = []
 
-    def start(*options: str, name: str = "sshd", port: int | None = None) -> Server:
-        running.append(start_server(tmp_path / name, *options, port=port))
+    def start(*options: str, name: str = "sshd", **where: Any) -> Server:
+        running.append(start_server(tmp_path / name, *options, **where))
         return running[-1]
 
     yield start

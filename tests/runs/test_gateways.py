@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
+import paramiko
 import pytest
+from paramiko.common import cMSG_CHANNEL_DATA
 from servers import ME, Server, free_port
 
 from clusterctl.errors import AuthenticationFailed, ClusterctlError, HostKeyError, Unreachable
@@ -203,3 +207,65 @@ def test_a_bastion_that_goes_away_is_told_and_entered_again(serve: Serve, tmp_pa
         )
         await_port(serve(name="bastion", port=port).port)
         assert [o.error for o in cluster.each([node], probe)] == [None]
+
+
+def test_a_late_message_for_a_closed_channel_hurts_nobody(serve: Serve, tmp_path: Path) -> None:
+    """sshd ends a connection on which something arrives for a channel that is over; ours never sends it."""
+    bastion, far = serve(name="bastion"), serve(name="far")
+    config = configure(tmp_path / "config", bastion=bastion)
+    leaving, staying = (far.node(name, jump="bastion", config=config) for name in ("leaving", "staying"))
+    with opened(tmp_path) as cluster:
+        assert [o.error for o in cluster.each([leaving, staying], probe)] == [None, None]
+        channel = cluster.connection(leaving).transport.sock._channel
+        trunk, kept = channel.get_transport(), cluster.connection(staying)
+        channel.close()
+        time.sleep(0.3)  # until the server has closed it as well
+        late = paramiko.Message()
+        late.add_byte(cMSG_CHANNEL_DATA)
+        late.add_int(channel.remote_chanid)
+        late.add_string(b"written while another thread closed it")
+        trunk._send_user_message(late)
+        assert probe(kept, staying)
+        assert [o.error for o in cluster.each([leaving], probe)] == [None]
+        assert cluster.connection(staying) is kept
+        assert bastion.log.count("Accepted publickey") == 1
+
+
+def test_much_data_and_new_keys_on_the_way(serve: Serve, tmp_path: Path) -> None:
+    """Both ways at once, while the bastion changes its keys after each megabyte."""
+    bastion, far = serve("RekeyLimit 1M", name="bastion"), serve(name="far")
+    config = configure(tmp_path / "config", bastion=bastion)
+    size = 3 << 20
+
+    def echo(connection: Any, node: Node) -> int:
+        channel = connection.transport.open_session()
+        channel.exec_command("cat")
+        writer = threading.Thread(target=lambda: (channel.sendall(b"x" * size), channel.shutdown_write()))
+        writer.start()
+        heard = sum(len(piece) for piece in iter(lambda: channel.recv(1 << 16), b""))
+        writer.join(20)
+        channel.close()
+        cluster.forget(node)
+        return heard
+
+    nodes = [far.node(f"n{place}", jump="bastion", config=config) for place in range(4)]
+    with opened(tmp_path) as cluster:
+        assert [(o.error, o.value) for o in cluster.each(nodes, echo)] == [(None, size)] * 4
+        assert bastion.log.count("Accepted publickey") == 1
+
+
+def test_a_hundred_nodes_and_sshds_own_limits(serve: Serve, tmp_path: Path) -> None:
+    """All behind one bastion, and all on one server that drops most of such a burst: nobody fails."""
+    own = ("MaxStartups 10:30:100", "MaxSessions 10")
+    bastion, far = serve(*own, name="bastion"), serve(*own, name="far", address="0.0.0.0")
+    (tmp_path / "known").write_text(f"* {far.host_key}\n")
+    config = configure(tmp_path / "config", bastion=bastion)
+    known = str(tmp_path / "known")
+    nodes = [
+        far.node(f"n{n}", host=f"127.0.1.{n}", jump="bastion", config=config, known_hosts=known)
+        for n in range(1, 101)
+    ]
+    with opened(tmp_path) as cluster:
+        outcomes = list(cluster.each(nodes, lambda connection, _: connection.is_connected))
+        assert [o.error for o in outcomes if not o.ok] == []
+        assert bastion.log.count("Accepted publickey") == 1
