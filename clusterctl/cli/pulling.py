@@ -85,6 +85,12 @@ class Pull:
         with Cluster(notice) as cluster:
             if self._wishes.job is None:
                 nodes = self._choose(cluster, nodes)
+            elif not re.fullmatch(NAME_PATTERN, self._job):
+                raise UsageError(
+                    f"{self._job!r} is not the name of a job",
+                    code="CC-PULL-005",
+                    fix="it stands in the job file: `name:`",
+                )
             if not nodes:
                 return 4
             target = self._target()
@@ -173,6 +179,8 @@ class Pull:
                 nodes = self._heirs()
         except BaseException:
             room.close()
+            self._progress.stop()
+            say("\nwhat has arrived stays; the next pull goes on there")
             raise
 
     def _heirs(self) -> list[Node]:

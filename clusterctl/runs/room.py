@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from clusterctl.errors import SystemRefusal
+from clusterctl.plans.tree import megabytes
 
 FAREWELL = 2.0  # seconds in which those who write remember what has arrived
 
@@ -42,7 +43,7 @@ class Room:
             self._free -= size
             if self._free < 0:
                 raise SystemRefusal(
-                    f"{-self._free} bytes more than are free at {self._place}",
+                    f"{megabytes(-self._free)} more than are free at {self._place}",
                     code="CC-PULL-002",
                     fix="make room, or give a DIR on another disk",
                 )
