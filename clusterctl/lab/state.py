@@ -25,8 +25,8 @@ class Process:
     boot_id: str
 
     def alive(self) -> bool:
-        """Whether it still runs; a zombie does not."""
-        return self.starttime == _starttime(self.pid) and self.boot_id == _boot_id()
+        """Whether it still runs; a zombie does not, nor does one that was gone already when it was identified."""
+        return self.starttime >= 0 and self.starttime == _starttime(self.pid) and self.boot_id == _boot_id()
 
     def leave(self, seconds: float = 10.0) -> bool:
         """Ask it to end what it holds and itself, and wait; False if it does not."""

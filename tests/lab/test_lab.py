@@ -440,6 +440,14 @@ def test_another_process_with_the_holders_number_is_not_taken_for_it(place, chan
     assert lab.holder.end()
 
 
+def test_a_process_that_was_gone_when_it_was_identified_is_not_alive() -> None:
+    """No start time is not a start time that two dead processes share."""
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+
+    assert not identify(gone.pid).alive()
+
+
 def test_an_unfinished_lab_is_swept_away(place) -> None:
     """A build that was killed midway leaves a directory that the next one removes."""
     (place / "lab" / "nodes").mkdir(parents=True)
