@@ -62,12 +62,18 @@ def reading_exit_code(answered: int, asked: int) -> int:
 
 
 def tell_failures(errors: Iterable[ClusterctlError]) -> None:
-    """Write each failed node's error to stderr; a bug's traceback goes into a file."""
+    """Write each failed node's error to stderr, what nodes share once; a bug's traceback goes into a file."""
     from clusterctl.cli.crash import note_bug
     from clusterctl.console.errors import show_error
+    from clusterctl.specs.nodeset import fold_names
 
+    alike: dict[tuple[str, ...], list[ClusterctlError]] = {}
     for error in errors:
-        show_error(note_bug(error))
+        alike.setdefault((error.code, error.message, error.evidence, error.fix), []).append(error)
+    for first, *others in alike.values():
+        if others and all(error.node for error in (first, *others)):
+            first.node = fold_names(error.node for error in (first, *others))
+        show_error(note_bug(first))
 
 
 def notice(line: str) -> None:

@@ -136,7 +136,8 @@ def _through(bastion: Hop, node: str, error: ClusterctlError) -> ClusterctlError
         text = f"the bastion {bastion.bastion} cannot be used: {error.message}"
         evidence = "\n".join(filter(None, [f"{error.code} at {bastion.place}", error.evidence]))
     kind = type(error) if isinstance(error, ConnectError) else Unreachable
-    return kind(text, code="CC-SSH-018", node=node, evidence=evidence, fix=error.fix)
+    fix = error.fix.replace("the node", "the bastion").replace("`host` and `ssh.port`", "`jump` under `ssh:`")
+    return kind(text, code="CC-SSH-018", node=node, evidence=evidence, fix=fix)
 
 
 def _refused(hop: Hop, bastion: Hop, reason: int, text: str) -> ConnectError:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import paramiko
 import pytest
 from paramiko.common import cMSG_CHANNEL_DATA
-from servers import ME, Server, free_port
+from servers import ME, QUICK, Server, free_port
 
 from clusterctl.errors import AuthenticationFailed, ClusterctlError, HostKeyError, Unreachable
 from clusterctl.runs.cluster import Cluster
+from clusterctl.runs.connect import connect
 from clusterctl.runs.session import Session
 from clusterctl.specs.inventory import Node
 
@@ -269,3 +273,27 @@ def test_a_hundred_nodes_and_sshds_own_limits(serve: Serve, tmp_path: Path) -> N
         outcomes = list(cluster.each(nodes, lambda connection, _: connection.is_connected))
         assert [o.error for o in outcomes if not o.ok] == []
         assert bastion.log.count("Accepted publickey") == 1
+
+
+def test_a_bastion_that_falls_silent_is_given_up(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stopped bastion still acknowledges packets; a new connection through it finds that nothing comes back."""
+    monkeypatch.setattr("clusterctl.runs.cluster.connect", partial(connect, timeouts=QUICK))
+    monkeypatch.setattr("clusterctl.runs.gateways.PING_LIMIT", 0.5)
+    bastion, far = serve(name="bastion"), serve(name="far")
+    config = configure(tmp_path / "config", bastion=bastion)
+    first, second = (far.node(name, jump="bastion", config=config) for name in ("first", "second"))
+    with opened(tmp_path) as cluster:
+        assert [o.error for o in cluster.each([first], probe)] == [None]
+        stopped = bastion.children()
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        error = failure(cluster, second)
+        assert (error.code, error.message) == ("CC-SSH-018", "the connection to the bastion bastion ended")
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+        deadline = time.monotonic() + 2
+        while cluster._connections["first"].is_connected and time.monotonic() < deadline:
+            time.sleep(0.01)  # its thread is told that the bastion is gone
+        assert [o.error for o in cluster.each([first, second], probe)] == [None, None]
