@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -81,6 +80,10 @@ class Follower:
         lines = [str(entry["line"]) for entry in self.entries() if entry.get("node") == node]
         return int(lines[-1].split()[1]) if lines else -1
 
+    def has_returned(self, node: str, times: int) -> bool:
+        """Tell whether a node was lost and regained so many times."""
+        return self.err.read_text(encoding="utf-8").count(f"{node}: back") == times
+
     def end(self) -> Result:
         """Wait until it has ended."""
         code = self.process.wait(timeout=60)
@@ -108,14 +111,12 @@ def test_ten_cuts_lose_and_double_no_line(cluster: Lab, tmp_path: Path) -> None:
         Follower(cluster, tmp_path, "attach", "--json", run),
     ]
 
-    heard = dict.fromkeys((node.name for node in cluster.nodes), 0)
     for turn in range(CUTS):
         node = cluster.nodes[turn % 3]
         for follower in followers:
-            wait_for(partial(is_past, follower, node.name, heard[node.name]), 20, "lines after the last cut")
+            wait_for(partial(is_past, follower, node.name, 0), 20, "lines")
+            wait_for(partial(follower.has_returned, node.name, turn // 3), 20, "return from the last cut")
         cut(node)
-        time.sleep(0.1)
-        heard[node.name] = max(follower.last(node.name) for follower in followers)
     for node in cluster.nodes:
         node.run(["touch", "/tmp/enough"])
     logs, attach = (follower.end() for follower in followers)
