@@ -1,0 +1,64 @@
+"""A Chinese page shows what its English page shows: the same steps, commands, files and outputs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from pages import ROOT, Block, blocks, links
+
+DOCS = ROOT / "docs"
+TRANSLATED = sorted(path for path in (DOCS / "zh").glob("*.md") if path.name != "README.md")
+CODE = re.compile(r"\bCC-[A-Z]+-[0-9]{3}\b")
+
+
+def english(page: Path) -> Path:
+    """Give the page that a Chinese page translates."""
+    return DOCS / "en" / page.name
+
+
+def shown(page: Path) -> list[str]:
+    """Give a page's blocks without comments, which are translated."""
+    return [without_comments(block) for block in blocks() if block.page == page]
+
+
+def without_comments(block: Block) -> str:
+    """Drop what stands behind a # that begins a comment."""
+    return re.sub(r"(?m)(?:^|\s+)#\s.*$", "", block.text)
+
+
+def headings(page: Path) -> list[str]:
+    """Give the level and the number of every heading, without its words."""
+    text = re.sub(r"(?ms)^```.*?^```$", "", page.read_text(encoding="utf-8"))
+    return re.findall(r"^#+ (?:\d+\. )?", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", TRANSLATED, ids=lambda page: page.name)
+def test_it_is_in_step_with_the_english_page(page: Path) -> None:
+    """If this fails, the English page has changed: bring the Chinese one up to date."""
+    assert shown(page) == shown(english(page))
+    assert headings(page) == headings(english(page))
+
+
+@pytest.mark.parametrize("page", TRANSLATED, ids=lambda page: page.name)
+def test_it_leaves_nothing_out(page: Path) -> None:
+    """The same codes in the same order, and as many rows in the tables."""
+    chinese, other = (one.read_text(encoding="utf-8") for one in (page, english(page)))
+
+    assert CODE.findall(chinese) == CODE.findall(other)
+    assert chinese.count("\n| ") == other.count("\n| ")
+
+
+def test_every_chinese_page_can_be_reached() -> None:
+    """From the README by way of the index."""
+    named = set(links(DOCS / "zh" / "README.md"))
+
+    assert {page.name for page in TRANSLATED} <= named
+    assert "docs/zh/quickstart.md" in links(ROOT / "README.md")
+    assert "../zh/README.md" in links(DOCS / "en" / "README.md")
+
+
+def test_there_is_something_to_read() -> None:
+    """Both pages that a newcomer needs."""
+    assert {page.name for page in TRANSLATED} >= {"quickstart.md", "first-cluster.md"}
