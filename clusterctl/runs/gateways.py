@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import paramiko
 from fabric import Connection
 
-from clusterctl.errors import ClusterctlError, ConnectError, ConnectTimeout, Unreachable
+from clusterctl.errors import ClusterctlError, ConnectError, ConnectTimeout, ServerBusy, Unreachable
 from clusterctl.runs.hop import Hop
 from clusterctl.runs.trunk import Trunk
 from clusterctl.runs.tunnel import TunnelLine
@@ -135,7 +135,8 @@ def _through(bastion: Hop, node: str, error: ClusterctlError) -> ClusterctlError
     else:
         text = f"the bastion {bastion.bastion} cannot be used: {error.message}"
         evidence = "\n".join(filter(None, [f"{error.code} at {bastion.place}", error.evidence]))
-    kind = type(error) if isinstance(error, ConnectError) else Unreachable
+    plain = isinstance(error, ServerBusy) or not isinstance(error, ConnectError)
+    kind = Unreachable if plain else type(error)  # a busy bastion has been tried often enough
     fix = error.fix.replace("the node", "the bastion").replace("`host` and `ssh.port`", "`jump` under `ssh:`")
     return kind(text, code="CC-SSH-018", node=node, evidence=evidence, fix=fix)
 

@@ -15,7 +15,7 @@ PATIENCE = 25.0  # seconds after which no further try begins
 FIRST_WAIT, LONGEST_WAIT, GROWTH = 0.15, 3.0, 1.5  # seconds, and a factor from one wait to the next
 
 
-def insist(attempt: Callable[[], T], patience: float = PATIENCE) -> T:
+def insist(attempt: Callable[[], T], patience: float | None = None) -> T:
     """Call `attempt` until it is not told that the server is busy; the last such error says how often it was."""
     began, wait, tries = time.monotonic(), FIRST_WAIT, 0
     while True:
@@ -26,7 +26,7 @@ def insist(attempt: Callable[[], T], patience: float = PATIENCE) -> T:
             pause = wait * random.uniform(0.5, 1.5)  # many nodes may wait for the same server
             wait = min(LONGEST_WAIT, wait * GROWTH)
             spent = time.monotonic() - began
-            if spent + pause > patience:
+            if spent + pause > (PATIENCE if patience is None else patience):
                 told = f"tried {tries} times in {spent:.0f} s"
                 error.evidence = "\n".join(filter(None, [error.evidence, told]))
                 raise

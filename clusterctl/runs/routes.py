@@ -47,9 +47,10 @@ class Routes:
     def prepare(self, nodes: Sequence[Node]) -> None:
         """Work out many ways at once; what fails is told by `find`."""
         wanted = [node for node in nodes if node not in self._known]
-        with ThreadPoolExecutor(AT_ONCE, "ssh configuration") as pool:
-            list(pool.map(self._resolve, wanted))
-        self._config.save()
+        if wanted:
+            with ThreadPoolExecutor(AT_ONCE, "ssh configuration") as pool:
+                list(pool.map(self._resolve, wanted))
+            self._config.save()
 
     def known(self, nodes: Sequence[Node]) -> Iterator[Hop]:
         """Yield all servers on the way to some nodes, as far as the ways are known."""

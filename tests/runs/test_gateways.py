@@ -18,6 +18,7 @@ import paramiko
 import pytest
 from paramiko.common import cMSG_CHANNEL_DATA
 from servers import ME, QUICK, Server, free_port
+from test_connect import listener
 
 from clusterctl.errors import AuthenticationFailed, ClusterctlError, HostKeyError, Unreachable
 from clusterctl.runs.cluster import Cluster
@@ -297,3 +298,25 @@ def test_a_bastion_that_falls_silent_is_given_up(
         while cluster._connections["first"].is_connected and time.monotonic() < deadline:
             time.sleep(0.01)  # its thread is told that the bastion is gone
         assert [o.error for o in cluster.each([first, second], probe)] == [None, None]
+
+
+def test_a_bastion_without_room_is_tried_once_for_all(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The nodes behind it wait for one series of tries, and tell how many they were."""
+    monkeypatch.setattr("clusterctl.runs.patience.PATIENCE", 1.0)
+    far = serve(name="far")
+    met = []
+
+    def answer(connection: socket.socket) -> None:
+        met.append(connection)
+        connection.sendall(b"Exceeded MaxStartups\r\n")
+        connection.close()
+
+    with listener(answer) as port, opened(tmp_path) as cluster:
+        nodes = [far.node(f"n{n}", jump=f"{ME}@127.0.0.1:{port}", config="none") for n in range(8)]
+        errors = [outcome.error for outcome in cluster.each(nodes, probe)]
+    told = {error.evidence for error in errors if error is not None}
+    assert len(told) == 1
+    assert f"tried {len(met)} times in" in told.pop()
+    assert len(met) <= 8
