@@ -1,4 +1,4 @@
-"""A job on the oldest and the newest Python that this machine has, as a node would have it; refused below 3.8."""
+"""A job on the oldest Python that this machine has, as a node would have it; refused below 3.8."""
 
 from __future__ import annotations
 
@@ -47,9 +47,7 @@ def launch(folder: Path, server: Server, python: str) -> subprocess.CompletedPro
     return subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, timeout=90, check=False)
 
 
-@pytest.mark.parametrize(
-    "version", sorted({ABLE[0], ABLE[-1]}), ids=lambda version: f"{version[0]}.{version[1]}"
-)
+@pytest.mark.parametrize("version", ABLE[:1], ids=lambda version: f"{version[0]}.{version[1]}")
 def test_a_job_runs(tmp_path: Path, server: Server, version: tuple[int, int]) -> None:
     """Agent, guardian and workers do with what the node has."""
     done = launch(tmp_path, server, FOUND[version])
