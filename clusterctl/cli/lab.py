@@ -86,7 +86,8 @@ def status(as_json: bool) -> None:
     if not found:
         say("no lab is running")
     for entry, states in found:
-        click.echo(f"{entry.name}  {entry.inventory}")
+        without = "  (inproc: without namespaces)" if entry.plan.backend == "inproc" else ""
+        click.echo(f"{entry.name}  {entry.inventory}{without}")
         for state in states:
             click.echo("  " + _line(entry, state))
 
@@ -103,7 +104,8 @@ def _as_dict(entry: Lab, states: tuple[NodeState, ...]) -> dict[str, object]:
         }
         for state in states
     ]
-    return {"name": entry.name, "inventory": str(entry.inventory), "nodes": nodes}
+    found = {"name": entry.name, "backend": entry.plan.backend, "inventory": str(entry.inventory)}
+    return {**found, "nodes": nodes}
 
 
 def _line(entry: Lab, state: NodeState) -> str:

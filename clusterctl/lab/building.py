@@ -76,10 +76,10 @@ def up(
 
 
 def _raise_lab(state_dir: Path, make_plan: Callable[[], LabPlan], wish: Wish) -> Lab:
-    plan = make_plan()
     state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     sweep(state_dir)
     with locked(state_dir):
+        plan = make_plan()  # two labs must not find the same addresses free
         directory = _claim(plan)
         try:
             return _build(plan, directory, bound=wish.bound)

@@ -125,6 +125,13 @@ def cluster() -> Iterator[Bed]:
         yield _make(stack, None, {"name": "lab", "count": 3})
 
 
+@pytest.fixture(scope="session")
+def namespaces() -> None:
+    """Skip, aloud, where there can be no lab of namespaces."""
+    with ExitStack() as stack:
+        _make(stack, None, {"count": 1})
+
+
 @pytest.fixture
 def make_lab() -> Iterator[Callable[..., Bed]]:
     """Build labs of one's own: make_lab(n=3, nics=[...], user="name", name="lab", shared_home=True)."""
@@ -172,7 +179,7 @@ def _make(stack: ExitStack, user: str | None, wish: dict[str, Any]) -> Bed:
                 os.chown(folder, account.pw_uid, account.pw_gid)
             prefix = _become(stack, account)
             _keep(stack, prefix, top, wish)
-            lab = labs.load(state_dir, wish["name"])
+            lab = labs.load(state_dir)
     except LabError as error:
         _skip_or_fail(error)
     stack.callback(labs.down, state_dir)

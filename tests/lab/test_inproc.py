@@ -271,6 +271,7 @@ sys.exit(main())
 
     insisted = run("up", "--backend", "netns")
     went_on = run("up", "-n", "1")
+    status = run("status")
     ended = run("down")
 
     assert insisted.returncode == 2
@@ -279,4 +280,5 @@ sys.exit(main())
     lines = went_on.stderr.splitlines()
     assert [line for line in lines if "sshd" in line and "not isolated" in line]
     assert len(lines) == 2
+    assert "(inproc: without namespaces)" in status.stdout
     assert ended.returncode == 0, ended.stderr
