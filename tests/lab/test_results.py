@@ -7,12 +7,15 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from conftest import Bed
 from driving import cctl, kill_leftovers, leftovers, make_project, run_id, start_cctl, wait_for
 
 from clusterctl.lab.labs import Lab, break_node
+
+if TYPE_CHECKING:
+    from conftest import Bed
 
 pytestmark = pytest.mark.lab
 
