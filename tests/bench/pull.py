@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -56,14 +55,13 @@ def compare(lab: Lab, folder: Path, rounds: int, megabytes: int) -> None:
         subprocess.run(lab.ssh_command(node.name, [FILL.format(large=large, small=SMALL)]), check=True)
     seen: dict[str, list[float]] = {}
     memory = 0
-    for _ in range(rounds):
+    for turn in range(rounds):
         for name, command in (("pull", pull), ("rsync", rsync)):
-            target = folder / "home"
+            target = folder / f"{name}{turn}"  # ext4 is slow to give inodes anew that were freed a moment ago
             for state in ("cold", "unchanged"):
                 seconds, peak = measure(command, lab, target)
                 seen.setdefault(f"{name} {state}", []).append(seconds)
                 memory = max(memory, peak if name == "pull" else 0)
-            shutil.rmtree(target)
     for what, times in seen.items():
         print(f"{what:<16} {statistics.median(times):6.2f} s   {' '.join(f'{time:.2f}' for time in times)}")
     print(f"peak memory of pull: {memory // 1024} MB")
