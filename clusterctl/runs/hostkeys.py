@@ -198,7 +198,8 @@ def _append(path: Path, line: str) -> None:
 
 def _unknown(hop: Hop, key_type: str, key: bytes, notes: Sequence[str]) -> HostKeyError:
     port = f"-p {hop.port} " if hop.port != 22 else ""
-    look = f"ssh-keyscan -t {_keyscan_type(key_type)} {port}{hop.host} | ssh-keygen -lf -"
+    through = f"ssh ssh://{hop.jump.bastion} " if hop.jump is not None else ""
+    look = f"{through}ssh-keyscan -t {_keyscan_type(key_type)} {port}{hop.host} | ssh-keygen -lf -"
     return HostKeyError(
         f"{hop.called}'s host key is not known here",
         code="CC-SSH-009",

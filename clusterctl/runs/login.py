@@ -138,7 +138,8 @@ class Login:
 def refuse_login(hop: Hop, reason: str, evidence: Sequence[str]) -> AuthenticationFailed:
     """Say that a node does not let us in, and what to do."""
     port = f"-p {hop.port} " if hop.port != 22 else ""
-    target = f"{port}{hop.user}@{hop.host}"
+    bastions = ",".join(bastion.bastion for bastion in hop.chain())
+    target = (f"-J {bastions} " if bastions else "") + f"{port}{hop.user}@{hop.host}"
     key = f"-i {hop.key} " if hop.key else ""
     return AuthenticationFailed(
         f"{hop.called} does not let {hop.user} in: {reason}",

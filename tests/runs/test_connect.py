@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -288,6 +289,9 @@ def test_the_usual_port_is_not_told() -> None:
     """A command to paste holds no option that says nothing."""
     hop = Hop(name="n", host="10.0.0.1", user="me")
     assert "try `ssh me@10.0.0.1`" in refuse_login(hop, "no key", ()).fix
+    outer = Hop(name="n", host="b", user="me", bastion="outer")
+    inner = Hop(name="n", host="c", user="me", bastion="me@inner:23", jump=outer)
+    assert "try `ssh -J outer,me@inner:23 me@10.0.0.1`" in refuse_login(replace(hop, jump=inner), "", ()).fix
 
 
 def test_no_key_at_all(server: Server, client: Client) -> None:

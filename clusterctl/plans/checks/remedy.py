@@ -11,6 +11,8 @@ from clusterctl.specs.inventory import Node
 def ssh_to(node: Node, command: str) -> str:
     """Give the ssh command that runs something on a node."""
     words = ["ssh"]
+    if node.ssh.config:
+        words += ["-F", node.ssh.config]
     if node.ssh.port not in {None, 22}:
         words += ["-p", str(node.ssh.port)]
     if node.ssh.key:
