@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
-from clusterctl.errors import Place
+from clusterctl.errors import Place, UsageError
 from clusterctl.specs import codes
 from clusterctl.specs.addresses import is_ipv6, parse_host, parse_user
 from clusterctl.specs.foreign import MOST_HOSTS, Findings, Foreign, ForeignHost, lines_of, move
+from clusterctl.specs.nodeset import parse_pattern
 from clusterctl.specs.tree import quoted
 from clusterctl.specs.values import parse_count, parse_port
 
 KINDS = {"deepspeed": "a DeepSpeed hostfile", "mpi": "an MPI hostfile", "hosts": "a list of hosts"}
+
+MOST_LINES = 200_000  # MPI may name a host once for each of its slots
 
 _WORD = re.compile(r"[^\s=]+(?:\s*=\s*\S+)?|\S+")
 _NUMBERED = re.compile(r"(.*[^:]):([0-9]{1,9})")
@@ -60,7 +64,10 @@ def parse_hostfile(text: str, file: str, form: str) -> Foreign:
     """Read a hostfile of the form `deepspeed`, `mpi` or `hosts`; raises SpecError."""
     findings = Findings()
     hosts: dict[tuple[str, int | None], ForeignHost] = {}
-    for line in split_lines(text, file):
+    lines = (one for line in split_lines(text, file) for one in _spread(line, form, findings))
+    for count, line in enumerate(lines):
+        if count >= MOST_LINES:
+            findings.too_many(f"{MOST_LINES} host names", line.place)
         host = _read_line(line, form, findings)
         if host is not None:
             _add(hosts, host, form, findings)
@@ -70,6 +77,20 @@ def parse_hostfile(text: str, file: str, form: str) -> Foreign:
         findings.wrong("no host is named here", Place(file, 1, 1), "one host a line", codes.NO_NODES)
     findings.settle()
     return Foreign(KINDS[form], file, tuple(hosts.values()), tuple(findings.remarks))
+
+
+def _spread(line: Line, form: str, findings: Findings) -> Iterator[Line]:
+    """Give a line for each host of a range such as `gpu[01-04]`, as lists of Slurm and pdsh have them."""
+    if form != "hosts" or "[" not in line.host:
+        yield line
+        return
+    try:
+        terms = parse_pattern(line.host)
+    except UsageError as bad:
+        findings.wrong(bad.message, line.place, "a range is gpu[01-04,07]")
+        return
+    names = (name for term in terms for name in term.expand())
+    yield from (replace(line, host=name) for name in islice(names, MOST_HOSTS + 1))
 
 
 def _read_line(line: Line, form: str, findings: Findings) -> ForeignHost | None:

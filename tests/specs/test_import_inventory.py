@@ -81,6 +81,15 @@ def test_a_list_of_hosts() -> None:
     assert remarks(written) == ["line 3: this host stands here again; to MPI (--format mpi) that means slots"]
 
 
+def test_ranges_of_slurm_and_pdsh() -> None:
+    """A line may stand for many hosts."""
+    nodes = taken("me@gpu[09-11,14]:2222\nrack[1-2]-n[1-2]\n")
+
+    assert [n.host for n in nodes[:4]] == ["gpu09", "gpu10", "gpu11", "gpu14"]
+    assert {(n.ssh.user, n.ssh.port) for n in nodes[:4]} == {("me", 2222)}
+    assert [n.host for n in nodes[4:]] == ["rack1-n1", "rack1-n2", "rack2-n1", "rack2-n2"]
+
+
 def test_nodes_get_names_that_they_may_have() -> None:
     """A name that reads as a rank, and one host behind several ports."""
     written, inventory = take("all\nlab.example.org:2201\nlab.example.org:2202\n")
