@@ -35,6 +35,8 @@ QUICK = Timeouts(connect=2.0, handshake=3.0, login=5.0, channel=3.0, start=10.0,
 
 def run_keygen(*arguments: str) -> str:
     """Run ssh-keygen and return what it prints."""
+    if shutil.which("ssh-keygen") is None:
+        pytest.skip("ssh-keygen is not installed: apt install openssh-client")
     return subprocess.run(
         ["ssh-keygen", *arguments], check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL
     ).stdout

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import secrets
+import shutil
 import subprocess
 import sys
 import time
@@ -397,7 +398,8 @@ def test_a_full_disk_here_is_a_clear_error(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     how = "-m" if os.geteuid() == 0 else "-rm"
-    if subprocess.run(["unshare", how, "true"], capture_output=True, check=False).returncode:
+    trial = ["unshare", how, "true"]
+    if shutil.which("unshare") is None or subprocess.run(trial, capture_output=True, check=False).returncode:
         pytest.skip("mount namespaces are not allowed here")
     paths = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
     script = 'd=$1; shift; mount -t tmpfs -o size=4m tmpfs "$d" && exec "$@"'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -14,6 +15,10 @@ from clusterctl.runs.routes import Routes, login_name
 from clusterctl.runs.sshconfig import SshConfig, split_paths
 from clusterctl.runs.sshfiles import trace_files
 from clusterctl.specs.inventory import Node, Ssh
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("ssh") is None, reason="ssh is not installed: apt install openssh-client"
+)
 
 COUNTING = '#!/bin/sh\necho asked >> "$0.count"\nexec ssh "$@"\n'
 

@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import select
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -346,7 +347,8 @@ def small_disk(place: Path) -> list[str]:
     place.mkdir()
     script = 'd=$1; shift; mount -t tmpfs -o size=4m tmpfs "$d" && "$@"; cd "$d" && find . -type f >&2'
     how = "-m" if os.geteuid() == 0 else "-rm"
-    if subprocess.run(["unshare", how, "true"], capture_output=True, check=False).returncode:
+    trial = ["unshare", how, "true"]
+    if shutil.which("unshare") is None or subprocess.run(trial, capture_output=True, check=False).returncode:
         pytest.skip("mount namespaces are not allowed here")
     return ["unshare", how, "sh", "-c", script, "sh", str(place)]
 
