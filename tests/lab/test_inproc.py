@@ -247,6 +247,7 @@ def test_a_killed_holder_and_a_killed_init_leave_nothing_to_find(place: Path) ->
     os.kill(lab.holder.pid, signal.SIGKILL)
 
     wait_for(lambda: "sleep 604 " in bearing(lab.directory), 5, "the orphan")
+    wait_for(lambda: labs.running(place) == [], 5, "the holder's end")
     assert labs.status(place) == []
     assert bearing(lab.directory) == []
     assert list(place.iterdir()) == []
