@@ -70,7 +70,7 @@ def certify(authority: Path, public: Path, *words: str) -> None:
 def test_certificate_files(serve: Serve, tmp_path: Path, kind: str) -> None:
     """A CertificateFile belongs to its own key, in a file or in the agent; then the key alone is tried."""
     authority = make_key(tmp_path / "authority")
-    key, other = make_key(tmp_path / "key", kind), make_key(tmp_path / "other", kind)
+    key, other = make_key(tmp_path / "key", kind), make_key(tmp_path / "other")
     certify(authority, tmp_path / "key.pub", "-n", ME)
     (tmp_path / "key-cert.pub").rename(tmp_path / "elsewhere")
     server = serve(f"TrustedUserCAKeys {authority}.pub")
@@ -132,11 +132,11 @@ def test_nobody_is_asked_while_another_key_may_do(server: Server, tmp_path: Path
     """The usual keys: one without a passphrase is tried first; alone, the locked one is asked for."""
     folder = tmp_path / "h/.ssh"
     folder.mkdir(parents=True)
-    make_key(folder / "id_rsa", "rsa", passphrase="secret")
+    make_key(folder / "id_ecdsa", "ecdsa", passphrase="secret")
     asked: list[str] = []
     hop = without_key(server)
     Keyring(home=tmp_path / "h", agent=False, ask=asked.append).unlock([hop])
-    assert asked == [str(folder / "id_rsa")]
+    assert asked == [str(folder / "id_ecdsa")]
     make_key(folder / "id_ed25519")
     Keyring(home=tmp_path / "h", agent=False, ask=asked.append).unlock([hop])
     assert len(asked) == 1
