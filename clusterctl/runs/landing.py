@@ -52,13 +52,18 @@ def prepare_target(folder: Path) -> bool:
     try:
         if not folder.exists():
             folder.mkdir(parents=True)
-            (folder / ".gitignore").write_text("*\n", encoding="ascii")
+            _hide(folder)
         (folder / OURS).mkdir(exist_ok=True)
         if (folder / OURS).is_symlink():
             raise NotADirectoryError(errno.ENOTDIR, "a link", str(folder / OURS))
+        _hide(folder / OURS)
     except OSError as error:
         raise refusal(error, folder) from error
     return (folder / OURS.upper()).exists()
+
+
+def _hide(folder: Path) -> None:
+    (folder / ".gitignore").write_text("*\n", encoding="ascii")
 
 
 def refusal(error: OSError, place: Path) -> SystemRefusal:

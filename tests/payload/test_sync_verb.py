@@ -211,3 +211,12 @@ def test_a_node_waits_for_its_turn_before_it_looks(tmp_path: Path) -> None:
         assert one.receive() == ({"stored": True}, b"")
         other.send({"look": True})
         assert other.receive() == ({"missing": []}, b"")
+
+
+def test_what_is_used_again_counts_as_used(tmp_path: Path) -> None:
+    """A stored content that a sync relies on gets a new time, so that cleaning leaves it alone."""
+    converse(tmp_path / "work", [file_row("a.py")], [BLOB])
+    stored = tmp_path / "work/store" / SHA[:2] / SHA
+    os.utime(stored, (time.time() - 90 * 86400,) * 2)
+    converse(tmp_path / "work", [file_row("a.py")], [], run="another")
+    assert time.time() - stored.stat().st_mtime < 60

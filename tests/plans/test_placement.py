@@ -36,3 +36,10 @@ def test_the_pattern_beats_the_job() -> None:
     chosen = plan_placement(INVENTORY, JOB, pattern="2,gpu1", exclude="gpu1")
 
     assert [(member.name, member.node_rank) for member in chosen] == [("gpu3", 0)]
+
+
+def test_an_empty_exclude_excludes_nothing() -> None:
+    """As an unset variable of a script gives it; blanks alone are a slip."""
+    assert choose_nodes(INVENTORY, None, "") == INVENTORY.nodes
+    with pytest.raises(UsageError, match="empty"):
+        choose_nodes(INVENTORY, None, " ")

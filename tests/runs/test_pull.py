@@ -25,6 +25,7 @@ from clusterctl.runs.homes import group_homes, name_homes
 from clusterctl.runs.landing import Landing, prepare_target
 from clusterctl.runs.pull import Channel, Frame, Listed, bring, choose_wants, list_results, make_rest
 from clusterctl.runs.room import Room
+from clusterctl.runs.source import scan_source
 
 JOB = "digits"
 RUN = "digits-20261120T110000-ab12"
@@ -247,6 +248,18 @@ def test_a_job_that_put_out_nothing_is_no_error(node: Node, tmp_path: Path) -> N
     assert node.pull(tmp_path / "home") == Account()
 
 
+def test_results_are_no_code(node: Node, tmp_path: Path) -> None:
+    """A directory that is made for them is not sent with the next launch; one that was there is as it was."""
+    (node.outputs / "model.pt").write_text("x")
+    source = tmp_path / "source"
+    (source / "mine").mkdir(parents=True)
+    (source / "train.py").write_text("x")
+    node.pull(source / "outputs" / JOB)
+    node.pull(source / "mine")
+    files = {entry.path for entry in scan_source(source).manifest.entries if entry.kind == "file"}
+    assert files == {"train.py", "mine/gpu01/model.pt"}
+
+
 # ---- nodes that lie ----
 
 
@@ -340,9 +353,14 @@ def test_a_name_that_leads_out_is_not_asked_for(tmp_path: Path, path: str) -> No
     node = Hostile([row(path), row(f"{path}/x"), row(path, "link", 0, "x")])
     account = fetch(node, tmp_path / "in/home")
     assert (len(account.refused), node.asked) == (3, [])
-    assert set(listing(tmp_path)) == {
-        "in", "in/home", "in/home/.gitignore", "in/home/.clusterctl", "in/home/gpu01"
-    }  # fmt: skip
+    assert listing(tmp_path / "in/home/gpu01") == {}
+    assert {path.name for path in (tmp_path / "in").rglob("*")} <= {
+        "home",
+        ".gitignore",
+        ".clusterctl",
+        "gpu01",
+    }
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
 def test_a_link_does_not_become_a_way(tmp_path: Path) -> None:
