@@ -118,7 +118,7 @@ def test_unseen_ends_are_taken_from_torchruns_table() -> None:
     assert workers.by_rank[0].exit == 0
 
 
-GOOD = Seen(went=True, exit=0, nproc=2, world_size=4, worlds={0: 4, 1: 4})
+GOOD = Seen(went=True, exit=0, processes=2, world_size=4, worlds={0: 4, 1: 4})
 
 
 @pytest.mark.parametrize(
