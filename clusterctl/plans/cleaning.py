@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import isnan
 from typing import Any
 
 from clusterctl.plans.owner import Owner
@@ -16,6 +17,7 @@ from clusterctl.plans.state import UNKNOWN, NodeState, parse_state
 KEEP = 10  # newest runs of each job
 OLDER_THAN = 30 * 86400.0  # seconds
 UNUSED = 7 * 86400.0  # seconds for which a content of the store was in nobody's code
+CENTURY = 100 * 365 * 86400.0  # seconds; nothing is older
 HALF_MADE = 86400.0  # seconds after which a run that was never started counts as given up
 
 
@@ -56,8 +58,8 @@ def parse_part(node: str, raw: Mapping[str, Any]) -> Part:
         run=str(raw.get("run")),
         leaf=str(raw.get("leaf")),
         state=parse_state(state) if isinstance(state, Mapping) else None,
-        age=float(age) if isinstance(age, (int, float)) else 0.0,
-        bytes=size if isinstance(size, int) else 0,
+        age=min(max(0.0, float(age)), CENTURY) if isinstance(age, float) and not isnan(age) else 0.0,
+        bytes=size if isinstance(size, int) and 0 <= size < 1 << 64 else 0,
         blocked=str(raw.get("blocked") or ""),
     )
 

@@ -77,5 +77,7 @@ def test_what_is_blocked_is_named() -> None:
 
 def test_nonsense_is_no_reason_to_remove() -> None:
     """What a node says wrongly makes a part young."""
-    raw = {"run": 7, "leaf": None, "age": "old", "state": "x", "bytes": "many"}
-    assert going(choose([parse_part("gpu01", raw)], Bounds(0), ME)) == set()
+    for age in ("old", float("nan"), -1.0, None, True):
+        raw = {"run": 7, "leaf": None, "age": age, "state": "x", "bytes": "many"}
+        assert going(choose([parse_part("gpu01", raw)], Bounds(0), ME)) == set()
+    assert parse_part("gpu01", {"age": float("inf"), "bytes": 1 << 70}).age < 1e10
