@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from clusterctl.cli.connecting import open_cluster
 from clusterctl.cli.reaching import myself, notice, reading_exit_code, tell_failures, with_any_python
 from clusterctl.console.choice import say
 from clusterctl.console.cleaning import cleaned_to_json, show_choice, show_removed
@@ -46,7 +47,7 @@ class Clean:
 
     def run(self) -> int:
         """Go through the steps; gives the exit code."""
-        with Cluster(notice) as cluster:
+        with open_cluster() as cluster:
             try:
                 self._ask(cluster)
                 tell_failures(self._errors.values())

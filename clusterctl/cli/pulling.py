@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from clusterctl.cli.connecting import open_cluster
 from clusterctl.cli.loading import expand
 from clusterctl.cli.reaching import myself, notice, tell_failures, with_any_python
 from clusterctl.cli.remembering import ask_runs
@@ -82,7 +83,7 @@ class Pull:
     def run(self, pattern: str | None, exclude: str | None) -> int:
         """Go through the steps; gives the exit code."""
         nodes = choose_nodes(self._inventory, pattern, exclude)
-        with Cluster(notice) as cluster:
+        with open_cluster() as cluster:
             if self._wishes.job is None:
                 nodes = self._choose(cluster, nodes)
             elif not re.fullmatch(NAME_PATTERN, self._job):

@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from clusterctl.cli.reaching import interpreter, notice, tell_failures
+from clusterctl.cli.connecting import open_cluster
+from clusterctl.cli.reaching import interpreter, tell_failures
 from clusterctl.console.phases import Phases, render_freight
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.placement import Member
 from clusterctl.runs import tasks
-from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.source import ScanResult
 from clusterctl.runs.sync import Synced
 from clusterctl.runs.turns import Turns
@@ -30,7 +30,7 @@ def sync_code(job: Job, members: Sequence[Member], scan: ScanResult, *, as_json:
     errors: dict[str, ClusterctlError] = {}
     phases, turns = Phases(names), Turns() if len(members) > 1 else None
 
-    with Cluster(notice) as cluster:
+    with open_cluster() as cluster:
         phases.begin("code")
         try:
             for outcome in cluster.each(
