@@ -235,9 +235,12 @@ def test_labs_side_by_side(lab: Lab, place: Path) -> None:
     assert cctl(lab, "check").code == 0
 
 
-def test_a_killed_holder_and_a_killed_init_leave_nothing_to_find(place: Path) -> None:
+def test_a_killed_holder_and_a_killed_init_leave_nothing_to_find(
+    place: Path, request: pytest.FixtureRequest
+) -> None:
     """The nodes end with their holder; an init killed besides leaves orphans, which the next `lab` ends."""
     lab = up(place, count=2, backend="inproc")
+    request.addfinalizer(lambda: labs.down(place))  # also when this test fails half way
     with client(lab, "gpu01") as opened:
         opened.exec_command("setsid sleep 604 >/dev/null 2>&1 </dev/null &")
         wait_for(lambda: [p.command for p in lab.node("gpu01").processes()] == ["sleep 604"], 5, "a daemon")
