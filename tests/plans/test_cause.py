@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
-from clusterctl.plans.cause import Failure, find_cause, is_exception_line, render_ending
-from clusterctl.runs.evidence import Words
+from clusterctl.plans.cause import Failure, find_cause, render_ending
+from clusterctl.plans.words import Words, is_exception_line
 
 TRACEBACK = (
     "Traceback (most recent call last):",

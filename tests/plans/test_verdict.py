@@ -36,3 +36,18 @@ def test_a_lost_node_makes_the_run_lost_and_is_named_so() -> None:
     assert verdict.cause is not None
     assert verdict.cause.failure.node == "gpu02"
     assert to_json(verdict)["exit_code"] == 1
+
+
+def test_a_time_limit_is_the_verdict_unless_a_rank_failed_by_itself() -> None:
+    """Nodes reach their limit within milliseconds; what the first one's end does to the others is no cause."""
+    parts = {"a": part("TIMEOUT", "time limit of 12 h"), "b": part("FAILED", "rank 1 exited with 1")}
+    ended = Failure("a", 0, None, 15, 10.1)
+    follows = Failure(
+        "b", 1, 1, None, 10.2, message="RuntimeError: Connection closed by peer", raised_at=10.2
+    )
+    raises = Failure("b", 1, 1, None, 9.0, exception="ValueError: bad loss", raised_at=9.0)
+
+    verdict = judge("r", parts, [ended, follows], stopped_at=10.0)
+    assert (verdict.state, verdict.cause, verdict.exit_code) == ("TIMEOUT", None, 1)
+    assert judge("r", parts, [ended, raises], stopped_at=10.0).state == "FAILED"
+    assert judge("r", {"a": parts["a"], "b": None}, [LOST], stopped_at=10.0).state == "LOST"
