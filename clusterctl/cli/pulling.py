@@ -26,7 +26,7 @@ from clusterctl.runs import tasks
 from clusterctl.runs.arrival import Account
 from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.executor import fan_out
-from clusterctl.runs.homes import group_homes, name_homes
+from clusterctl.runs.homes import choose_bringer, group_homes, name_homes
 from clusterctl.runs.landing import Landing, prepare_target
 from clusterctl.runs.pull import Listed, bring, choose_wants, list_results, make_rest
 from clusterctl.runs.room import Room
@@ -144,11 +144,11 @@ class Pull:
         self._groups = group_homes(listed)
         names = name_homes(self._groups, listed, target)
         for group in self._groups:
-            for name in group:
-                self._parts[name].home = names[group[0]] if name == group[0] else None
+            home = names[group[0]]
+            self._parts[choose_bringer(group, home)].home = home
             if len(group) > 1:
                 shared = f"{fold_names(group)} share one work directory"
-                notice(f"{shared}: its outputs are brought once, as {names[group[0]]}")
+                notice(f"{shared}: its outputs are brought once, as {home}")
 
     def _ask(self, c: Any, node: Node, beacon: str) -> Part:
         most = NO_LIMIT if self._wishes.no_limit else MAX_ENTRIES

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from clusterctl.errors import NodeError
-from clusterctl.plans.results import Entry, Refused
+from clusterctl.plans.results import Entry, Refused, Stamp
 from clusterctl.runs.landing import FULL, InTheWayError, Landing, refusal
+from clusterctl.runs.statcache import stamp_of
 
 LARGEST_PART = 1 << 20
 CHUNK = 1 << 20
@@ -20,12 +21,17 @@ CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class Want:
-    """A file to ask for: what is here of it, and whether the rest is wanted or only its hash."""
+    """A file to ask for: what is here of it, and whether the rest is wanted or only its hash.
+
+    `arrived` says that this is a part which came before, not the file of that name; `before` is the latter's stamp.
+    """
 
     entry: Entry
     offset: int = 0
     sha256: str = ""
     data: bool = True
+    arrived: bool = False
+    before: Stamp | None = None
 
 
 @dataclass
@@ -79,19 +85,20 @@ class Arrival:
     def _open(self, at: object) -> None:
         """Begin anew, or go on where what is here ends."""
         resumed = at == self.want.offset and self.want.offset > 0
-        if resumed and not self._part.exists():
-            self._seed()
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | (0 if resumed else os.O_TRUNC)
+        kept = 0 if resumed and self.want.arrived else os.O_TRUNC
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | kept
         self._descriptor = os.open(self._part, flags, 0o666)
+        if resumed and not self.want.arrived:
+            self._seed()
         self._digest = hash_of(self._descriptor)
         self._size = os.fstat(self._descriptor).st_size
 
     def _seed(self) -> None:
         """Begin with the file that was brought before, which is the beginning of the new one."""
-        with self._landing.read(self.want.entry.path) as source, self._part.open("xb") as sink:
+        with self._landing.read(self.want.entry.path) as source:
             left = self.want.offset
             while left and (data := os.read(source, min(CHUNK, left))):
-                sink.write(data)
+                _write_all(self._descriptor, data)
                 left -= len(data)
 
     def end(self, header: Mapping[str, Any]) -> None:
@@ -116,7 +123,7 @@ class Arrival:
             self.leave()
 
     def _finish(self, sha256: str) -> None:
-        entry, landing = self.want.entry, self._landing
+        entry = self.want.entry
         if self._descriptor < 0 and self.want.offset == entry.size and sha256 == self.want.sha256 != "":
             self._adopt(sha256)
             return
@@ -128,20 +135,31 @@ class Arrival:
         if self._digest.hexdigest() != sha256:
             self._part.unlink(missing_ok=True)
             raise nonsense(self._node, f"{entry.path}: its content does not have its hash")
-        landing.install(self._part, entry, sha256)
-        self._account.files += 1
-        self._account.bytes += entry.size
+        if self._install(sha256):
+            self._account.bytes += entry.size
 
     def _adopt(self, sha256: str) -> None:
         """Nothing had to travel: what is here is what is there."""
+        if self.want.arrived:
+            self._install(sha256)
+            return
+        entry, found = self.want.entry, self._landing.find(self.want.entry.path)
+        if found is not None and stamp_of(found) == self.want.before:
+            self._landing.note(entry, sha256, found)
+            self._account.unchanged += 1
+        else:
+            self._account.kept.append(entry.path)
+
+    def _install(self, sha256: str) -> bool:
+        """Give the file its name, unless what has that name was changed here while it was on its way."""
         entry, landing = self.want.entry, self._landing
         found = landing.find(entry.path)
-        if self._part.exists():
-            landing.install(self._part, entry, sha256)
-            self._account.files += 1
-        elif found is not None:
-            landing.note(entry, sha256, found)
-            self._account.unchanged += 1
+        if (found and stamp_of(found)) != self.want.before:
+            self._account.kept.append(entry.path)
+            return False
+        landing.install(self._part, entry, sha256)
+        self._account.files += 1
+        return True
 
     def _give_up(self, error: Exception) -> None:
         if isinstance(error, OSError) and error.errno in FULL:

@@ -42,6 +42,11 @@ def name_homes(groups: Sequence[Sequence[str]], listed: Mapping[str, Listed], ta
     return names
 
 
+def choose_bringer(group: Sequence[str], home: str) -> str:
+    """Choose who brings a group's outputs: whose name they bear, for he alone writes below it anyway."""
+    return home if home in group else group[0]
+
+
 def _load(file: Path) -> dict[str, str]:
     try:
         raw = json.loads(file.read_bytes())

@@ -3,12 +3,14 @@
 DIR/<node>/...                    what was brought
 DIR/.clusterctl/<node>.json       what was brought as what, so that unchanged files are known as such
 DIR/.clusterctl/<node>.parts/     files that have not arrived whole yet
+DIR/.clusterctl/<node>.lock       held by the one pull that brings this
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -63,7 +65,8 @@ def prepare_target(folder: Path) -> bool:
 
 
 def _hide(folder: Path) -> None:
-    (folder / ".gitignore").write_text("*\n", encoding="ascii")
+    with suppress(FileExistsError), (folder / ".gitignore").open("x", encoding="ascii") as file:
+        file.write("*\n")
 
 
 def refusal(error: OSError, place: Path) -> SystemRefusal:
@@ -90,7 +93,12 @@ class Landing:
         try:
             for folder in (self.place, self._parts):
                 folder.mkdir(exist_ok=True)
-            self._root = os.open(self.place, FOLDER)
+            with contextlib.ExitStack() as opened:
+                os.close(os.open(self._parts, FOLDER))  # a link there would have what it leads to swept
+                self._root = os.open(self.place, FOLDER)
+                opened.callback(os.close, self._root)
+                self._turn = _lock(target / OURS / f"{name}.lock", target)
+                opened.pop_all()
         except OSError as error:
             raise refusal(error, self.place) from error
         self.known = _load(self._index)
@@ -99,9 +107,12 @@ class Landing:
     def close(self) -> None:
         """Remember what was brought."""
         os.close(self._root)
-        if self._fresh:
-            with suppress(OSError):
-                _save(self._index, self.known)
+        try:
+            if self._fresh:
+                with suppress(OSError):
+                    _save(self._index, self.known)
+        finally:
+            os.close(self._turn)
 
     def find(self, path: str) -> os.stat_result | None:
         """Look what has a name here; InTheWayError if something above it is no directory."""
@@ -176,6 +187,23 @@ class Landing:
                 descriptor = _enter(folder, descriptor)
                 stack.callback(os.close, descriptor)
             yield descriptor, name
+
+
+def _lock(file: Path, target: Path) -> int:
+    """Keep a second pull from writing into the same parts; the lock ends with the descriptor."""
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise SystemRefusal(
+            f"another pull is writing below {target}",
+            code="CC-PULL-007",
+            fix="let it end, and pull again; or give another DIR",
+        ) from error
+    except OSError:
+        pass  # a file system without locks
+    return descriptor
 
 
 def _enter(folder: bytes, above: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 import zlib
 from collections import deque
@@ -14,7 +13,7 @@ from itertools import islice
 from typing import Any, Protocol
 
 from clusterctl.errors import ConnectionLost, NodeError
-from clusterctl.plans.results import Entry, Judged, Refused, read_rows
+from clusterctl.plans.results import Entry, Judged, Refused, Stamp, read_rows
 from clusterctl.runs.arrival import Account, Arrival, Want, hash_of, nonsense, reason_of, unpack
 from clusterctl.runs.landing import FULL, InTheWayError, Known, Landing, is_regular, refusal
 from clusterctl.runs.statcache import stamp_of
@@ -110,40 +109,44 @@ def choose_wants(judged: Judged, landing: Landing, account: Account, *, overwrit
 def _want(entry: Entry, landing: Landing, account: Account, *, overwrite: bool) -> Want | None:
     found, known = landing.find(entry.path), landing.known.get(entry.path)
     if found is None:
-        return _resumed(entry, landing)
+        return _resumed(entry, landing, None)
     if not is_regular(found):
         raise InTheWayError("something else has its name here")
-    if known is not None and stamp_of(found) == known.here:
+    before = stamp_of(found)
+    if known is not None and before == known.here:
         if known.there == entry.stamp:
             account.unchanged += 1
             return None
-        resumed = _resumed(entry, landing)
-        return resumed if resumed.offset else _grown(entry, found, known)
+        resumed = _resumed(entry, landing, before)
+        return resumed if resumed.offset else _grown(entry, before, known)
     if found.st_size == entry.size:  # not known to be ours: perhaps it is the same all the same
         with landing.read(entry.path) as descriptor:
-            return Want(entry, entry.size, hash_of(descriptor).hexdigest(), data=overwrite)
+            known_as = hash_of(descriptor).hexdigest()
+        return Want(entry, entry.size, known_as, data=overwrite, before=before)
     if overwrite:
-        return _resumed(entry, landing)
+        return _resumed(entry, landing, before)
     account.kept.append(entry.path)
     return None
 
 
-def _resumed(entry: Entry, landing: Landing) -> Want:
+def _resumed(entry: Entry, landing: Landing, before: Stamp | None) -> Want:
     """Take up what arrived of this very file before."""
     part = landing.part_of(entry)
     with suppress(OSError):
         size = part.stat().st_size
         if 0 < size <= entry.size:
             with part.open("rb") as file:
-                return Want(entry, size, hash_of(file.fileno()).hexdigest())
-    return Want(entry)
+                arrived = hash_of(file.fileno()).hexdigest()
+                return Want(entry, size, arrived, arrived=True, before=before)
+    return Want(entry, before=before)
 
 
-def _grown(entry: Entry, found: os.stat_result, known: Known) -> Want:
+def _grown(entry: Entry, before: Stamp, known: Known) -> Want:
     """A file that may only have grown is asked for from its old end."""
-    if 0 < found.st_size <= entry.size and found.st_size == known.there[0]:
-        return Want(entry, found.st_size, known.sha256)
-    return Want(entry)
+    size = before[0]
+    if 0 < size <= entry.size and size == known.there[0]:
+        return Want(entry, size, known.sha256, before=before)
+    return Want(entry, before=before)
 
 
 def bring(

@@ -21,7 +21,7 @@ from clusterctl.errors import ConnectionLost, NodeError, SystemRefusal
 from clusterctl.plans.results import judge
 from clusterctl.runs import pull, tasks
 from clusterctl.runs.arrival import Account
-from clusterctl.runs.homes import group_homes, name_homes
+from clusterctl.runs.homes import choose_bringer, group_homes, name_homes
 from clusterctl.runs.landing import Landing, prepare_target
 from clusterctl.runs.pull import Channel, Frame, Listed, bring, choose_wants, list_results, make_rest
 from clusterctl.runs.room import Room
@@ -359,6 +359,7 @@ def test_a_name_that_leads_out_is_not_asked_for(tmp_path: Path, path: str) -> No
         ".gitignore",
         ".clusterctl",
         "gpu01",
+        "gpu01.lock",
     }
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
@@ -370,6 +371,86 @@ def test_a_link_does_not_become_a_way(tmp_path: Path) -> None:
     account = fetch(Hostile([row("l/x")]), tmp_path / "home")
     assert [one.path for one in account.refused] == ["l/x"]
     assert listing(tmp_path / "home/gpu01") == {"d": "dir", "l": "-> d"}
+
+
+THE_END = ({"brought": True}, b"")
+
+
+def test_a_part_does_not_replace_what_was_copied_by_hand(tmp_path: Path) -> None:
+    """A pull broke off, the user copied the file himself: the next pull leaves his as it is."""
+    with pytest.raises(ConnectionLost):
+        fetch(Hostile([row("a")], ({"file": 0, "at": 0, "packed": False}, b"hel")), tmp_path / "home")
+    (tmp_path / "home/gpu01/a").write_bytes(b"hello")
+    account = fetch(Hostile([row("a")], WHOLE, THE_END), tmp_path / "home")
+    assert (account.unchanged, account.files) == (1, 0)
+    assert listing(tmp_path / "home/gpu01") == {"a": b"hello"}
+
+
+@pytest.mark.parametrize("before", [None, b"12345"])
+def test_a_file_that_is_saved_here_meanwhile_is_left_alone(tmp_path: Path, before: bytes | None) -> None:
+    """Between the decision and the last byte hours may pass, with --overwrite too."""
+    mine = tmp_path / "home/gpu01/a"
+
+    class Slow(Hostile):
+        def receive(self, timeout: float) -> Frame | None:
+            frame = super().receive(timeout)
+            if frame is not None and "whole" in frame[0]:
+                mine.write_bytes(b"saved just now")
+            return frame
+
+    if before is not None:
+        mine.parent.mkdir(parents=True)
+        mine.write_bytes(before)
+    account = fetch(Slow([row("a")], GOOD, WHOLE, THE_END), tmp_path / "home", overwrite=True)
+    assert (account.files, account.kept) == (0, ["a"])
+    assert mine.read_bytes() == b"saved just now"
+
+
+def test_two_pulls_do_not_write_into_one_part(tmp_path: Path) -> None:
+    """The second is told of the first, and may come when that has ended."""
+    prepare_target(tmp_path / "home")
+    first = Landing(tmp_path / "home", "gpu01")
+    with pytest.raises(SystemRefusal) as caught:
+        Landing(tmp_path / "home", "gpu01")
+    assert caught.value.code == "CC-PULL-007"
+    Landing(tmp_path / "home", "gpu02").close()
+    first.close()
+    Landing(tmp_path / "home", "gpu01").close()
+
+
+def test_an_empty_part_does_not_hold_up_a_file_that_grew(tmp_path: Path) -> None:
+    """A pull that broke off before the first byte was written leaves one."""
+    fetch(Hostile([row("a")], GOOD, WHOLE, THE_END), tmp_path / "home")
+    grown = row("a", size=7)
+    prepare_target(tmp_path / "home")
+    landing = Landing(tmp_path / "home", "gpu01")
+    landing.part_of(list_results(Hostile([grown]), 9, "logs", "gpu01").entries[0]).touch()
+    landing.close()
+    sha = hashlib.sha256(b"hello!!").hexdigest()
+    rest = ({"file": 0, "at": 5, "packed": False}, b"!!")
+    node = Hostile([grown], rest, ({**WHOLE[0], "sha256": sha, "size": 7}, b""), THE_END)
+    assert fetch(node, tmp_path / "home").files == 1
+    assert listing(tmp_path / "home/gpu01") == {"a": b"hello!!"}
+
+
+def test_links_among_our_own_files_lead_nowhere(tmp_path: Path) -> None:
+    """A directory that came from elsewhere may hold them: nothing is swept or written through one."""
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious/key").write_text("mine")
+    ours = tmp_path / "home/.clusterctl"
+    ours.mkdir(parents=True)
+    (ours / ".gitignore").symlink_to(tmp_path / "precious/key")
+    (ours / "gpu01.parts").symlink_to(tmp_path / "precious")
+    with pytest.raises(SystemRefusal) as caught:
+        fetch(Hostile([row("a")], GOOD, WHOLE, THE_END), tmp_path / "home")
+    assert caught.value.code == "CC-PULL-004"
+    assert listing(tmp_path / "precious") == {"key": b"mine"}
+
+
+def test_whose_name_the_outputs_bear_brings_them() -> None:
+    """Two nodes must not write below one name at once: logs go there as well."""
+    assert choose_bringer(["gpu01", "gpu02"], "gpu02") == "gpu02"
+    assert choose_bringer(["gpu01", "gpu02"], "gpu07") == "gpu01"
 
 
 def test_a_list_that_unpacks_to_gigabytes_is_refused(tmp_path: Path) -> None:
