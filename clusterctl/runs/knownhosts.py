@@ -85,8 +85,7 @@ class KnownHosts:
             self.add(entry)
 
     def add(self, entry: Entry) -> None:
-        """Take one more entry."""
-        self._answers.clear()
+        """Take one more entry; safe while other threads ask."""
         names = entry.names.lower().split(",")
         if entry.names.startswith(HASHED):
             parts = _decode_hashed(entry.names)
@@ -99,12 +98,14 @@ class KnownHosts:
         else:
             for name in dict.fromkeys(names):
                 self._plain[name].append(entry)
+        self._answers = {}  # a new one: an answer that is being looked up goes into the old
 
     def match(self, name: str) -> list[Entry]:
         """Return the entries for a name as `render_name` writes it."""
-        found = self._answers.get(name)
+        answers = self._answers
+        found = answers.get(name)
         if found is None:
-            found = self._answers[name] = self._find(name)
+            found = answers[name] = self._find(name)
         return found
 
     def _find(self, name: str) -> list[Entry]:
