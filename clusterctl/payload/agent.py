@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from contextlib import suppress
 from typing import Any, Dict, List, NamedTuple, Optional
 
@@ -12,11 +13,12 @@ from .deadline import Deadline
 from .ending import Sweep, as_left
 from .launcher import make_places
 from .listener import Listener
+from .locks import ORDERS, Claim, Locks
 from .loop import Loop
 from .processes import Identity, Stat, become_subreaper, identify, reap, wake_on
 from .state import Record, new_state, tag_of
 from .torchrun import Torchrun
-from .verdict import Seen, describe_end, judge
+from .verdict import Seen, describe_end, describe_limit, judge
 from .wire import describe_failure
 from .workdir import read_json
 from .workers import Worker
@@ -46,6 +48,7 @@ class Agent:
         self.loop = Loop()
         self.client = Client(self.loop, wires.control, self.obey, self.client_left)
         self.record = Record(rundir, new_state(spec))
+        self.claim = Claim(Locks(self.loop, spec, lambda: self.seen.went), self.record, spec, self.client.tell)
         self.sweep = Sweep(tag_of(spec))
         self.deadline = Deadline(self.loop, self.sweep, self.torchrun_pid, self.finish)
         world_size = spec["world_size"] if spec["module"] else None
@@ -67,9 +70,13 @@ class Agent:
         me = identify(os.getpid())
         self.record.set(state="PREPARING", guardian=guardian.as_dict(), agent=me.as_dict())
         self.record.note("preparing")
-        self.loop.after(GO_LIMIT, "go", lambda: self.cancel("no GO came"))
+        self.await_go()
         self.beat()
         self.loop.run()
+
+    def await_go(self) -> None:
+        """Give the client time for GO, from now on."""
+        self.loop.after(GO_LIMIT, "go", lambda: self.cancel("no GO came"))
 
     def torchrun_pid(self) -> Optional[int]:
         """Return the gate's or torchrun's pid while it has not ended."""
@@ -80,7 +87,11 @@ class Agent:
     def obey(self, order: Dict[str, Any]) -> None:
         """Take one frame of the client."""
         if "secrets" in order and self.torchrun is None:
+            self.claim.obey("lock")
             self.prepare(order["secrets"])
+        elif order.get("do") in ORDERS:
+            self.claim.obey(order["do"])
+            self.await_go()
         elif order.get("do") == "go":
             self.go_port = int(order["master_port"])
             self.go_if_ready()
@@ -179,12 +190,14 @@ class Agent:
         self.record.note("going", master=master)
         self.client.tell("going")
         if self.listener is None:
+            self.count_time()
             self.client.close()
         elif self.torchrun.pid is not None:
             self.listener.wait_for(self.torchrun.pid, self.go_port, self.tell_listening)
 
     def tell_listening(self, listens: bool) -> None:
         """Tell the client what became of the master port; it has no more to wait for."""
+        self.count_time()
         if listens:
             self.record.note("listening", port=self.go_port)
             self.client.tell("listening", port=self.go_port)
@@ -192,6 +205,12 @@ class Agent:
             text = tail_of(self.torchrun.log) if self.torchrun is not None else ""
             self.client.tell("failed", text=text, port_taken="EADDRINUSE" in text)
         self.client.close()
+
+    def count_time(self) -> None:
+        """Begin the job's time limit: node 0 once torchrun listens there, for that is when the others get GO."""
+        self.record.set(began=time.time())
+        if self.spec.get("time_limit"):
+            self.loop.after(self.spec["time_limit"], "time limit", self.reach_limit)
 
     def take_another_port(self) -> bool:
         """Start anew if somebody took the master port between our holding it and torchrun's use of it.
@@ -273,14 +292,24 @@ class Agent:
         self.deadline.now()
 
     def stop(self) -> None:
-        """Send SIGTERM to torchrun once and set the time of the end; later stops can only bring it closer."""
+        """End the run as a person asked for."""
         wish = read_json(os.path.join(self.rundir, "stop.json")) or {}
         reason = str(wish.get("reason") or "stopped")
-        torchrun = self.torchrun.stat() if self.torchrun is not None else None
         if not self.seen.went:
             self.cancel(reason)
-        elif torchrun is not None:
-            grace = float(self.spec["grace"] if wish.get("grace") is None else wish["grace"])
+        else:
+            self.ask_to_end(reason, float(self.spec["grace"] if wish.get("grace") is None else wish["grace"]))
+
+    def reach_limit(self) -> None:
+        """End the run because its time is up, unless it is ending already."""
+        if self.seen.cancelled is None and self.seen.first_failure is None:
+            self.seen = self.seen._replace(timed_out=True)
+            self.ask_to_end(describe_limit(self.spec["time_limit"]), float(self.spec["grace"]))
+
+    def ask_to_end(self, reason: str, grace: float) -> None:
+        """Send SIGTERM to torchrun once and set the time of the end; later ones can only bring it closer."""
+        torchrun = self.torchrun.stat() if self.torchrun is not None else None
+        if torchrun is not None:
             self.seen = self.seen._replace(cancelled=self.seen.cancelled or reason)
             self.record.note("stopping", reason=reason, grace=grace)
             if self.seen.first_failure is None:

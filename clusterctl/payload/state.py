@@ -26,6 +26,7 @@ COPIED = (
     "launched_by",
     "launched_id",
     "submitted",
+    "time_limit",
 )
 
 
@@ -39,7 +40,7 @@ def new_state(spec: State) -> State:
     state: State = {"protocol": PROTOCOL, **{key: spec.get(key) for key in COPIED}}
     state.update(state="SUBMITTED", since=time.time(), boot_id=boot_id(), machine=os.uname().nodename)
     state.update(world_size=spec.get("world_size"), world_size_seen=None, nproc=spec.get("nproc"))
-    state.update(guardian=None, agent=None, torchrun=None, ranks={}, master=None, reason="", left=[])
+    state.update(guardian=None, agent=None, torchrun=None, ranks={}, master=None, began=None, reason="", left=[])
     return state
 
 

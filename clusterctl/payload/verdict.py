@@ -17,6 +17,7 @@ class Seen(NamedTuple):
     exit: Optional[int] = None
     signal: Optional[int] = None
     processes: int = 1
+    timed_out: bool = False  # `cancelled` tells of the time limit
     world_size: Optional[int] = 1  # None: what a program's own workers see is its own affair
     worlds: Mapping[int, Optional[int]] = {}
 
@@ -30,7 +31,7 @@ def judge(seen: Seen) -> Tuple[str, str]:
     if seen.first_failure is not None:
         return "FAILED", seen.first_failure
     if seen.cancelled is not None:
-        return "CANCELLED", seen.cancelled
+        return ("TIMEOUT" if seen.timed_out else "CANCELLED"), seen.cancelled
     if seen.exit != 0:
         return "FAILED", f"torchrun {describe_end(seen.exit, seen.signal)}"
     return _judge_worlds(seen)
@@ -43,6 +44,16 @@ def _judge_worlds(seen: Seen) -> Tuple[str, str]:
         if seen.world_size is not None and size != seen.world_size:
             return "FAILED", f"rank {rank} saw WORLD_SIZE {size}, planned were {seen.world_size}"
     return "SUCCEEDED", ""
+
+
+def describe_limit(seconds: float) -> str:
+    """Say which time limit it was: `time limit of 1 h 30 min`."""
+    parts = []
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        count, seconds = divmod(seconds, size)
+        parts += [f"{count:g} {unit}"] if count else []
+    parts += [f"{seconds:g} s"] if seconds or not parts else []
+    return f"time limit of {' '.join(parts)}"
 
 
 def describe_end(code: Optional[int], number: Optional[int]) -> str:

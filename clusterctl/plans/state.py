@@ -45,7 +45,10 @@ class RankState:
 
 @dataclass(frozen=True)
 class NodeState:
-    """One node's part of a run; times are seconds since 1970 by that node's clock."""
+    """One node's part of a run; times are seconds since 1970 by that node's clock.
+
+    `began` is when its workers were let go; `time_limit` counts from there, in seconds.
+    """
 
     run: str
     job: str
@@ -56,6 +59,8 @@ class NodeState:
     state: str
     since: float
     submitted: float
+    began: float | None
+    time_limit: float | None
     launched_by: str
     launched_id: str
     world_size: int | None
@@ -87,6 +92,8 @@ def parse_state(raw: Mapping[str, Any]) -> NodeState:
         state=state if state in STATES else UNKNOWN,
         since=_seconds(raw.get("since")),
         submitted=_seconds(raw.get("submitted")),
+        began=_seconds(raw.get("began")) or None,
+        time_limit=_seconds(raw.get("time_limit")) or None,
         launched_by=_text(raw.get("launched_by")),
         launched_id=_text(raw.get("launched_id")),
         world_size=_number(raw.get("world_size")),

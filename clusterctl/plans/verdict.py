@@ -13,6 +13,7 @@ from clusterctl.plans.state import (
     LIVE,
     LOST,
     SUCCEEDED,
+    TIMEOUT,
     UNKNOWN,
     NodeState,
     whole_state,
@@ -47,12 +48,12 @@ def judge(
     stopped_at: float | None = None,
 ) -> Verdict:
     """Judge a run: success only if every node's torchrun ended with 0 and saw the planned WORLD_SIZE."""
-    cancelled = _was_asked_to_end(parts, failures, stopped_at)
-    cause = None if cancelled else find_cause(failures, stopped_at)
+    asked = _asked_to_end(parts, failures, stopped_at)
+    cause = None if asked else find_cause(failures, stopped_at)
     lost = {failure.node for failure in failures if failure.lost}
     return Verdict(
         run=run,
-        state=CANCELLED if cancelled else _name_run(whole_state(parts), cause),
+        state=asked or _name_run(whole_state(parts), cause),
         parts={name: _name_part(part, lost=name in lost) for name, part in parts.items()},
         cause=cause,
         reasons={name: part.reason for name, part in parts.items() if part and part.reason},
@@ -60,15 +61,18 @@ def judge(
     )
 
 
-def _was_asked_to_end(
+def _asked_to_end(
     parts: Mapping[str, NodeState | None], failures: Sequence[Failure], stopped_at: float | None
-) -> bool:
-    """A person's `stop` reaches the nodes one after the other; those that fail meanwhile only follow from it."""
-    asked = any(
-        part and part.state == CANCELLED and part.reason.startswith(STOPPED_BY) for part in parts.values()
-    )
+) -> str:
+    """Name the state of a run that a person or its time limit ended, else nothing.
+
+    Either reaches the nodes one after the other; those that fail meanwhile only follow from it.
+    """
+    known = [part for part in parts.values() if part]
+    stopped = any(part.state == CANCELLED and part.reason.startswith(STOPPED_BY) for part in known)
+    asked = CANCELLED if stopped else TIMEOUT if any(part.state == TIMEOUT for part in known) else ""
     ending = [failure for failure in failures if failure.signal is None]
-    return asked and all(weigh(failure, stopped_at) >= CONSEQUENCE for failure in ending)
+    return asked if all(weigh(failure, stopped_at) >= CONSEQUENCE for failure in ending) else ""
 
 
 def _name_run(state: str, cause: Cause | None) -> str:

@@ -24,7 +24,7 @@ class Sync:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A job; `nodes` is a count if it is a number, else a pattern; grace is in seconds."""
+    """A job; `nodes` is a count if it is a number, else a pattern; grace and time_limit are in seconds."""
 
     name: str
     file: str
@@ -35,6 +35,7 @@ class Job:
     nproc_per_node: int | Literal["gpu", "cpu"] = "gpu"
     nodes: int | str = "all"
     gpus: tuple[int, ...] = ()
+    exclusive: bool = False
     launcher: Literal["torchrun", "launch", "python", "command"] = "torchrun"
     use_env: bool = False
     backend: Literal["nccl", "gloo"] = "nccl"
@@ -42,6 +43,7 @@ class Job:
     secrets: tuple[str, ...] = ()
     sync: Sync = field(default_factory=Sync)
     grace: float = 30.0
+    time_limit: float | None = None
     python: str | None = None
     activate: str | None = None
 
@@ -69,6 +71,7 @@ def parse_job(text: str, file: str, overrides: Sequence[tuple[str, str]] = ()) -
         nproc_per_node=entry.nproc_per_node,
         nodes=entry.nodes,
         gpus=entry.gpus,
+        exclusive=entry.exclusive,
         launcher=entry.launcher,
         use_env=entry.use_env,
         backend=entry.backend,
@@ -76,6 +79,7 @@ def parse_job(text: str, file: str, overrides: Sequence[tuple[str, str]] = ()) -
         secrets=entry.secrets,
         sync=Sync(source=entry.sync.source, exclude=entry.sync.exclude),
         grace=entry.grace,
+        time_limit=entry.time_limit,
         python=entry.python,
         activate=entry.activate,
     )

@@ -15,6 +15,7 @@ from clusterctl.specs.entry import (
     TEXT,
     Entry,
     one_of,
+    optional,
     whole_number,
 )
 from clusterctl.specs.leaf import BadValueError, Leaf
@@ -76,19 +77,14 @@ Launcher = Annotated[
 Flag = Annotated[bool, Leaf("true or false", _parse_flag, {"type": "boolean"})]
 GpuIndex = Annotated[int, Leaf("the index of a GPU", values.parse_count, whole_number(minimum=0))]
 Backend = Annotated[Literal["nccl", "gloo"], one_of("nccl", "gloo")]
-Duration = Annotated[
-    float,
-    Leaf(
-        "a time",
-        values.parse_duration,
-        {
-            "type": ["string", "number"],
-            "pattern": f"^{values.DURATION_PATTERN}$",
-            "minLength": 1,
-            "minimum": 0,
-        },
-    ),
-]
+_DURATION = {
+    "type": ["string", "number"],
+    "pattern": f"^{values.DURATION_PATTERN}$",
+    "minLength": 1,
+    "minimum": 0,
+}
+Duration = Annotated[float, Leaf("a time", values.parse_duration, _DURATION)]
+Limit = Annotated[float | None, optional("a time", values.parse_limit, _DURATION)]
 Text = Annotated[str, TEXT]
 OptionalPython = Annotated[str | None, PYTHON]
 OptionalText = Annotated[str | None, TEXT]
@@ -138,6 +134,9 @@ class JobFile(Entry):
         description="Indices of the GPUs to use on each node, such as `[0, 1]`; without it all.",
         json_schema_extra={"uniqueItems": True, "minItems": 1},
     )
+    exclusive: Flag = Field(
+        False, description="Have each node alone: no other run may be on it, whatever it uses; see below."
+    )
     launcher: Launcher = Field("torchrun", description="What starts the workers on a node; see below.")
     use_env: Flag = Field(
         False, description="For `launcher: launch`: leave `--local-rank` out; LOCAL_RANK is always set."
@@ -159,6 +158,10 @@ class JobFile(Entry):
     grace: Duration = Field(
         30.0,
         description="Time from the request to stop to the kill, such as `2m`; a bare number is seconds.",
+    )
+    time_limit: Limit = Field(
+        None,
+        description="How long the workers may run, such as `12h`; then they are stopped as by `stop`: `TIMEOUT`.",
     )
     python: OptionalPython = Field(None, description="Interpreter for this job; beats the inventory's.")
     activate: OptionalText = Field(None, description="Shell line run before Python; beats the inventory's.")

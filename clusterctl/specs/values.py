@@ -99,6 +99,14 @@ def parse_duration(text: str) -> float:
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
+def parse_limit(text: str) -> float:
+    """Read a time that something may take, in seconds; 0 would leave none."""
+    seconds = parse_duration(text)
+    if not seconds:
+        raise BadValueError("expected more than 0", "drop the line for no limit", codes.OUT_OF_RANGE)
+    return seconds
+
+
 def parse_workdir(text: str) -> str:
     """Read the directory on the nodes that clusterctl owns; never a root or home itself."""
     path = PurePosixPath(text)

@@ -210,7 +210,7 @@ class NodeRun:
 
     def ended(self, seconds: float = 20.0) -> dict[str, Any]:
         """Wait for a final state with no process left; returns it."""
-        final = ("SUCCEEDED", "FAILED", "FAILED_SETUP", "CANCELLED")
+        final = ("SUCCEEDED", "FAILED", "FAILED_SETUP", "CANCELLED", "TIMEOUT")
         wait_until(lambda: self.state()["state"] in final, seconds, "a final state")
         wait_until(lambda: not self.left(), 2, "nothing left")
         return self.state()

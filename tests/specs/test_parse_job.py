@@ -200,6 +200,8 @@ def test_scripts(script: str) -> None:
         (("sync.exclude", "[data/]"), "sync", Sync(exclude=("data/",))),
         (("secrets", '["T"]'), "secrets", ("T",)),
         (("grace", "5s"), "grace", 5.0),
+        (("time_limit", "30m"), "time_limit", 1800.0),
+        (("time_limit", "null"), "time_limit", None),
     ],
 )
 def test_values_from_the_command_line(override: tuple[str, str], key: str, value: object) -> None:

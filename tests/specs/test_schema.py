@@ -89,7 +89,7 @@ RIGHT = [
     ),
     ("job", "name: a\nscript: b\nlauncher: launch\nuse_env: true\ngpus: [0, '1']"),
     ("job", "name: a\nlauncher: command\ncommand: [./train.sh, 1e-4]"),
-    ("job", "name: a\nscript: b\nnodes: gpu[01-02]\nnproc_per_node: '3'\ngrace: 0.5"),
+    ("job", "name: a\nscript: b\nnodes: gpu[01-02]\nnproc_per_node: '3'\ngrace: 0.5\ntime_limit: 1d12h"),
 ]
 WRONG = [
     ("inventory", "cluster: a"),
@@ -128,7 +128,7 @@ WRONG = [
     ("job", "name: a\nscript: b\ngpus: [0, 0]"),
     ("job", "name: a\nscript: b\ngpus: 2"),
     ("job", "name: a\nscript: b\nsecrets: [A, A]"),
-    ("job", "name: a\nscript: b\ntime_limit: 1h"),
+    ("job", "name: a\nscript: b\nwalltime: 1h"),
 ]
 
 
