@@ -13,7 +13,6 @@ from .deadline import Deadline
 from .ending import Sweep, as_left
 from .launcher import make_places
 from .listener import Listener
-from .locks import ORDERS, Claim, Locks
 from .loop import Loop
 from .processes import Identity, Stat, become_subreaper, identify, reap, wake_on
 from .state import Record, new_state, tag_of
@@ -48,7 +47,6 @@ class Agent:
         self.loop = Loop()
         self.client = Client(self.loop, wires.control, self.obey, self.client_left)
         self.record = Record(rundir, new_state(spec))
-        self.claim = Claim(Locks(self.loop, spec, lambda: self.seen.went), self.record, spec, self.client.tell)
         self.sweep = Sweep(tag_of(spec))
         self.deadline = Deadline(self.loop, self.sweep, self.torchrun_pid, self.finish)
         world_size = spec["world_size"] if spec["module"] else None
@@ -70,13 +68,9 @@ class Agent:
         me = identify(os.getpid())
         self.record.set(state="PREPARING", guardian=guardian.as_dict(), agent=me.as_dict())
         self.record.note("preparing")
-        self.await_go()
+        self.loop.after(GO_LIMIT, "go", lambda: self.cancel("no GO came"))
         self.beat()
         self.loop.run()
-
-    def await_go(self) -> None:
-        """Give the client time for GO, from now on."""
-        self.loop.after(GO_LIMIT, "go", lambda: self.cancel("no GO came"))
 
     def torchrun_pid(self) -> Optional[int]:
         """Return the gate's or torchrun's pid while it has not ended."""
@@ -87,11 +81,7 @@ class Agent:
     def obey(self, order: Dict[str, Any]) -> None:
         """Take one frame of the client."""
         if "secrets" in order and self.torchrun is None:
-            self.claim.obey("lock")
             self.prepare(order["secrets"])
-        elif order.get("do") in ORDERS:
-            self.claim.obey(order["do"])
-            self.await_go()
         elif order.get("do") == "go":
             self.go_port = int(order["master_port"])
             self.go_if_ready()
