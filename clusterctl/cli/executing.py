@@ -45,6 +45,8 @@ def run_everywhere(nodes: Sequence[Node], words: Sequence[str], *, fold: bool, a
                     answers[outcome.node.name] = outcome.value
                 elif outcome.error is not None:
                     errors[outcome.node.name] = outcome.error
+                if printer is not None:
+                    printer.check()
                 phases.arrive("exec", outcome.node.name)
         finally:
             phases.stop()

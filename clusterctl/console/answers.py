@@ -120,6 +120,12 @@ class LinePrinter:
         self._width = max((display_width(name) for name in names), default=0)
         self._lock = threading.Lock()
         self._rest: dict[tuple[str, str], bytes] = {}
+        self._refused: OSError | None = None
+
+    def check(self) -> None:
+        """Raise what was wrong when lines were written: nobody reads them any more, or a disk is full."""
+        if self._refused is not None:
+            raise self._refused
 
     def hear(self, node: str, stream: str, data: bytes) -> None:
         """Print the lines that are complete."""
@@ -152,13 +158,20 @@ class LinePrinter:
                 self._write({"node": node, "stream": stream, "line": text})
             return
         prefix = self._prefix(node, "!" if stream == "stderr" else "|")
-        sys.stdout.write("".join(f"{prefix}{sanitize(text)}\n" for text in texts))
-        sys.stdout.flush()
+        self._put("".join(f"{prefix}{sanitize(text)}\n" for text in texts))
 
     def _prefix(self, node: str, mark: str) -> str:
         name = node + " " * (self._width - display_width(node))
         return f"{_paint(name, f'{chr(27)}[{node_color(node)}m', sys.stdout)} {mark} "
 
     def _write(self, entry: Mapping[str, Any]) -> None:
-        sys.stdout.write(json.dumps({"schema": 1, **entry}, ensure_ascii=False) + "\n")
-        sys.stdout.flush()
+        self._put(json.dumps({"schema": 1, **entry}, ensure_ascii=False) + "\n")
+
+    def _put(self, text: str) -> None:
+        self.check()
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except OSError as error:
+            self._refused = error
+            raise

@@ -93,6 +93,18 @@ def test_a_command_is_folded_and_ends_with_ctrl_c(cluster: Lab) -> None:
     wait_for(lambda: not leftovers(cluster), 10, "the command ends on every node")
 
 
+def test_who_reads_enough_of_an_answer_may_leave(cluster: Lab) -> None:
+    """`exec --no-fold ... | head` is no bug, and the commands end on every node."""
+    running = start_cctl(cluster, "exec", "--no-fold", "--", "seq 200000; sleep 99")
+    assert running.stdout is not None
+    assert running.stdout.readline().endswith(" | 1\n")
+    running.stdout.close()
+    assert running.stderr is not None
+    told = running.stderr.read()
+    assert (running.wait(20), "error" in told) == (0, False), told
+    wait_for(lambda: not leftovers(cluster), 10, "the command ends on every node")
+
+
 def test_a_shared_home_and_a_node_that_does_not_answer(make_lab: Callable[..., Bed]) -> None:
     """On a home that two nodes share: code and results travel once, and the second node takes the first one's place."""
     lab = make_lab(n=2, shared_home=True)
