@@ -134,6 +134,28 @@ class JobFile(Entry):
         description="Indices of the GPUs to use on each node, such as `[0, 1]`; without it all.",
         json_schema_extra={"uniqueItems": True, "minItems": 1},
     )
+    launcher: Launcher = Field("torchrun", description="What starts the workers on a node; see below.")
+    use_env: Flag = Field(
+        False, description="For `launcher: launch`: leave `--local-rank` out; LOCAL_RANK is always set."
+    )
+    backend: Backend = Field(
+        "nccl", description="Backend that the script uses; `check` looks for what it needs."
+    )
+    env: dict[Variable, EnvValue] = Field(
+        {},
+        description="Environment variables of the job, kept as written; placeholders are filled in.",
+        json_schema_extra={"additionalProperties": False},
+    )
+    secrets: tuple[Variable, ...] = Field(
+        (),
+        description="Names of variables that are taken from your environment and never shown or stored.",
+        json_schema_extra={"uniqueItems": True},
+    )
+    sync: SyncEntry = Field(default_factory=SyncEntry, description="Which code goes to the nodes.")
+    grace: Duration = Field(
+        30.0,
+        description="Time from the request to stop to the kill, such as `2m`; a bare number is seconds.",
+    )
     time_limit: Limit = Field(
         None,
         description="How long the workers may run, such as `12h`; then they are stopped as by `stop`: `TIMEOUT`.",
