@@ -18,6 +18,8 @@ from pydantic.fields import FieldInfo
 
 from clusterctl.cli.main import VERBS, root
 from clusterctl.plans.checks.registry import checks
+from clusterctl.plans.symptoms.symptom import Grade
+from clusterctl.plans.symptoms.table import all_symptoms
 from clusterctl.plans.vendors import VENDORS, network_env
 from clusterctl.specs.inventory_file import InventoryFile, NodeEntry, NodeSettings, SshEntry
 from clusterctl.specs.job_file import JobFile, SyncEntry
@@ -189,6 +191,25 @@ def findings(prefix: str) -> str:
     )
 
 
+def symptoms(_: str) -> str:
+    """Write the texts of ranks that are known, with the command that is shown for them."""
+    named = {"node": "gpu02", "rank": "3", "module": "timm", "path": "/data/images", "run": "RUN"}
+    return "\n".join(
+        f"### {one.code}\n\n**{plain(one.meaning)}** ({GRADES[one.grade]}). {plain(one.advice)}"
+        + (f" See [{one.see}](#{one.see.lower()}).\n" if one.see else "\n")
+        + (f"\n`{one.fill(named)}`\n" if one.command else "")
+        for one in all_symptoms()
+    )
+
+
+GRADES: Mapping[Grade, str] = {
+    "own": "a cause",
+    "doubtful": "a cause, unless another rank has a better one",
+    "waited": "mostly a consequence: a rank did not come",
+    "peer": "mostly a consequence: a rank went away",
+}
+
+
 def plain(text: str) -> str:
     """Keep Markdown from reading signs of its own outside of code."""
     pieces = text.split("`")
@@ -205,6 +226,7 @@ KINDS: Mapping[str, Callable[[str], str]] = {
     "shared": shared,
     "verb": verb,
     "findings": findings,
+    "symptoms": symptoms,
 }
 
 

@@ -3,40 +3,74 @@
 from __future__ import annotations
 
 import sys
+import textwrap
+from collections.abc import Iterable, Sequence
 
 from clusterctl.console.choice import wants_color
 from clusterctl.console.sanitize import sanitize
-from clusterctl.plans.cause import Cause, Failure, render_ending, strip_rank
+from clusterctl.plans.cause import Cause, Failure, advised_command, find_symptom, render_ending
 from clusterctl.plans.state import LOST, SUCCEEDED
 from clusterctl.plans.verdict import Verdict
+from clusterctl.plans.words import strip_rank
 from clusterctl.specs.nodeset import fold_names
 
 _RED, _GREEN, _PLAIN = "\x1b[1;31m", "\x1b[1;32m", "\x1b[0m"
+WIDTH = 110
+MOST_GROUPS = 6
+MOST_RANKS = 8
+LONGEST_WORDS = 90
 
 
 def show_verdict(verdict: Verdict, seconds: float, command: str = "clusterctl") -> None:
     """Write the verdict to stderr; `command` is how the hints begin."""
     shade = _GREEN if verdict.state == SUCCEEDED else _RED
     state = f"{shade}{verdict.state}{_PLAIN}" if wants_color(sys.stderr) else verdict.state
-    lines = [] if verdict.cause is None else render_cause(verdict.cause, f"{command} logs {verdict.run}")
+    lines = [] if verdict.cause is None else render_cause(verdict.cause, verdict.run, command)
     lines += [*_render_reasons(verdict), *_render_left(verdict, f"{command} stop {verdict.run}")]
     last = f"{verdict.run}: {state} after {seconds:.1f} s"
     print("\n".join([*map(sanitize, lines), last]), file=sys.stderr, flush=True)
 
 
-def render_cause(cause: Cause, logs: str) -> list[str]:
-    """Give the lines that name the root cause; `logs` is the command that shows more."""
-    failure = cause.failure
-    said = strip_rank(failure.exception)
-    ending = "stopped while it cleaned up" if cause.stopped else render_ending(failure)
-    lines = ["", f"root cause: {_place(failure)}, {ending}" + (f": {said}" if said else "")]
+def render_cause(cause: Cause, run: str, command: str) -> list[str]:
+    """Give the lines that name the root cause and what is known about it; `command` is how hints begin."""
+    failure, logs = cause.failure, f"{command} logs {run}"
+    lines = ["", *_headline(cause), *_render_known(cause, run, command)]
     if failure.tail:
         lines.append(f"  its last lines of stderr ({len(failure.tail)}):")
         lines += [f"  | {line}" for line in failure.tail]
-    if cause.consequences:
-        lines.append(f"  consequences: {render_consequences(cause.consequences)}")
+    lines += _render_consequences(cause.consequences)
     more = f"--rank {failure.rank}" if failure.rank is not None else f"--node {failure.node}"
-    return lines if failure.lost else [*lines, f"  all of it: {logs} {more}"]
+    lines += [] if failure.lost else [f"  all of it: {logs} {more}"]
+    return lines + ([f"  the others: {logs} --stream stderr --tail 5"] if cause.consequences else [])
+
+
+def _headline(cause: Cause) -> list[str]:
+    failure = cause.failure
+    place, said = _place(failure), strip_rank(failure.exception)
+    if cause.awaited:
+        return [f"root cause: {place}, for which the others waited in vain ({_how(cause)})"]
+    lines = [f"root cause: {place}, {_how(cause)}" + (f": {said}" if said else "")]
+    if cause.silent:
+        lines.append(
+            f"  it waited in vain for one of these, which did not complain: {_fold_places(cause.silent)}"
+        )
+    return lines
+
+
+def _how(cause: Cause) -> str:
+    if not cause.stopped:
+        return render_ending(cause.failure)
+    return "stopped with the run" if cause.awaited else "stopped while it cleaned up"
+
+
+def _render_known(cause: Cause, run: str, command: str) -> list[str]:
+    if cause.known is None:
+        return []
+    symptom = cause.known.symptom
+    text = f"{symptom.code}: {symptom.meaning}. {symptom.advice}"
+    lines = textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+    advised = advised_command(cause, run)
+    return [*lines, f"    {command}{advised.removeprefix('clusterctl')}"] if advised else lines
 
 
 def _place(failure: Failure) -> str:
@@ -45,12 +79,49 @@ def _place(failure: Failure) -> str:
     return failure.node if failure.reason else f"torchrun on {failure.node}"
 
 
-def render_consequences(failures: tuple[Failure, ...]) -> str:
-    """Fold what followed: `exit code 1 on gpu02, killed by SIGTERM on gpu[03-04]`."""
-    groups: dict[str, list[str]] = {}
+def _fold_places(failures: Sequence[Failure]) -> str:
+    ranks = [str(failure.rank) for failure in failures if failure.rank is not None]
+    named = f"rank {', '.join(ranks)}" if len(ranks) <= MOST_RANKS else f"{len(ranks)} ranks"
+    return f"{named} on {_fold_nodes(failures)}"
+
+
+def _fold_nodes(failures: Iterable[Failure]) -> str:
+    return fold_names(sorted({failure.node for failure in failures}))
+
+
+def _render_consequences(failures: Sequence[Failure]) -> list[str]:
+    """Fold what followed by what it said: `gpu[01-03]: 6 ranks: connection closed by peer`."""
+    groups: dict[str, list[Failure]] = {}
     for failure in failures:
-        groups.setdefault(render_ending(failure), []).append(failure.node)
-    return "; ".join(f"{ending} on {fold_names(sorted(set(nodes)))}" for ending, nodes in groups.items())
+        groups.setdefault(_what_followed(failure), []).append(failure)
+    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
+    lines = [f"{_fold_nodes(group)}: {_count(group)}: {what}" for what, group in ordered[:MOST_GROUPS]]
+    rest = [failure for _, group in ordered[MOST_GROUPS:] for failure in group]
+    lines += [f"{_fold_nodes(rest)}: {_count(rest)}: other words"] if rest else []
+    if len(lines) == 1:
+        return [f"  consequences: {lines[0]}"]
+    return ["  consequences:", *(f"    {line}" for line in lines)] if lines else []
+
+
+def _what_followed(failure: Failure) -> str:
+    known = find_symptom(failure)
+    if known is not None and known.text:
+        words = " ".join(known.text.split())
+        return f"{words[:1].lower()}{words[1:]}"[:LONGEST_WORDS]
+    said = strip_rank(failure.exception)
+    return (
+        said[:LONGEST_WORDS] + ("..." if len(said) > LONGEST_WORDS else "")
+        if said
+        else render_ending(failure)
+    )
+
+
+def _count(failures: Sequence[Failure]) -> str:
+    ranks = [failure.rank for failure in failures if failure.rank is not None]
+    others = len(failures) - len(ranks)
+    named = f"rank {ranks[0]}" if len(ranks) == 1 else f"{len(ranks)} ranks" if ranks else ""
+    rest = "" if not others else "torchrun" if others == 1 else f"{others} times torchrun"
+    return " and ".join(filter(None, (named, rest)))
 
 
 def _render_reasons(verdict: Verdict) -> list[str]:

@@ -9,32 +9,33 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-TAIL_LINES = 20
+from clusterctl.plans.symptoms.endings import ENDED_EARLY
+from clusterctl.plans.symptoms.symptom import Grade, Recognised
+from clusterctl.plans.symptoms.table import WAITED_FOR, recognise
+from clusterctl.plans.words import strip_rank
+
 SHORTEST_GRACE = 0.5  # seconds; a KILL sooner after our stop is not ours
 CLOCK_SLACK = 0.2  # seconds by which a node's clock may be misjudged
 LOG_LAG = 0.5  # seconds that a line may take from a rank to us
+OLD = 60.0  # seconds after which an exception that was survived has nothing to do with the end
 
-# What a healthy rank writes when another rank went away. Texts from Gloo, NCCL and the c10d store.
-CONSEQUENCES = re.compile(
-    r"connection closed by peer|connection reset by peer|broken pipe|connection refused, remote="
-    r"|connection was likely closed|failed to recv, got 0 bytes|socket timeout|remote worker crashing"
-    r"|ncclremoteerror|ncclsystemerror|nccl communicator was aborted|watchdog caught collective operation timeout"
-    r"|timed out waiting \d+ms for|process group watchdog thread terminated|signalexception",
-    re.IGNORECASE,
-)
-_RANK_MARK = re.compile(r"\[rank\d+\]: ?")  # torch puts it before every line of an uncaught traceback
-_EXCEPTION = re.compile(r"([A-Za-z_][\w.]*)(?:: (.*))?$")
-_USUAL_NAME = re.compile(r"(Error|Exception|Interrupt|Exit)$")
-_WITHOUT_TRACEBACK = re.compile(r"(SyntaxError|IndentationError|TabError): ")
+# How telling the evidence is, the best first.
+OWN, SUDDEN, TORCHRUN, DOUBTFUL, WAITED, PEER_GONE, STOPPED, WELL = range(8)
+_GRADES: dict[Grade, int] = {"own": OWN, "doubtful": DOUBTFUL, "waited": WAITED, "peer": PEER_GONE}
+
+_OF_TORCH = re.compile(r"torch\.|RuntimeError\b|\w*Dist\w*Error\b")
+_IN_COLLECTIVE = re.compile(r"[/\\]torch[/\\]distributed[/\\]")
 
 
 @dataclass(frozen=True)
 class Failure:
     """One rank, one node's torchrun (rank None), or a node (`reason`), that did not end well.
 
-    Times are seconds on the launcher's clock; `raised_at` is when the traceback of `exception` was heard.
+    Times are seconds on the launcher's clock; `raised_at` is when the traceback of `exception` was heard, `origin`
+    the first exception of its chain, `where` the file of its innermost frame, `went_on` whether the rank survived it.
+    A rank that ended with 0 is here too: it is to blame if the others still needed it.
     """
 
     node: str
@@ -48,40 +49,146 @@ class Failure:
     raised_at: float | None = None
     reason: str = ""
     lost: bool = False
+    origin: str = ""
+    where: str = ""
+    went_on: bool = False
 
 
 @dataclass(frozen=True)
 class Cause:
-    """The failure to show first, and those that followed from it; `stopped`: our stop cut its clean-up short."""
+    """The failure to show first, and those that followed from it.
+
+    `stopped`: our stop cut its clean-up short. `known`: what its text means. `awaited`: it is blamed because the
+    others waited for it in vain. `silent`: where several may be, the ranks that did not complain of waiting.
+    """
 
     failure: Failure
     consequences: tuple[Failure, ...]
     stopped: bool = False
+    known: Recognised | None = None
+    awaited: bool = False
+    silent: tuple[Failure, ...] = ()
 
 
 def find_cause(failures: Sequence[Failure], stopped_at: float | None) -> Cause | None:
     """Choose the cause; what began after `stopped_at`, when we ended the run, is our own doing."""
-    if not failures:
+    told = [_without_old_words(_own_words(failure), stopped_at) for failure in failures]
+    bad = [failure for failure in told if not _ended_well(failure)]
+    if not bad:
         return None
-    ordered = sorted(failures, key=lambda failure: (weigh(failure, stopped_at), _moment(failure)))
-    return Cause(ordered[0], tuple(ordered[1:]), _is_our_stop(ordered[0], stopped_at))
+    ordered = sorted(bad, key=lambda failure: (_weigh(failure, stopped_at, bad), _moment(failure)))
+    first, weight = ordered[0], _weigh(ordered[0], stopped_at, bad)
+    awaited, silent = _find_awaited(ordered, weight, stopped_at)
+    early = _left_early(told, first) if weight in (WAITED, PEER_GONE) and awaited is None else None
+    chosen = awaited or early or first
+    consequences = tuple(failure for failure in ordered if failure is not chosen)
+    known = Recognised(ENDED_EARLY) if early else WAITED_FOR if awaited else find_symptom(chosen)
+    stopped = _is_our_stop(chosen, stopped_at)
+    return Cause(chosen, consequences, stopped, known, awaited is not None, () if awaited else silent)
 
 
 def weigh(failure: Failure, stopped_at: float | None) -> int:
-    """Rank the evidence: 0 a rank's own words, 1 a sudden death, 2 torchrun's words, 3 a consequence, 4 our stop."""
-    if failure.exception and not is_consequence(failure):
-        late = stopped_at is not None and (failure.raised_at or failure.time) > stopped_at + LOG_LAG
-        return 3 if late else 0 if failure.rank is not None else 2
-    if _is_our_stop(failure, stopped_at):
-        return 4
-    if is_consequence(failure):
-        return 3
-    return 1 if failure.rank is not None or failure.reason else 2
+    """Rank the evidence of one failure by itself: OWN, SUDDEN, TORCHRUN, and from DOUBTFUL on what may only follow."""
+    return _weigh(_own_words(failure), stopped_at, ())
+
+
+def _weigh(failure: Failure, stopped_at: float | None, others: Sequence[Failure]) -> int:
+    if _ended_well(failure):
+        return WELL
+    stopped = _is_our_stop(failure, stopped_at) or _is_torchruns_stop(failure, others)
+    if failure.exception:
+        return _weigh_words(failure, stopped_at, stopped=stopped)
+    if stopped:
+        return STOPPED
+    grade = _grade(find_symptom(failure), failure)
+    if grade != OWN:
+        return grade
+    return SUDDEN if failure.rank is not None or failure.reason else TORCHRUN
+
+
+def _weigh_words(failure: Failure, stopped_at: float | None, *, stopped: bool) -> int:
+    grade = _grade(find_symptom(failure), failure)
+    if grade != OWN:
+        return grade
+    if stopped_at is not None and (failure.raised_at or failure.time) > stopped_at + LOG_LAG:
+        return PEER_GONE
+    if stopped and failure.went_on:
+        return DOUBTFUL
+    return OWN if failure.rank is not None else TORCHRUN
+
+
+def find_symptom(failure: Failure) -> Recognised | None:
+    """Name what the failure's words or ending are known to mean."""
+    said = strip_rank(failure.message or failure.exception)
+    if said and not _is_of_torch(said):
+        said = said.partition("\n")[0]  # what follows may be anybody's
+    by = failure.signal if failure.rank is not None else None
+    return recognise(said, () if failure.reason else failure.tail, by)
 
 
 def is_consequence(failure: Failure) -> bool:
-    """Tell whether the last words only tell that somebody else went away."""
-    return bool(CONSEQUENCES.search(failure.message or "\n".join(failure.tail)))
+    """Tell whether the last words only tell that somebody else went away or did not come."""
+    return _grade(find_symptom(failure), failure) in (WAITED, PEER_GONE)
+
+
+def _grade(known: Recognised | None, failure: Failure) -> int:
+    """Grade a text; that a connection broke may be a plain program's own trouble, and a collective's error nobody's."""
+    grade = _GRADES[known.symptom.grade] if known else OWN
+    of_torch = not failure.exception or _is_of_torch(strip_rank(failure.exception))
+    if grade in (WAITED, PEER_GONE) and not of_torch and failure.rank is not None:
+        return DOUBTFUL
+    if known is None and failure.exception and of_torch and _IN_COLLECTIVE.search(failure.where):
+        return DOUBTFUL
+    return grade
+
+
+def _is_of_torch(said: str) -> bool:
+    return bool(_OF_TORCH.match(said))
+
+
+def _own_words(failure: Failure) -> Failure:
+    """Of a chain of exceptions take the first, where either it or the last only tells of others."""
+    if not failure.origin or failure.origin == failure.exception:
+        return failure
+    first = replace(failure, exception=failure.origin, message=failure.origin, where="")
+    return first if is_consequence(first) or is_consequence(failure) else failure
+
+
+def _without_old_words(failure: Failure, stopped_at: float | None) -> Failure:
+    """Forget an exception that a rank had survived when something else ended it."""
+    if not failure.went_on or failure.signal is None:
+        return failure
+    recent = failure.time - (failure.raised_at or failure.time) < OLD
+    if recent and _is_our_stop(failure, stopped_at):
+        return failure
+    return replace(failure, exception="", message="", origin="", where="", raised_at=None)
+
+
+# ---- ranks that say nothing ----
+
+
+def _find_awaited(
+    ordered: Sequence[Failure], weight: int, stopped_at: float | None
+) -> tuple[Failure | None, tuple[Failure, ...]]:
+    """Where all only complain of waiting, those who do not complain were waited for: one of them, or several."""
+    if weight != WAITED:
+        return None, ()
+    silent = tuple(failure for failure in ordered if _weigh(failure, stopped_at, ordered) == STOPPED)
+    return (silent[0], ()) if len(silent) == 1 else (None, silent)
+
+
+def _left_early(failures: Sequence[Failure], first: Failure) -> Failure | None:
+    """Find the first rank that ended with 0 before the others complained."""
+    left = [
+        failure
+        for failure in failures
+        if _ended_well(failure) and failure.time <= _moment(first) + CLOCK_SLACK
+    ]
+    return min(left, key=_moment, default=None)
+
+
+def _ended_well(failure: Failure) -> bool:
+    return failure.exit == 0 and failure.signal is None
 
 
 def _moment(failure: Failure) -> float:
@@ -97,23 +204,23 @@ def _is_our_stop(failure: Failure, stopped_at: float | None) -> bool:
     return by_term or (failure.signal == signal.SIGKILL and after >= SHORTEST_GRACE)
 
 
-def starts_traceback(line: str) -> bool:
-    """Tell whether a line of stderr begins a Python traceback."""
-    return "Traceback (most recent call last)" in line
+def _is_torchruns_stop(failure: Failure, others: Sequence[Failure]) -> bool:
+    """Tell whether torchrun ended this rank because another one of the same node had failed before."""
+    return failure.signal == signal.SIGTERM and any(
+        other.node == failure.node
+        and other.rank is not None
+        and other.signal != signal.SIGTERM
+        and other.time <= failure.time + CLOCK_SLACK
+        for other in others
+    )
 
 
-def is_exception_line(line: str, *, inside: bool) -> bool:
-    """Tell whether a line ends a traceback by naming the exception; syntax errors come without a traceback."""
-    bare = strip_rank(line)
-    if _WITHOUT_TRACEBACK.match(bare):
-        return True
-    match = _EXCEPTION.match(bare) if inside else None
-    return match is not None and bool(_USUAL_NAME.search(match[1]) or match[2] is not None or "." in match[1])
-
-
-def strip_rank(line: str) -> str:
-    """Drop torch's `[rank1]: ` from the beginning of a line."""
-    return _RANK_MARK.sub("", line, count=1)
+def advised_command(cause: Cause, run: str) -> str:
+    """Give the command that shows more about what is known of the cause; nothing if there is none."""
+    if cause.known is None:
+        return ""
+    rank = {} if cause.failure.rank is None else {"rank": str(cause.failure.rank)}
+    return cause.known.symptom.fill({**cause.known.names, **rank, "node": cause.failure.node, "run": run})
 
 
 def render_ending(failure: Failure) -> str:

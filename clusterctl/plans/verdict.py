@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from clusterctl.plans.cause import Cause, Failure, find_cause, render_ending, strip_rank, weigh
+from clusterctl.plans.cause import Cause, Failure, advised_command, find_cause, render_ending, weigh
 from clusterctl.plans.state import (
     CANCELLED,
     FAILED,
@@ -18,6 +18,7 @@ from clusterctl.plans.state import (
     NodeState,
     whole_state,
 )
+from clusterctl.plans.words import strip_rank
 
 STOPPED_BY = "stopped by "  # how the reason begins when a person asked for the end
 CONSEQUENCE = 3
@@ -94,14 +95,19 @@ def to_json(verdict: Verdict) -> dict[str, object]:
         "nodes": dict(verdict.parts),
         "reasons": dict(verdict.reasons),
         "left": {name: list(left) for name, left in verdict.left.items()},
-        "cause": _cause_to_json(cause) if cause else None,
+        "cause": _cause_to_json(cause, verdict.run) if cause else None,
     }
 
 
-def _cause_to_json(cause: Cause) -> dict[str, object]:
+def _cause_to_json(cause: Cause, run: str) -> dict[str, object]:
+    symptom = cause.known.symptom if cause.known else None
     return {
         **_failure_to_json(cause.failure),
         "exception": strip_rank(cause.failure.exception),
+        "code": symptom.code if symptom else None,
+        "meaning": symptom.meaning if symptom else "",
+        "advice": symptom.advice if symptom else "",
+        "command": advised_command(cause, run),
         "stderr": list(cause.failure.tail),
         "consequences": [_failure_to_json(failure) for failure in cause.consequences],
     }

@@ -2,42 +2,15 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from clusterctl.plans.cause import TAIL_LINES, Failure, is_exception_line, starts_traceback
+from clusterctl.plans.cause import Failure
 from clusterctl.plans.state import LOST, UNKNOWN, NodeState
+from clusterctl.plans.words import Words
 from clusterctl.runs.follow import LogLines
 from clusterctl.specs.inventory import Node
-
-FOLLOWING = 3  # lines after an exception's first that may belong to its message
-
-
-@dataclass
-class Words:
-    """One rank's last lines, and its last exception however long the traceback was."""
-
-    tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
-    exception: str = ""
-    message: str = ""
-    raised_at: float | None = None
-    _inside: bool = False
-    _after: int = 0
-
-    def hear(self, line: str, time: float) -> None:
-        """Take one line of stderr that arrived at `time` (our clock)."""
-        self.tail.append(line)
-        if starts_traceback(line):
-            self._inside, self.raised_at = True, time
-        elif is_exception_line(line, inside=self._inside):
-            self.exception = self.message = line.strip()
-            self.raised_at = time if self.raised_at is None or not self._inside else self.raised_at
-            self._inside, self._after = False, FOLLOWING
-        elif self._after:
-            self.message += f"\n{line}"
-            self._after -= 1
 
 
 @dataclass
@@ -55,6 +28,7 @@ class Part:
     broken: Mapping[str, Any] | None = None
     torchrun: Mapping[str, Any] | None = None
     exits: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+    finished: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     words: dict[int | None, Words] = field(default_factory=dict)
 
     @property
@@ -65,8 +39,9 @@ class Part:
     def hear_lines(self, entry: LogLines, now: float) -> None:
         """Remember what a rank (or torchrun, rank None) wrote to stderr."""
         moment = now if entry.written is None else min(now, entry.written - self.offset)
+        words = self.words.setdefault(entry.rank, Words())
+        words.notice(moment)
         if entry.stream == "stderr" or entry.rank is None:
-            words = self.words.setdefault(entry.rank, Words())
             for line in entry.lines:
                 words.hear(line, moment)
 
@@ -80,16 +55,16 @@ class Part:
         elif kind in ("guardian_lost", "agent_lost"):
             self.broken = event
             return f"the {str(kind).partition('_')[0]} was lost"
-        elif kind == "rank_exited" and _failed(event) and isinstance(rank, int):
-            self.exits[rank] = event
-            return "" if self.asked else f"rank {rank} failed"
+        elif kind == "rank_exited" and isinstance(rank, int):
+            (self.exits if _failed(event) else self.finished)[rank] = event
+            return f"rank {rank} failed" if _failed(event) and not self.asked else ""
         elif kind == "torchrun_exited" and _failed(event):
             self.torchrun = event
             return "" if self.asked else "torchrun failed"
         return ""
 
     def failures(self, now: float) -> list[Failure]:
-        """Give everything that did not end well here."""
+        """Give everything that did not end well here, and the ranks that did: others may still have needed them."""
         found = [*self._broken(), *self._ranks()]
         if not found and self.torchrun is not None:
             found = [self._failure(None, self.torchrun)]
@@ -99,7 +74,7 @@ class Part:
             ]
         if self.lost:
             found.append(self._node_failure(f"lost: {self.lost}", now, lost=True))
-        return found
+        return found + [self._failure(rank, event) for rank, event in sorted(self.finished.items())]
 
     def _broken(self) -> Iterator[Failure]:
         if self.broken is not None:
@@ -126,6 +101,9 @@ class Part:
             exception=words.exception,
             message=words.message,
             raised_at=words.raised_at,
+            origin=words.origin,
+            where=words.where,
+            went_on=words.went_on,
         )
 
     def _node_failure(self, reason: str, time: float, *, lost: bool = False) -> Failure:

@@ -1,0 +1,1 @@
+"""Texts that ranks are known to end with, and what they mean."""

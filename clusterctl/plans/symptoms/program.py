@@ -1,0 +1,87 @@
+"""What goes wrong in the script, its environment and its data."""
+
+from __future__ import annotations
+
+from clusterctl.plans.symptoms.symptom import Symptom
+
+PROGRAM = (
+    Symptom(
+        "CC-JOB-011",
+        r"\(most likely due to a circular import\)|partially initialized module",
+        "two modules import each other, or a file of yours has the name of another module",
+        "A file called like a module of Python (types.py, random.py, logging.py) or torch.py takes its "
+        "place: rename it.",
+    ),
+    Symptom(
+        "CC-JOB-012",
+        r"undefined symbol|cannot open shared object file|version `(GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found",
+        "a compiled library does not fit what is installed on this node",
+        "It was built for another torch, CUDA or system, or LD_LIBRARY_PATH finds another one first.",
+        "clusterctl check job.yaml",
+    ),
+    Symptom(
+        "CC-JOB-010",
+        r"ModuleNotFoundError: No module named '(?P<module>[\w.]+)'|ImportError: ",
+        "a module cannot be imported on this node",
+        "Environments differ between the nodes, or the module lies outside of what is sent as code. The "
+        "command shows "
+        "where it is missing; take the job's own Python.",
+        "clusterctl exec -- python3 -c 'import {module}'",
+    ),
+    Symptom(
+        "CC-JOB-014",
+        r"Detected mismatch between collectives on ranks|DDP expects same model across all ranks"
+        r"|Tensors must have (identical|same)|op.preamble.length <= op.nbytes",
+        "the ranks did different things: another collective, or other shapes",
+        "A collective that only some ranks reach, uneven batches, or models that were built differently. "
+        "With "
+        "TORCH_DISTRIBUTED_DEBUG torch says which ranks differ.",
+        "clusterctl launch job.yaml --set env.TORCH_DISTRIBUTED_DEBUG=DETAIL",
+    ),
+    Symptom(
+        "CC-JOB-015",
+        r"Expected to have finished reduction in the prior iteration"
+        r"|Expected to mark a variable ready only once",
+        "some parameters got no gradient in this step, or one twice",
+        "Give DistributedDataParallel find_unused_parameters=True, or let every output take part in the "
+        "loss.",
+        "clusterctl launch job.yaml --set env.TORCH_DISTRIBUTED_DEBUG=DETAIL",
+    ),
+    Symptom(
+        "CC-JOB-018",
+        r"DefaultCPUAllocator: (can't|not enough)|MemoryError|Cannot allocate memory",
+        "the node, or what this account may use of it, has no memory left",
+        "Fewer data loader workers, smaller batches, or a higher limit (ulimit -v, the cgroup's memory.max).",
+        "clusterctl exec --nodes {node} -- free -h",
+    ),
+    Symptom(
+        "CC-JOB-016",
+        r"(PermissionError|OSError): \[Errno (13|1)\]|Permission denied: '(?P<path>[^']+)'",
+        "this account may not read or write something on this node",
+        "Other owners or numbers of users than on the other nodes, root squash on NFS, or a cache of "
+        "somebody else.",
+        "clusterctl exec -- ls -ld '{path}'",
+    ),
+    Symptom(
+        "CC-JOB-017",
+        r"(FileNotFoundError|NotADirectoryError): \[Errno \d+\] [^:]*: '(?P<path>[^']+)'"
+        r"|FileNotFoundError",
+        "a file is not there on this node",
+        "Data is not sent with the code: it must lie at the same path on every node. A relative path begins "
+        "in the copy "
+        "of the code; what a rank writes belongs below CLUSTERCTL_OUTPUT_DIR.",
+        "clusterctl exec -- ls -ld '{path}'",
+    ),
+)
+
+LOADERS = (
+    Symptom(
+        "CC-JOB-013",
+        r"DataLoader worker \(pid(\(s\))? [\d, ]+\) (is killed by signal: (?!Terminated)"
+        r"|exited unexpectedly)",
+        "a process of the data loader died",
+        "Killed: mostly memory. Segmentation fault: a library in the dataset. With num_workers=0 its own "
+        "error is seen.",
+        "clusterctl exec --nodes {node} -- sh -c 'free -h; dmesg | grep -i \"out of memory\" | tail'",
+    ),
+)

@@ -1,0 +1,121 @@
+"""What one rank said on stderr: its last lines, and the exception that counts, heard line by line."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass, field
+
+TAIL_LINES = 20
+FOLLOWING = 3  # lines after an exception's first that may belong to its message
+WENT_ON = 1.0  # seconds after an exception from which on further output means that it was survived
+
+_RANK_MARK = re.compile(r"\[rank\d+\]: ?")  # torch puts it before every line of an uncaught traceback
+_EXCEPTION = re.compile(r"([A-Za-z_][\w.]*)(?:: (.*))?$")
+_USUAL_NAME = re.compile(r"(Error|Exception|Interrupt|Exit)$")
+_WITHOUT_TRACEBACK = re.compile(r"(SyntaxError|IndentationError|TabError): ")
+_CHAIN = re.compile(r"During handling of the above exception, |The above exception was the direct cause")
+_LOADER = re.compile(r"Original Traceback \(most recent call last\)")
+_NEVER_FATAL = re.compile(r"Exception ignored in|Error in atexit|--- Logging error ---")
+_OF_A_CHILD = re.compile(r"Process \S+:$")  # multiprocessing's word before the traceback of a child
+_TORCH_LOG = re.compile(r"\[[WEI]\d* |\[W\w+|terminate called")
+_FRAME = re.compile(r'\s*File "(.*)", line \d+')
+
+
+@dataclass
+class Words:
+    """One rank's last lines, and its last exception however long the traceback was.
+
+    `origin` is the first exception of a chain ("during handling of the above exception"), `where` the file of the
+    innermost frame, `raised_at` and `last_at` seconds on our clock.
+    """
+
+    tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
+    exception: str = ""
+    message: str = ""
+    origin: str = ""
+    where: str = ""
+    raised_at: float | None = None
+    ended_at: float = 0.0  # when the last line of the exception was heard
+    last_at: float = 0.0
+    _inside: bool = False
+    _after: int = 0
+    _chained: bool = False
+    _aside: str = ""  # why the next traceback does not count: "never", or "child" where there is another
+
+    @property
+    def went_on(self) -> bool:
+        """Tell whether the rank wrote on long after its exception, and so survived it."""
+        return bool(self.exception) and self.last_at > self.ended_at + WENT_ON
+
+    def notice(self, time: float) -> None:
+        """Take notice that the rank wrote something, wherever, at `time`."""
+        self.last_at = max(self.last_at, time)
+
+    def hear(self, line: str, time: float) -> None:
+        """Take one line of stderr that arrived at `time` (our clock)."""
+        self.tail.append(line)
+        self.notice(time)
+        bare = strip_rank(line)
+        if starts_traceback(line):
+            self._open(bare, time)
+        elif is_exception_line(line, inside=self._inside):
+            self._close(line.strip(), time)
+        elif self._inside:
+            frame = _FRAME.match(bare)
+            self.where = frame[1] if frame else self.where
+        elif _CHAIN.match(bare):
+            self._chained = True
+        elif _NEVER_FATAL.match(bare) or _OF_A_CHILD.match(bare):
+            self._aside, self._after = "never" if _NEVER_FATAL.match(bare) else "child", 0
+        elif self._after:
+            self._hear_more(line, time)
+
+    def _open(self, bare: str, time: float) -> None:
+        self._inside, self._after = True, 0
+        if self._aside:
+            return
+        if not self._chained:
+            self.origin = "" if not _LOADER.match(bare) else self.origin
+            self.raised_at = time
+        elif not self.origin:
+            self.origin = self.exception
+        self._chained = False
+
+    def _close(self, said: str, time: float) -> None:
+        aside, self._aside = self._aside, ""
+        was_inside, self._inside = self._inside, False
+        if aside == "never" or (aside and self.exception):
+            return
+        if self.raised_at is None or not was_inside:
+            self.raised_at = time
+        self.exception = self.message = said
+        self._after, self.ended_at = FOLLOWING, time
+
+    def _hear_more(self, line: str, time: float) -> None:
+        """Take a further line of the message, unless it is plainly something else."""
+        marked = bool(_RANK_MARK.match(self.exception))
+        if _TORCH_LOG.match(line) or (marked and not _RANK_MARK.match(line)):
+            self._after = 0
+            return
+        self.message += f"\n{line}"
+        self._after, self.ended_at = self._after - 1, time
+
+
+def starts_traceback(line: str) -> bool:
+    """Tell whether a line of stderr begins a Python traceback."""
+    return "Traceback (most recent call last)" in line
+
+
+def is_exception_line(line: str, *, inside: bool) -> bool:
+    """Tell whether a line ends a traceback by naming the exception; syntax errors come without a traceback."""
+    bare = strip_rank(line)
+    if _WITHOUT_TRACEBACK.match(bare):
+        return True
+    match = _EXCEPTION.match(bare) if inside else None
+    return match is not None and bool(_USUAL_NAME.search(match[1]) or match[2] is not None or "." in match[1])
+
+
+def strip_rank(line: str) -> str:
+    """Drop torch's `[rank1]: ` from the beginning of a line."""
+    return _RANK_MARK.sub("", line, count=1)
