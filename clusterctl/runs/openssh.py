@@ -210,7 +210,10 @@ def _text(file: IO[bytes]) -> str:
 def _shown(said: IO[bytes]) -> Iterator[int]:
     """Give a descriptor for what a person must see now: it goes to the terminal, and into a file as well."""
     reading, writing = os.pipe()
-    copier = threading.Thread(target=_copy, args=(reading, said.fileno()), name="what ssh says", daemon=True)
+    kept = os.dup(
+        said.fileno()
+    )  # a master of an old ssh speaks on, and the number may be another file's by then
+    copier = threading.Thread(target=_copy, args=(reading, kept), name="what ssh says", daemon=True)
     copier.start()
     try:
         yield writing
@@ -220,11 +223,14 @@ def _shown(said: IO[bytes]) -> Iterator[int]:
 
 
 def _copy(source: int, file: int) -> None:
-    with open(source, "rb", buffering=0) as pipe, Path("/dev/tty").open("wb", buffering=0) as terminal:
+    with (
+        open(source, "rb", buffering=0) as pipe,
+        open(file, "wb", buffering=0) as kept,
+        Path("/dev/tty").open("wb", buffering=0) as terminal,
+    ):
         while piece := pipe.read(4096):
             terminal.write(piece)
-            with suppress(OSError):  # a master of an old ssh speaks on when nobody keeps it any more
-                os.write(file, piece)
+            kept.write(piece)
 
 
 def _fits(place: str) -> bool:

@@ -29,7 +29,7 @@ class Trunk(Wire):
 
     def refusal(self) -> tuple[int, str] | None:
         """Return why this thread's last channel was refused; paramiko keeps one reason for all threads."""
-        return self._refusals.pop(self._opening.number, None)
+        return self._refusals.pop(getattr(self._opening, "number", -1), None)
 
     def _next_channel(self):  # type: ignore[no-untyped-def]  # paramiko's own, not in its type information
         self._opening.number = super()._next_channel()  # type: ignore[misc]  # the same

@@ -23,7 +23,10 @@ from test_connect import listener
 from clusterctl.errors import AuthenticationFailed, ClusterctlError, HostKeyError, Unreachable
 from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.connect import connect
+from clusterctl.runs.gateways import Gateways
+from clusterctl.runs.hop import Hop
 from clusterctl.runs.session import Session
+from clusterctl.runs.trunk import Trunk
 from clusterctl.specs.inventory import Node
 
 Serve = Callable[..., Server]
@@ -87,6 +90,20 @@ def test_one_login_at_the_bastion_for_all_nodes(serve: Serve, tmp_path: Path) ->
         assert bastion.log.count("Accepted publickey") == 1
         assert far.log.count("Accepted publickey") == 12
     assert "nonexistent channel" not in bastion.log
+
+
+def test_a_bastion_that_dies_before_its_first_use() -> None:
+    """Between the look whether it is connected and the channel through it: it is named, and no bug is seen."""
+    ours, theirs = socket.socketpair()
+
+    class Dying:
+        is_connected = True
+        transport = Trunk(ours)
+
+    bastion = Hop(name="b", host="192.0.2.1", user="u", bastion="b")
+    with closing(ours), closing(theirs), pytest.raises(Unreachable) as caught:
+        Gateways(lambda _: Dying()).dial(Hop(name="n1", host="192.0.2.2", user="u", jump=bastion), 1.0)
+    assert (caught.value.code, caught.value.node) == ("CC-SSH-018", "n1")
 
 
 def test_a_chain_and_the_configurations_own_way(serve: Serve, tmp_path: Path) -> None:

@@ -338,6 +338,29 @@ def test_ssh_asks_at_the_terminal(serve: Callable[..., Server], tmp_path: Path) 
     assert wait_until(lambda: not server.children())
 
 
+SPEAKS_ON = """
+import os, sys, tempfile, time
+from clusterctl.runs import openssh
+with tempfile.TemporaryFile() as said, openssh._shown(said) as errors:
+    kept_by_a_master = os.dup(errors)
+    os.write(errors, b"at first")
+another = open(sys.argv[1], "wb")
+os.write(kept_by_a_master, b"and later")
+time.sleep(0.3)
+"""
+
+
+def test_what_a_master_says_later_goes_into_no_other_file(tmp_path: Path) -> None:
+    """A master of an old ssh keeps its stderr: a descriptor's number may mean another file by then."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, [sys.executable, "-c", SPEAKS_ON, str(tmp_path / "another")])
+    read_until(terminal, b"and later")
+    os.waitpid(pid, 0)
+    os.close(terminal)
+    assert (tmp_path / "another").read_bytes() == b""
+
+
 def read_until(terminal: int, text: bytes) -> bytes:
     """Read a terminal until it shows a text."""
     said, deadline = b"", time.monotonic() + 15
