@@ -102,6 +102,8 @@ def _ending(rank: RankState, *, live: bool) -> str:
         return signal_name(rank.signal)
     if rank.exit is not None:
         return "ok" if rank.exit == 0 else f"exit {rank.exit}"
+    if rank.stopped and live:
+        return "stopped (SIGSTOP)"
     return "running" if live else "?"
 
 
@@ -146,7 +148,13 @@ def _node_to_json(name: str, node: NodeState | None) -> dict[str, Any]:
         "reason": node.reason,
         "left": list(node.left),
         "ranks": [
-            {"rank": rank.rank, "local_rank": rank.local_rank, "exit": rank.exit, "signal": rank.signal}
+            {
+                "rank": rank.rank,
+                "local_rank": rank.local_rank,
+                "exit": rank.exit,
+                "signal": rank.signal,
+                "stopped": rank.stopped,
+            }
             for rank in node.ranks
         ],
     }

@@ -60,7 +60,9 @@ def _headline(cause: Cause) -> list[str]:
 def _how(cause: Cause) -> str:
     if not cause.stopped:
         return render_ending(cause.failure)
-    return "stopped with the run" if cause.awaited else "stopped while it cleaned up"
+    if cause.failure.frozen:
+        return "somebody had stopped it with SIGSTOP"
+    return "ended with the run" if cause.awaited else "stopped while it cleaned up"
 
 
 def _render_known(cause: Cause, run: str, command: str) -> list[str]:

@@ -14,7 +14,7 @@ import time
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional
 
 from .lines import Keep, LineReader, blocks_of, tail_position
-from .state import FINAL, State, find_run, resolve
+from .state import FINAL, State, find_run, mark_stopped, resolve
 from .wire import Stream, VerbError
 
 LOOK = 0.05  # seconds between looks at the files
@@ -97,6 +97,7 @@ class Follower:
         state = resolve(self._rundir)
         if state is None:
             raise VerbError("CC-RUN-011", f"{self._rundir} holds no run any more")
+        state = mark_stopped(state)
         if state != self._state:
             self._send({"state": state})
         self._state = state

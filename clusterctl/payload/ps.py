@@ -6,7 +6,7 @@ import os
 import time
 from typing import Any, Dict, List, Optional
 
-from .state import State, resolve, run_dirs
+from .state import State, mark_stopped, resolve, run_dirs
 from .wire import Stream
 
 
@@ -21,4 +21,4 @@ def list_runs(workdir: str, node: Optional[str], run_id: Optional[str], limit: O
     """Return the states of runs whose id begins with `run_id`, newest first."""
     found = [state for state in map(resolve, run_dirs(workdir, run_id, node)) if state is not None]
     found.sort(key=lambda state: (state["submitted"] or 0.0, state["run"]), reverse=True)
-    return found if limit is None else found[:limit]
+    return [mark_stopped(state) for state in (found if limit is None else found[:limit])]

@@ -7,7 +7,7 @@ import os
 import time
 from typing import Any, Dict, Iterator, List, Optional
 
-from .processes import alive, boot_id, identity_of
+from .processes import alive, boot_id, identity_of, look
 from .wire import VerbError
 from .workdir import component, read_json, write_atomically
 
@@ -137,6 +137,19 @@ def resolve(rundir: str) -> Optional[State]:
     if state["state"] in FINAL or waiting:
         return state
     return {**state, "state": "LOST", "reason": state["reason"] or "agent and guardian are gone"}
+
+
+def mark_stopped(state: State) -> State:
+    """Mark the ranks that live and that a signal (SIGSTOP, a debugger) has stopped; costs one look at each."""
+    if state["state"] in FINAL or state["boot_id"] != boot_id():
+        return state
+    return {**state, "ranks": {rank: {**entry, **_stopped(entry)} for rank, entry in state["ranks"].items()}}
+
+
+def _stopped(entry: State) -> State:
+    identity = identity_of(entry) if entry.get("exit") is None and entry.get("signal") is None else None
+    found = look(identity) if identity is not None else None
+    return {"stopped": True} if found is not None and found.state in "Tt" else {}
 
 
 def is_elsewhere(state: State) -> bool:

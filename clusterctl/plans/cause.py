@@ -35,7 +35,8 @@ class Failure:
 
     Times are seconds on the launcher's clock; `raised_at` is when the traceback of `exception` was heard, `origin`
     the first exception of its chain, `where` the file of its innermost frame, `went_on` whether the rank survived it.
-    A rank that ended with 0 is here too: it is to blame if the others still needed it.
+    `frozen`: a signal had stopped it while it lived. A rank that ended with 0 is here too: it is to blame if the
+    others still needed it.
     """
 
     node: str
@@ -52,6 +53,7 @@ class Failure:
     origin: str = ""
     where: str = ""
     went_on: bool = False
+    frozen: bool = False
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,8 @@ def _find_awaited(
     if weight != WAITED:
         return None, ()
     silent = tuple(failure for failure in ordered if _weigh(failure, stopped_at, ordered) == STOPPED)
-    return (silent[0], ()) if len(silent) == 1 else (None, silent)
+    suspects = [failure for failure in silent if failure.frozen] or silent
+    return (suspects[0], ()) if len(suspects) == 1 else (None, silent)
 
 
 def _left_early(failures: Sequence[Failure], first: Failure) -> Failure | None:

@@ -27,7 +27,7 @@ _WORST_FIRST = (FAILED, FAILED_SETUP, LOST, UNKNOWN, TIMEOUT, CANCELLED)
 
 @dataclass(frozen=True)
 class RankState:
-    """One worker: `exit` and `signal` are None while it lives."""
+    """One worker: `exit` and `signal` are None while it lives; `stopped`: by SIGSTOP or a debugger."""
 
     rank: int
     local_rank: int
@@ -36,6 +36,7 @@ class RankState:
     signal: int | None
     stdout: str
     stderr: str
+    stopped: bool = False
 
     @property
     def failed(self) -> bool:
@@ -125,6 +126,7 @@ def _parse_rank(rank: int, raw: Mapping[str, Any]) -> RankState:
         signal=_number(raw.get("signal")),
         stdout=_text(raw.get("stdout")),
         stderr=_text(raw.get("stderr")),
+        stopped=raw.get("stopped") is True,
     )
 
 

@@ -134,6 +134,8 @@ class Attached:
             self._fail(f"{update.node}: {trouble}")
 
     def _take_state(self, part: Part, state: NodeState) -> None:
+        for rank in part.newly_frozen(state):
+            self._notice(f"{part.node.name}: rank {rank} is stopped (SIGSTOP); the others will wait for it")
         part.state = replace(state, reason=redact(state.reason, self._secrets))
         if part.state.state in BAD_ENDS:
             self._fail(f"{part.node.name}: {part.state.reason or part.state.state}")

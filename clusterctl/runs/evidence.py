@@ -30,6 +30,7 @@ class Part:
     exits: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     finished: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     words: dict[int | None, Words] = field(default_factory=dict)
+    frozen: set[int] = field(default_factory=set)  # ranks that SIGSTOP held, as last heard while they lived
 
     @property
     def over(self) -> bool:
@@ -44,6 +45,13 @@ class Part:
         if entry.stream == "stderr" or entry.rank is None:
             for line in entry.lines:
                 words.hear(line, moment)
+
+    def newly_frozen(self, state: NodeState) -> list[int]:
+        """Take notice of the ranks that a signal has stopped; gives those that ran before."""
+        if not state.live:
+            return []
+        before, self.frozen = self.frozen, {rank.rank for rank in state.ranks if rank.stopped}
+        return sorted(self.frozen - before)
 
     def hear_event(self, event: Mapping[str, Any]) -> str:
         """Take an event; gives what failed by it, or nothing."""
@@ -104,6 +112,7 @@ class Part:
             origin=words.origin,
             where=words.where,
             went_on=words.went_on,
+            frozen=rank in self.frozen,
         )
 
     def _node_failure(self, reason: str, time: float, *, lost: bool = False) -> Failure:

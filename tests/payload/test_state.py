@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import time
 from pathlib import Path
 
-from clusterctl.payload.state import Record, new_state, tag_of
+from clusterctl.payload.processes import identify, look
+from clusterctl.payload.state import Record, mark_stopped, new_state, tag_of
 
 SPEC = {"run": "job-1", "job": "job", "node": "gpu01", "node_rank": 0, "attempt": 2, "nproc": 1, "world_size": 1}
 
@@ -38,3 +42,24 @@ def test_since_follows_the_state(tmp_path: Path) -> None:
 def test_the_tag_names_run_node_and_attempt() -> None:
     """It is what every process of the attempt carries."""
     assert tag_of(SPEC) == "job-1/gpu01/2"
+
+
+def test_a_rank_that_a_signal_has_stopped_is_marked() -> None:
+    """SIGSTOP marks it, SIGCONT takes the mark away; a rank that has ended is not looked at."""
+    with subprocess.Popen(["sleep", "60"]) as worker:
+        entry = {"local_rank": 0, **identify(worker.pid).as_dict(), "exit": None, "signal": None}
+        state = {**new_state(SPEC), "ranks": {"0": entry, "1": {**entry, "exit": 0}}}
+        worker.send_signal(signal.SIGSTOP)
+        deadline = time.monotonic() + 5
+        while getattr(look(identify(worker.pid)), "state", "") != "T" and time.monotonic() < deadline:
+            time.sleep(0.01)
+        marked = mark_stopped(state)["ranks"]
+        worker.send_signal(signal.SIGCONT)
+        while getattr(look(identify(worker.pid)), "state", "") == "T" and time.monotonic() < deadline:
+            time.sleep(0.01)
+        after = mark_stopped(state)["ranks"]
+        worker.kill()
+
+    assert [rank for rank, told in marked.items() if told.get("stopped")] == ["0"]
+    assert [rank for rank, told in after.items() if told.get("stopped")] == []
+    assert mark_stopped({**state, "state": "FAILED"})["ranks"]["0"] == entry
