@@ -31,10 +31,11 @@ def find_unread(path: str) -> list[str]:
 def write_inventory(text: str, path: str, *, force: bool) -> None:
     """Write the new inventory; a file that is there is replaced only if that was asked for, and then at once."""
     target = expand(path)
+    if target.is_dir():
+        raise UsageError(f"{path} is a directory", code="CC-USE-040", fix="name a file")
     if not force:
         try:
-            with target.open("x", encoding="utf-8") as file:
-                file.write(text)
+            _write_new(target, text)
         except FileExistsError as error:
             raise UsageError(
                 f"{path} is there already", code="CC-USE-040", fix="another name, or --force"
@@ -42,6 +43,16 @@ def write_inventory(text: str, path: str, *, force: bool) -> None:
         return
     aside = target.with_name(f".{target.name}.new")
     aside.unlink(missing_ok=True)
-    with aside.open("x", encoding="utf-8") as file:
-        file.write(text)
+    _write_new(aside, text)
     Path.replace(aside, target)
+
+
+def _write_new(file: Path, text: str) -> None:
+    """Write a file that is not there yet; nothing is left of it if the disk refuses."""
+    with file.open("x", encoding="utf-8") as sink:
+        try:
+            sink.write(text)
+            sink.flush()
+        except OSError:
+            file.unlink()
+            raise

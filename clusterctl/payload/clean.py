@@ -24,6 +24,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 from .processes import all_pids
 from .state import FINAL, State, resolve, run_dirs, tag_of
+from .store import remove_quietly
 from .voice import Voice
 from .wire import Stream, VerbError
 from .workdir import component, make_below, make_private, read_bytes, read_json
@@ -103,7 +104,7 @@ class Cleaner:
     def _weigh(self, root: str) -> Tuple[int, float, str]:
         """Add up what lies below; gives bytes, the newest time, and what forbids to remove it."""
         here = os.lstat(root)
-        size, newest, blocked = 0, here.st_mtime, ""
+        size, newest, blocked = 0, here.st_mtime, "" if stat.S_ISDIR(here.st_mode) else f"{root} is a link"
         folders = [root]
         while folders:
             for entry in scan(folders.pop()):
@@ -189,7 +190,10 @@ class Cleaner:
     def _empty_trash(self, account: Found) -> None:
         for entry in scan(os.path.join(self._workdir, "trash")):
             self._step()
-            shutil.rmtree(entry.path, onerror=self._tell(account))
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, onerror=self._tell(account))
+            else:
+                remove_quietly(entry.path)
 
     def _tell(self, account: Found) -> Callable[..., None]:
         def tell(_: Any, path: str, info: Any) -> None:
@@ -229,8 +233,10 @@ def living_tags() -> Set[str]:
 
 
 def scan(folder: str) -> List[Any]:
-    """List a directory that may be gone."""
+    """List a directory that may be gone; nothing if it is a link, which leads to what is not ours to remove."""
     try:
+        if os.path.islink(folder):
+            return []
         with os.scandir(folder) as found:
             return list(found)
     except OSError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -86,6 +88,29 @@ def test_a_hostile_file_is_refused(
     exit_code, out, err = run(capsys, "hostfile")
 
     assert (exit_code, out, code in err) == (2, "", True)
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)])
+def test_a_directory_is_not_written_to(
+    in_a_folder: Path, capsys: pytest.CaptureFixture[str], force: tuple[str, ...]
+) -> None:
+    """Whatever its name: it is an error of the user's, not of ours."""
+    (in_a_folder / "hostfile").write_text("gpu01 slots=8\n")
+    for name in (".", "/", str(in_a_folder)):
+        code, _, err = run(capsys, "hostfile", "-o", name, *force)
+        assert (code, "CC-USE-040" in err) == (2, True)
+    assert [path.name for path in in_a_folder.iterdir()] == ["hostfile"]
+
+
+def test_a_full_disk_leaves_no_empty_inventory(in_a_folder: Path) -> None:
+    """It would else be there already when there is room again."""
+    (in_a_folder / "hostfile").write_text("gpu01 slots=8\n")
+    full = "import resource as r, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+    full += "r.setrlimit(r.RLIMIT_FSIZE, (0, 0))\nfrom clusterctl.cli.main import main\n"
+    full += "main(['inventory', 'import', 'hostfile', '-o', 'lab.yaml'])"
+    done = subprocess.run([sys.executable, "-c", full], capture_output=True, text=True, check=False)
+    assert (done.returncode, "CC-USE-008" in done.stderr) == (1, True)
+    assert not (in_a_folder / "lab.yaml").exists()
 
 
 def test_standard_input() -> None:

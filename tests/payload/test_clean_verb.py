@@ -191,6 +191,26 @@ def test_links_and_other_accounts_are_left_alone(work: Work, tmp_path: Path) -> 
         assert "belongs to another account" in answer["removed"]["failed"][0][1]
 
 
+def test_links_among_the_directories_are_no_way_out(work: Work, tmp_path: Path) -> None:
+    """Where somebody put a link for the trash, the store or a run, nothing behind it goes."""
+    outside = tmp_path / "outside"
+    (outside / "deep").mkdir(parents=True)
+    for name in ("deep/thesis", "draft"):
+        (outside / name).write_text("mine")
+        os.utime(outside / name, (0, 0))
+    moved = work.run("moved")
+    moved.rename(outside / "run")
+    moved.symlink_to(outside / "run")
+    (work.path / "store").mkdir()
+    for name in ("trash", "store/incoming"):
+        (work.path / name).symlink_to(outside)
+    before = sorted(outside.rglob("*"))
+    answer = work.clean("moved")
+    assert "is a link" in answer["removed"]["failed"][0][1]
+    assert answer["removed"]["contents"] == 0
+    assert sorted(outside.rglob("*")) == before
+
+
 @pytest.mark.parametrize("content", [None, "", "not an id at all", "0123456789ABCDEF"])
 def test_a_directory_without_our_mark_is_refused(work: Work, content: str | None) -> None:
     """Whatever else is in it."""
