@@ -10,20 +10,18 @@ from typing import Any, Dict, List, NamedTuple, Optional
 
 from .client import Client, tail_of
 from .deadline import Deadline
+from .departure import Departure
 from .ending import Sweep, as_left
-from .launcher import make_places
-from .listener import Listener
+from .evidence import Evidence
+from .gang import FAILURE_WAIT, TIME, Facts, Gang, Order, Side, interval_of, make_gang, make_record
 from .loop import Loop
 from .processes import Identity, Stat, become_subreaper, identify, reap, wake_on
 from .state import Record, new_state, tag_of
 from .torchrun import Torchrun
 from .verdict import Seen, describe_end, describe_limit, judge
-from .wire import describe_failure
 from .workdir import read_json
 from .workers import Worker
 
-FAILURE_WAIT = 1.0  # seconds that the other workers have after one has failed
-PORT_TRIES = 3  # ports that torchrun may find taken by somebody else before the run fails
 GO_LIMIT = 3600.0  # seconds that a ready gate waits
 WRITE_LIMIT = 300.0  # seconds in which a full disk may become usable again for the last words
 
@@ -43,7 +41,7 @@ class Agent:
         self.rundir = rundir
         self.spec = spec
         self.wires = wires
-        self.interval = interval
+        self.interval = min(interval, interval_of(spec)) if spec.get("gang") else interval
         self.loop = Loop()
         self.client = Client(self.loop, wires.control, self.obey, self.client_left)
         self.record = Record(rundir, new_state(spec))
@@ -52,11 +50,11 @@ class Agent:
         world_size = spec["world_size"] if spec["module"] else None
         self.seen = Seen(went=False, processes=spec["processes"], world_size=world_size)
         self.torchrun: Optional[Torchrun] = None
-        self.listener: Optional[Listener] = None
-        self.ready = False
-        self.go_port: Optional[int] = None
-        self.ports_tried = 0
-        self.secrets: Dict[str, str] = {}
+        self.departure = Departure(self)
+        self.evidence = Evidence(rundir, {})
+        self.gang = Gang(self.side(b""))
+        self.stopped_at: Optional[float] = None
+        self.ended = False
 
     def run(self, guardian: Identity) -> None:
         """Serve until everything of the run has ended and is recorded."""
@@ -81,12 +79,23 @@ class Agent:
     def obey(self, order: Dict[str, Any]) -> None:
         """Take one frame of the client."""
         if "secrets" in order and self.torchrun is None:
-            self.prepare(order["secrets"])
+            self.prepare(order["secrets"], str(order.get("token") or ""))
+        elif order.get("do") == "join":
+            self.gang.join(int(order["port"]))
         elif order.get("do") == "go":
-            self.go_port = int(order["master_port"])
-            self.go_if_ready()
+            self.departure.go(int(order["master_port"]))
         elif order.get("do") == "cancel":
             self.cancel(order.get("reason") or "cancelled before the start")
+
+    def prepare(self, secrets: Dict[str, str], token: str) -> None:
+        """Make the gang, and set out."""
+        self.evidence = Evidence(self.rundir, {**secrets, "": token})
+        self.gang = make_gang(self.side(token.encode("utf-8")))
+        self.departure.prepare(secrets)
+
+    def side(self, token: bytes) -> Side:
+        """Give what the gang may do here."""
+        return Side(self.loop, self.spec, token, self.client.tell, self.follow_order, self.keep, self.leave)
 
     def client_left(self) -> None:
         """Cancel unless GO was given."""
@@ -101,6 +110,7 @@ class Agent:
         self.loop.forget(self.wires.orders)
         self.seen = self.seen._replace(lost="the guardian was killed")
         self.record.note("guardian_lost")
+        self.gang.failed("the guardian was killed")
         self.deadline.now()
 
     def wake(self, numbers: bytes) -> None:
@@ -116,39 +126,11 @@ class Agent:
         self.loop.after(self.interval, "beat", self.beat)
         with suppress(OSError):
             os.write(self.wires.beats, b".")
+        self.gang.beat()
+        self.evidence.look(self.workers().values())
         self.record.flush()
 
-    # the way to GO
-
-    def prepare(self, secrets: Dict[str, str]) -> None:
-        """Start the gate, and on node 0 hold a port."""
-        self.secrets = secrets
-        if self.start_gate() and self.torchrun is not None:
-            self.client.tell("started", **(self.torchrun.as_dict() or {}))
-            if self.listener is not None:
-                self.client.tell("port", port=self.listener.port)
-
-    def start_gate(self) -> bool:
-        """Start a gate, and on node 0 hold a port; a failure is told, and ends the run."""
-        self.ready = False
-        try:
-            self.torchrun = Torchrun(self.loop, self.spec, make_places(self.rundir, self.spec), self.hear)
-            if self.spec["node_rank"] == 0:
-                self.listener = Listener(self.loop, self.spec["ports"])
-            self.torchrun.start(os.environ, self.secrets)
-        except Exception as error:  # noqa: BLE001, RUF100 - the client is to hear of whatever it is
-            failure = describe_failure(error)
-            self.fail_setup(failure["message"], failure["traceback"] or failure["message"], failure["code"])
-            return False
-        self.record.set(torchrun=self.torchrun.as_dict())
-        return True
-
-    def fail_setup(self, reason: str, text: str, code: str = "") -> None:
-        """Say why there will be no run."""
-        self.seen = self.seen._replace(gate_failed=reason)
-        self.record.note("gate_failed", text=text, code=code)
-        self.client.tell("gate_failed", text=text, code=code)
-        self.deadline.now()
+    # what torchrun and its workers do
 
     def hear(self, event: str, **facts: Any) -> None:
         """Take what torchrun and its workers do."""
@@ -160,69 +142,7 @@ class Agent:
             self.record_workers()
             self.record.note("workers", ranks=sorted(self.workers()))
         elif event == "ready":
-            self.ready = True
-            self.record.note("ready", **facts)
-            self.client.tell("ready", **facts)
-            self.go_if_ready()
-
-    def go_if_ready(self) -> None:
-        """Let the gate become torchrun, once."""
-        if self.go_port is None or not self.ready or self.torchrun is None or self.seen.went:
-            return
-        self.seen = self.seen._replace(went=True)
-        self.loop.drop("go")
-        if self.listener is not None and not self.spec["module"]:
-            self.listener.finish()  # the program may bind the port in a way that allows no other holder
-            self.listener = None
-        self.torchrun.go(self.go_port)
-        master = f"{self.spec['master_addr']}:{self.go_port}"
-        self.record.set(state="RUNNING", master=master)
-        self.record.note("going", master=master)
-        self.client.tell("going")
-        if self.listener is None:
-            self.count_time()
-            self.client.close()
-        elif self.torchrun.pid is not None:
-            self.listener.wait_for(self.torchrun.pid, self.go_port, self.tell_listening)
-
-    def tell_listening(self, listens: bool) -> None:
-        """Tell the client what became of the master port; it has no more to wait for."""
-        self.count_time()
-        if listens:
-            self.record.note("listening", port=self.go_port)
-            self.client.tell("listening", port=self.go_port)
-        else:
-            text = tail_of(self.torchrun.log) if self.torchrun is not None else ""
-            self.client.tell("failed", text=text, port_taken="EADDRINUSE" in text)
-        self.client.close()
-
-    def count_time(self) -> None:
-        """Begin the job's time limit: node 0 once torchrun listens there, for that is when the others get GO."""
-        self.record.set(began=time.time())
-        if self.spec.get("time_limit"):
-            self.loop.after(self.spec["time_limit"], "time limit", self.reach_limit)
-
-    def take_another_port(self) -> bool:
-        """Start anew if somebody took the master port between our holding it and torchrun's use of it.
-
-        The other nodes have not been let go yet, so nobody has heard of the port.
-        """
-        listener, torchrun = self.listener, self.torchrun
-        if listener is None or torchrun is None or not listener.waiting or self.workers():
-            return False
-        first = self.seen.first_failure or self.seen.cancelled or self.seen.lost
-        if first or self.ports_tried >= PORT_TRIES or "EADDRINUSE" not in tail_of(torchrun.log):
-            return False
-        listener.finish()
-        self.ports_tried += 1
-        self.record.note("port_taken", port=self.go_port)
-        self.seen = self.seen._replace(went=False)
-        self.record.set(state="PREPARING")
-        if self.start_gate():
-            self.go_port = self.listener.port if self.listener is not None else None
-        return True
-
-    # what torchrun and its workers do
+            self.departure.ready(facts)
 
     def workers(self) -> Dict[int, Worker]:
         """Return the workers announced so far."""
@@ -241,6 +161,7 @@ class Agent:
         end = {"exit": worker.exit, "signal": worker.signal}
         self.record.note("rank_exited", rank=worker.rank, pid=worker.identity.pid, **end)
         self.record_workers()
+        self.evidence.note_end(worker)
         if worker.failed:
             self.fail(worker.describe())
 
@@ -248,12 +169,13 @@ class Agent:
         """Take the first failure as the cause, unless we were stopping anyway, and hurry the rest."""
         if self.seen.first_failure is None and self.seen.cancelled is None and self.seen.lost is None:
             self.seen = self.seen._replace(first_failure=reason)
+            self.gang.failed(reason)
             self.deadline.within(FAILURE_WAIT)
 
     def torchrun_exited(self) -> None:
         """Go on to what it left behind."""
         assert self.torchrun is not None
-        if self.take_another_port():
+        if self.departure.take_another_port():
             return
         end, number = self.torchrun.exit, self.torchrun.signal
         self.seen = self.seen._replace(exit=end, signal=number)
@@ -266,10 +188,8 @@ class Agent:
         elif self.seen.cancelled is None and self.seen.lost is None:
             text = self.torchrun.failure or tail_of(self.torchrun.log)
             how = f"{self.spec['python']} {describe_end(end, number)} before it was ready"
-            self.fail_setup(text.strip().rpartition("\n")[2] or how, text or how)
-        if self.listener is not None and self.listener.waiting:
-            self.listener.finish()
-            self.tell_listening(end == 0)
+            self.departure.fail(text.strip().rpartition("\n")[2] or how, text or how)
+        self.departure.end(end)
         self.deadline.look()
 
     # the end
@@ -278,51 +198,88 @@ class Agent:
         """End everything at once."""
         if self.seen.cancelled is None:
             self.seen = self.seen._replace(cancelled=reason)
-            self.record.note("stopping", reason=reason, grace=0)
+            self.note_stop(reason, 0)
         self.deadline.now()
 
+    def note_stop(self, reason: str, grace: float) -> None:
+        """Record that the run is to end, and since when."""
+        noted = self.record.note("stopping", reason=reason, grace=grace)
+        self.stopped_at = self.stopped_at or noted["time"]
+
     def stop(self) -> None:
-        """End the run as a person asked for."""
+        """End the run on all nodes, as a person asked for."""
         wish = read_json(os.path.join(self.rundir, "stop.json")) or {}
-        reason = str(wish.get("reason") or "stopped")
-        if not self.seen.went:
-            self.cancel(reason)
-        else:
-            self.ask_to_end(reason, float(self.spec["grace"] if wish.get("grace") is None else wish["grace"]))
+        grace = float(self.spec["grace"] if wish.get("grace") is None else wish["grace"])
+        order = Order(str(wish.get("reason") or "stopped"), grace)
+        self.follow_order(order)
+        self.gang.stopped(order)
 
     def reach_limit(self) -> None:
         """End the run because its time is up, unless it is ending already."""
         if self.seen.cancelled is None and self.seen.first_failure is None:
-            self.seen = self.seen._replace(timed_out=True)
-            self.ask_to_end(describe_limit(self.spec["time_limit"]), float(self.spec["grace"]))
+            order = Order(describe_limit(self.spec["time_limit"]), float(self.spec["grace"]), TIME)
+            self.follow_order(order)
+            self.gang.stopped(order)
 
-    def ask_to_end(self, reason: str, grace: float) -> None:
-        """Send SIGTERM to torchrun once and set the time of the end; later ones can only bring it closer."""
+    def follow_order(self, order: Order) -> None:
+        """End this node's part: SIGTERM to torchrun once, and a time for the end, which can only come closer."""
+        if self.ended:
+            self.note_stop(order.reason, order.grace)  # the rest of the gang goes on
+        elif not self.seen.went:
+            self.cancel(order.reason)
+        else:
+            self.ask_to_end(order)
+
+    def ask_to_end(self, order: Order) -> None:
+        """Let torchrun end its workers."""
         torchrun = self.torchrun.stat() if self.torchrun is not None else None
         if torchrun is not None:
-            self.seen = self.seen._replace(cancelled=self.seen.cancelled or reason)
-            self.record.note("stopping", reason=reason, grace=grace)
+            if self.seen.cancelled is None:
+                self.seen = self.seen._replace(cancelled=order.reason, timed_out=order.kind == TIME)
+            self.note_stop(order.reason, order.grace)
             if self.seen.first_failure is None:
                 self.sweep.ask([torchrun])
-            self.deadline.within(grace)
+            self.deadline.within(order.grace)
 
     def finish(self, rest: List[Stat]) -> None:
-        """Decide, record, tell, and go as soon as the disk has taken it."""
+        """Decide, record, tell, and go as soon as the gang knows and the disk has taken it."""
         if self.torchrun is not None:
             self.torchrun.conclude()
             self.record_workers()
         worlds = {rank: worker.world_size for rank, worker in self.workers().items()}
         state, reason = judge(self.seen._replace(worlds=worlds))
+        self.ended = True
+        part = self.part(state, reason)
+        self.keep(make_record(self.spec, [part], None, whole=not self.spec.get("gang")))
         left, ended = as_left(rest), self.sweep.account()
         self.record.note("ended", state=state, reason=reason, ended=ended, left=left)
         self.record.set(state=state, reason=reason, left=left)
         self.client.tell("ended", state=state, reason=reason)
         self.client.close()
-        self.loop.after(WRITE_LIMIT, "give up", self.loop.stop)
-        self.leave()
+        self.gang.ended(part)
+
+    def part(self, state: str, reason: str) -> Facts:
+        """Put together what this node has to say about its end."""
+        failures = self.evidence.failures(self.workers().values())
+        if not failures and self.torchrun is not None and self.seen.went and self.seen.exit != 0:
+            failures = [
+                self.evidence.failure_of_torchrun(self.torchrun.log, self.seen.exit, self.seen.signal)
+            ]
+        if self.seen.lost is not None:
+            failures.append({"rank": None, "reason": self.seen.lost, "time": time.time()})
+        about = {"node": self.spec["node"], "node_rank": self.spec["node_rank"]}
+        end = {"state": state, "reason": reason, "time": time.time(), "stopped_at": self.stopped_at}
+        return {**about, **end, "failures": failures}
+
+    def keep(self, record: Facts) -> None:
+        """Write down what is known of the whole run's end."""
+        self.record.keep(record)
 
     def leave(self) -> None:
-        """End the loop once the last words are written."""
+        """Nothing of the gang is left to wait for: end the loop once the last words are written."""
+        if not self.record.state["parted"]:
+            self.record.set(parted=True)
+            self.loop.after(WRITE_LIMIT, "give up", self.loop.stop)
         if self.record.flush():
             self.loop.stop()
         else:

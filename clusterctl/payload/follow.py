@@ -14,7 +14,7 @@ import time
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional
 
 from .lines import Keep, LineReader, blocks_of, tail_position
-from .state import FINAL, State, find_run, mark_stopped, resolve
+from .state import FINAL, State, find_run, lingers, mark_stopped, resolve, with_record
 from .wire import Stream, VerbError
 
 LOOK = 0.05  # seconds between looks at the files
@@ -70,7 +70,7 @@ class Follower:
         while True:
             final = state["state"] in FINAL
             moved = self._send_events() + self._send_logs(last=final)
-            if not moved and (final or not self._follow):
+            if not moved and ((final and not self._waits_for_gang(state)) or not self._follow):
                 return
             if not moved and not self._wait():
                 return
@@ -97,11 +97,15 @@ class Follower:
         state = resolve(self._rundir)
         if state is None:
             raise VerbError("CC-RUN-011", f"{self._rundir} holds no run any more")
-        state = mark_stopped(state)
+        state = with_record(self._rundir, mark_stopped(state))
         if state != self._state:
             self._send({"state": state})
         self._state = state
         return state
+
+    def _waits_for_gang(self, state: State) -> bool:
+        """Tell whether more will be known of the end: who follows events wants to hear of all nodes."""
+        return self._events is not None and lingers(state)
 
     def _state_changed(self) -> bool:
         try:

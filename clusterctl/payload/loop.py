@@ -16,17 +16,34 @@ class Loop:
         self.stopped = False
         self._poller = select.poll()
         self._readers: Dict[int, Callback] = {}
+        self._writers: Dict[int, Callback] = {}
         self._moments: Dict[str, Tuple[float, Callback]] = {}
 
     def watch(self, descriptor: int, callback: Callback) -> None:
         """Call back whenever the descriptor is readable or at its end."""
         self._readers[descriptor] = callback
-        self._poller.register(descriptor, select.POLLIN)
+        self._register(descriptor)
 
     def forget(self, descriptor: int) -> None:
-        """Stop watching; do so before closing."""
-        if self._readers.pop(descriptor, None) is not None:
+        """Stop watching altogether; do so before closing."""
+        known = self._readers.pop(descriptor, None), self._writers.pop(descriptor, None)
+        if any(known):
             self._poller.unregister(descriptor)
+
+    def watch_room(self, descriptor: int, callback: Callback) -> None:
+        """Call back as long as the descriptor can be written to, or has failed."""
+        self._writers[descriptor] = callback
+        self._register(descriptor)
+
+    def forget_room(self, descriptor: int) -> None:
+        """Watch it for nothing but reading."""
+        if self._writers.pop(descriptor, None) is not None:
+            self._register(descriptor)
+
+    def _register(self, descriptor: int) -> None:
+        reading = select.POLLIN if descriptor in self._readers else 0
+        writing = select.POLLOUT if descriptor in self._writers else 0
+        self._poller.register(descriptor, reading | writing)
 
     def after(self, seconds: float, name: str, callback: Callback) -> None:
         """Call back once, later; replaces what was set under the name."""
@@ -46,10 +63,12 @@ class Loop:
             self._turn()
 
     def _turn(self) -> None:
-        for descriptor, _ in self._poller.poll(self._wait() * 1000):
-            reader = self._readers.get(descriptor)
-            if reader is not None:
+        for descriptor, events in self._poller.poll(self._wait() * 1000):
+            reader, writer = self._readers.get(descriptor), self._writers.get(descriptor)
+            if reader is not None and events & ~select.POLLOUT:
                 reader()
+            if writer is not None and events & ~select.POLLIN and self._writers.get(descriptor) is writer:
+                writer()
         now = time.monotonic()
         for name in [name for name, (moment, _) in self._moments.items() if moment <= now]:
             _, callback = self._moments.pop(name, (0.0, _nothing))

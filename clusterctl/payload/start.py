@@ -31,7 +31,7 @@ def run(request: Request, stream: Stream) -> None:
     start_guardian(payload, rundir, theirs)
     theirs.close()
     agent = Stream(ours.fileno(), ours.fileno())
-    agent.send({"secrets": request.get("secrets") or {}})
+    agent.send({"secrets": request.get("secrets") or {}, "token": request.get("token")})
     relay(stream, agent, rundir)
 
 

@@ -14,6 +14,7 @@ from .workdir import component, read_json, write_atomically
 State = Dict[str, Any]
 PROTOCOL = 1
 FINAL = ("SUCCEEDED", "FAILED", "FAILED_SETUP", "CANCELLED", "TIMEOUT", "LOST", "UNKNOWN")
+GANG = "gang.json"
 SUBMISSION_LIMIT = 60.0  # seconds in which an agent must have taken over
 COPIED = (
     "run",
@@ -40,7 +41,10 @@ def new_state(spec: State) -> State:
     state: State = {"protocol": PROTOCOL, **{key: spec.get(key) for key in COPIED}}
     state.update(state="SUBMITTED", since=time.time(), boot_id=boot_id(), machine=os.uname().nodename)
     state.update(world_size=spec.get("world_size"), world_size_seen=None, nproc=spec.get("nproc"))
-    state.update(guardian=None, agent=None, torchrun=None, ranks={}, master=None, began=None, reason="", left=[])
+    state.update(gang=bool(spec.get("gang")), parted=False)
+    state.update(
+        guardian=None, agent=None, torchrun=None, ranks={}, master=None, began=None, reason="", left=[]
+    )
     return state
 
 
@@ -53,6 +57,7 @@ class Record:
         self._lines: List[bytes] = []
         self._torn = False
         self._stale = False
+        self._kept: Optional[State] = None
 
     def set(self, **values: Any) -> None:
         """Change the state; `since` follows the value of `state`."""
@@ -69,12 +74,21 @@ class Record:
         self.flush()
         return entry
 
+    def keep(self, record: State) -> None:
+        """Write gang.json, what is known of the whole run's end, in place of an older one."""
+        self._kept = record
+        self.flush()
+
     def flush(self) -> bool:
         """Write what is not on the disk yet; False if the disk refused."""
         try:
             while self._lines:
                 self._append(self._lines[0])
                 del self._lines[0]
+            if self._kept is not None:
+                content = json.dumps(self._kept, indent=1).encode("utf-8")
+                write_atomically(os.path.join(self.rundir, GANG), content)
+                self._kept = None
             if self._stale:
                 content = json.dumps(self.state, indent=1).encode("utf-8")
                 write_atomically(os.path.join(self.rundir, "state.json"), content)
@@ -150,6 +164,18 @@ def _stopped(entry: State) -> State:
     identity = identity_of(entry) if entry.get("exit") is None and entry.get("signal") is None else None
     found = look(identity) if identity is not None else None
     return {"stopped": True} if found is not None and found.state in "Tt" else {}
+
+
+def lingers(state: State) -> bool:
+    """Whether this part has ended, and its agent still waits for the end of the others."""
+    waits = state["state"] in FINAL and state.get("gang") and not state.get("parted")
+    return bool(waits and state["boot_id"] == boot_id() and alive(identity_of(state["agent"])))
+
+
+def with_record(rundir: str, state: State) -> State:
+    """Put what is known of the whole run's end into a state, as `gang`."""
+    record = read_json(os.path.join(rundir, GANG))
+    return {**state, "gang": record} if record is not None else state
 
 
 def is_elsewhere(state: State) -> bool:

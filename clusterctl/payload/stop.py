@@ -12,7 +12,7 @@ from .ending import LEFT_AFTER, Sweep, as_left
 from .forgotten import end_forgotten
 from .lines import LineReader
 from .processes import Identity, Stat, boot_id, descendants, identity_of, look, send_signal, tagged
-from .state import FINAL, Record, State, is_elsewhere, look_for_run, resolve, tag_of
+from .state import FINAL, Record, State, is_elsewhere, lingers, look_for_run, resolve, tag_of
 from .wire import Stream, VerbError
 from .workdir import read_json, write_atomically
 
@@ -38,7 +38,7 @@ def run(request: Request, stream: Stream) -> None:
         raise VerbError("CC-RUN-015", f"nothing was stopped: {before['reason']}")
     lived = {stat.pid: stat.name for stat in remains(before, sweep.tag)}
     ended: List[Dict[str, Any]] = []
-    if before["state"] not in FINAL:
+    if before["state"] not in FINAL or lingers(before):
         for event in Asking(rundir, before, request).events():
             stream.send(event)
             ended = event.get("event", {}).get("ended", ended)
@@ -117,9 +117,9 @@ class Asking:
 
 
 def has_ended(rundir: str) -> bool:
-    """Whether a final state is recorded, or nobody is there to record one."""
+    """Whether a final state is recorded and nothing waits for other nodes, or nobody is there to record one."""
     state = resolve(rundir)
-    return state is None or state["state"] in FINAL
+    return state is None or (state["state"] in FINAL and not lingers(state))
 
 
 def clear(rundir: str, sweep: Sweep) -> List[Stat]:

@@ -21,13 +21,15 @@ STUB = '''
 import json, os, signal, subprocess, sys, socket
 def main(argv):
     """Stand in for torchrun where torch is not the point: starts the script once, passes SIGTERM on."""
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(("", int(argv[argv.index("--master-port") + 1])))
-    listener.listen()
+    rank, size = argv[argv.index("--node-rank") + 1], argv[argv.index("--nnodes") + 1]
+    if rank == "0":
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("", int(argv[argv.index("--master-port") + 1])))
+        listener.listen()
     folder = argv[argv.index("--log-dir") + 1] + "/attempt_0/0"
     os.makedirs(folder)
-    env = {**os.environ, "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}
+    env = {**os.environ, "RANK": rank, "LOCAL_RANK": "0", "WORLD_SIZE": size}
     env["TORCHELASTIC_ERROR_FILE"] = folder + "/error.json"
     words = argv[argv.index("--log-dir") + 2 :]
     with open(folder + "/stdout.log", "wb") as out, open(folder + "/stderr.log", "wb") as err:
@@ -103,6 +105,7 @@ class NodeRun:
             "output_dir": str(root / "outputs"),
         }
         self.args = changes.pop("args", [])
+        self.token = changes.pop("token", "")
         self.spec["env"].update(changes.pop("env", {}))
         self.spec.update(changes)
         self.code.mkdir(parents=True, mode=0o700)
@@ -160,6 +163,7 @@ class NodeRun:
         request = {
             "spec": {"argv": self.argv(), **self.spec},
             "secrets": hidden or {},
+            "token": self.token,
             "workdir": str(self.workdir),
             "payload": {"sha256": hashlib.sha256(self.zip).hexdigest(), "size": len(self.zip)},
         }

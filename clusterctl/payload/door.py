@@ -1,0 +1,146 @@
+"""The hub's door: listens on the training IP, and lets in who proves the run's token, once for each rank."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from typing import Any, Callable, Dict, Iterator, Optional, Sequence
+
+from .link import Channel, Link, describe
+from .loop import Loop
+from .ports import candidates
+from .seal import Meeting, SealError, same
+from .wire import VerbError
+
+GUEST_LIMIT = 5.0  # seconds to prove the token
+SPARE_GUESTS = 8  # connections at once that prove nothing yet, beyond one for each node
+AT_ONCE = 16  # connections taken in one turn, so that a flood leaves time for the rest
+
+
+class Door:
+    """Hands over a channel for every peer that proved itself; whatever else knocks is bounded and forgotten."""
+
+    def __init__(
+        self, loop: Loop, spec: Dict[str, Any], token: bytes, admit: Callable[[Channel], bool]
+    ) -> None:
+        self._loop = loop
+        self._spec = spec
+        self._token = token
+        self._admit = admit
+        self._guests: Dict[Guest, None] = {}  # the oldest first
+        self._most = int(spec["nnodes"]) + SPARE_GUESTS
+        self._socket: Optional[socket.socket] = listen(spec["master_addr"], spec.get("ports"), self._most)
+        self.port = int(self._socket.getsockname()[1])
+        loop.watch(self._socket.fileno(), self._accept)
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+        if self._socket is not None:
+            self._loop.forget(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
+        for guest in list(self._guests):
+            guest.dismiss()
+
+    def _accept(self) -> None:
+        for _ in range(AT_ONCE):
+            try:
+                conn = self._socket.accept()[0] if self._socket is not None else None
+            except OSError:
+                return
+            if conn is None:
+                return
+            if len(self._guests) >= self._most:
+                next(iter(self._guests)).dismiss()
+            conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            guest = Guest(self, conn)
+            self._guests[guest] = None
+            guest.greet()
+
+    def forget(self, guest: Guest) -> None:
+        """A guest has left, or is none any more."""
+        self._guests.pop(guest, None)
+
+    def examine(self, guest: Guest, answer: Dict[str, Any]) -> None:
+        """Let a guest in, or raise SealError."""
+        rank, node, nonce = answer.get("rank"), answer.get("node"), answer.get("nonce")
+        if type(rank) is not int or not 0 < rank < self._spec["nnodes"]:
+            raise SealError("no such rank")
+        if not (isinstance(node, str) and isinstance(nonce, str) and len(nonce) == 32):
+            raise SealError("no answer")
+        meeting = Meeting(self._spec["run"], rank, node, guest.nonce, nonce)
+        if not same(answer.get("proof"), meeting.prove(self._token, "the peer is who it says")):
+            raise SealError("not of this run")
+        channel = Channel(guest.link, meeting, self._token, hub=True)
+        proof = meeting.prove(self._token, "the hub is who it says")
+        guest.link.send(json.dumps({"proof": proof}).encode("ascii") + b"\n")
+        if not self._admit(channel):
+            raise SealError("that rank is here already")
+
+    def watch(self, guest: Guest) -> None:
+        """Dismiss a guest that takes too long."""
+        self._loop.after(GUEST_LIMIT, guest.name, guest.dismiss)
+
+    def unwatch(self, guest: Guest) -> None:
+        """It is let in, or gone."""
+        self._loop.drop(guest.name)
+
+    def link(self, conn: socket.socket, guest: Guest) -> Link:
+        """Begin to hear a guest."""
+        return Link(self._loop, conn, guest.take, lambda _: guest.dismiss())
+
+
+class Guest:
+    """A connection that has proved nothing yet."""
+
+    def __init__(self, door: Door, conn: socket.socket) -> None:
+        self._door = door
+        self.nonce = os.urandom(16).hex()
+        self.name = f"guest {self.nonce}"
+        self.link = door.link(conn, self)
+
+    def greet(self) -> None:
+        """Ask for a proof."""
+        self._door.watch(self)
+        self.link.send(json.dumps({"nonce": self.nonce}).encode("ascii") + b"\n")
+
+    def take(self, line: bytes) -> None:
+        """Take the answer; a wrong one ends it (Link does, on ValueError)."""
+        answer = json.loads(line.decode("ascii"))
+        if not isinstance(answer, dict):
+            raise SealError("no answer")
+        self._door.examine(self, answer)
+        self._door.unwatch(self)
+        self._door.forget(self)
+
+    def dismiss(self) -> None:
+        """End it."""
+        self._door.unwatch(self)
+        self._door.forget(self)
+        self.link.close()
+
+
+def listen(address: str, ports: Optional[Sequence[int]], backlog: int) -> socket.socket:
+    """Listen on one address, on a port of `ports` (first, last) that is free, or on one that the kernel picks."""
+    why = "every port is taken"
+    for port in _ports(ports):
+        door = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            door.bind((address, port))  # not reusable: the master's held port must count as taken
+            door.listen(backlog)
+        except OSError as error:
+            door.close()
+            why = describe(error)
+        else:
+            door.setblocking(False)
+            return door
+    where = f"on {address}" + (f", ports {ports[0]}-{ports[1]}" if ports else "")
+    raise VerbError("CC-NET-021", f"node 0 cannot listen {where} for the other nodes: {why}")
+
+
+def _ports(ports: Optional[Sequence[int]]) -> Iterator[int]:
+    if not ports:
+        yield 0
+    else:
+        yield from candidates(ports, (0, 0), os.urandom(1)[0] / 256)

@@ -1,0 +1,214 @@
+"""The hub: node 0's agent, to which the others come. It hears of every failure and end, and tells all."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import Any, Deque, Dict, List, Optional, Tuple
+
+from .door import Door
+from .gang import (
+    FAILURE,
+    FAILURE_WAIT,
+    FAREWELL,
+    LONGEST_REASON,
+    LOST,
+    Facts,
+    Gang,
+    Order,
+    Part,
+    Side,
+    as_facts,
+    interval_of,
+    is_part,
+    limit_of,
+    lost_part,
+    make_record,
+    on_clock,
+    read_order,
+    silent_beats,
+)
+from .link import Channel
+from .seal import Message, SealError
+
+CLOCK_LOOKS = 8  # answers among which the quickest tells a peer's clock best
+
+
+class Member:
+    """A peer that is here, and how far its clock is from ours."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.joined = False
+        self._looks: Deque[Tuple[float, float]] = deque(maxlen=CLOCK_LOOKS)
+
+    def beat(self) -> None:
+        """Ask for the peer's time."""
+        self.channel.quiet += 1
+        self.channel.send("beat", at=time.time())
+
+    def answer(self, at: Any, there: Any) -> None:
+        """Take the answer."""
+        now, asked, told = time.time(), float(at), float(there)
+        if now >= asked:
+            self._looks.append((now - asked, told - (asked + now) / 2))
+
+    @property
+    def offset(self) -> float:
+        """Return the peer's clock minus ours."""
+        return min(self._looks)[1] if self._looks else 0.0
+
+
+class Hub(Gang):
+    """The gang as node 0 sees it."""
+
+    def __init__(self, side: Side) -> None:
+        super().__init__(side)
+        self.door: Optional[Door] = None
+        self.members: Dict[int, Member] = {}
+        self.parts: Dict[int, Part] = {}
+        self.stop: Optional[Facts] = None
+        self._going = False
+        self._told = False
+        self._patience = float("inf")  # the shortest that the others were told
+        self._most_quiet = silent_beats(side.spec, interval_of(side.spec))
+
+    def open(self) -> None:
+        """Listen, and tell the client where; VerbError if that is not possible."""
+        self.door = Door(self.side.loop, self.side.spec, self.side.token, self.admit)
+        self.side.tell("hub", port=self.door.port)
+
+    def admit(self, channel: Channel) -> bool:
+        """Take a peer in, unless its rank is here."""
+        if channel.rank in self.members:
+            return False
+        member = Member(channel)
+        self.members[channel.rank] = member
+        channel.open(lambda message: self._hear(member, message), lambda why: self._left(member, why))
+        member.beat()
+        return True
+
+    def went(self) -> None:
+        """Nobody comes any more; who is not here has been lost since it joined."""
+        self._going = True
+        if self.door is not None:
+            self.door.close()
+        for rank in set(range(1, self.side.spec["nnodes"])) - set(self.members) - set(self.parts):
+            self._lose(rank, f"node {rank}", "it went away before the start")
+
+    def failed(self, reason: str) -> None:
+        """End all because of this node."""
+        self._stop_all(self.here, Order(f"{self.here}: {reason}", FAILURE_WAIT, FAILURE))
+
+    def stopped(self, order: Order) -> None:
+        """End all at somebody's wish."""
+        self._stop_all(self.here, order)
+
+    def ended(self, part: Part) -> None:
+        """Take our own part; before GO there is nobody to wait for."""
+        self.parts[0] = part
+        if not self._going:
+            self._leave()
+            return
+        self._look_at_end(self.here, part)
+
+    def beat(self) -> None:
+        """Ask every peer for a sign, and give up those that have been silent for too long."""
+        for member in list(self.members.values()):
+            if member.channel.quiet >= self._most_quiet:
+                member.channel.close()
+                self._left(member, f"it was silent for {limit_of(self.side.spec):g} s")
+            else:
+                member.beat()
+
+    # what the peers say
+
+    def _hear(self, member: Member, message: Message) -> None:
+        kind = message["kind"]
+        if kind == "beat":
+            member.answer(message["at"], message["time"])
+            if not member.joined:
+                member.joined = True
+                member.channel.send("welcome")
+        elif kind == "failed":
+            reason = f"{member.channel.node}: {message['reason']}"[:LONGEST_REASON]
+            self._stop_all(member.channel.node, Order(reason, FAILURE_WAIT, FAILURE))
+        elif kind == "stop":
+            self._stop_all(member.channel.node, read_order(message))
+        elif kind == "ended" and member.channel.rank not in self.parts:
+            self._take_part(member, message["part"])
+        elif kind == "ack":
+            member.channel.close()
+            self._forget(member)
+
+    def _take_part(self, member: Member, part: Any) -> None:
+        if not is_part(part):
+            raise SealError("no part of a run")
+        about = {"node": member.channel.node, "node_rank": member.channel.rank}
+        self.parts[member.channel.rank] = {**on_clock(part, member.offset), **about}
+        self._look_at_end(member.channel.node, part)
+
+    def _left(self, member: Member, why: str) -> None:
+        rank = member.channel.rank
+        if self._going and rank not in self.parts:
+            self.members.pop(rank, None)
+            self._lose(rank, member.channel.node, why)
+        else:
+            self._forget(member)
+
+    def _lose(self, rank: int, node: str, why: str) -> None:
+        part = lost_part(node, rank, why, time.time())
+        self.parts[rank] = part
+        self._look_at_end(node, part)
+
+    def _forget(self, member: Member) -> None:
+        if self.members.get(member.channel.rank) is member:
+            del self.members[member.channel.rank]
+        if self._told and not self.members:
+            self._leave()
+
+    # the end of all
+
+    def _stop_all(self, node: str, order: Order) -> None:
+        """End the run everywhere but on the node that it began with, which does so itself; later ones only hurry."""
+        if not self._going or order.grace >= self._patience:
+            return
+        self._patience = order.grace
+        if self.stop is None:
+            self.stop = {"node": node, "reason": order.reason, "time": time.time()}
+        for member in list(self.members.values()):
+            if member.channel.node != node:
+                member.channel.send("stop", **as_facts(order))
+        if node != self.here and 0 not in self.parts:
+            self.side.stop(order)
+
+    def _look_at_end(self, node: str, part: Part) -> None:
+        if part["state"] != "SUCCEEDED" and self.stop is None:
+            lost = part["state"] == LOST
+            reason = (
+                f"{node} is lost: {part['reason']}" if lost else f"{node}: {part['reason'] or part['state']}"
+            )
+            self._stop_all(node, Order(reason, FAILURE_WAIT, FAILURE))
+        if len(self.parts) == self.side.spec["nnodes"] and not self._told:
+            self._tell_all()
+
+    def _tell_all(self) -> None:
+        self._told = True
+        parts: List[Part] = [part for _, part in sorted(self.parts.items())]
+        record = make_record(self.side.spec, parts, self.stop, whole=True)
+        self.side.keep(record)
+        for member in list(self.members.values()):
+            member.channel.send("verdict", record=record)
+        if self.members:
+            self.side.loop.after(FAREWELL, "farewell", self._leave)
+        else:
+            self._leave()
+
+    def _leave(self) -> None:
+        self.side.loop.drop("farewell")
+        if self.door is not None:
+            self.door.close()
+        for member in self.members.values():
+            member.channel.close()
+        self.members.clear()
+        self.side.leave()

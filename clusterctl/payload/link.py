@@ -1,0 +1,147 @@
+"""Lines over a socket that never wait for the other side, and sealed messages over those."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Callable, Iterator, Optional
+
+from .loop import Loop
+from .seal import LONGEST_LINE, Meeting, Message, Seal, SealError
+
+PIECE = 1 << 14
+MOST_UNSENT = 8 << 20  # bytes that the other side may leave unread before it counts as broken
+SHORT_LINE = 1 << 10  # bytes of a line from somebody who has not proved anything
+
+Hear = Callable[[Message], None]
+Left = Callable[[str], None]
+
+
+class Link:
+    """One socket; whatever is wrong with it or with what it brings ends it with one call of `left`."""
+
+    def __init__(self, loop: Loop, conn: socket.socket, take: Callable[[bytes], None], left: Left) -> None:
+        self._loop = loop
+        self._conn = conn
+        self._take = take
+        self._left = left
+        self._longest = SHORT_LINE
+        self._heard = bytearray()
+        self._unsent = bytearray()
+        self.closed = False
+        conn.setblocking(False)
+        loop.watch(conn.fileno(), self._read)
+
+    def trust(self, take: Callable[[bytes], None], left: Left) -> None:
+        """Hand lines to somebody else from now on, and allow long ones."""
+        self._take, self._left, self._longest = take, left, LONGEST_LINE
+
+    def send(self, data: bytes) -> None:
+        """Send as soon as the other side takes it."""
+        if self.closed:
+            return
+        self._unsent += data
+        self._write()
+        if len(self._unsent) > MOST_UNSENT:
+            self.fail("it does not read")
+
+    def close(self) -> None:
+        """End it without a word."""
+        if not self.closed:
+            self.closed = True
+            self._loop.forget(self._conn.fileno())
+            self._conn.close()
+
+    def fail(self, why: str) -> None:
+        """End it and say why."""
+        if not self.closed:
+            self.close()
+            self._left(why)
+
+    def _write(self) -> None:
+        try:
+            while self._unsent:
+                del self._unsent[: self._conn.send(memoryview(bytes(self._unsent[:PIECE])))]
+        except BlockingIOError:
+            self._loop.watch_room(self._conn.fileno(), self._write)
+            return
+        except OSError as error:
+            self.fail(describe(error))
+            return
+        self._loop.forget_room(self._conn.fileno())
+
+    def _read(self) -> None:
+        try:
+            piece = self._conn.recv(PIECE)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.fail(describe(error))
+            return
+        if not piece:
+            self.fail("the connection ended")
+            return
+        self._heard += piece
+        for line in self._lines():
+            try:
+                self._take(line)
+            except (ValueError, TypeError, KeyError, RecursionError) as error:
+                self.fail(f"{type(error).__name__}: {error}"[:200])
+            if self.closed:
+                return
+        if len(self._heard) > self._longest:
+            self.fail("a line without an end")
+
+    def _lines(self) -> Iterator[bytes]:
+        while True:
+            end = self._heard.find(b"\n", 0, self._longest + 1)
+            if end < 0:
+                return
+            line = bytes(self._heard[:end])
+            del self._heard[: end + 1]
+            yield line
+
+
+class Channel:
+    """Sealed messages to and from one agent that has proved the token; `quiet` counts our beats without a word."""
+
+    def __init__(self, link: Link, meeting: Meeting, token: bytes, *, hub: bool) -> None:
+        to_peer, to_hub = (Seal(meeting.prove(token, f"the {who} speaks")) for who in ("hub", "peer"))
+        self._out, self._in = (to_peer, to_hub) if hub else (to_hub, to_peer)
+        self._link = link
+        self._hear: Optional[Hear] = None
+        self.rank = meeting.rank
+        self.node = meeting.node
+        self.quiet = 0
+
+    def open(self, hear: Hear, left: Left) -> None:
+        """Begin to hear."""
+        self._hear = hear
+        self._link.trust(self._take, left)
+
+    def send(self, kind: str, **facts: object) -> None:
+        """Send a message."""
+        for line in self._out.lines({"kind": kind, **facts}):
+            self._link.send(line)
+
+    def close(self) -> None:
+        """End it without a word."""
+        self._link.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has ended."""
+        return self._link.closed
+
+    def _take(self, line: bytes) -> None:
+        message = self._in.open(line)
+        self.quiet = 0
+        if message is not None and self._hear is not None:
+            if not isinstance(message.get("kind"), str):
+                raise SealError("a message of no kind")
+            self._hear(message)
+
+
+def describe(error: OSError) -> str:
+    """Say in words what the system says."""
+    return os.strerror(error.errno) if error.errno else str(error)

@@ -1,0 +1,206 @@
+"""A peer: an agent other than node 0's. It goes to the hub, says what happens here, and does what it is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from typing import Optional
+
+from .gang import (
+    FAILURE,
+    FAILURE_WAIT,
+    Gang,
+    Order,
+    Part,
+    Side,
+    as_facts,
+    interval_of,
+    limit_of,
+    lost_part,
+    make_record,
+    read_order,
+    silent_beats,
+)
+from .link import Channel, Link, describe
+from .seal import Meeting, Message, SealError, same
+
+JOIN_LIMIT = 10.0  # seconds to reach the hub, which may be busy with others
+TRY_LIMIT = 5.0  # seconds of one try
+PAUSE = 0.2
+LAST_WORDS = 0.2  # seconds for them to arrive before the connection is closed
+
+
+class Peer(Gang):
+    """The gang as any node but the first sees it."""
+
+    def __init__(self, side: Side) -> None:
+        super().__init__(side)
+        self._port = 0
+        self._until = 0.0
+        self._conn: Optional[socket.socket] = None
+        self._link: Optional[Link] = None
+        self._meeting: Optional[Meeting] = None
+        self._channel: Optional[Channel] = None
+        self._part: Optional[Part] = None
+        self._welcome = False
+        self._lost = ""
+        self._going = self._told = self._over = False
+        self._most_quiet = silent_beats(side.spec, interval_of(side.spec))
+
+    # the way to the hub
+
+    def join(self, port: int) -> None:
+        """Connect from the training IP and prove the token to each other."""
+        self._port = port
+        self._until = time.monotonic() + JOIN_LIMIT
+        self._try()
+
+    def _try(self) -> None:
+        spec, loop = self.side.spec, self.side.loop
+        loop.after(TRY_LIMIT, "join", lambda: self._miss("no answer"))
+        conn = self._conn = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        conn.setblocking(False)
+        try:
+            if spec.get("address"):
+                conn.bind((spec["address"], 0))
+            conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            conn.connect((spec["master_addr"], self._port))
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            self._miss(describe(error))
+            return
+        loop.watch_room(conn.fileno(), self._connected)
+
+    def _connected(self) -> None:
+        if self._conn is None:
+            return
+        self.side.loop.forget(self._conn.fileno())
+        number = self._conn.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if number:
+            self._miss(os.strerror(number))
+            return
+        conn, self._conn = self._conn, None
+        self._link = Link(self.side.loop, conn, self._answer, self._miss)
+
+    def _answer(self, line: bytes) -> None:
+        """Take the hub's question, then its proof."""
+        said = json.loads(line.decode("ascii"))
+        if self._link is None or not isinstance(said, dict):
+            raise SealError("not the hub of this run")
+        if self._meeting is None:
+            nonce, spec = said.get("nonce"), self.side.spec
+            if not isinstance(nonce, str) or len(nonce) != 32:
+                raise SealError("not the hub of this run")
+            self._meeting = Meeting(spec["run"], spec["node_rank"], self.here, nonce, os.urandom(16).hex())
+            proof = self._meeting.prove(self.side.token, "the peer is who it says")
+            about = {"rank": self._meeting.rank, "node": self.here, "nonce": self._meeting.peer_nonce}
+            self._link.send(json.dumps({**about, "proof": proof}).encode("ascii") + b"\n")
+        elif same(said.get("proof"), self._meeting.prove(self.side.token, "the hub is who it says")):
+            self._channel = Channel(self._link, self._meeting, self.side.token, hub=False)
+            self._channel.open(self._hear, self._lose)
+        else:
+            raise SealError("it does not know the token of this run")
+
+    def _miss(self, why: str) -> None:
+        """Try again, or say what is in the way."""
+        loop = self.side.loop
+        loop.drop("join")
+        if self._conn is not None:
+            loop.forget(self._conn.fileno())
+            self._conn.close()
+        if self._link is not None:
+            self._link.close()
+        self._conn, self._link, self._meeting = None, None, None
+        if time.monotonic() + PAUSE < self._until:
+            loop.after(PAUSE, "join", self._try)
+        elif not self._over:
+            self.side.tell("join_failed", error=why, port=self._port)
+            self.side.stop(
+                Order(f"node 0 ({self.side.spec['hub']}) could not be reached: {why}", 0.0, FAILURE)
+            )
+
+    # what the hub says
+
+    def _hear(self, message: Message) -> None:
+        kind = message["kind"]
+        if kind == "beat":
+            self._send("beat", at=message["at"], time=time.time())
+        elif kind == "welcome" and not self._welcome:
+            self._welcome = True
+            self.side.loop.drop("join")
+            self.side.tell("joined")
+        elif kind == "stop" and self._part is None:
+            self.side.stop(read_order(message))
+        elif kind == "verdict" and self._part is not None:
+            self._told = True
+            self.side.keep(message["record"])
+            self._send("ack")
+            self.side.loop.after(FAILURE_WAIT, "farewell", self._leave)
+
+    def _lose(self, why: str) -> None:
+        """End our part without the hub; if it has ended, all that can be done is done."""
+        self._channel = None
+        self.side.loop.drop("join")
+        self._lost = why
+        if self._part is not None:
+            self._conclude()
+        elif not self._over:
+            self.side.tell("join_failed", error=why, port=self._port)
+            self.side.stop(Order(f"node 0 ({self.side.spec['hub']}) is lost: {why}", FAILURE_WAIT, FAILURE))
+
+    # what happens here
+
+    def went(self) -> None:
+        """From now on the others are to hear of our end, and we of theirs."""
+        self._going = True
+
+    def failed(self, reason: str) -> None:
+        """Tell the hub of a failure."""
+        self._send("failed", reason=reason)
+
+    def stopped(self, order: Order) -> None:
+        """Tell the hub of somebody's wish."""
+        self._send("stop", **as_facts(order))
+
+    def ended(self, part: Part) -> None:
+        """Tell the hub, and wait for what it makes of all parts; before GO there is no such thing."""
+        self._part = part
+        if self._channel is None:
+            self._conclude()
+            return
+        self._send("ended", part=part)
+        if not self._going:
+            self.side.loop.after(LAST_WORDS, "farewell", self._leave)
+
+    def beat(self) -> None:
+        """Count the hub's silence."""
+        channel = self._channel
+        if channel is None:
+            return
+        channel.quiet += 1
+        if channel.quiet > self._most_quiet:
+            channel.close()
+            self._lose(f"it was silent for {limit_of(self.side.spec):g} s")
+
+    def _send(self, kind: str, **facts: object) -> None:
+        if self._channel is not None:
+            self._channel.send(kind, **facts)
+
+    def _conclude(self) -> None:
+        """Keep what is known here: our part, and that the hub is gone."""
+        if self._lost and self._part is not None and not self._told:
+            hub = lost_part(str(self.side.spec["hub"]), 0, self._lost, time.time())
+            self.side.keep(make_record(self.side.spec, [hub, self._part], None, whole=False))
+        self._leave()
+
+    def _leave(self) -> None:
+        self.side.loop.drop("farewell")
+        self.side.loop.drop("join")
+        if self._channel is not None:
+            self._channel.close()
+        if not self._over:
+            self._over = True
+            self.side.leave()

@@ -1,0 +1,109 @@
+"""Whole gangs on this machine for the tests: one agent for each 127.0.0.x, with a stand-in for torch."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+from noderun import NodeRun, wait_until
+
+Make = Callable[..., NodeRun]
+FINAL = ("SUCCEEDED", "FAILED", "FAILED_SETUP", "CANCELLED", "TIMEOUT", "LOST")
+
+# Each rank waits for a file with its own number in the name, which holds what it is to do.
+WAITING = """
+import os, signal, sys, time
+place = os.environ["GANG_MARK"] + "/" + os.environ["RANK"]
+print("settled", flush=True)
+while not os.path.exists(place):
+    time.sleep(0.01)
+exec(open(place).read())
+"""
+
+
+class GangRun:
+    """Some nodes of one run."""
+
+    def __init__(self, make: Make, count: int = 3, script: str = WAITING, **changes: Any) -> None:
+        token, run = secrets.token_hex(32), f"job-20261120T110000-{secrets.token_hex(4)}"
+        self.token = token
+        self.nodes = []
+        for rank in range(count):
+            about = {
+                "run": run,
+                "node": f"gpu0{rank + 1}",
+                "node_rank": rank,
+                "nnodes": count,
+                "world_size": count,
+            }
+            gang = {"gang": True, "hub": "gpu01", "token": token, "address": f"127.0.0.{rank + 1}"}
+            node = make(script, **{"nproc": 1, **about, **gang, **changes}).use_stub()
+            self.nodes.append(node)
+        for node in self.nodes:
+            node.spec["env"]["GANG_MARK"] = str(self.nodes[0].root)
+        self.port = 0
+
+    def prepare(self) -> GangRun:
+        """Bring all agents up; the hub says where it listens."""
+        self.nodes[0].start()
+        self.port = self.nodes[0].hear("hub")["port"]
+        for node in self.nodes[1:]:
+            node.start()
+        for node in self.nodes:
+            node.hear("started")
+        return self
+
+    def join(self) -> GangRun:
+        """Let the others go to the hub."""
+        for node in self.nodes[1:]:
+            node.session.send({"do": "join", "port": self.port})
+        for node in self.nodes[1:]:
+            wait_for_all(node, "joined", "ready")
+        wait_for_all(self.nodes[0], "ready")
+        return self
+
+    def go(self) -> GangRun:
+        """Give GO, node 0 first; wait until every worker is there."""
+        master, *others = self.nodes
+        master.session.send({"do": "go", "master_port": master.port})
+        master.hear("listening")
+        for node in others:
+            node.session.send({"do": "go", "master_port": master.port})
+        for node in self.nodes:
+            node.hear("end")
+            node.session.close()
+        for node in self.nodes:
+            node.running()
+            wait_until(lambda node=node: "settled" in node.output(node.spec["node_rank"]), 20, "settled")
+        return self
+
+    def tell(self, rank: int, code: str) -> None:
+        """Let a rank do something."""
+        aside = self.nodes[0].root / f"{rank}.new"
+        aside.write_text(code)
+        aside.rename(self.nodes[0].root / str(rank))
+
+    def record(self, rank: int) -> dict[str, Any]:
+        """Read a node's gang.json."""
+        content: dict[str, Any] = json.loads((self.nodes[rank].rundir / "gang.json").read_text())
+        return content
+
+    def states(self) -> list[str]:
+        """Give every node's state."""
+        return [node.state()["state"] for node in self.nodes]
+
+    def ended(self, seconds: float = 5.0) -> list[dict[str, Any]]:
+        """Wait until nothing is left anywhere; gives the states."""
+        wait_until(lambda: not any(node.left() for node in self.nodes), seconds, "nothing left anywhere")
+        states = [node.state() for node in self.nodes]
+        assert all(state["state"] in FINAL for state in states), states
+        return states
+
+
+def wait_for_all(node: NodeRun, *events: str) -> None:
+    """Hear events in any order, also those that were heard before."""
+    for event in events:
+        if event not in [header.get("event") for header in node.heard]:
+            node.hear(event)
