@@ -38,6 +38,7 @@ class Sharing:
     path: str | None
     persists: bool  # an ordinary `ssh NODE` would leave a master there
     accept_new: bool  # it would take a host key that nobody knows
+    via: str | None = None  # what stands between, if something does: `the bastion gate`
 
 
 def render_options(node: Node) -> list[str]:
@@ -78,9 +79,15 @@ def parse_sharing(printed: str) -> Sharing:
     masters = found.get("controlmaster") in ("auto", "true", "yes")
     persists = found.get("controlpersist", "no") not in ("no", "false")
     known = None if path == "none" else path
-    return Sharing(
-        known, known is not None and masters and persists, found.get("stricthostkeychecking") == "accept-new"
-    )
+    accepts = found.get("stricthostkeychecking") == "accept-new"
+    return Sharing(known, known is not None and masters and persists, accepts, _between(found))
+
+
+def _between(found: Mapping[str, str]) -> str | None:
+    jump, command = (found.get(key, "none") for key in ("proxyjump", "proxycommand"))
+    if jump != "none":
+        return f"the bastion {jump}"
+    return None if command == "none" else "a proxy command"
 
 
 def master_argv(

@@ -141,9 +141,11 @@ class Masters:
     ) -> None:
         argv = master_argv(self._program, node, sharing, socket=mine, batch=batch, limit=timeouts.connect)
         limit = timeouts.connect + timeouts.handshake + timeouts.login if batch else ASK_LIMIT
-        self._run(node, argv, limit, asks=not batch)
+        self._run(node, argv, limit, asks=not batch, via=sharing.via)
 
-    def _run(self, node: Node, argv: Sequence[str], limit: float, *, asks: bool = False) -> str:
+    def _run(
+        self, node: Node, argv: Sequence[str], limit: float, *, asks: bool = False, via: str | None = None
+    ) -> str:
         """Run ssh to its end and give what it printed; its failure is raised as what it means."""
         # Files, not pipes: a master that stays behind may hold on to what ssh was given.
         with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as said:
@@ -160,7 +162,7 @@ class Masters:
             if alarm.expired:
                 raise openssh_endings.overdue(node, limit, words)
             if status == SSH_FAILED or status < 0:
-                raise openssh_endings.explain(node, words, status, asked=asks)
+                raise openssh_endings.explain(node, words, status, asked=asks, via=via)
             for key in new_host_keys(words):
                 self._notice(f"{node.name}: ssh recorded the new host key of {key}")
             return _text(printed)

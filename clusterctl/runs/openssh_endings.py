@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 from clusterctl.errors import (
     AuthenticationFailed,
@@ -15,11 +16,11 @@ from clusterctl.errors import (
     HostKeyError,
     Unreachable,
 )
-from clusterctl.specs.addresses import DIRECT
 from clusterctl.specs.inventory import Node
 
 TAIL = 2048
-REFUSED_LOGIN, CLOSED = "CC-SSH-007", "CC-SSH-006"
+REFUSED_LOGIN, CLOSED, BETWEEN = "CC-SSH-007", "CC-SSH-006", "CC-SSH-013"
+NEVER_MET = "kex_exchange_identification: "  # the node itself has said nothing
 
 # What ssh says (OpenSSH 7 to 10), kind, code, message, fix; the first that is found counts.
 _WORDS: tuple[tuple[str, type[ConnectError], str, str, str], ...] = (
@@ -97,9 +98,9 @@ _WORDS: tuple[tuple[str, type[ConnectError], str, str, str], ...] = (
     (
         "closed by UNKNOWN port|[Cc]onnection closed|[Cc]onnection reset|stdio forward|kex_exchange",
         Unreachable,
-        "CC-SSH-013",
-        "the way to {place} through a proxy command or bastion ended",
-        "see what `{ssh}` says: the bastion may be down, or the node behind it",
+        BETWEEN,
+        "the way to {place} through {via} ended",
+        "see what `{ssh}` says: what stands between may be down, unknown here or not let you in; or the node is down",
     ),
     (
         "[Bb]ad configuration option|bad configuration|Can't open user config|Bad owner or permissions"
@@ -112,14 +113,19 @@ _WORDS: tuple[tuple[str, type[ConnectError], str, str, str], ...] = (
 )
 
 
-def explain(node: Node, said: str, status: int, *, asked: bool) -> ConnectError:
-    """Say why ssh did not get in; `asked` tells whether it was allowed to ask the user for a password."""
+def explain(node: Node, said: str, status: int, *, asked: bool, via: str | None = None) -> ConnectError:
+    """Say why ssh did not get in.
+
+    `asked` tells whether it was allowed to ask the user for a password, `via` names what stands in between. A bastion's
+    own words are not among those `said`: ssh throws them away where it leaves a master.
+    """
     names = {"host": node.host, "place": _place(node), "known": _known_name(node), "ssh": hand_command(node)}
+    names["via"] = via or "a proxy command or bastion"
     evidence = said.strip()[-TAIL:]
     for words, kind, code, message, fix in _WORDS:
         if re.search(words, said):
             more = "" if asked or code != REFUSED_LOGIN else _how_to_answer(node)
-            if code == CLOSED and _goes_through(node):
+            if via and (code == CLOSED or (code != BETWEEN and NEVER_MET in said)):
                 continue  # who ended it stands in between
             text = message.format(**names)
             return kind(text, code=code, node=node.name, evidence=evidence, fix=more or fix.format(**names))
@@ -159,11 +165,9 @@ def hand_command(node: Node) -> str:
     """Write the `ssh` that a user would type for a node."""
     words = ["ssh", *(["-p", str(node.ssh.port)] if node.ssh.port not in (None, 22) else ())]
     words += ["-i", node.ssh.key] if node.ssh.key else []
+    words += ["-J", node.ssh.jump] if node.ssh.jump else []
+    words += ["-o", shlex.quote(f"ProxyCommand={node.ssh.proxy_command}")] if node.ssh.proxy_command else []
     return " ".join([*words, f"{node.ssh.user}@{node.host}" if node.ssh.user else node.host])
-
-
-def _goes_through(node: Node) -> bool:
-    return bool(node.ssh.proxy_command) or node.ssh.jump not in (None, DIRECT)
 
 
 def _how_to_answer(node: Node) -> str:

@@ -260,6 +260,17 @@ def test_ways_not_to_arrive(masters: Masters, server: Server, tmp_path: Path) ->
     assert refusal(Masters(print, program="/no/ssh"), server.node(config="none")).code == "CC-SSH-030"
 
 
+def test_a_bastion_of_the_users_own_file_is_named(masters: Masters, server: Server, tmp_path: Path) -> None:
+    """What ends on the way is not laid at the node's door, though ssh hides what the bastion's ssh says."""
+    config = tmp_path / "bastion"
+    config.write_text(
+        f"Host gate\n HostName 127.0.0.1\n Port {free_port()}\nHost 127.0.0.1\n ProxyJump gate\n"
+    )
+    failed = refusal(masters, server.node(config=str(config)))
+    assert (type(failed), failed.code) == (Unreachable, "CC-SSH-013"), failed.evidence
+    assert "through the bastion gate" in failed.message
+
+
 def test_too_many_sessions_have_an_error_of_their_own(serve: Callable[..., Server], masters: Masters) -> None:
     """ssh does not make a connection of its own past the master's limit."""
     server = serve("MaxSessions 1")
