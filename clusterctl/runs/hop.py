@@ -22,6 +22,7 @@ class Hop:
     identities_only: bool = False
     agent: str | None = None  # a socket, `none`, or None for SSH_AUTH_SOCK's
     known_hosts: tuple[str, ...] = ()  # where new keys are recorded first; none: the usual ones
+    revoked_keys: str | None = None  # a file; what stands in it is never believed
     host_key_alias: str | None = None
     host_keys: Literal["strict", "accept-new"] = "strict"
     proxy_command: str | None = None  # expanded

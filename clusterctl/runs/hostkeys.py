@@ -22,6 +22,7 @@ from clusterctl.runs.knownhosts import (
     parse_entries,
     render_name,
 )
+from clusterctl.runs.revoked import find_revocation
 
 SYSTEM_FILE = Path("/etc/ssh/ssh_known_hosts")
 
@@ -73,6 +74,8 @@ class HostKeys:
 
     def verify(self, hop: Hop, key_type: str, key: bytes, certificate: bytes = b"") -> None:
         """Return if `key` is known for the node, certified, or just recorded; raise HostKeyError if not."""
+        if hop.revoked_keys and (why := find_revocation(self._expand(hop.revoked_keys), key, certificate)):
+            raise _refused(hop, key_type, key, why)
         named, bare = self._entries(hop)
         for entry in (*named, *bare):
             if entry.marker == REVOKED and entry.key == key:
@@ -241,6 +244,16 @@ def _revoked(hop: Hop, entry: Entry) -> HostKeyError:
         node=hop.name,
         evidence=f"it shows {entry.key_type} {entry.fingerprint}",
         fix="give the node a new host key; do not remove the line",
+    )
+
+
+def _refused(hop: Hop, key_type: str, key: bytes, why: str) -> HostKeyError:
+    return HostKeyError(
+        f"{hop.called}'s host key is refused by RevokedHostKeys of the SSH configuration: {why}",
+        code="CC-SSH-011",
+        node=hop.name,
+        evidence=f"it shows {key_type} {fingerprint(key)}",
+        fix="give it a new host key; where the file is missing, ask who keeps it",
     )
 
 

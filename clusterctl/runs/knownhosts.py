@@ -59,12 +59,13 @@ def parse_entries(text: str, file: str) -> Iterator[Entry]:
         marker = words.pop(0) if words[0].startswith("@") else ""
         if marker not in {"", REVOKED, AUTHORITY} or len(words) < 3:
             continue
-        key = _decode_key(words[1], words[2])
+        key = decode_key(words[1], words[2])
         if key is not None:
             yield Entry(file, number, marker, words[0], words[1], key)
 
 
-def _decode_key(key_type: str, text: str) -> bytes | None:
+def decode_key(key_type: str, text: str) -> bytes | None:
+    """Read a public key as it stands in a file; None if it is not of that type."""
     try:
         key = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

@@ -160,6 +160,7 @@ def _settle(node: str, question: Question, answer: Answer) -> tuple[Hop, Mapping
         identities_only=_first(answer, "identitiesonly") == "yes",
         agent=_agent(answer),
         known_hosts=tuple(_known_hosts(answer, tokens)),
+        revoked_keys=_revoked_keys(answer, tokens),
         host_key_alias=_expand_first(answer, "hostkeyalias", tokens),
         host_keys=_strictness(answer),
     )
@@ -221,6 +222,12 @@ def _known_hosts(answer: Answer, tokens: Mapping[str, str]) -> Sequence[str]:
     texts = [text for key in ("userknownhostsfile", "globalknownhostsfile") for text in answer.get(key, ())]
     found = (expand_tokens(path, tokens) for text in texts for path in split_paths(text) if path != NONE)
     return [path for path in found if path is not None]
+
+
+def _revoked_keys(answer: Answer, tokens: Mapping[str, str]) -> str | None:
+    """Give the file of revoked keys; what is not understood of its name stays, and then allows nothing."""
+    named = _first(answer, "revokedhostkeys")
+    return None if named in (None, NONE) else expand_tokens(named, tokens) or named
 
 
 def _agent(answer: Answer) -> str | None:

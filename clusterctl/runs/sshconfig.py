@@ -22,7 +22,7 @@ from pathlib import Path
 from clusterctl.errors import Unreachable
 from clusterctl.runs.sshfiles import Traces, trace_files
 
-VERSION = 1
+VERSION = 2
 NONE = "none"
 AT_ONCE = 8  # programs that run at a time
 LIMIT = 10.0  # seconds; `Match exec` may take its time
@@ -31,6 +31,7 @@ KEPT = {
     *("hostname", "user", "port", "proxyjump", "proxycommand"),
     *("identityfile", "certificatefile", "identitiesonly", "identityagent"),
     *("hostkeyalias", "userknownhostsfile", "globalknownhostsfile", "stricthostkeychecking"),
+    "revokedhostkeys",
 }
 Answer = Mapping[str, list[str]]
 
