@@ -4,6 +4,7 @@ ClusterctlError                 exit 1   something failed; carries code, evidenc
 ├── UsageError                  exit 2   wrong words on the command line
 │   └── SpecError               exit 2   an inventory or job file is wrong; carries every Issue at once
 ├── ChecksFailed                exit 3   a finding of severity error; nothing was started
+│   └── NodesBusy                        another run holds the GPUs or nodes that this one needs
 ├── ConnectError                exit 4   a node could not be reached or would not let us in
 │   ├── Unreachable                      no TCP connection, no SSH banner, or a proxy command that died
 │   │   └── ServerBusy                   the server hung up before login; another try may succeed
@@ -82,6 +83,10 @@ class ChecksFailed(ClusterctlError):
     """The nodes are not fit for the job."""
 
     exit_code = 3
+
+
+class NodesBusy(ChecksFailed):
+    """Another run holds the GPUs or nodes that this one needs."""
 
 
 class ConnectError(ClusterctlError):

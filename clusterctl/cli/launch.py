@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 @click.option("-d", "--detach", is_flag=True, help="Leave as soon as the workers start.")
 @takes_nodes
 @click.option("--no-check", is_flag=True, help="Probe and print findings, but never stop because of them.")
+@click.option("--wait", is_flag=True, help="Where another run has what this one needs, wait until it is free.")
 @click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override a key of the job.")
 @click.option("--json", "as_json", is_flag=True, help="Write NDJSON: log lines, and the verdict last.")
 @shared_options
@@ -37,6 +38,7 @@ def launch(
     pattern: str | None,
     exclude: str | None,
     no_check: bool,
+    wait: bool,
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> int:
@@ -58,7 +60,7 @@ def launch(
         cluster.open_early(member.node for member in members)
         from clusterctl.cli.launching import Launch, Wishes  # loads while the connections are made
 
-        wishes = Wishes(detach=detach, no_check=no_check, as_json=as_json, command=settings.command)
+        wishes = Wishes(detach, no_check, as_json, wait, settings.command)
         return Launch(inventory, job, members, wishes).run(cluster)
 
 

@@ -17,6 +17,8 @@ from clusterctl.console.choice import err, say
 from clusterctl.console.findings import render_findings
 from clusterctl.console.phases import Detail, Phases, render_freight
 from clusterctl.errors import ClusterctlError, UsageError
+from clusterctl.plans.devices import plan_devices
+from clusterctl.plans.facts import Facts
 from clusterctl.plans.launch import LaunchPlan, Measured, plan_launch, render_spec
 from clusterctl.plans.network import resolve_network
 from clusterctl.plans.placement import Member
@@ -24,10 +26,11 @@ from clusterctl.plans.redact import redact
 from clusterctl.plans.vendors import vendor_of
 from clusterctl.runs import preparing
 from clusterctl.runs.attached import Watch
+from clusterctl.runs.claiming import Manners
 from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.source import ScanResult
 from clusterctl.specs.counted import counted
-from clusterctl.specs.inventory import Inventory
+from clusterctl.specs.inventory import Inventory, Node
 from clusterctl.specs.job import Job
 
 
@@ -38,6 +41,7 @@ class Wishes:
     detach: bool
     no_check: bool
     as_json: bool
+    wait: bool = False
     command: str = "clusterctl"  # how hints begin, with the `-i` that was given
 
 
@@ -90,7 +94,7 @@ class Launch:
         return proof
 
     def _plan(self, proof: Proof) -> LaunchPlan:
-        measured = {node.name: measure(proof, node.name, self._members) for node in self._nodes}
+        measured = {node.name: measure(self._job, node, proof.facts[node.name]) for node in self._nodes}
         plan = plan_launch(self._job, self._members, measured, run_id=make_run_id(self._job.name))
         for node in plan.nodes:
             if node.missing:
@@ -116,10 +120,10 @@ class Launch:
             "code": lambda: render_freight(files, size, self._phases.sent),
         }
         self._phases.begin("start", "code", "ready", details=details)
+        manners = Manners(self._wishes.wait, notice)
+        freight = preparing.Freight(specs, scan, secrets, manners=manners)
         try:
-            ready = preparing.prepare_all(
-                cluster, plan, self._interpreters, preparing.Freight(specs, scan, secrets), self._phases
-            )
+            ready = preparing.prepare_all(cluster, plan, self._interpreters, freight, self._phases)
         except BaseException:
             self._phases.stop()
             say("nothing was started; what had been prepared is ended")
@@ -164,10 +168,8 @@ def stops(proof: Proof, *, no_check: bool) -> bool:
     return bool(proof.failures) or (proof.exit_code != 0 and not no_check)
 
 
-def measure(proof: Proof, name: str, members: Sequence[Member]) -> Measured:
+def measure(job: Job, node: Node, facts: Facts) -> Measured:
     """Reduce a node's facts to what a plan needs."""
-    facts = proof.facts[name]
-    node = next(member.node for member in members if member.name == name)
     network = resolve_network(node, facts)
     return Measured(
         ip=network.ip,
@@ -176,6 +178,7 @@ def measure(proof: Proof, name: str, members: Sequence[Member]) -> Measured:
         cpus=facts.machine.cpus_allowed if facts.machine else None,
         python=facts.interpreter.executable if facts.interpreter else None,
         vendor=vendor_of(facts),
+        devices=plan_devices(job, node, facts),
     )
 
 

@@ -14,6 +14,7 @@ from .departure import Departure
 from .ending import Sweep, as_left
 from .evidence import Evidence
 from .gang import FAILURE_WAIT, TIME, Facts, Gang, Order, Side, interval_of, make_gang, make_record
+from .locks import ORDERS, Claim, Locks
 from .loop import Loop
 from .processes import Identity, Stat, become_subreaper, identify, reap, wake_on
 from .state import Record, new_state, tag_of
@@ -45,6 +46,7 @@ class Agent:
         self.loop = Loop()
         self.client = Client(self.loop, wires.control, self.obey, self.client_left)
         self.record = Record(rundir, new_state(spec))
+        self.claim = Claim(Locks(self.loop, spec, lambda: self.seen.went), self.record, spec, self.client.tell)
         self.sweep = Sweep(tag_of(spec))
         self.deadline = Deadline(self.loop, self.sweep, self.torchrun_pid, self.finish)
         world_size = spec["world_size"] if spec["module"] else None
@@ -66,9 +68,13 @@ class Agent:
         me = identify(os.getpid())
         self.record.set(state="PREPARING", guardian=guardian.as_dict(), agent=me.as_dict())
         self.record.note("preparing")
-        self.loop.after(GO_LIMIT, "go", lambda: self.cancel("no GO came"))
+        self.await_go()
         self.beat()
         self.loop.run()
+
+    def await_go(self) -> None:
+        """Give the client time for GO, from now on."""
+        self.loop.after(GO_LIMIT, "go", lambda: self.cancel("no GO came"))
 
     def torchrun_pid(self) -> Optional[int]:
         """Return the gate's or torchrun's pid while it has not ended."""
@@ -79,9 +85,13 @@ class Agent:
     def obey(self, order: Dict[str, Any]) -> None:
         """Take one frame of the client."""
         if "secrets" in order and self.torchrun is None:
+            self.claim.obey("lock")
             self.prepare(order["secrets"], str(order.get("token") or ""))
         elif order.get("do") == "join":
             self.gang.join(int(order["port"]))
+        elif order.get("do") in ORDERS:
+            self.claim.obey(order["do"])
+            self.await_go()
         elif order.get("do") == "go":
             self.departure.go(int(order["master_port"]))
         elif order.get("do") == "cancel":

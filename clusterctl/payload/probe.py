@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any, Callable
 
 from . import probe_activate, probe_files, probe_gpu, probe_nics, probe_routes, probe_system, probe_torch
+from .holders import ask_holders, names_in_use
 from .probe_ask import ask_all
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def _questions(request: dict[str, Any], nccl: Callable[[], Any]) -> dict[str, Ca
     peers = request.get("peers") or {}
     return {
         "gpus": probe_gpu.gpus,
+        "locks": lambda: ask_holders(names_in_use()),
         "nccl": nccl,
         "torch": probe_torch.torch,
         "packages": probe_torch.packages,

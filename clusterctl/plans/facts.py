@@ -17,6 +17,7 @@ from clusterctl.plans.facts_records import (
     Clock,
     Disk,
     Gpus,
+    Holder,
     InfinibandPort,
     Interpreter,
     Limits,
@@ -50,6 +51,7 @@ class Facts:
     packages: Mapping[str, str] = field(default_factory=dict)
     nccl: Nccl = field(default_factory=Nccl)
     gpus: Gpus = field(default_factory=Gpus)
+    locks: tuple[Holder, ...] = ()
     nics: tuple[Nic, ...] = ()
     routing: tuple[RouteEntry, ...] = ()
     routes: Mapping[str, Route] = field(default_factory=dict)

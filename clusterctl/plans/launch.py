@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
+from clusterctl.plans.devices import Device
 from clusterctl.plans.placement import Member
 from clusterctl.plans.text import (
     Fill,
@@ -56,6 +57,7 @@ class Measured:
     cpus: int | None
     python: str | None
     vendor: str = "nvidia"
+    devices: tuple[Device, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class NodePlan:
     env: Mapping[str, Text]
     ip: str | None
     nics: tuple[str, ...]
+    devices: tuple[Device, ...] = ()
 
     @property
     def name(self) -> str:
@@ -158,7 +161,8 @@ def _plan_node(
         **{key: fill_template(value, values) for key, value in job.env.items()},
     }
     argv = plan_argv(job, python, values, attempt=1)
-    return NodePlan(member, python, nproc, MODULES.get(job.launcher), argv, env, node.ip, node.nics)
+    module = MODULES.get(job.launcher)
+    return NodePlan(member, python, nproc, module, argv, env, node.ip, node.nics, node.devices)
 
 
 def _torchrun_env(job: Job) -> dict[str, Text]:
@@ -237,6 +241,8 @@ def render_spec(plan: LaunchPlan, node: NodePlan, record: Mapping[str, Any]) -> 
         "python": node.python,
         "module": node.module,
         "processes": 1 if plan.job.one_process else node.nproc,
+        "gpus": [{"index": one.index, "id": one.id, "used": one.used} for one in node.devices],
+        "exclusive": plan.job.exclusive,
         "argv": [to_json(word) for word in node.argv],
         "env": {key: to_json(value) for key, value in node.env.items()},
         "unset": list(INHERITED),

@@ -10,8 +10,10 @@ from typing import Any, Protocol
 from fabric import Connection
 
 from clusterctl.errors import ClusterctlError, StartError
+from clusterctl.plans.facts_records import Holder
 from clusterctl.plans.launch import LaunchPlan, NodePlan
 from clusterctl.runs import tasks
+from clusterctl.runs.claiming import Claim, Manners, heard, is_settled, refuse
 from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.ending import end_run
 from clusterctl.runs.session import Session
@@ -34,11 +36,12 @@ class Observer(Protocol):
 
 @dataclass(frozen=True)
 class Ready:
-    """A node that waits for GO: its leash, and on the master the port it holds."""
+    """A node that waits for GO: its leash, on the master the port it holds, and who was in the way."""
 
     leash: Session
     port: int | None
     torch: str
+    busy: tuple[Holder, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ class Freight:
     scan: ScanResult
     secrets: Mapping[str, str]
     turns: Turns = field(default_factory=Turns)
+    manners: Manners = field(default_factory=Manners)
 
 
 def prepare_all(
@@ -71,6 +75,9 @@ def prepare_all(
                 raise outcome.error
             if outcome.value is not None:
                 ready[outcome.node.name] = outcome.value
+        leashes = {name: node.leash for name, node in ready.items()}
+        found = {name: node.busy for name, node in ready.items() if node.busy}
+        Claim(leashes, freight.specs, freight.manners).settle(found)
     except BaseException:
         cancel_all(ready)
         raise
@@ -94,7 +101,10 @@ def prepare(
     run = str(spec["run"])
     leash = tasks.start(c, node.member.node, interpreter, spec, freight.secrets)
     try:
-        place = tasks.await_event(leash, "started", tasks.ANSWER_LIMIT, node=node.name).get("workdir", {})
+        seen = tasks.await_event(leash, "started", tasks.ANSWER_LIMIT, node=node.name)
+        place, busy = seen.get("workdir", {}), heard(seen)
+        if not freight.manners.wait and any(map(is_settled, busy)):
+            raise refuse({node.name: busy}, freight.specs)
         observer.arrive("start", node.name)
         with freight.turns.take(str(place.get("id") or "")):
             tasks.sync(
@@ -106,7 +116,7 @@ def prepare(
         cancel(leash)
         raise
     observer.arrive("ready", node.name)
-    return Ready(leash, seen.get("port", {}).get("port"), str(seen["ready"].get("torch", "")))
+    return Ready(leash, seen.get("port", {}).get("port"), str(seen["ready"].get("torch", "")), busy)
 
 
 def go(

@@ -35,6 +35,7 @@ class Job:
     nproc_per_node: int | Literal["gpu", "cpu"] = "gpu"
     nodes: int | str = "all"
     gpus: tuple[int, ...] = ()
+    exclusive: bool = False
     launcher: Literal["torchrun", "launch", "python", "command"] = "torchrun"
     use_env: bool = False
     backend: Literal["nccl", "gloo"] = "nccl"
@@ -70,6 +71,7 @@ def parse_job(text: str, file: str, overrides: Sequence[tuple[str, str]] = ()) -
         nproc_per_node=entry.nproc_per_node,
         nodes=entry.nodes,
         gpus=entry.gpus,
+        exclusive=entry.exclusive,
         launcher=entry.launcher,
         use_env=entry.use_env,
         backend=entry.backend,

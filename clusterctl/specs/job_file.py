@@ -134,6 +134,9 @@ class JobFile(Entry):
         description="Indices of the GPUs to use on each node, such as `[0, 1]`; without it all.",
         json_schema_extra={"uniqueItems": True, "minItems": 1},
     )
+    exclusive: Flag = Field(
+        False, description="Have each node alone: no other run may be on it, whatever it uses; see below."
+    )
     launcher: Launcher = Field("torchrun", description="What starts the workers on a node; see below.")
     use_env: Flag = Field(
         False, description="For `launcher: launch`: leave `--local-rank` out; LOCAL_RANK is always set."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.checks import disks, gpu, gpu_state, network, paths, python, ssh, system, torch
+from clusterctl.plans.checks import disks, gpu, gpu_state, locks, network, paths, python, ssh, system, torch
 from clusterctl.plans.checks.check import REGISTERED, SEVERITIES, Check, Finding, Hit, Situation
 from clusterctl.plans.facts import Facts
 from clusterctl.plans.network import resolve_network
@@ -19,6 +19,7 @@ FAMILIES = (
     torch,
     gpu,
     gpu_state,
+    locks,
     network,
     paths,
     disks,

@@ -1,0 +1,130 @@
+"""The locks of a launch on all its nodes: who is in the way, who makes way, and the wait until all are free.
+
+Every agent takes its node's locks by itself, all or none, and says so before it is ready. Only where one found a
+holder there is more to do. Two launches that meet while they prepare cannot wait for each other: the one submitted
+later lets go of everything first, so that the earlier one gets all.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clusterctl.errors import NodesBusy
+from clusterctl.plans.facts_records import Holder
+from clusterctl.plans.holders import describe_holders, parse_holders
+from clusterctl.runs import tasks
+from clusterctl.runs.session import Session
+from clusterctl.specs.nodeset import fold_names
+
+PATIENCE = 2.0  # seconds for launches that meet while they prepare
+POLL = 2.0  # seconds between looks at whether all is free
+MOST_LINES = 12
+
+InTheWay = dict[str, tuple[Holder, ...]]  # by node; nodes that are ours are left out
+
+
+@dataclass(frozen=True)
+class Manners:
+    """What to do when somebody is in the way: `wait` for him, and `tell` for whom."""
+
+    wait: bool = False
+    tell: Callable[[str], None] = lambda _: None
+
+
+def heard(seen: Mapping[str, Mapping[str, Any]]) -> tuple[Holder, ...]:
+    """Read who was in the way from what an agent has said."""
+    return parse_holders(seen.get("locks", {}).get("holders") or ())
+
+
+def refuse(found: InTheWay, specs: Mapping[str, Mapping[str, Any]]) -> NodesBusy:
+    """Give the error that names every holder."""
+    return NodesBusy(
+        "another run has what this one needs",
+        code="CC-RUN-040",
+        node=fold_names(found),
+        evidence="\n".join(describe(found, specs)),
+        fix="`clusterctl launch --wait` waits until it is free; or take other GPUs (`gpus:`) or nodes (--exclude)",
+    )
+
+
+def describe(found: InTheWay, specs: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Say who is in the way, nodes with the same words folded."""
+    alike: dict[str, list[str]] = {}
+    for name, holders in found.items():
+        gpus = specs[name].get("gpus") or ()
+        indices = {gpu["id"]: gpu["index"] for gpu in gpus if gpu["index"] is not None}
+        for line in describe_holders(holders, indices, _since):
+            alike.setdefault(line, []).append(name)
+    lines = [f"{fold_names(names)}: {line}" for line, names in alike.items()]
+    return lines[:MOST_LINES] + ([f"and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else [])
+
+
+def _since(age: float) -> str:
+    """Say since when, by the clock of this machine."""
+    begun = time.localtime(time.time() - max(0.0, min(age, 1e9)))
+    return time.strftime("since %H:%M:%S" if age < 86400 else "since %Y-%m-%d %H:%M", begun)
+
+
+class Claim:
+    """The locks of one launch, whose agents are all up."""
+
+    def __init__(
+        self, leashes: Mapping[str, Session], specs: Mapping[str, Mapping[str, Any]], manners: Manners
+    ) -> None:
+        self._leashes, self._specs, self._manners = leashes, specs, manners
+        first = next(iter(specs.values()))
+        self._place = (float(first.get("submitted") or 0.0), str(first["run"]))
+        self._told: list[str] = []
+
+    def settle(self, found: InTheWay) -> None:
+        """Return when all nodes are ours; NodesBusy if that is not to be waited for."""
+        began = time.monotonic()
+        while found:
+            over = time.monotonic() - began > PATIENCE or any(map(is_settled, _all(found)))
+            if over and not self._manners.wait:
+                raise refuse(found, self._specs)
+            if over or not self._is_first(_all(found)):
+                self._ask("unlock", self._leashes)
+            if over:
+                self._wait(found)
+                began = time.monotonic()
+            else:
+                time.sleep(random.uniform(0.05, 0.3))
+            found = self._ask("lock", self._leashes)
+
+    def _wait(self, found: InTheWay) -> None:
+        """Look from time to time, holding nothing, until nobody is in the way."""
+        while found:
+            lines = describe(found, self._specs)
+            if lines != self._told:
+                self._told = lines
+                self._manners.tell("waiting (Ctrl-C cancels) for " + "; ".join(lines))
+            time.sleep(POLL * random.uniform(0.8, 1.2))
+            found = self._ask("look", self._leashes)
+
+    def _is_first(self, holders: Sequence[Holder]) -> bool:
+        """Tell whether this launch was submitted before all that are in its way."""
+        return all(self._place < (holder.submitted or 0.0, holder.run or "") for holder in holders)
+
+    def _ask(self, order: str, nodes: Mapping[str, Session]) -> InTheWay:
+        """Give an order to all nodes, and then hear all."""
+        for leash in nodes.values():
+            leash.send({"do": order})
+        answers = {
+            name: heard(tasks.await_event(leash, "locks", tasks.ANSWER_LIMIT, node=name))
+            for name, leash in nodes.items()
+        }
+        return {name: holders for name, holders in answers.items() if holders}
+
+
+def is_settled(holder: Holder) -> bool:
+    """Tell whether a holder will not make way: its run has started, or it does not say."""
+    return bool(holder.going) or not holder.run
+
+
+def _all(found: InTheWay) -> list[Holder]:
+    return [holder for holders in found.values() for holder in holders]
