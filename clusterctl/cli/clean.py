@@ -61,6 +61,10 @@ def _seconds(text: str) -> float:
     from clusterctl.specs.leaf import BadValueError
     from clusterctl.specs.values import parse_duration
 
+    if text.isdecimal() and int(text):  # seconds, to us; who removes things with it may have meant days
+        raise UsageError(
+            f"--older-than {text}: of what?", code="CC-USE-030", fix=f"e.g. --older-than {text}d"
+        )
     try:
         return parse_duration(text)
     except BadValueError as error:

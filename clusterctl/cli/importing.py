@@ -49,10 +49,11 @@ def write_inventory(text: str, path: str, *, force: bool) -> None:
 
 def _write_new(file: Path, text: str) -> None:
     """Write a file that is not there yet; nothing is left of it if the disk refuses."""
-    with file.open("x", encoding="utf-8") as sink:
-        try:
+    try:
+        with file.open("x", encoding="utf-8") as sink:
             sink.write(text)
-            sink.flush()
-        except OSError:
+    except OSError as error:
+        if error.filename is None:  # it was opened, and then refused
             file.unlink()
-            raise
+            error.filename = str(file)
+        raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import os
 import sys
 from collections.abc import Sequence
 
@@ -26,7 +27,10 @@ VERBS = {
     "clean": ("clean", "Remove old runs and unused contents from the nodes."),
     "sync": ("sync", "Send a job's code to the nodes, and start nothing."),
     "exec": ("exec", "Run a command on every node; equal answers are shown once."),
-    "inventory": ("inventory", "Show the inventory as clusterctl understands it, or make one of another tool's."),
+    "inventory": (
+        "inventory",
+        "Show the inventory as clusterctl understands it, or make one of another tool's.",
+    ),
 }
 
 
@@ -84,6 +88,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def run(argv: Sequence[str] | None = None) -> int:
     """Run the command line and give its exit code."""
+    _open_streams()
     try:
         return _invoke(argv)
     except (click.Abort, KeyboardInterrupt):
@@ -106,6 +111,16 @@ def _invoke(argv: Sequence[str] | None) -> int:
     except BrokenPipeError:
         _discard_output()
     return code if isinstance(code, int) else 0
+
+
+def _open_streams() -> None:
+    """Give standard streams that are closed to /dev/null, before another file gets their numbers."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:  # the lowest free number is taken
+        pass
+    os.close(number)
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115 - stays open
 
 
 def _print_anything() -> None:
@@ -133,13 +148,22 @@ def _refusal(error: OSError) -> ClusterctlError:
     """A full disk, a closed directory: the system's word is clear enough, and no bug of ours."""
     from clusterctl.errors import SystemRefusal
 
+    place = error.filename or _where_it_failed()
     _discard_output()
-    place = error.filename or "standard output"
     return SystemRefusal(
         f"{place}: {error.strerror or error}",
         code="CC-USE-008",
         fix="make room there, or permission to write",
     )
+
+
+def _where_it_failed() -> str:
+    """Name what the system refused to write, where it does not say so itself."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        return "standard output"
+    return "a file on this machine"
 
 
 def _tell_usage(error: click.UsageError) -> int:
@@ -149,14 +173,13 @@ def _tell_usage(error: click.UsageError) -> int:
     from clusterctl.console.errors import show_usage
 
     path = error.ctx.command_path if error.ctx else "clusterctl"
-    show_usage(error.format_message(), path)
+    own = path.endswith(" exec") and isinstance(error, click.NoSuchOption)
+    show_usage(error.format_message(), path, "; the command's own options go behind `--`" if own else "")
     return 2
 
 
 def _discard_output() -> None:
     """Keep Python from writing at its end what could not be written before."""
-    import os
-
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

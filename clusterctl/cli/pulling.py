@@ -97,6 +97,7 @@ class Pull:
             target = self._target()
             try:
                 self._list(cluster, nodes)
+                self._check_job()
                 folds = prepare_target(target)
                 self._name(nodes, target)
                 self._bring(target, folds=folds)
@@ -137,6 +138,16 @@ class Pull:
                 self._parts[outcome.node.name] = outcome.value
             elif outcome.error is not None:
                 self._errors[outcome.node.name] = outcome.error
+
+    def _check_job(self) -> None:
+        """Refuse a job that has put out nothing anywhere: its name is likely misspelled."""
+        found = any(part.listed.entries for part in self._parts.values())
+        if self._wishes.job is not None and self._parts and not found and not self._errors:
+            raise UsageError(
+                f"no node has outputs of a job {self._job!r}",
+                code="CC-PULL-008",
+                fix="see `clusterctl ps`: a run is called JOB-TIME-NUMBER",
+            )
 
     def _name(self, nodes: Sequence[Node], target: Path) -> None:
         """Decide under which name each node's outputs are kept; of nodes with one work directory one brings them."""

@@ -77,7 +77,9 @@ class Progress:
 
 def tell_account(name: str, account: Account, place: Path, *, whole: bool) -> None:
     """Say what came from a node, and on stderr what did not and why."""
-    if whole or account.files:
+    if account.is_empty and whole:
+        print(sanitize(f"{name}: nothing is there to bring"), flush=True)
+    elif whole or account.files:
         came = (
             f"{counted(account.files, 'file')}, {render_size(account.bytes)}"
             if account.files

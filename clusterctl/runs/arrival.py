@@ -45,6 +45,11 @@ class Account:
     moving: list[str] = field(default_factory=list)  # written to while they were read
     refused: list[Refused] = field(default_factory=list)
 
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether the node had nothing at all."""
+        return not (self.files or self.unchanged or self.kept or self.refused)
+
 
 class Arrival:
     """One file on its way."""

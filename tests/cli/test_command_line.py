@@ -56,6 +56,8 @@ def run(folder: Path, *args: str, **env: str) -> subprocess.CompletedProcess[str
         (["launch", "job.yaml", "--set", "nodes=3", "--dry-run"], 2, "wants 3 nodes, 1 can be used"),
         (["logs", "--grep", "("], 2, "CC-USE-026"),
         (["logs", "--tail", "-1"], 2, "--tail"),
+        (["exec", "uptime", "-p"], 2, "the command's own options go behind `--`"),
+        (["clean", "--older-than", "10"], 2, "--older-than 10d"),
         (["lab", "break", "gpu01", "power"], 2, "CC-LAB-005"),
     ],
 )
@@ -230,6 +232,26 @@ def test_output_that_cannot_be_written_is_no_bug(folder: Path) -> None:
     assert "No space left on device" in done.stderr
     assert "Traceback" not in done.stderr
     assert "bug" not in done.stderr
+
+
+def test_a_file_that_cannot_be_written_is_not_called_standard_output(folder: Path) -> None:
+    """A disk that refuses the new inventory is named by that file, of which nothing is left."""
+    (folder / "hosts").write_text("gpu01\ngpu02\n")
+    command = f"ulimit -f 0; '{sys.executable}' -m clusterctl inventory import hosts -o new.yaml"
+    done = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, "new.yaml: File too large" in done.stderr) == (1, True), done.stderr
+    assert not (folder / "new.yaml").exists()
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams_are_no_bug(folder: Path, closed: str) -> None:
+    """Whatever starts us without them, as some services do: the exit code is that of the work."""
+    command = f"'{sys.executable}' -m clusterctl --color auto inventory show {closed}"
+    done = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, "bug" in done.stderr) == (0, False), done.stderr
+    assert ("192.0.2.1" in done.stdout) == (">&-" not in closed.replace("2>&-", ""))
 
 
 def test_a_group_without_a_verb_shows_its_help(folder: Path) -> None:

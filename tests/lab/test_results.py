@@ -70,6 +70,12 @@ def test_a_run_from_its_code_to_its_end(cluster: Lab, tmp_path: Path) -> None:
     assert (kept.code, run in kept.out, "CC-USE-031" in kept.err) == (2, True, True)
     assert cctl(cluster, "clean", "--keep", "0", "-y").code == 0
     assert json.loads(cctl(cluster, "ps", "--json").out)["runs"] == []
+    missing = cctl(cluster, "pull", "--job", "result", cwd=tmp_path)
+    assert (missing.code, "CC-PULL-008" in missing.err, (tmp_path / "outputs/result").exists()) == (
+        2,
+        True,
+        False,
+    )
     later = cctl(cluster, "pull", "--job", "results", "./later", cwd=tmp_path)
     assert (later.code, (tmp_path / f"later/{names[2]}/model.pt").exists()) == (5, True)
 
