@@ -68,6 +68,8 @@ def read_rows(raw: Any, start: int, logs: str) -> Iterator[Entry]:
         numbers = row[3:7]
         if not all(isinstance(word, str) for word in (part, path, kind, target)):
             raise ValueError("a row has a text that is none")
+        if len(path) > LONGEST_PATH or len(target) > LONGEST_PATH:  # the system itself has none so long
+            raise ValueError("a row has a text that is too long")
         if not all(isinstance(number, int) and 0 <= number < 1 << 64 for number in numbers):
             raise ValueError("a row has a number that is none")
         if kind not in ("file", "link", "dir", "other") or part not in (OUTPUTS, LOGS):

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -106,21 +107,13 @@ class SshConfig:
             return self._books[config]
 
     def _run(self, question: Question, node: str) -> Answer:
-        command = [self._program or "ssh", *question.arguments()]
         try:
-            done = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=LIMIT,
-                check=False,
-                start_new_session=True,
-            )
+            status, printed, said = _run_alone([self._program or "ssh", *question.arguments()])
         except (OSError, subprocess.TimeoutExpired) as error:
             raise _unusable(node, question, str(error)) from error
-        if done.returncode != 0:
-            raise _unusable(node, question, done.stderr.decode("utf-8", "replace").strip())
-        return parse_answer(done.stdout.decode("utf-8", "surrogateescape"))
+        if status != 0:
+            raise _unusable(node, question, said.decode("utf-8", "replace").strip())
+        return parse_answer(printed.decode("utf-8", "surrogateescape"))
 
     def _warn(self) -> None:
         with self._lock:
@@ -158,6 +151,24 @@ class _Book:
         text = json.dumps({"mark": self._mark, "answers": dict(self.answers)})
         with suppress(OSError):
             _write_aside(self._file, text)
+
+
+def _run_alone(command: list[str]) -> tuple[int, bytes, bytes]:
+    """Run a program in a session of its own; what it started, as `Match exec` does, ends with it."""
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        try:
+            printed, said = process.communicate(timeout=LIMIT)
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return process.returncode, printed, said
 
 
 def parse_answer(text: str) -> Answer:

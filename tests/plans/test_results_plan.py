@@ -110,8 +110,10 @@ def test_names_that_differ_in_case_only_depend_on_the_file_system() -> None:
         [["outputs", None, "file", 1, 2, 3, 4, ""]],
         [["outputs", "a", "socket", 1, 2, 3, 4, ""]],
         [["elsewhere", "a", "file", 1, 2, 3, 4, ""]],
+        [["outputs", "a" * 5000, "file", 1, 2, 3, 4, ""]],
+        [["outputs", "a", "link", 1, 2, 3, 4, "b" * 5000]],
     ],
-    ids=repr,
+    ids=lambda rows: repr(rows)[:60],
 )
 def test_what_is_no_row_is_not_read(rows: Any) -> None:
     """One error, whatever it is."""

@@ -153,6 +153,20 @@ def test_match_exec_is_asked_each_time(desk: Desk) -> None:
     assert (desk.hop().port, desk.asked) == (22, 2)
 
 
+def test_a_match_that_takes_too_long_is_ended(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the program that it runs: nothing of it is left behind."""
+    monkeypatch.setattr("clusterctl.runs.sshconfig.LIMIT", 0.5)
+    alive = desk.folder / "alive"
+    desk.write(f'Match exec "echo $$ > {alive}; sleep 60; true"\n  User nobody\n')
+    with pytest.raises(Unreachable) as caught:
+        desk.hop()
+    assert (caught.value.code, "timed out" in caught.value.evidence) == ("CC-SSH-019", True)
+    deadline = time.monotonic() + 5
+    while Path(f"/proc/{alive.read_text().strip()}").exists():  # until whoever adopted it has collected it
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 def test_a_young_file_is_not_trusted(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may change again without a new time stamp."""
     monkeypatch.undo()
