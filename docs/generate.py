@@ -22,6 +22,7 @@ from clusterctl.plans.symptoms.symptom import Grade
 from clusterctl.plans.symptoms.table import all_symptoms
 from clusterctl.plans.vendors import VENDORS, network_env
 from clusterctl.specs.inventory_file import InventoryFile, NodeEntry, NodeSettings, SshEntry
+from clusterctl.specs.job_end import NotifyEntry, OnEndEntry
 from clusterctl.specs.job_file import JobFile, SyncEntry
 from clusterctl.specs.leaf import Leaf, OneOrMore
 from clusterctl.specs.placeholders import MEANINGS
@@ -34,6 +35,8 @@ TABLES: Mapping[str, type[BaseModel]] = {
     "ssh": SshEntry,
     "job": JobFile,
     "sync": SyncEntry,
+    "on_end": OnEndEntry,
+    "notify": NotifyEntry,
 }
 SHARED = ("--inventory", "--verbose", "--quiet", "--color")
 
@@ -71,7 +74,9 @@ def kind_of(info: FieldInfo) -> str:
         return "variables and their values"
     inner = get_args(annotation)[0]
     if isinstance(inner, type) and issubclass(inner, BaseModel):
-        return "a list of nodes, see below"
+        if type(None) in get_args(annotation):
+            return "keys, see below, or null"
+        return "a list of nodes, see below" if inner is NodeEntry else "a list of keys, see below"
     return f"a list; each item {noun_in(annotation)}"
 
 

@@ -66,15 +66,19 @@ def launch(
 
 def _show_plan(job: Job, members: Sequence[Member], as_json: bool) -> int:
     from clusterctl.cli.code import read_code
+    from clusterctl.plans.hooks import hooks_to_json, render_hooks
     from clusterctl.plans.launch import offline, plan_launch, plan_to_json, render_plan
 
     found = read_code(job)
     plan = plan_launch(job, members, {member.name: offline(member) for member in members}, run_id=None)
     if as_json:
-        click.echo(json.dumps({"schema": 1, "plan": plan_to_json(plan)}, ensure_ascii=False, indent=2))
+        shown = {**plan_to_json(plan), **hooks_to_json(job.on_end, job.notify)}
+        click.echo(json.dumps({"schema": 1, "plan": shown}, ensure_ascii=False, indent=2))
     else:
         click.echo(
             f"# code: {len(found.manifest.entries)} files, {found.manifest.size} bytes, from {found.root}"
         )
         click.echo(render_plan(plan), nl=False)
+        for line in render_hooks(job.on_end, job.notify):
+            click.echo(line)
     return 0

@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 from clusterctl.cli.code import read_code
 from clusterctl.cli.proving import Proof, prove
 from clusterctl.cli.reaching import interpreter, myself, notice
+from clusterctl.cli.telling import check_hooks, remember_hooks, remind
 from clusterctl.cli.watching import Report, watch_run
 from clusterctl.console.choice import err, say
 from clusterctl.console.findings import render_findings
@@ -61,6 +62,8 @@ class Launch:
         secrets: dict[str, str] = {}
         try:
             secrets = read_secrets(self._job)
+            if not self._wishes.detach:
+                check_hooks(self._job)
             return self._run_on(cluster, read_code(self._job), secrets)
         except ClusterctlError as error:
             error.message = redact(error.message, secrets.values())
@@ -83,6 +86,7 @@ class Launch:
         say(f"run {plan.run_id}: {counted(len(plan.nodes), 'node')}, world size {plan.world_size}")
         ready = self._prepare(cluster, plan, scan, secrets)
         self._go(cluster, plan, ready)
+        remember_hooks(self._job, self._inventory, plan.run_id)
         return self._detach(plan) if self._wishes.detach else self._follow(cluster, plan, proof, secrets)
 
     def _prove(self, cluster: Cluster) -> Proof:
@@ -153,6 +157,7 @@ class Launch:
             print(plan.run_id, flush=True)
         self._report.write_json({"run": plan.run_id, "detached": True})
         notice("nobody watches now: if one node fails, the others are not stopped by it")
+        remind(plan.run_id, self._report.hint("attach", plan.run_id))
         say(self._report.come_back(plan.run_id))
         return 0
 

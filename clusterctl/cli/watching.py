@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from clusterctl.cli.reaching import notice
+from clusterctl.cli.telling import remind, tell_end
 from clusterctl.console.choice import say
 from clusterctl.console.logs import JsonLogs, LogPrinter, Logs
 from clusterctl.console.verdict import show_verdict
@@ -64,7 +65,10 @@ def watch_run(cluster: Cluster, watch: Watch, report: Report, logs: Logs, began:
         if not isinstance(leaving, (KeyboardInterrupt, BrokenPipeError)):
             raise
         report.write_end("RUNNING", 130)
+        remind(watch.run, report.hint("attach", watch.run))
         return 130
     report.write_json({"run": verdict.run, "verdict": to_json(verdict)})
-    show_verdict(verdict, time.time() - began, report.command)
+    seconds = time.time() - began
+    show_verdict(verdict, seconds, report.command)
+    tell_end(verdict, seconds, report.command, watch.secrets)
     return verdict.exit_code

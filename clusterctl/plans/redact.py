@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from typing import Any
 
 SHORTEST = 4  # characters; shorter values occur in any text, and replacing them would tell more than it hides
 HIDDEN = "[secret]"
@@ -15,3 +16,12 @@ def redact(text: str, secrets: Iterable[str]) -> str:
         if len(value) >= SHORTEST:
             text = text.replace(value, HIDDEN)
     return text
+
+
+def redact_tree(value: Any, secrets: Collection[str]) -> Any:
+    """Replace every secret value in every text of a value that is to become JSON."""
+    if isinstance(value, str):
+        return redact(value, secrets)
+    if isinstance(value, dict):
+        return {key: redact_tree(below, secrets) for key, below in value.items()}
+    return [redact_tree(below, secrets) for below in value] if isinstance(value, (list, tuple)) else value

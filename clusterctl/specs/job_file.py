@@ -18,6 +18,7 @@ from clusterctl.specs.entry import (
     optional,
     whole_number,
 )
+from clusterctl.specs.job_end import NotifyEntry, OnEndEntry
 from clusterctl.specs.leaf import BadValueError, Leaf
 from clusterctl.specs.nearest import did_you_mean
 from clusterctl.specs.nodeset import parse_pattern
@@ -163,5 +164,9 @@ class JobFile(Entry):
         None,
         description="How long the workers may run, such as `12h`; then they are stopped as by `stop`: `TIMEOUT`.",
     )
+    on_end: OnEndEntry | None = Field(
+        None, description="A command of your own that is run when a run has ended, with the verdict on its stdin."
+    )
+    notify: tuple[NotifyEntry, ...] = Field((), description="Messages to send when a run has ended.")
     python: OptionalPython = Field(None, description="Interpreter for this job; beats the inventory's.")
     activate: OptionalText = Field(None, description="Shell line run before Python; beats the inventory's.")

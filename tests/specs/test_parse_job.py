@@ -8,6 +8,7 @@ import pytest
 
 from clusterctl.errors import Place, SpecError
 from clusterctl.specs.job import Job, Sync, parse_job
+from clusterctl.specs.job_end import Notify, OnEnd
 
 
 def parse(text: str, *overrides: tuple[str, str]) -> Job:
@@ -84,6 +85,18 @@ def test_a_full_job() -> None:
         grace=60.0,
         python="python3.11",
         activate="source env.sh",
+    )
+
+
+def test_what_happens_at_the_end() -> None:
+    """One word for `when` is enough; without it every end counts."""
+    job = parse("on_end: {command: [./t.sh, 1e-4], when: failed}\nnotify: [{to: slack, url_from: U}]\n")
+
+    assert job.on_end == OnEnd(command=("./t.sh", "1e-4"), when=("failed",), time_limit=60.0)
+    assert job.notify == (Notify(to="slack", url_from="U", secret_from=None, when=()),)
+    assert (
+        parse("notify: [{to: feishu, url_from: U, secret_from: null, when: null}]\n").notify[0].secret_from
+        is None
     )
 
 

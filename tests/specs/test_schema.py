@@ -90,6 +90,8 @@ RIGHT = [
     ("job", "name: a\nscript: b\nlauncher: launch\nuse_env: true\ngpus: [0, '1']"),
     ("job", "name: a\nlauncher: command\ncommand: [./train.sh, 1e-4]"),
     ("job", "name: a\nscript: b\nnodes: gpu[01-02]\nnproc_per_node: '3'\ngrace: 0.5\ntime_limit: 1d12h"),
+    ("job", "name: a\nscript: b\non_end: {command: [./t, 1], when: failed}\nnotify: []"),
+    ("job", "name: a\nscript: b\non_end: null\nnotify: [{to: feishu, url_from: U, secret_from: S, when: [failed]}]"),
 ]
 WRONG = [
     ("inventory", "cluster: a"),
@@ -129,6 +131,10 @@ WRONG = [
     ("job", "name: a\nscript: b\ngpus: 2"),
     ("job", "name: a\nscript: b\nsecrets: [A, A]"),
     ("job", "name: a\nscript: b\nwalltime: 1h"),
+    ("job", "name: a\nscript: b\non_end: {command: []}"),
+    ("job", "name: a\nscript: b\non_end: {command: [a], when: lost}"),
+    ("job", "name: a\nscript: b\nnotify: [{to: mail, url_from: U}]"),
+    ("job", "name: a\nscript: b\nnotify: [{to: slack, url_from: 'https://x'}]"),
 ]
 
 

@@ -1,0 +1,213 @@
+"""What is done when a run has ended: messages, a command of the user's own, and what is kept for the next attach."""
+
+from __future__ import annotations
+
+import json
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterctl.cli.telling import check_hooks, remember_hooks, remind, tell_end
+from clusterctl.errors import UsageError
+from clusterctl.plans.cause import Cause, Failure
+from clusterctl.plans.verdict import Verdict
+from clusterctl.specs.inventory import Inventory, parse_inventory
+from clusterctl.specs.job import Job, parse_job
+
+RUN = "digits-20261121T101500-ab12"
+SECRET = "s3cr3t-value"
+INVENTORY: Inventory = parse_inventory("cluster: lab-a\nnodes: [{host: 10.0.0.1}]\n", "inventory.yaml")
+
+
+def verdict(state: str = "FAILED") -> Verdict:
+    """Build the end of a run."""
+    failure = Failure("gpu01", 0, 1, None, 1.0, exception=f"ValueError: {SECRET}")
+    return Verdict(RUN, state, {"gpu01": state}, Cause(failure, ()) if state == "FAILED" else None, {}, {})
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give a machine's own state directory, and a directory for the job."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "job").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """Listen on loopback; the URL is in HOOK_URL, what came is given."""
+    got: list[Any] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            got.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    monkeypatch.setenv("HOOK_URL", f"http://127.0.0.1:{server.server_address[1]}/tok-12345678")
+    yield got
+    server.shutdown()
+    server.server_close()
+
+
+def job(home: Path, text: str) -> Job:
+    """Read a job with some hooks."""
+    return parse_job(f"name: digits\nscript: train.py\n{text}", str(home / "job" / "job.yaml"))
+
+
+def keep(home: Path, text: str) -> None:
+    """Keep the hooks of a job for its run."""
+    remember_hooks(job(home, text), INVENTORY, RUN)
+
+
+def script(home: Path, text: str) -> None:
+    """Write the command that the job names."""
+    (home / "job" / "tell.py").write_text(f"#!/usr/bin/env python3\n{text}")
+    (home / "job" / "tell.py").chmod(0o755)
+
+
+def kept(home: Path) -> list[str]:
+    """List what still waits for an end."""
+    folder = home / "state" / "clusterctl" / "ends"
+    return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+
+
+def test_the_command_gets_the_verdict(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """On stdin, its arguments as they are written, beside the job file; what it prints is no result of ours."""
+    script(home, "import sys, os; open('seen', 'w').write(sys.stdin.read()); print(sys.argv[1:])")
+    keep(home, "on_end: {command: [./tell.py, '$(id) *', '']}")
+    tell_end(verdict(), 60.0, "clusterctl", [SECRET])
+    seen = json.loads((home / "job" / "seen").read_text())
+    out, err = capfd.readouterr()
+
+    assert (out, err) == ("", "['$(id) *', '']\n")
+    assert (seen["run"], seen["verdict"]["state"], seen["verdict"]["exit_code"]) == (RUN, "FAILED", 1)
+    assert seen["verdict"]["cause"]["exception"] == "ValueError: [secret]"
+    assert kept(home) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("raise SystemExit(3)", "on_end: ./tell.py ended with exit code 3"),
+        ("import os; os.kill(os.getpid(), 9)", "on_end: ./tell.py was killed by signal 9"),
+    ],
+)
+def test_a_command_that_fails_is_told(
+    home: Path, text: str, said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """And never tried again."""
+    script(home, text)
+    keep(home, "on_end: {command: [./tell.py]}")
+    tell_end(verdict(), 60.0, "clusterctl", [])
+
+    assert f"CC-END-001: {said}" in capfd.readouterr().err
+    assert kept(home) == []
+
+
+def test_a_command_that_is_not_there(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A code, and no traceback."""
+    keep(home, "on_end: {command: [./tell.py]}")
+    tell_end(verdict(), 60.0, "clusterctl", [])
+
+    assert "CC-END-001: on_end: ./tell.py cannot be run: No such file" in capfd.readouterr().err
+
+
+def test_a_command_that_hangs_is_ended_with_its_children(
+    home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """At its time limit, whether it reads its input or not."""
+    script(home, "import subprocess, time; subprocess.Popen(['sleep', '31.4159']); time.sleep(60)")
+    keep(home, "on_end: {command: [./tell.py], time_limit: 0.7}")
+    began = time.monotonic()
+    tell_end(verdict(), 60.0, "clusterctl", [])
+
+    assert "was ended after 0.7 s" in capfd.readouterr().err
+    assert time.monotonic() - began < 5
+    lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert not [line for line in lines if line == b"sleep\x0031.4159\x00"]
+
+
+def test_a_webhook_is_sent_once(home: Path, hook: list[Any], capfd: pytest.CaptureFixture[str]) -> None:
+    """However many commands of ours see the end; the file that waited is private and holds no URL."""
+    keep(home, "notify: [{to: webhook, url_from: HOOK_URL}]")
+    file = home / "state" / "clusterctl" / "ends" / f"{RUN}.json"
+    mode, content = stat.S_IMODE(file.stat().st_mode), file.read_text()
+    for _ in range(2):
+        tell_end(verdict(), 60.0, "clusterctl", [SECRET])
+
+    assert (mode, "HOOK_URL" in content, "127.0.0.1" in content) == (0o600, True, False)
+    assert [body["verdict"]["state"] for body in hook] == ["FAILED"]
+    assert SECRET not in json.dumps(hook)
+    assert capfd.readouterr().err == "sent: a message to webhook, its URL from $HOOK_URL\n"
+
+
+def test_only_the_ends_that_are_wanted(home: Path, hook: list[Any]) -> None:
+    """A success tells nobody who asked for failures, and the run is done with."""
+    script(home, "open('seen', 'w')")
+    keep(
+        home,
+        "on_end: {command: [./tell.py], when: failed}\nnotify: [{to: webhook, url_from: HOOK_URL, when: failed}]",
+    )
+    tell_end(verdict("SUCCEEDED"), 60.0, "clusterctl", [])
+
+    assert (hook, (home / "job" / "seen").exists(), kept(home)) == ([], False, [])
+
+
+def test_what_could_not_be_sent_waits_for_the_next_attach(
+    home: Path, hook: list[Any], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A variable that is not set here is named; the command was run and is not run again."""
+    script(home, "open('seen', 'a').write('x')")
+    both = "[{to: webhook, url_from: HOOK_URL}, {to: slack, url_from: OTHER_URL}]"
+    keep(home, f"on_end: {{command: [./tell.py]}}\nnotify: {both}")
+    tell_end(verdict(), 60.0, "clusterctl -i a.yaml", [])
+    err = capfd.readouterr().err
+    left = kept(home)
+    monkeypatch.setenv("OTHER_URL", "http://127.0.0.1:9/x")
+    monkeypatch.setattr("clusterctl.runs.notify.PAUSE", 0.0)
+    tell_end(verdict(), 60.0, "clusterctl", [])
+
+    assert (
+        "CC-END-003: not sent: a message to slack, its URL from $OTHER_URL: OTHER_URL is not set here" in err
+    )
+    assert f"fix: clusterctl -i a.yaml attach {RUN} tries again" in err
+    assert left == [f"{RUN}.json"] == kept(home)
+    assert "CC-END-002: not sent: a message to slack" in capfd.readouterr().err
+    assert (len(hook), (home / "job" / "seen").read_text()) == (1, "x")
+
+
+def test_a_launch_that_could_not_tell_starts_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Variables are looked at before anything else; their values are not shown."""
+    wrong = job(home, "notify: [{to: dingtalk, url_from: HOOK_URL, secret_from: HOOK_SECRET}]")
+    monkeypatch.setenv("HOOK_URL", "http://10.0.0.1/tok-12345678")
+    with pytest.raises(UsageError, match="HOOK_SECRET is not set here") as unset:
+        check_hooks(wrong)
+    monkeypatch.setenv("HOOK_SECRET", "x")
+    with pytest.raises(UsageError, match="HOOK_URL: dingtalk wants https://") as plain:
+        check_hooks(wrong)
+
+    assert unset.value.code == plain.value.code == "CC-END-003"
+    assert "tok-" not in plain.value.message
+
+
+def test_who_leaves_is_told(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Only where there is something to tell."""
+    remind(RUN, "clusterctl attach it")
+    keep(home, "notify: [{to: slack, url_from: X}]")
+    remind(RUN, "clusterctl attach it")
+
+    assert capfd.readouterr().err.splitlines() == [
+        "note: nobody is told of its end until you attach again from this machine: clusterctl attach it"
+    ]

@@ -1,0 +1,213 @@
+"""What is said of a run that has ended, and the form in which each service takes it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from clusterctl.plans.cause import Cause, Failure
+from clusterctl.plans.hooks import Hooks, hooks_from_record, render_hooks, to_record
+from clusterctl.plans.notices import (
+    Ended,
+    ended_to_json,
+    is_wanted,
+    read_answer,
+    render_message,
+    render_post,
+    sign_dingtalk,
+    sign_feishu,
+)
+from clusterctl.plans.spans import render_span
+from clusterctl.plans.verdict import Verdict
+from clusterctl.specs.job_end import Notify, OnEnd
+
+RUN = "digits-20261121T101500-ab12"
+NOW = 1599360473.25
+
+
+def ended(state: str = "FAILED", exception: str = "ValueError: bad loss", **changes: object) -> Ended:
+    """Build a run of two nodes that has ended."""
+    failure = Failure("gpu02", 3, 1, None, 5.0, exception=exception)
+    cause = Cause(failure, ()) if state == "FAILED" else None
+    parts = {"gpu01": "CANCELLED", "gpu02": state}
+    values = {
+        "run": RUN,
+        "state": state,
+        "parts": parts,
+        "cause": cause,
+        "reasons": {},
+        "left": {},
+        **changes,
+    }
+    return Ended("digits", "lab-a", 11520.0, "clusterctl -i a.yaml", Verdict(**values))  # type: ignore[arg-type]  # checked by what is rendered
+
+
+def notify(to: str) -> Notify:
+    """Build a notification."""
+    return Notify(to=to, url_from="URL")
+
+
+def test_the_message_of_a_failure() -> None:
+    """Job, state, how long, run, where, the cause, and the command that shows the rest."""
+    assert render_message(ended()).splitlines() == [
+        "digits FAILED after 3 h 12 min",
+        f"run {RUN} on lab-a, gpu[01-02]",
+        "cause: rank 3 on gpu02, exit code 1: ValueError: bad loss",
+        f"clusterctl -i a.yaml logs {RUN} --rank 3",
+    ]
+
+
+def test_the_message_of_other_ends() -> None:
+    """A success needs no reason; nodes that ended for the same one are folded."""
+    reasons = {"gpu01": "time limit of 12 h", "gpu02": "time limit of 12 h"}
+
+    assert len(render_message(ended("SUCCEEDED")).splitlines()) == 3
+    assert "gpu[01-02]: time limit of 12 h" in render_message(ended("TIMEOUT", reasons=reasons))
+
+
+def test_a_message_stays_small_and_of_one_line_each() -> None:
+    """Whatever a rank said: no control character, no line of its own, and WeCom's 2048 bytes are kept."""
+    said = render_message(ended(exception="ValueError: \x1b[31m\n" + "坏" * 3000))
+
+    assert len(said.encode()) < 2048
+    assert len(said.splitlines()) == 4
+    assert said.endswith("--rank 3")
+    assert "\x1b" not in said
+
+
+@pytest.mark.parametrize(
+    ("to", "body"),
+    [
+        ("slack", {"text": "MESSAGE"}),
+        ("feishu", {"msg_type": "text", "content": {"text": "MESSAGE"}}),
+        ("dingtalk", {"msgtype": "text", "text": {"content": "MESSAGE"}}),
+        ("wecom", {"msgtype": "text", "text": {"content": "MESSAGE"}}),
+    ],
+)
+def test_the_form_of_each_service(to: str, body: dict[str, object]) -> None:
+    """As their pages say."""
+    post = render_post(ended(), notify(to), None, NOW)
+
+    assert post.query == ""
+    assert post.body == json.loads(json.dumps(body).replace('"MESSAGE"', json.dumps(render_message(ended()))))
+
+
+def test_nobody_is_called_by_an_exception() -> None:
+    """Slack's and Feishu's own signs are taken out of what a rank said."""
+    shouting = ended(exception='KeyError: <!channel> <at user_id="all">x</at> &')
+
+    assert "&lt;!channel&gt;" in render_post(shouting, notify("slack"), None, NOW).body["text"]
+    assert "<" not in render_post(shouting, notify("feishu"), None, NOW).body["content"]["text"]
+
+
+def test_a_webhook_gets_the_verdict() -> None:
+    """The same object that `on_end` reads."""
+    body = render_post(ended(), notify("webhook"), None, NOW).body
+
+    assert body == ended_to_json(ended())
+    assert (body["schema"], body["run"], body["job"], body["seconds"]) == (1, RUN, "digits", 11520.0)
+    assert body["verdict"]["cause"]["exception"] == "ValueError: bad loss"
+
+
+def test_signatures() -> None:
+    """Known answers, made with `openssl dgst -sha256 -mac hmac`."""
+    feishu = render_post(ended(), notify("feishu"), "SEC1", NOW).body
+
+    assert sign_feishu("SEC1", 1599360473) == {"timestamp": "1599360473", "sign": FEISHU}
+    assert {key: feishu[key] for key in ("timestamp", "sign")} == sign_feishu("SEC1", 1599360473)
+    assert sign_dingtalk("SEC1", 1599360473250) == f"timestamp=1599360473250&sign={DINGTALK}"
+    assert render_post(ended(), notify("dingtalk"), "SEC1", NOW).query == sign_dingtalk("SEC1", 1599360473250)
+
+
+FEISHU = "0hLYmfoUxI4qR6gxrHZUwT+7HcMcncQkWF5gKyZReuU="
+DINGTALK = "%2FlfEvQUceFH14tXx3clADsL5oBXmZ7gM%2BZITCYvIV%2Fk%3D"
+
+
+@pytest.mark.parametrize(
+    ("to", "status", "body", "complaint"),
+    [
+        ("slack", 200, "ok", ""),
+        ("slack", 404, "no_service", "it answers 404: no_service"),
+        ("webhook", 204, "", ""),
+        ("webhook", 500, "", "it answers 500"),
+        ("webhook", 302, "", "it answers with a redirect (302), which is not followed"),
+        ("feishu", 200, '{"code": 0, "msg": "success"}', ""),
+        ("feishu", 200, '{"StatusCode": 0, "StatusMessage": "success"}', ""),
+        ("feishu", 200, '{"code": 19021, "msg": "sign match fail"}', "feishu refuses it: sign match fail"),
+        ("dingtalk", 200, '{"errcode": 0, "errmsg": "ok"}', ""),
+        (
+            "dingtalk",
+            200,
+            '{"errcode": 310000, "errmsg": "sign not match"}',
+            "dingtalk refuses it: sign not match",
+        ),
+        (
+            "wecom",
+            200,
+            '{"errcode": 93000, "errmsg": "invalid webhook url"}',
+            "wecom refuses it: invalid webhook url",
+        ),
+        ("wecom", 200, "<html>login", "its answer is not what wecom says: <html>login"),
+        ("wecom", 200, "[]", "wecom refuses it: []"),
+    ],
+)
+def test_answers(to: str, status: int, body: str, complaint: str) -> None:
+    """A yes is silent; some services say no with status 200."""
+    assert read_answer(to, status, body) == complaint
+
+
+@pytest.mark.parametrize(
+    ("when", "state", "wanted"),
+    [
+        ((), "LOST", True),
+        (("failed",), "FAILED", True),
+        (("failed",), "FAILED_SETUP", True),
+        (("failed",), "LOST", True),
+        (("failed",), "UNKNOWN", True),
+        (("failed",), "TIMEOUT", False),
+        (("succeeded", "cancelled"), "CANCELLED", True),
+        (("timeout",), "SUCCEEDED", False),
+    ],
+)
+def test_which_ends_a_hook_is_for(when: tuple[str, ...], state: str, wanted: bool) -> None:
+    """A lost run counts as failed."""
+    assert is_wanted(when, state) is wanted
+
+
+def test_hooks_outlive_the_launch() -> None:
+    """What a launch writes down is what an attach reads; names of variables are in it and never their values."""
+    on_end = OnEnd(command=("./tell.sh", "a b"), when=("failed",), time_limit=5.0)
+    hooks = Hooks("digits", "lab-a", "/home/ann/job", on_end, (notify("slack"),))
+
+    assert hooks_from_record(json.loads(json.dumps(to_record(hooks)))) == hooks
+    assert hooks_from_record({"version": 2}) is None
+    assert hooks_from_record([]) is None
+    assert hooks_from_record({**to_record(hooks), "on_end": {"command": "rm -rf"}}) is None
+
+
+def test_a_dry_run_shows_them() -> None:
+    """Which hook, for which ends."""
+    on_end = OnEnd(command=("./tell.sh", "a b"), when=("failed", "timeout"))
+
+    assert render_hooks(on_end, (notify("slack"),)) == [
+        "# when it has ended (failed, timeout), here: ./tell.sh 'a b'",
+        "# when it has ended: a message to slack, its URL from $URL",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.2, "0 s"),
+        (42.4, "42 s"),
+        (60, "1 min"),
+        (3700, "1 h 1 min"),
+        (86400, "1 d"),
+        (90000, "1 d 1 h"),
+        (-5, "0 s"),
+    ],
+)
+def test_spans(seconds: float, words: str) -> None:
+    """Two units are enough."""
+    assert render_span(seconds) == words
