@@ -74,9 +74,8 @@ def kind_of(info: FieldInfo) -> str:
         return "variables and their values"
     inner = get_args(annotation)[0]
     if isinstance(inner, type) and issubclass(inner, BaseModel):
-        if type(None) in get_args(annotation):
-            return "keys, see below, or null"
-        return "a list of nodes, see below" if inner is NodeEntry else "a list of keys, see below"
+        kind = "a list of nodes" if inner is NodeEntry else "a list of keys"
+        return "keys, see below, or null" if type(None) in get_args(annotation) else f"{kind}, see below"
     return f"a list; each item {noun_in(annotation)}"
 
 
@@ -218,7 +217,9 @@ GRADES: Mapping[Grade, str] = {
 def plain(text: str) -> str:
     """Keep Markdown from reading signs of its own outside of code."""
     pieces = text.split("`")
-    return "`".join(re.sub(r"([*_<])", r"\\\1", piece) if n % 2 == 0 else piece for n, piece in enumerate(pieces))
+    return "`".join(
+        re.sub(r"([*_<])", r"\\\1", piece) if n % 2 == 0 else piece for n, piece in enumerate(pieces)
+    )
 
 
 # ---- pages ----

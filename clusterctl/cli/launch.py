@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 @click.option("-d", "--detach", is_flag=True, help="Leave as soon as the workers start.")
 @takes_nodes
 @click.option("--no-check", is_flag=True, help="Probe and print findings, but never stop because of them.")
-@click.option("--wait", is_flag=True, help="Where another run has what this one needs, wait until it is free.")
+@click.option(
+    "--wait", is_flag=True, help="Where another run has what this one needs, wait until it is free."
+)
 @click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override a key of the job.")
 @click.option("--json", "as_json", is_flag=True, help="Write NDJSON: log lines, and the verdict last.")
 @shared_options

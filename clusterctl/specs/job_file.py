@@ -165,7 +165,8 @@ class JobFile(Entry):
         description="How long the workers may run, such as `12h`; then they are stopped as by `stop`: `TIMEOUT`.",
     )
     on_end: OnEndEntry | None = Field(
-        None, description="A command of your own that is run when a run has ended, with the verdict on its stdin."
+        None,
+        description="A command of your own that is run when a run has ended, with the verdict on its stdin.",
     )
     notify: tuple[NotifyEntry, ...] = Field((), description="Messages to send when a run has ended.")
     python: OptionalPython = Field(None, description="Interpreter for this job; beats the inventory's.")

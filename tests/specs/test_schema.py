@@ -91,7 +91,10 @@ RIGHT = [
     ("job", "name: a\nlauncher: command\ncommand: [./train.sh, 1e-4]"),
     ("job", "name: a\nscript: b\nnodes: gpu[01-02]\nnproc_per_node: '3'\ngrace: 0.5\ntime_limit: 1d12h"),
     ("job", "name: a\nscript: b\non_end: {command: [./t, 1], when: failed}\nnotify: []"),
-    ("job", "name: a\nscript: b\non_end: null\nnotify: [{to: feishu, url_from: U, secret_from: S, when: [failed]}]"),
+    (
+        "job",
+        "name: a\nscript: b\non_end: null\nnotify: [{to: feishu, url_from: U, secret_from: S, when: [failed]}]",
+    ),
 ]
 WRONG = [
     ("inventory", "cluster: a"),
