@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -19,6 +20,7 @@ WIDTH = 110
 MOST_GROUPS = 6
 MOST_RANKS = 8
 LONGEST_WORDS = 90
+_NUMBER = re.compile(r"\d+")
 
 
 def show_verdict(verdict: Verdict, seconds: float, command: str = "clusterctl") -> None:
@@ -38,7 +40,7 @@ def render_cause(cause: Cause, run: str, command: str) -> list[str]:
     if failure.tail:
         lines.append(f"  its last lines of stderr ({len(failure.tail)}):")
         lines += [f"  | {line}" for line in failure.tail]
-    lines += _render_consequences(cause.consequences)
+    lines += _render_consequences(cause)
     more = f"--rank {failure.rank}" if failure.rank is not None else f"--node {failure.node}"
     lines += [] if failure.lost else [f"  all of it: {logs} {more}"]
     return lines + ([f"  the others: {logs} --stream stderr --tail 5"] if cause.consequences else [])
@@ -91,18 +93,25 @@ def _fold_nodes(failures: Iterable[Failure]) -> str:
     return fold_names(sorted({failure.node for failure in failures}))
 
 
-def _render_consequences(failures: Sequence[Failure]) -> list[str]:
-    """Fold what followed by what it said: `gpu[01-03]: 6 ranks: connection closed by peer`."""
-    groups: dict[str, list[Failure]] = {}
-    for failure in failures:
-        groups.setdefault(_what_followed(failure), []).append(failure)
-    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
-    lines = [f"{_fold_nodes(group)}: {_count(group)}: {what}" for what, group in ordered[:MOST_GROUPS]]
-    rest = [failure for _, group in ordered[MOST_GROUPS:] for failure in group]
-    lines += [f"{_fold_nodes(rest)}: {_count(rest)}: other words"] if rest else []
+def _render_consequences(cause: Cause) -> list[str]:
+    """Fold what followed by what it said, numbers aside: `gpu[01-03]: 6 ranks: connection closed by peer`."""
+    groups: dict[str, list[tuple[Failure, str]]] = {}
+    ended = {(failure.node, failure.rank) for failure in cause.ended}
+    for failure in cause.consequences:
+        ours = (failure.node, failure.rank) in ended
+        words = "stopped with the run" if ours else _what_followed(failure)
+        groups.setdefault(_NUMBER.sub("0", words), []).append((failure, words))
+    ordered = sorted(groups.values(), key=len, reverse=True)
+    lines = [_render_group([failure for failure, _ in group], group[0][1]) for group in ordered[:MOST_GROUPS]]
+    rest = [failure for group in ordered[MOST_GROUPS:] for failure, _ in group]
+    lines += [_render_group(rest, "other words")] if rest else []
     if len(lines) == 1:
         return [f"  consequences: {lines[0]}"]
     return ["  consequences:", *(f"    {line}" for line in lines)] if lines else []
+
+
+def _render_group(failures: Sequence[Failure], words: str) -> str:
+    return f"{_fold_nodes(failures)}: {_count(failures)}: {words}"
 
 
 def _what_followed(failure: Failure) -> str:

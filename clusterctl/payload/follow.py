@@ -20,6 +20,7 @@ from .wire import Stream, VerbError
 LOOK = 0.05  # seconds between looks at the files
 JUDGE = 1.0  # seconds between looks at whether agent and guardian live
 BEAT = 2.0
+TRUSTED_AGE = 1.0  # seconds; a live file written longer ago has its time from the clock of a file server
 CLIENT_LIMIT = 60.0  # seconds without a sign of the client
 QUIET = ("SUCCEEDED", "CANCELLED")  # after which torchrun has nothing to say that a rank has not said
 
@@ -147,10 +148,11 @@ class Follower:
     def _send_log(self, log: Log, last: bool) -> bool:
         block = log.reader.read(last)
         header: Dict[str, Any] = {"log": log.file, "rank": log.rank, "stream": log.stream}
-        if block[0] < self._before.get(log.file, 0):
+        earlier = block[0] < self._before.get(log.file, 0)
+        if earlier or 0 <= time.time() - log.reader.written < TRUSTED_AGE:
             header["written"] = log.reader.written
-            if self._wish.get("tail") is not None:
-                header["before"] = self._before[log.file]
+        if earlier and self._wish.get("tail") is not None:
+            header["before"] = self._before[log.file]
         for start, lines in blocks_of(block, self._keep) if block[1] else ():
             self._send({**header, "offset": start}, lines)
         return bool(block[1])

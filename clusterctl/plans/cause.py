@@ -62,6 +62,7 @@ class Cause:
 
     `stopped`: our stop cut its clean-up short. `known`: what its text means. `awaited`: it is blamed because the
     others waited for it in vain. `silent`: where several may be, the ranks that did not complain of waiting.
+    `ended`: the consequences that are nothing but our stop, or torchrun's.
     """
 
     failure: Failure
@@ -70,6 +71,7 @@ class Cause:
     known: Recognised | None = None
     awaited: bool = False
     silent: tuple[Failure, ...] = ()
+    ended: tuple[Failure, ...] = ()
 
 
 def find_cause(failures: Sequence[Failure], stopped_at: float | None) -> Cause | None:
@@ -85,8 +87,15 @@ def find_cause(failures: Sequence[Failure], stopped_at: float | None) -> Cause |
     chosen = awaited or early or first
     consequences = tuple(failure for failure in ordered if failure is not chosen)
     known = Recognised(ENDED_EARLY) if early else WAITED_FOR if awaited else find_symptom(chosen)
-    stopped = _is_our_stop(chosen, stopped_at)
-    return Cause(chosen, consequences, stopped, known, awaited is not None, () if awaited else silent)
+    return Cause(
+        chosen,
+        consequences,
+        stopped=_is_our_stop(chosen, stopped_at),
+        known=known,
+        awaited=awaited is not None,
+        silent=() if awaited else silent,
+        ended=tuple(each for each in consequences if _weigh(each, stopped_at, bad) == STOPPED),
+    )
 
 
 def weigh(failure: Failure, stopped_at: float | None) -> int:
@@ -199,10 +208,12 @@ def _moment(failure: Failure) -> float:
 
 
 def _is_our_stop(failure: Failure, stopped_at: float | None) -> bool:
-    """Tell whether our own TERM, or the KILL that follows it after the grace, ended the process."""
+    """Tell whether our own TERM, or the KILL that follows it after the grace, ended the process (or torchrun)."""
     if stopped_at is None:
         return False
     after = failure.time - stopped_at
+    if failure.rank is None and not failure.reason:
+        return after >= 0
     by_term = failure.signal == signal.SIGTERM and after >= -CLOCK_SLACK
     return by_term or (failure.signal == signal.SIGKILL and after >= SHORTEST_GRACE)
 

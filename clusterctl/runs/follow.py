@@ -30,7 +30,7 @@ class LogLines:
     time: float | None
     lines: tuple[str, ...]
     sizes: tuple[int, ...]
-    written: float | None = None  # for lines from before the stream began: when the last was written there
+    written: float | None = None  # when the last was written, by the node's clock, if that can be trusted
     before: int = 0  # where a tail was asked for: how long the file was then
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 
 import pytest
 
@@ -194,3 +195,128 @@ def test_a_message_of_several_lines_counts_as_a_whole() -> None:
 def test_prose_is_no_exception() -> None:
     """A line like `loss: 3` inside a traceback's neighbourhood is taken only where a traceback is open."""
     assert not is_exception_line("loss: 3", inside=False)
+
+
+def heard_failure(
+    rank: int, time: float, words: Words, *, code: int | None = 1, by: int | None = None
+) -> Failure:
+    """Build a failure from what was heard."""
+    return Failure(
+        f"n{rank}",
+        rank,
+        None if by else code,
+        by,
+        time,
+        tuple(words.tail),
+        words.exception,
+        words.message,
+        words.raised_at,
+        origin=words.origin,
+        where=words.where,
+        went_on=words.went_on,
+    )
+
+
+GONE = failure(0, 1.0, PEER_GONE)
+CHAINED = "During handling of the above exception, another exception occurred:"
+
+
+@pytest.mark.parametrize(
+    ("lines", "rank", "exception"),
+    [
+        ((*TRACEBACK, "", CHAINED, "", *PEER_GONE), 1, "ValueError: bad batch"),
+        ((*PEER_GONE, "", CHAINED, "", *TRACEBACK), 0, PEER_GONE[-1]),
+        ((*TRACEBACK, "Exception ignored in: <function X.__del__>", *PEER_GONE), 1, "ValueError: bad batch"),
+        ((*TRACEBACK, "Error in atexit._run_exitfuncs:", *PEER_GONE), 1, "ValueError: bad batch"),
+        ((*TRACEBACK, "Process SpawnProcess-1:", *PEER_GONE), 1, "ValueError: bad batch"),
+        (
+            (*TRACEBACK, "[W1121 12:00:00 x.cpp:1] Warning: connection reset by peer"),
+            1,
+            "ValueError: bad batch",
+        ),
+    ],
+)
+def test_the_exception_that_counts(lines: tuple[str, ...], rank: int, exception: str) -> None:
+    """A chain counts by its first link; what Python, children and torch print besides does not count."""
+    cause = find_cause([GONE, heard_failure(1, 1.2, heard(*lines, time=1.1))], 1.3)
+
+    assert cause is not None
+    assert (cause.failure.rank, cause.failure.exception) == (rank, exception)
+
+
+def test_an_exception_that_was_survived_takes_no_blame() -> None:
+    """A rank logged a traceback, went on, and was stopped with the run: the rank that was killed is the cause."""
+    words = heard(*TRACEBACK, time=2.0)
+    words.notice(9.0)
+    cause = find_cause(
+        [heard_failure(0, 10.3, words, by=signal.SIGTERM), failure(1, 10.0, by=signal.SIGKILL)], 10.2
+    )
+    alone = find_cause([heard_failure(0, 10.0, words, by=signal.SIGKILL)], 10.2)
+
+    assert cause is not None
+    assert cause.failure.rank == 1
+    assert alone is not None
+    assert (alone.failure.exception, render_ending(alone.failure)) == ("", "killed by SIGKILL")
+
+
+def test_a_neighbour_that_torchrun_ended_takes_no_blame() -> None:
+    """torchrun ends the other ranks of a node whose rank has failed, before our stop comes."""
+    neighbour = Failure("n0", 1, None, signal.SIGTERM, 5.1)
+    cause = find_cause([neighbour, failure(0, 5.0, PEER_GONE)], stopped_at=6.0)
+
+    assert cause is not None
+    assert (cause.failure.rank, cause.ended) == (0, (neighbour,))
+
+
+WAITED = (
+    "Traceback (most recent call last):",
+    "RuntimeError: [x.cc:78] Timed out waiting 4000ms for recv operation",
+)
+
+
+def test_the_rank_that_does_not_complain_was_waited_for() -> None:
+    """One silent rank is named; of several none, unless one is known to have been stopped by a signal."""
+    waiting = failure(0, 5.0, WAITED)
+    silent = [Failure(f"n{rank}", rank, None, signal.SIGTERM, 5.3) for rank in (1, 2)]
+    one, several = find_cause([waiting, silent[0]], 5.1), find_cause([waiting, *silent], 5.1)
+    frozen = find_cause([waiting, silent[0], replace(silent[1], frozen=True)], 5.1)
+
+    assert one is not None
+    assert (one.failure.rank, one.awaited) == (1, True)
+    assert several is not None
+    assert (several.failure.rank, several.awaited, several.silent) == (0, False, tuple(silent))
+    assert frozen is not None
+    assert (frozen.failure.rank, frozen.awaited) == (2, True)
+
+
+def test_a_rank_that_left_early_is_the_cause() -> None:
+    """It ended with 0, and the others still needed it; one that ended with 0 later, or in a good run, is not blamed."""
+    early, late = failure(1, 0.9, code=0), failure(2, 8.0, code=0)
+    cause = find_cause([GONE, early, late], 1.1)
+
+    assert cause is not None
+    assert (cause.failure.rank, cause.consequences) == (1, (GONE,))
+    assert find_cause([early, late], None) is None
+
+
+def test_a_programs_own_connection_trouble_is_its_own() -> None:
+    """A download that fails says `connection reset` too: it beats who lost a peer, not who was killed."""
+    own = (
+        *TRACEBACK[:2],
+        "requests.exceptions.ConnectionError: ('Connection aborted.', 'Connection reset by peer')",
+    )
+    cause = find_cause([GONE, failure(1, 1.2, own)], 1.3)
+    killed = find_cause([failure(1, 1.2, own), failure(2, 1.25, by=signal.SIGKILL)], 1.3)
+
+    assert cause is not None
+    assert cause.failure.rank == 1
+    assert killed is not None
+    assert killed.failure.rank == 2
+
+
+def test_torchrun_that_we_ended_takes_no_blame() -> None:
+    """Its exit code after our TERM is 1, and says nothing."""
+    cause = find_cause([Failure("n2", None, 1, None, 6.1), GONE], stopped_at=6.0)
+
+    assert cause is not None
+    assert cause.failure is GONE

@@ -67,7 +67,8 @@ NETWORK = (
 FOLLOWING = (
     Symptom(
         "CC-JOB-050",
-        r"watchdog caught collective operation timeout|WorkNCCL\(.*Timeout\(ms\)|Timed out waiting \d+ms for"
+        r"watchdog caught collective operation timeout|WorkNCCL\(.*Timeout\(ms\)"
+        r"|Timed out waiting \d+ms for( \w+ operation)?"
         r"|failed to pass monitoredBarrier|timed out in monitoredBarrier"
         r"|Application timeout caused pair closure",
         "the others waited for a rank that did not come",
@@ -120,7 +121,7 @@ FOLLOWING = (
     ),
     Symptom(
         "CC-JOB-052",
-        r"connection closed by|connection reset by peer|broken pipe|connection was likely closed"
+        r"connection closed by( peer)?|connection reset by peer|broken pipe|connection was likely closed"
         r"|got 0 bytes|sent 0 bytes"
         r"|remote worker crashing|ncclRemoteError|remote process exited|NCCL communicator was aborted"
         r"|watchdog thread terminated|socket closed|recvValueWithTimeout failed"

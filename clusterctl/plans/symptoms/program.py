@@ -83,5 +83,6 @@ LOADERS = (
         "Killed: mostly memory. Segmentation fault: a library in the dataset. With num_workers=0 its own "
         "error is seen.",
         "clusterctl exec --nodes {node} -- sh -c 'free -h; dmesg | grep -i \"out of memory\" | tail'",
+        grade="doubtful",
     ),
 )

@@ -13,7 +13,7 @@ from clusterctl.plans.symptoms.symptom import Recognised, Symptom, find_in
 
 _IN_WORDS = (*GPU, *NETWORK, *NODE, *LOADERS, *FOLLOWING, *PROGRAM)
 # Other lines of stderr may speak of something that did no harm, such as a cache that could not be read.
-_IN_PASSING = (*GPU, *NETWORK, *NODE[:1], *FOLLOWING, *NODE[1:], *PROGRAM)
+_IN_PASSING = (*GPU, *NETWORK, *NODE[:1], *LOADERS, *FOLLOWING, *NODE[1:], *PROGRAM)
 WAITED_FOR = Recognised(FOLLOWING[0])
 
 

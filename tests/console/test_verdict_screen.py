@@ -1,0 +1,112 @@
+"""The root cause on the screen: for one rank, for eight, for two hundred."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterctl.console.verdict import render_cause, show_verdict
+from clusterctl.plans.cause import Failure, find_cause
+from clusterctl.plans.verdict import judge
+from clusterctl.plans.words import Words
+
+MEMORY = (
+    "Traceback (most recent call last):",
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB.",
+)
+GONE = (
+    "Traceback (most recent call last):",
+    "RuntimeError: [pair.cc:537] Connection closed by peer [10.0.0.2]:4242",
+)
+WATCHDOG = ("[E1121 x.cpp:616] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=77)",)
+
+
+def fail(
+    rank: int, lines: tuple[str, ...], time: float, *, by: int | None = None, per_node: int = 8
+) -> Failure:
+    """Build the failure of a rank from what it said."""
+    words = Words()
+    for line in lines:
+        words.hear(line, time)
+    node, code = f"gpu{rank // per_node + 1:02d}", None if by else 1
+    said = (tuple(words.tail), words.exception, words.message, words.raised_at)
+    return Failure(node, rank, code, by, time + 0.1, *said)
+
+
+def screen(failures: list[Failure], stopped_at: float | None) -> list[str]:
+    """Render the cause of some failures."""
+    cause = find_cause(failures, stopped_at)
+    assert cause is not None
+    return render_cause(cause, "r", "clusterctl -i lab.yaml")
+
+
+def test_one_rank_alone() -> None:
+    """The exception, its code, what it means, the command with the inventory that is in use, the last lines."""
+    lines = screen([fail(0, MEMORY, 1.0)], None)
+
+    assert lines[1] == f"root cause: rank 0 on gpu01, exit code 1: {MEMORY[1]}"
+    assert lines[2].startswith("  CC-JOB-001: the GPU's memory is full. ")
+    assert "    clusterctl -i lab.yaml exec --nodes gpu01 -- nvidia-smi" in lines
+    assert lines[-4:] == [
+        "  its last lines of stderr (2):",
+        *(f"  | {line}" for line in MEMORY),
+        "  all of it: clusterctl -i lab.yaml logs r --rank 0",
+    ]
+
+
+def test_eight_ranks_on_two_nodes() -> None:
+    """What followed is counted by what was said, and our own stop is called that."""
+    gone = [fail(rank, GONE, 0.9, per_node=4) for rank in range(1, 6)]
+    stopped = [fail(rank, (), 1.5, by=15, per_node=4) for rank in (6, 7)]
+    lines = screen([fail(0, MEMORY, 1.0, per_node=4), *gone, *stopped], 1.2)
+
+    assert lines[-5:-2] == [
+        "  consequences:",
+        "    gpu[01-02]: 5 ranks: connection closed by peer",
+        "    gpu02: 2 ranks: stopped with the run",
+    ]
+    assert lines[-1] == "  the others: clusterctl -i lab.yaml logs r --stream stderr --tail 5"
+
+
+def test_two_hundred_ranks_take_no_more_lines() -> None:
+    """Numbers in the words do not make groups of their own; very many different words are cut off."""
+    alike = [
+        fail(rank, ("Traceback (most recent call last):", f"ValueError: shard {rank}"), 1.1)
+        for rank in range(100)
+    ]
+    names = [f"{chr(97 + n // 26)}{chr(97 + n % 26)}" for n in range(99)]
+    different = [
+        fail(100 + n, ("Traceback (most recent call last):", f"ValueError: {name}"), 1.1)
+        for n, name in enumerate(names)
+    ]
+    lines = screen([fail(199, MEMORY, 1.0), *alike, *different], None)
+
+    assert len(lines) < 25
+    assert "    gpu[01-13]: 100 ranks: ValueError: shard 0" in lines
+    assert "    gpu[14-25]: 94 ranks: other words" in lines
+
+
+def test_the_only_rank_that_does_not_complain() -> None:
+    """199 watchdogs and one silent rank; with several silent ranks they are counted."""
+    waiting = [fail(rank, WATCHDOG, 1.0, by=6) for rank in range(199)]
+    one = screen([*waiting, fail(199, (), 1.3, by=15)], 1.2)
+    several = screen([*waiting[:180], *(fail(rank, (), 1.3, by=15) for rank in range(180, 200))], 1.2)
+
+    assert one[1] == "root cause: rank 199 on gpu25, for which the others waited in vain (ended with the run)"
+    assert "  consequences: gpu[01-25]: 199 ranks: watchdog caught collective operation timeout" in one
+    assert (
+        several[2] == "  it waited in vain for one of these, which did not complain: 20 ranks on gpu[23-25]"
+    )
+
+
+def test_what_a_rank_says_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """Control characters in its words, also where they go into the command, are shown and do nothing."""
+    said = (
+        "Traceback (most recent call last):",
+        "FileNotFoundError: [Errno 2] No such file: '/d\x1b[2J\x07'",
+    )
+    show_verdict(judge("r", {}, [fail(0, said, 1.0)]), 1.0)
+    err = capsys.readouterr().err
+
+    assert "CC-JOB-017" in err
+    assert "\x1b" not in err
+    assert "\x07" not in err

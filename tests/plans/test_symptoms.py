@@ -1,0 +1,115 @@
+"""Known texts of ranks: each leads to its code, and the command to paste is whole."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from clusterctl.plans.checks.registry import checks
+from clusterctl.plans.symptoms.table import all_symptoms, recognise
+
+# What torch, NCCL, Gloo, CUDA, Python and the kernel really print, cut to the telling part.
+TEXTS = {
+    "CC-JOB-001": "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity",
+    "CC-JOB-002": "RuntimeError: CUDA error: device-side assert triggered",
+    "CC-JOB-003": "RuntimeError: CUDA error: an illegal memory access was encountered",
+    "CC-JOB-004": "RuntimeError: CUDA error: uncorrectable ECC error encountered",
+    "CC-JOB-005": "RuntimeError: Unable to determine the device handle for GPU0000:3B:00.0: Unknown Error",
+    "CC-JOB-006": "RuntimeError: CUDA error: no kernel image is available for execution on the device",
+    "CC-JOB-007": "RuntimeError: CUDA error: invalid device ordinal",
+    "CC-JOB-008": "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
+    "CC-JOB-009": "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU",
+    "CC-JOB-010": "ModuleNotFoundError: No module named 'timm'",
+    "CC-JOB-011": "ImportError: cannot import name 'x' from partially initialized module 'random' "
+    "(most likely due to a circular import) (/code/random.py)",
+    "CC-JOB-012": "ImportError: libcudart.so.12: cannot open shared object file: No such file or directory",
+    "CC-JOB-013": "RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly",
+    "CC-JOB-014": "RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running collective: X",
+    "CC-JOB-015": "RuntimeError: Expected to have finished reduction in the prior iteration before starting a new one.",
+    "CC-JOB-016": "PermissionError: [Errno 13] Permission denied: '/data/train'",
+    "CC-JOB-017": "FileNotFoundError: [Errno 2] No such file or directory: '/data/train.bin'",
+    "CC-JOB-018": "RuntimeError: [enforce fail at alloc_cpu.cpp:118] DefaultCPUAllocator: can't allocate memory",
+    "CC-JOB-020": "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Bus error. It is possible that "
+    "dataloader's workers are out of shared memory.",
+    "CC-JOB-021": "OSError: [Errno 28] No space left on device: '/data/out'",
+    "CC-JOB-022": "OSError: [Errno 122] Disk quota exceeded",
+    "CC-JOB-023": "OSError: [Errno 24] Too many open files: '/dev/null'",
+    "CC-JOB-024": "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network "
+    "address. port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use",
+    "CC-JOB-025": "BlockingIOError: [Errno 11] Resource temporarily unavailable",
+    "CC-JOB-026": "torch.distributed.DistBackendError: NCCL WARN Call to ibv_reg_mr failed",
+    "CC-JOB-027": "OSError: [Errno 116] Stale file handle: '/home/ann/data'",
+    "CC-JOB-030": "RuntimeError: [enforce fail at device.cc:84] ifa != nullptr. Unable to find address for: eth7",
+    "CC-JOB-031": "RuntimeError: Gloo connectFullMesh failed with [pair.cc:152] timed out connecting: SO_ERROR: "
+    "Connection refused, remote=[127.0.0.1]:2343",
+    "CC-JOB-032": "torch.distributed.DistNetworkError: The client socket has timed out after 12000ms while trying to "
+    "connect to (10.99.7.1, 29500).",
+    "CC-JOB-033": "torch.distributed.DistStoreError: Timed out after 13 seconds. 1/2 clients joined.",
+    "CC-JOB-034": "RuntimeError: NET/IB : Got completion from peer 10.0.0.2<4242> with error 12, opcode 0, len 0, "
+    "vendor err 129",
+    "CC-JOB-035": "torch.distributed.DistBackendError: Duplicate GPU detected : rank 1 and rank 0 both on CUDA device",
+    "CC-JOB-036": "torch.distributed.DistBackendError: Mismatched NCCL version detected : rank 0 version 22703",
+    "CC-JOB-037": "torch.distributed.DistBackendError: NCCL error in: x.cpp, unhandled system error, NCCL version 2.21",
+    "CC-JOB-038": "torch.distributed.DistBackendError: NCCL error in: x.cpp, unhandled cuda error, NCCL version 2.21.5",
+    "CC-JOB-039": "RuntimeError: Distributed package doesn't have NCCL built in",
+    "CC-JOB-050": "RuntimeError: [unbound_buffer.cc:78] Timed out waiting 4000ms for recv operation to complete",
+    "CC-JOB-052": "RuntimeError: [pair.cc:537] Connection closed by peer [10.0.0.2]:4242. This is typically caused by",
+}
+SIGNALS = {
+    "CC-JOB-041": signal.SIGKILL,
+    "CC-JOB-042": signal.SIGSEGV,
+    "CC-JOB-043": signal.SIGBUS,
+    "CC-JOB-044": signal.SIGABRT,
+    "CC-JOB-045": signal.SIGTERM,
+    "CC-JOB-046": signal.SIGILL,
+}
+BY_COMPARISON = {"CC-JOB-053"}
+
+
+@pytest.mark.parametrize("code", TEXTS)
+def test_a_text_leads_to_its_code(code: str) -> None:
+    """As an exception, and in the last lines of a rank that has none."""
+    for known in (recognise(TEXTS[code], (), None), recognise("", ("step 3", TEXTS[code]), signal.SIGABRT)):
+        assert known is not None
+        assert known.symptom.code == code
+
+
+def test_a_silent_death_is_known_by_its_signal() -> None:
+    """Without a word, or with words that are not known."""
+    for code, number in SIGNALS.items():
+        known = recognise("", ("step 3",), number)
+        assert known is not None
+        assert known.symptom.code == code
+
+
+def test_own_words_are_not_known() -> None:
+    """What a script raises by itself has no code; nor has an exit without a word."""
+    assert recognise("ValueError: bad batch 17", ("Permission denied: x",), None) is None
+    assert recognise("", (), None) is None
+
+
+def test_every_symptom_is_tried_here_once() -> None:
+    """One code has one meaning, and one of these tests."""
+    assert [one.code for one in all_symptoms()] == sorted({*TEXTS, *SIGNALS, *BY_COMPARISON})
+
+
+def test_every_symptom_can_be_told() -> None:
+    """It has a meaning, advice, a check that exists if it names one, and a command that needs no name it may lack."""
+    for one in all_symptoms():
+        assert one.meaning
+        assert one.advice.endswith(".")
+        assert not one.see or one.see in checks()
+        needed = {"node": "gpu02", "rank": "1", "run": "r"}
+        given = {"CC-JOB-010": {"module": "m"}, "CC-JOB-016": {"path": "/p"}, "CC-JOB-017": {"path": "/p"}}
+        filled = one.fill({**needed, **given.get(one.code, {})})
+        assert bool(filled) == bool(one.command)
+        assert filled.startswith("clusterctl ") or not filled
+
+
+def test_what_a_node_says_cannot_leave_its_quotes() -> None:
+    """A path that would end the quotes of the command to paste is not taken."""
+    known = recognise('FileNotFoundError: [Errno 2] No such file or directory: "/d\'; rm -rf x"', (), None)
+
+    assert known is not None
+    assert known.symptom.fill({**known.names, "node": "n"}) == ""
