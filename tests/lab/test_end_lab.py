@@ -1,0 +1,75 @@
+"""A run that its time limit ends while nobody watches, and who is told of it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from driving import cctl, kill_leftovers, leftovers, make_project, wait_for
+
+from clusterctl.lab.labs import Lab
+
+pytestmark = pytest.mark.lab
+
+# Reduces for ever: when one node's ranks are ended first, the others' connections break.
+REDUCING = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+print("reducing", flush=True)
+while True:
+    dist.all_reduce(torch.ones(1))
+"""
+
+
+@pytest.fixture
+def hook() -> Iterator[tuple[str, list[Any]]]:
+    """Listen on loopback of the launching machine; gives the URL and what comes."""
+    got: list[Any] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            got.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/tok-12345678", got
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_time_limit_that_nobody_watches(cluster: Lab, tmp_path: Path, hook: tuple[str, list[Any]]) -> None:
+    """The nodes end the run themselves, all of them for that reason; the attach that comes later tells, once."""
+    url, got = hook
+    notify = [{"to": "webhook", "url_from": "HOOK_URL", "when": ["timeout"]}]
+    job = make_project(tmp_path, REDUCING, time_limit="1h", notify=notify)
+    plan = cctl(cluster, "launch", job, "--dry-run")
+    started = cctl(cluster, "launch", job, "-d", "--set", "time_limit=2s", XDG_STATE_HOME=str(tmp_path))
+    run = started.out.strip()
+    wait_for(lambda: not leftovers(cluster), 20, "the end of all")
+    state = json.loads(cctl(cluster, "status", run, "--json", XDG_STATE_HOME=str(tmp_path)).out)
+    ends = [cctl(cluster, "attach", run, XDG_STATE_HOME=str(tmp_path), HOOK_URL=url) for _ in range(2)]
+
+    assert "# when it has ended (timeout): a message to webhook, its URL from $HOOK_URL" in plan.out
+    assert "nobody is told of its end until you attach again" in started.err
+    assert (state["run"]["state"], {node["reason"] for node in state["nodes"]}) == (
+        "TIMEOUT",
+        {"time limit of 2 s"},
+    )
+    assert [end.code for end in ends] == [1, 1]
+    assert "time limit of 2 s" in ends[0].err
+    assert f"{run}: TIMEOUT after" in ends[0].err
+    assert "sent: a message to webhook, its URL from $HOOK_URL" in ends[0].err
+    assert "sent:" not in ends[1].err
+    assert "tok-12345678" not in ends[0].err + ends[0].out
+    assert [(body["run"], body["verdict"]["state"]) for body in got] == [(run, "TIMEOUT")]
+    kill_leftovers(cluster)
