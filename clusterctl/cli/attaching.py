@@ -85,7 +85,7 @@ def _tell(run: str, parts: Parts, report: Report) -> None:
     """Say what one has attached to, and what one's presence means for it."""
     say(f"run {run}: {whole_state(parts)} on {counted(len(parts), 'node')}, {describe_launch(parts)}")
     if is_live(parts):
-        say(f"from here on; earlier lines: {report.hint('logs', run)}")
+        say(f"each rank's last {SHOWN} lines, and what comes; all of it: {report.hint('logs', run)}")
     if is_live(parts) and not owner_of(parts).is_same(myself()):
         notice("it is not yours: if one node fails, the others are not stopped from here")
 

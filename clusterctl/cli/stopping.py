@@ -26,6 +26,7 @@ def stop_run(
     """Stop on all nodes at once; 0 when nothing is left, 4 when a node was not reached, 5 when something is left."""
     codes = {4} if silent else set()
     missed = list(silent)
+    found = False
     reason = f"{STOPPED_BY}{myself().name}"
 
     for outcome in cluster.each(
@@ -33,6 +34,7 @@ def stop_run(
     ):
         if outcome.value is not None:
             codes |= {5} if outcome.value.left else set()
+            found = found or bool(outcome.value.ended or outcome.value.left)
             if outcome.value.known:
                 click.echo(render_stopped(outcome.node.name, outcome.value))
         elif outcome.error is not None:
@@ -40,7 +42,8 @@ def stop_run(
             missed.append(outcome.node.name)
             codes.add(4 if outcome.error.exit_code == 4 else 5)
     name = sanitize(run)
-    click.echo(f"{name}: not stopped on {fold_names(missed)}" if missed else f"{name}: stopped")
+    stopped = "stopped" if found else "nothing of it was left to stop"
+    click.echo(f"{name}: not stopped on {fold_names(missed)}" if missed else f"{name}: {stopped}")
     return min(codes, default=0)
 
 

@@ -56,9 +56,11 @@ def choose_run(runs: Runs, wanted: str | None, me: Owner) -> str:
         if owner_of(parts).is_same(me):
             return run
     raise UsageError(
-        f"no run of {me.name} on these nodes" if runs else "no runs on these nodes",
+        f"no run of yours ({me.name}) on these nodes" if runs else "no runs on these nodes",
         code="CC-USE-020",
-        fix=f"name one: {_some(runs)}" if runs else "clusterctl launch JOB.yaml starts one",
+        fix=f"name one: {_some(runs)}{_namesake(runs, me)}"
+        if runs
+        else "clusterctl launch JOB.yaml starts one",
     )
 
 
@@ -78,9 +80,9 @@ def choose_live_run(runs: Runs, wanted: str | None, me: Owner) -> str:
     if not live:
         others = {run: parts for run, parts in runs.items() if is_live(parts)}
         raise UsageError(
-            f"no live run of {me.name}",
+            f"no live run of yours ({me.name})",
             code="CC-USE-021",
-            fix=f"others' runs must be named: {_some(others)}"
+            fix=f"others' runs must be named: {_some(others)}{_namesake(others, me)}"
             if others
             else "clusterctl ps lists what there was",
         )
@@ -112,6 +114,13 @@ def _by_prefix(runs: Runs, prefix: str) -> str:
     raise UsageError(
         f"{prefix!r} fits {len(matches)} runs", code="CC-USE-024", fix="one of: " + ", ".join(matches)
     )
+
+
+def _namesake(runs: Runs, me: Owner) -> str:
+    """Say why a run that bears one's own name is not one's own."""
+    if any(owner_of(parts).name == me.name for parts in runs.values()):
+        return f"; {me.name} launched from another machine or with another state directory counts as another"
+    return ""
 
 
 def _some(runs: Runs) -> str:

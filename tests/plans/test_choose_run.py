@@ -13,7 +13,13 @@ ME = Owner("ann@laptop", "1a")
 
 
 def part(
-    run: str, node: str, state: str = "SUCCEEDED", *, by: str = ME.name, mark: str = "", submitted: float = 1.0
+    run: str,
+    node: str,
+    state: str = "SUCCEEDED",
+    *,
+    by: str = ME.name,
+    mark: str = "",
+    submitted: float = 1.0,
 ) -> NodeState:
     """Build one node's part of a two-node run."""
     whose = {"launched_by": by, "launched_id": mark, "submitted": submitted}
@@ -62,6 +68,16 @@ def test_whose_a_run_is_goes_by_the_id_then_by_the_name(name: str, mark: str, ow
     other = gather_runs({"gpu01": [part("r-1", "gpu01", by="zoe@x", submitted=9.0)]}, [])["r-1"]
 
     assert list(own_first({"z-1": other, **runs}, ME)) == (["r-1", "z-1"] if own else ["z-1", "r-1"])
+
+
+def test_a_namesakes_run_is_explained() -> None:
+    """Somebody of one's own name is another: a message that only said `no run of ann` would look wrong beside `ps`."""
+    runs = gather_runs({"gpu01": [part("r-1", "gpu01", "RUNNING", mark="2b")]}, [])
+    for choose in (choose_run, choose_live_run):
+        with pytest.raises(UsageError) as caught:
+            choose(runs, None, ME)
+        assert "of yours (ann@laptop)" in caught.value.message
+        assert "another state directory" in caught.value.fix
 
 
 @pytest.mark.parametrize(("wanted", "code"), [("a-", "CC-USE-024"), ("nope", "CC-USE-023")])
