@@ -10,7 +10,9 @@ from clusterctl.console.sanitize import sanitize
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
+WIDEST = 120  # columns that a table takes to keep its words whole, on however narrow a terminal
 _CHOSEN = {"color": "auto", "chatter": "normal"}
 
 
@@ -65,6 +67,17 @@ def _console(stream: TextIO) -> Console:
         width=width,
         soft_wrap=False,
     )
+
+
+def print_table(console: Console, table: Table) -> None:
+    """Print a table with whole words: what is to be copied is broken by a narrow terminal, if at all, not by us."""
+    from rich.measure import Measurement
+
+    whole = Measurement.get(console, console.options.update(max_width=WIDEST), table).maximum
+    width = console.width
+    console.width = max(width, whole) if whole < WIDEST else width
+    console.print(table)
+    console.width = width
 
 
 def say(line: str) -> None:

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from clusterctl.console.activated import render_activated
+from clusterctl.console.choice import print_table
 from clusterctl.console.sanitize import sanitize
 from clusterctl.plans.checks.check import SEVERITIES, Finding
 from clusterctl.plans.checks.torch import nccl_version
@@ -84,7 +85,7 @@ def render_table(console: Console, rows: Sequence[Row]) -> None:
         table.add_column(HEADINGS[name], overflow="fold", no_wrap=False)
     for row in shown:
         table.add_row(*(_cell(name, getattr(row, name)) for name in names))
-    console.print(table)
+    print_table(console, table)
 
 
 def _cell(name: str, value: str) -> Text:

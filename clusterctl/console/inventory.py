@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from clusterctl.console.choice import print_table
 from clusterctl.specs.counted import counted
 from clusterctl.specs.inventory import Inventory, Node
 
@@ -20,7 +21,7 @@ def render_inventory(console: Console, inventory: Inventory) -> None:
         table.add_column(heading, overflow="fold")
     for node in inventory.nodes:
         table.add_row(*(Text(cell) for cell in _row(node)))
-    console.print(table)
+    print_table(console, table)
 
 
 def _row(node: Node) -> tuple[str, ...]:

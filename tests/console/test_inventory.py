@@ -36,3 +36,14 @@ def test_json_tells_all_of_a_node() -> None:
     assert (told["key"], told["proxy_command"], told["known_hosts"]) == ("~/k", "nc %h %p", "~/h")
     assert (told["host_keys"], told["ports"], told["nic"]) == ("accept-new", [20000, 20100], ["eth0"])
     assert (told["port"], told["user"], told["gpus"]) == (2222, "me", None)
+
+
+def test_a_narrow_terminal_breaks_no_words() -> None:
+    """A name or an address stays whole, to be copied; what follows a table is as narrow as before."""
+    node = Node(name="a-long-name-01", node_rank=0, host="192.168.100.235", nic=("enp65s0f0np0",))
+    screen = io.StringIO()
+    console = Console(file=screen, width=40)
+    render_inventory(console, Inventory(cluster="lab-a", file="inventory.yaml", nodes=(node,)))
+
+    assert all(word in screen.getvalue() for word in ("a-long-name-01", "192.168.100.235", "enp65s0f0np0"))
+    assert console.width == 40
