@@ -11,15 +11,20 @@ from typing import Any
 import click
 
 from clusterctl.cli.connecting import open_cluster
+from clusterctl.cli.orphans import ask_orphans, end_all
 from clusterctl.cli.reaching import myself, notice, reading_exit_code, tell_failures, with_any_python
 from clusterctl.console.choice import say
 from clusterctl.console.cleaning import cleaned_to_json, show_choice, show_removed
+from clusterctl.console.orphans import orphans_to_end, render_orphan, show_ended
+from clusterctl.console.sanitize import sanitize
 from clusterctl.errors import ClusterctlError, UsageError
 from clusterctl.plans.cleaning import UNUSED, Bounds, Choice, Part, choose
+from clusterctl.plans.orphans import Orphan, to_end
 from clusterctl.runs import tasks
 from clusterctl.runs.cleaning import Found, Removed, ask_to_remove, hear_found
 from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.executor import fan_out
+from clusterctl.runs.orphans import Ended
 from clusterctl.runs.session import Session
 from clusterctl.specs.inventory import Node
 
@@ -43,6 +48,8 @@ class Clean:
         self._sessions: dict[str, Session] = {}
         self._found: dict[str, Found] = {}
         self._removed: dict[str, Removed] = {}
+        self._orphans: dict[str, tuple[Orphan, ...]] = {}
+        self._ended: dict[str, Ended] = {}
         self._errors: dict[str, ClusterctlError] = {}
 
     def run(self) -> int:
@@ -55,12 +62,15 @@ class Clean:
                 if not answered:
                     return 4
                 choice = self._choose()
+                self._find_orphans(cluster)
                 if not self._wishes.as_json:
                     show_choice(choice, self._found)
+                    self._show_orphans()
                 if self._is_empty(choice):
                     say("nothing to remove")
                 elif not self._wishes.dry_run:
                     self._confirm()
+                    self._end_orphans(cluster)
                     self._remove(choice)
             finally:
                 for session in self._sessions.values():
@@ -101,11 +111,34 @@ class Clean:
 
     def _is_empty(self, choice: Choice) -> bool:
         spare = any(found.store.contents or found.payloads.contents for found in self._found.values())
-        return not choice.parts and not spare
+        return not choice.parts and not spare and not self._orphans
+
+    def _find_orphans(self, cluster: Cluster) -> None:
+        """Ask what may be ended; a node that does not say has nothing."""
+        nodes = [node for node in self._nodes if node.name in self._found]
+        asked = ask_orphans(cluster, nodes)
+        tell_failures(asked.errors.values())
+        self._errors.update(asked.errors)
+        me = None if self._wishes.everyone else myself()
+        chosen = {name: to_end(one.mine, me) for name, one in asked.found.items()}
+        self._orphans = {name: orphans for name, orphans in chosen.items() if orphans}
+
+    def _show_orphans(self) -> None:
+        for name, orphans in self._orphans.items():
+            for orphan in orphans:
+                click.echo(sanitize(f"{name}: running without an agent: {render_orphan(orphan)}"))
+
+    def _end_orphans(self, cluster: Cluster) -> None:
+        self._ended, errors = end_all(cluster, self._nodes, self._orphans)
+        tell_failures(errors.values())
+        self._errors.update(errors)
+        if not self._wishes.as_json:
+            show_ended(self._ended)
 
     def _confirm(self) -> None:
         """Never remove anything that nobody has agreed to."""
-        if self._wishes.yes or (sys.stdin.isatty() and click.confirm("Remove all this?", err=True)):
+        question = "End and remove all this?" if self._orphans else "Remove all this?"
+        if self._wishes.yes or (sys.stdin.isatty() and click.confirm(question, err=True)):
             return
         raise UsageError("nothing was removed", code="CC-USE-031", fix="add -y to remove what is shown")
 
@@ -130,9 +163,11 @@ class Clean:
         }
         if self._wishes.as_json:
             document = cleaned_to_json(choice, self._found, removed, self._errors)
+            document["orphans"] = orphans_to_end(self._orphans, self._ended)
             click.echo(json.dumps(document, ensure_ascii=False, indent=2))
         else:
             show_removed(removed)
-        if any(one.failed for one in removed.values()) or (self._errors and answered):
+        undone = any(one.failed for one in removed.values()) or any(one.left for one in self._ended.values())
+        if undone or (self._errors and answered):
             return 5
         return reading_exit_code(answered, len(self._nodes))

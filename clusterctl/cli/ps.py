@@ -11,9 +11,10 @@ from clusterctl.cli.options import Settings, shared_options
 
 
 @click.command()
+@click.option("--orphans", is_flag=True, help="List instead the processes that crashed runs have left.")
 @click.option("--json", "as_json", is_flag=True, help="Write the runs as JSON.")
 @shared_options
-def ps(settings: Settings, as_json: bool) -> int:
+def ps(settings: Settings, orphans: bool, as_json: bool) -> int:
     """List the runs that the nodes remember: your own first, then everybody else's, newest first."""
     from clusterctl.cli.connecting import open_cluster
     from clusterctl.cli.reaching import myself, reading_exit_code, tell_failures
@@ -23,6 +24,10 @@ def ps(settings: Settings, as_json: bool) -> int:
 
     inventory = load_inventory(settings)
     with open_cluster() as cluster:
+        if orphans:
+            from clusterctl.cli.orphans import list_orphans
+
+            return list_orphans(cluster, inventory.nodes, as_json=as_json)
         remembered = ask_runs(cluster, inventory.nodes, None)
     tell_failures(remembered.errors)
     me = myself()

@@ -1,0 +1,104 @@
+"""What crashed runs leave: found by tag, told from what is watched over, ended by pid and start time."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from noderun import NodeRun, wait_until
+from session import Session
+
+Make = Callable[..., NodeRun]
+SLEEP = "import time; print('settled', flush=True); time.sleep(60)"
+DEAF = "import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)"
+
+
+@pytest.fixture
+def mark() -> Iterator[str]:
+    """Name a run of our own; what bears it is ended after the test."""
+    run = f"crashed-20261121T100000-{secrets.token_hex(4)}"
+    yield run
+
+
+def start_tagged(tag: str, source: str) -> subprocess.Popen[bytes]:
+    """Start a process that bears a tag and says when it is ready."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", source], env={**os.environ, "CLUSTERCTL_RUN": tag}, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process
+
+
+def ask(workdir: Path, node: str, end: Any = None) -> dict[str, Any]:
+    """Run the verb and give its last frame before the end."""
+    with Session("orphans", {"workdir": str(workdir), "node": node, "end": end}) as session:
+        return [header for header, _ in session.frames() if "end" not in header][-1]
+
+
+def test_a_crashed_runs_processes_are_listed_and_ended(node: Make) -> None:
+    """After kill -9 of guardian, agent and torchrun at once its worker is an orphan; no live run's is."""
+    run = node(SLEEP, node="crash-test").use_stub().go().running()
+    worker = run.pid("0")
+
+    assert [one for one in ask(run.workdir, "crash-test")["orphans"] if one["run"] == run.spec["run"]] == []
+    supervisors = [run.pid(name) for name in ("guardian", "agent", "torchrun")]
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # none of them sees another die
+        for pid in supervisors:
+            os.kill(pid, number)
+    wait_until(lambda: ask(run.workdir, "crash-test")["orphans"], 5, "an orphan")
+    (orphan,) = ask(run.workdir, "crash-test")["orphans"]
+    told = {key: orphan[key] for key in ("run", "pid", "known", "launched_by", "job", "attempt")}
+    told_ended = ask(run.workdir, "crash-test", [[orphan["pid"], orphan["starttime"]]])
+
+    expected = {"run": run.spec["run"], "pid": worker, "known": True, "launched_by": "alice@laptop"}
+    assert told == {**expected, "job": "job", "attempt": "1"}
+    assert "train.py" in orphan["command"]
+    assert 0 <= orphan["age"] < 60
+    assert ([entry["pid"] for entry in told_ended["ended"]], told_ended["left"]) == ([worker], [])
+    wait_until(lambda: not run.left(), 2, "nothing left")
+
+
+def test_only_what_is_named_and_still_an_orphan_is_ended(node: Make, mark: str) -> None:
+    """Neither a pid with another start time, nor a live run's worker, nor a run of another work directory."""
+    live = node(SLEEP, node="crash-test").use_stub().go().running()
+    stranger = start_tagged(f"{mark}/crash-test/1", SLEEP)
+    try:
+        listed = {one["pid"]: one for one in ask(live.workdir, "crash-test")["orphans"]}
+        assert listed[stranger.pid]["known"] is False
+        assert live.pid("0") not in listed
+        worker = live.state()["ranks"]["0"]
+        named = [[stranger.pid, listed[stranger.pid]["starttime"]], [worker["pid"], worker["starttime"]]]
+        assert ask(live.workdir, "crash-test", named) == {"ended": [], "left": []}
+        assert stranger.poll() is None
+        assert live.state()["state"] == "RUNNING"
+        assert ask(live.workdir, "another")["orphans"] == []
+    finally:
+        stranger.kill()
+        stranger.communicate()
+
+
+def test_one_that_ignores_term_is_killed(node: Make, mark: str) -> None:
+    """KILL follows TERM after five seconds."""
+    past = node(SLEEP, node="crash-test", run=mark).use_stub().go().running()
+    past.verb("stop", grace=0, reason="over")
+    deaf = start_tagged(f"{mark}/crash-test/1", DEAF)
+    try:
+        (orphan,) = [one for one in ask(past.workdir, "crash-test")["orphans"] if one["run"] == mark]
+        began = time.monotonic()
+        told = ask(past.workdir, "crash-test", [[orphan["pid"], orphan["starttime"]]])
+    finally:
+        deaf.kill()
+        deaf.communicate()
+
+    assert [entry["pid"] for entry in told["ended"]] == [deaf.pid]
+    assert 4.5 < time.monotonic() - began < 9
+    assert deaf.returncode == -signal.SIGKILL
