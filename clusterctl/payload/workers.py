@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import signal
 import struct
 from typing import Any, Dict, Iterator, List, Optional
 
@@ -34,6 +35,8 @@ class Worker:
         self.ended = False
         self.exit: Optional[int] = None
         self.signal: Optional[int] = None
+        self.starved = False  # whether the kernel has killed for want of memory since it was started
+        self._kills = count_memory_kills()
 
     @property
     def failed(self) -> bool:
@@ -49,12 +52,13 @@ class Worker:
         entry = {"local_rank": self.local_rank, **self.identity.as_dict(), "exit": self.exit, "signal": self.signal}
         for stream in ("stdout", "stderr"):
             entry[stream] = f"{self.folder}/{stream}.log" if self.folder else None
-        return entry
+        return {**entry, "starved": True} if self.starved else entry
 
     def end(self, status: int) -> None:
         """Record the end by its wait status."""
         self.ended = True
         self.exit, self.signal = split_status(status)
+        self.starved = self.signal == signal.SIGKILL and count_memory_kills() > self._kills
 
     def status(self) -> Optional[int]:
         """Read the wait status of a worker that has ended; None if only its parent can tell."""
@@ -117,6 +121,16 @@ class Workers:
             elif worker.rank in table:
                 self.told(worker.rank, table[worker.rank])
         return [worker for worker in unseen if worker.failed]
+
+
+def count_memory_kills() -> int:
+    """Count what the kernel has killed on this machine because memory, or that of a cgroup, ran out; 0 if unknown."""
+    try:
+        with open("/proc/vmstat", "rb") as source:
+            found = re.search(rb"^oom_kill (\d+)$", source.read(), re.MULTILINE)
+    except OSError:
+        return 0
+    return int(found[1]) if found else 0
 
 
 def open_pidfd(identity: Identity) -> Optional[int]:

@@ -11,7 +11,7 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from clusterctl.plans.symptoms.endings import ENDED_EARLY
+from clusterctl.plans.symptoms.endings import ENDED_EARLY, STARVED
 from clusterctl.plans.symptoms.symptom import Grade, Recognised
 from clusterctl.plans.symptoms.table import WAITED_FOR, recognise
 from clusterctl.plans.words import strip_rank
@@ -35,8 +35,8 @@ class Failure:
 
     Times are seconds on the launcher's clock; `raised_at` is when the traceback of `exception` was heard, `origin`
     the first exception of its chain, `where` the file of its innermost frame, `went_on` whether the rank survived it.
-    `frozen`: a signal had stopped it while it lived. A rank that ended with 0 is here too: it is to blame if the
-    others still needed it.
+    `frozen`: a signal had stopped it while it lived. `starved`: the kernel killed for want of memory there.
+    A rank that ended with 0 is here too: it is to blame if the others still needed it.
     """
 
     node: str
@@ -54,6 +54,7 @@ class Failure:
     where: str = ""
     went_on: bool = False
     frozen: bool = False
+    starved: bool = False
 
 
 @dataclass(frozen=True)
@@ -134,6 +135,8 @@ def find_symptom(failure: Failure) -> Recognised | None:
     if said and not _is_of_torch(said):
         said = said.partition("\n")[0]  # what follows may be anybody's
     by = failure.signal if failure.rank is not None else None
+    if failure.starved and not said:
+        return Recognised(STARVED)
     return recognise(said, () if failure.reason else failure.tail, by)
 
 

@@ -27,7 +27,10 @@ _WORST_FIRST = (FAILED, FAILED_SETUP, LOST, UNKNOWN, TIMEOUT, CANCELLED)
 
 @dataclass(frozen=True)
 class RankState:
-    """One worker: `exit` and `signal` are None while it lives; `stopped`: by SIGSTOP or a debugger."""
+    """One worker: `exit` and `signal` are None while it lives.
+
+    `stopped`: by SIGSTOP or a debugger. `starved`: killed while the kernel killed on that node for want of memory.
+    """
 
     rank: int
     local_rank: int
@@ -37,6 +40,7 @@ class RankState:
     stdout: str
     stderr: str
     stopped: bool = False
+    starved: bool = False
 
     @property
     def failed(self) -> bool:
@@ -127,6 +131,7 @@ def _parse_rank(rank: int, raw: Mapping[str, Any]) -> RankState:
         stdout=_text(raw.get("stdout")),
         stderr=_text(raw.get("stderr")),
         stopped=raw.get("stopped") is True,
+        starved=raw.get("starved") is True,
     )
 
 

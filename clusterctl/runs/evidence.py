@@ -113,6 +113,9 @@ class Part:
             where=words.where,
             went_on=words.went_on,
             frozen=rank in self.frozen,
+            starved=any(
+                told.rank == rank and told.starved for told in (self.state.ranks if self.state else ())
+            ),
         )
 
     def _node_failure(self, reason: str, time: float, *, lost: bool = False) -> Failure:

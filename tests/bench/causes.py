@@ -229,7 +229,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         2,
         r"SIGKILL",
         script(2, "time.sleep(1.5)\nheap = []\nwhile True:\n    heap.append(bytearray(b'x' * 20_000_000))"),
-        "CC-JOB-041",
+        "CC-JOB-040",
         memory_cgroup,
         meanwhile=confine,
     ),

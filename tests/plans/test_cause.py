@@ -320,3 +320,12 @@ def test_torchrun_that_we_ended_takes_no_blame() -> None:
 
     assert cause is not None
     assert cause.failure is GONE
+
+
+def test_the_kernels_count_tells_who_killed() -> None:
+    """A SIGKILL while the kernel killed for want of memory has that as its meaning."""
+    cause = find_cause([replace(failure(0, 1.0, by=signal.SIGKILL), starved=True)], None)
+
+    assert cause is not None
+    assert cause.known is not None
+    assert cause.known.symptom.code == "CC-JOB-040"

@@ -11,10 +11,9 @@ BY_SIGNAL: Mapping[int, Symptom] = {
     signal.SIGKILL: Symptom(
         "CC-JOB-041",
         "",
-        "killed from outside, most often by the kernel because memory ran out",
-        "Who is killed so cannot say anything. If the kernel did it, it says so in its log; it may also "
-        "have been a "
-        "batch system, a watchdog or a person. Fewer data loader workers need less memory.",
+        "killed from outside",
+        "Who is killed so cannot say anything. It was a person, a batch system, a watchdog, or the kernel for want "
+        "of memory: then its log says so.",
         'clusterctl exec --nodes {node} -- sh -c \'dmesg -T | grep -iE "out of memory|oom" | tail -3; free '
         "-h'",
     ),
@@ -61,6 +60,14 @@ BY_SIGNAL: Mapping[int, Symptom] = {
         "clusterctl exec -- sh -c 'grep -m1 \"model name\" /proc/cpuinfo'",
     ),
 }
+STARVED = Symptom(
+    "CC-JOB-040",
+    "",
+    "the kernel killed it because memory ran out",
+    "The node's count of such kills rose while the rank lived. The node's own memory, or what a cgroup or "
+    "container grants: fewer data loader workers, smaller batches on the CPU, a higher limit.",
+    "clusterctl exec --nodes {node} -- sh -c 'free -h; dmesg -T | grep -iE \"out of memory|oom\" | tail -3'",
+)
 ENDED_EARLY = Symptom(
     "CC-JOB-053",
     "",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clusterctl.plans.symptoms.endings import BY_SIGNAL, ENDED_EARLY
+from clusterctl.plans.symptoms.endings import BY_SIGNAL, ENDED_EARLY, STARVED
 from clusterctl.plans.symptoms.gpu import GPU
 from clusterctl.plans.symptoms.network import FOLLOWING, NETWORK
 from clusterctl.plans.symptoms.node import NODE
@@ -30,4 +30,6 @@ def recognise(message: str, tail: Sequence[str], by: int | None) -> Recognised |
 
 def all_symptoms() -> tuple[Symptom, ...]:
     """Give every symptom by its code."""
-    return tuple(sorted((*_IN_WORDS, *BY_SIGNAL.values(), ENDED_EARLY), key=lambda symptom: symptom.code))
+    return tuple(
+        sorted((*_IN_WORDS, *BY_SIGNAL.values(), STARVED, ENDED_EARLY), key=lambda symptom: symptom.code)
+    )
