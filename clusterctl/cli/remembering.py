@@ -32,14 +32,19 @@ class Remembered:
         return self.asked - len(self.errors)
 
 
-def ask_runs(cluster: Cluster, nodes: Sequence[Node], prefix: str | None) -> Remembered:
-    """Ask every node for its runs at the same time."""
+def ask_runs(
+    cluster: Cluster, nodes: Sequence[Node], prefix: str | None, *, pulse: bool = False
+) -> Remembered:
+    """Ask every node for its runs at the same time; `pulse`: with signs of life of those that live."""
     answers: dict[str, tasks.Listing] = {}
     pythons: dict[str, tasks.Interpreter] = {}
     errors: dict[str, ClusterctlError] = {}
 
     for outcome in cluster.each(
-        nodes, lambda c, node: with_any_python(node, lambda used: tasks.ps(c, node, used, prefix, REMEMBERED))
+        nodes,
+        lambda c, node: with_any_python(
+            node, lambda used: tasks.ps(c, node, used, prefix, REMEMBERED, pulse=pulse)
+        ),
     ):
         if outcome.value is not None:
             answers[outcome.node.name], pythons[outcome.node.name] = outcome.value

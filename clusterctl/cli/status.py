@@ -28,7 +28,7 @@ def status(settings: Settings, run: str | None, watch: bool, as_json: bool) -> i
 
     inventory = load_inventory(settings)
     with open_cluster() as cluster:
-        remembered = ask_runs(cluster, inventory.nodes, run)
+        remembered = ask_runs(cluster, inventory.nodes, run, pulse=True)
         tell_failures(remembered.errors)
         if not remembered.answered:
             return 4
@@ -36,7 +36,8 @@ def status(settings: Settings, run: str | None, watch: bool, as_json: bool) -> i
         if watch:
             return watch_status(cluster, inventory.nodes, remembered, chosen, as_json=as_json)
     if as_json:
-        click.echo(json.dumps(status_to_json(chosen, remembered.runs[chosen]), ensure_ascii=False, indent=2))
+        shown = status_to_json(chosen, remembered.runs[chosen], remembered.offsets)
+        click.echo(json.dumps(shown, ensure_ascii=False, indent=2))
     else:
-        show_status(chosen, remembered.runs[chosen])
+        show_status(chosen, remembered.runs[chosen], remembered.offsets)
     return reading_exit_code(remembered.answered, remembered.asked)

@@ -12,6 +12,8 @@ from clusterctl.runs.follow import StateChange, StreamEnd
 from clusterctl.runs.onlooking import Onlooker
 from clusterctl.specs.inventory import Node
 
+PULSE = 5.0  # seconds between two looks at what each rank said last
+
 
 def watch_status(
     cluster: Cluster, nodes: Sequence[Node], remembered: Remembered, run: str, *, as_json: bool
@@ -21,8 +23,9 @@ def watch_status(
     taking_part = [node for node in nodes if node.name in parts]
     pythons = {node.name: remembered.pythons.get(node.name) or interpreter(node) for node in taking_part}
     silent = {error.node for error in remembered.errors}
-    onlooker = Onlooker(cluster, run, taking_part, pythons, {"events": None, "logs": None}, notice=notice)
-    with make_board(run, as_json=as_json) as board:
+    wish = {"events": None, "logs": None, "pulse": PULSE}
+    onlooker = Onlooker(cluster, run, taking_part, pythons, wish, notice=notice)
+    with make_board(run, remembered.offsets, as_json=as_json) as board:
         board.show(parts)
         for update in onlooker.updates():
             if isinstance(update, StateChange) and update.state != parts[update.node]:

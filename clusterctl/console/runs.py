@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from rich.console import Group
@@ -11,10 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from clusterctl.console.choice import out, print_table
+from clusterctl.console.pulse import pulse_to_json, render_last_lines, render_pulse
 from clusterctl.console.sanitize import sanitize
 from clusterctl.plans.cause import signal_name
 from clusterctl.plans.choose_run import owner_of
 from clusterctl.plans.owner import Owner
+from clusterctl.plans.stalls import find_stalls, measure_rest, measure_skew
 from clusterctl.plans.state import (
     FAILED,
     FAILED_SETUP,
@@ -30,6 +33,9 @@ from clusterctl.specs.nodeset import fold_names
 _STYLES = {SUCCEEDED: "green", FAILED: "red", FAILED_SETUP: "red", LOST: "red"}
 
 Parts = Mapping[str, NodeState | None]
+Offsets = Mapping[str, float]  # the nodes' clocks minus ours, in seconds
+NO_OFFSETS: Offsets = MappingProxyType({})
+NO_STALLS: Mapping[int, str] = MappingProxyType({})
 
 
 def show_runs(runs: Mapping[str, Parts], me: Owner) -> None:
@@ -51,12 +57,12 @@ def show_runs(runs: Mapping[str, Parts], me: Owner) -> None:
     print_table(out(), table)
 
 
-def show_status(run: str, parts: Parts) -> None:
-    """Print one run: its whole state, then every node with its ranks."""
-    out().print(render_status(run, parts))
+def show_status(run: str, parts: Parts, offsets: Offsets = NO_OFFSETS) -> None:
+    """Print one run: its whole state, then every node with its ranks, then what the ranks said last."""
+    out().print(render_status(run, parts, offsets))
 
 
-def render_status(run: str, parts: Parts) -> Group:
+def render_status(run: str, parts: Parts, offsets: Offsets = NO_OFFSETS) -> Group:
     """Draw one run."""
     part = _any_part(parts)
     state = whole_state(parts)
@@ -64,10 +70,14 @@ def render_status(run: str, parts: Parts) -> Group:
     about = (
         f"job {sanitize(part.job)}, {describe_launch(parts)}, world size {part.world_size}, master {master}"
     )
+    now = time.time()
+    stalls = find_stalls(parts, offsets, now)
     table = _table("node_rank", "node", "state", "since", "ranks", "note")
     for name, node in sorted(parts.items(), key=lambda item: item[1].node_rank if item[1] else 1 << 30):
-        table.add_row(*_status_row(name, node))
-    return Group(Text.assemble(sanitize(run), "  ", (state, _style(state))), Text(about), table)
+        table.add_row(*_status_row(name, node, stalls.get(name, NO_STALLS)))
+    head = Text.assemble(sanitize(run), "  ", (state, _style(state)))
+    said = filter(None, (about, render_pulse(parts, offsets, now)))
+    return Group(head, *map(Text, said), table, *map(Text, render_last_lines(parts)))
 
 
 def describe_node(name: str, node: NodeState | None) -> str:
@@ -82,11 +92,14 @@ def describe_launch(parts: Parts) -> str:
     return sanitize(f"launched by {part.launched_by or 'nobody known'} {_age(part.submitted)} ago")
 
 
-def _status_row(name: str, node: NodeState | None) -> tuple[str | Text, ...]:
+def _status_row(
+    name: str, node: NodeState | None, stalls: Mapping[int, str] = NO_STALLS
+) -> tuple[str | Text, ...]:
     if node is None:
         return "?", name, Text("UNKNOWN", "red"), "", "", "did not answer"
     ranks = "  ".join(f"r{rank.rank} {_ending(rank, live=node.live)}" for rank in node.ranks)
     notes = [node.reason, *(f"left: {left}" for left in node.left)]
+    notes += [f"r{rank}: {why}" for rank, why in stalls.items()]
     return (
         str(node.node_rank),
         name,
@@ -115,10 +128,14 @@ def runs_to_json(runs: Mapping[str, Parts], me: Owner) -> dict[str, Any]:
     return {"schema": 1, "runs": entries}
 
 
-def status_to_json(run: str, parts: Parts) -> dict[str, Any]:
+def status_to_json(run: str, parts: Parts, offsets: Offsets = NO_OFFSETS) -> dict[str, Any]:
     """Give `status --json`."""
-    nodes = [_node_to_json(name, node) for name, node in parts.items()]
-    return {"schema": 1, "run": _run_to_json(run, parts), "nodes": nodes}
+    nodes = [_node_to_json(name, node, offsets.get(name, 0.0)) for name, node in parts.items()]
+    more = {
+        "time_left": measure_rest(parts, offsets, time.time()),
+        "start_skew": measure_skew(parts, offsets),
+    }
+    return {"schema": 1, "run": {**_run_to_json(run, parts), **more}, "nodes": nodes}
 
 
 def _run_to_json(run: str, parts: Parts) -> dict[str, Any]:
@@ -135,12 +152,14 @@ def _run_to_json(run: str, parts: Parts) -> dict[str, Any]:
     }
 
 
-def _node_to_json(name: str, node: NodeState | None) -> dict[str, Any]:
+def _node_to_json(name: str, node: NodeState | None, offset: float) -> dict[str, Any]:
     if node is None:
         return {"node": name, "node_rank": None, "state": "UNKNOWN", "ranks": []}
+    pulses = {pulse.rank: pulse for pulse in node.pulses}
     return {
         "node": name,
         "node_rank": node.node_rank,
+        "attempt": node.attempt,
         "state": node.state,
         "since": node.since,
         "world_size_seen": node.world_size_seen,
@@ -154,6 +173,7 @@ def _node_to_json(name: str, node: NodeState | None) -> dict[str, Any]:
                 "exit": rank.exit,
                 "signal": rank.signal,
                 "stopped": rank.stopped,
+                **pulse_to_json(pulses.get(rank.rank), offset, time.time()),
             }
             for rank in node.ranks
         ],

@@ -35,16 +35,17 @@ class Board(Protocol):
         """Leave the last state on the screen."""
 
 
-def make_board(run: str, *, as_json: bool) -> Board:
+def make_board(run: str, offsets: Mapping[str, float], *, as_json: bool) -> Board:
     """Choose how to show a run: NDJSON, a live table, or lines."""
     if as_json:
-        return JsonBoard(run)
-    return LiveBoard(run) if sys.stdout.isatty() and wants_color(sys.stdout) else LineBoard(run)
+        return JsonBoard(run, offsets)
+    live = sys.stdout.isatty() and wants_color(sys.stdout)
+    return LiveBoard(run, offsets) if live else LineBoard(run, offsets)
 
 
 class _Plain:
-    def __init__(self, run: str) -> None:
-        self._run = run
+    def __init__(self, run: str, offsets: Mapping[str, float]) -> None:
+        self._run, self._offsets = run, offsets
 
     def __enter__(self) -> _Plain:
         return self
@@ -64,14 +65,14 @@ class JsonBoard(_Plain):
 
     def show(self, parts: Parts) -> None:
         """Write one line."""
-        print(json.dumps(status_to_json(self._run, parts), ensure_ascii=False), flush=True)
+        print(json.dumps(status_to_json(self._run, parts, self._offsets), ensure_ascii=False), flush=True)
 
 
 class LineBoard(_Plain):
     """Writes one line for each node that has changed: `14:03:05 gpu02 RUNNING  r1 running`."""
 
-    def __init__(self, run: str) -> None:
-        super().__init__(run)
+    def __init__(self, run: str, offsets: Mapping[str, float]) -> None:
+        super().__init__(run, offsets)
         self._written: dict[str, str] = {}
 
     def show(self, parts: Parts) -> None:
@@ -87,8 +88,8 @@ class LineBoard(_Plain):
 class LiveBoard(_Plain):
     """Redraws the table of `status`; ages go on by themselves."""
 
-    def __init__(self, run: str) -> None:
-        super().__init__(run)
+    def __init__(self, run: str, offsets: Mapping[str, float]) -> None:
+        super().__init__(run, offsets)
         self._parts: Parts = {}
         self._live: Live | None = None
 
@@ -105,7 +106,7 @@ class LiveBoard(_Plain):
         if self._live is not None:
             self._live.stop()
         if self._parts:
-            show_status(self._run, self._parts)
+            show_status(self._run, self._parts, self._offsets)
 
     def show(self, parts: Parts) -> None:
         """Redraw."""
@@ -114,4 +115,4 @@ class LiveBoard(_Plain):
             self._live.refresh()
 
     def _render(self) -> Group | str:
-        return render_status(self._run, self._parts) if self._parts else ""
+        return render_status(self._run, self._parts, self._offsets) if self._parts else ""

@@ -14,6 +14,7 @@ import time
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional
 
 from .lines import Keep, LineReader, blocks_of, tail_position
+from .pulse import Pulses
 from .state import FINAL, State, find_run, lingers, mark_stopped, resolve, with_record
 from .wire import Stream, VerbError
 
@@ -22,7 +23,7 @@ JUDGE = 1.0  # seconds between looks at whether agent and guardian live
 BEAT = 2.0
 TRUSTED_AGE = 1.0  # seconds; a live file written longer ago has its time from the clock of a file server
 CLIENT_LIMIT = 60.0  # seconds without a sign of the client
-QUIET = ("SUCCEEDED", "CANCELLED")  # after which torchrun has nothing to say that a rank has not said
+QUIET = ("SUCCEEDED", "CANCELLED", "TIMEOUT")  # after which torchrun has nothing to say that a rank has not said
 
 Request = Dict[str, Any]
 
@@ -56,6 +57,7 @@ class Follower:
         self._events: Optional[LineReader] = None
         if request.get("events") is not None:
             self._events = LineReader(os.path.join(rundir, "events.jsonl"), int(request["events"]))
+        self._pulses = Pulses(rundir, request.get("pulse"))
         self._state: Optional[State] = None
         self._stamp = 0
         self._before: Dict[str, int] = {}  # how long each file was when we came
@@ -98,7 +100,7 @@ class Follower:
         state = resolve(self._rundir)
         if state is None:
             raise VerbError("CC-RUN-011", f"{self._rundir} holds no run any more")
-        state = with_record(self._rundir, mark_stopped(state))
+        state = self._pulses.put_into(with_record(self._rundir, mark_stopped(state)))
         if state != self._state:
             self._send({"state": state})
         self._state = state

@@ -6,6 +6,7 @@ import os
 import time
 from typing import Any, Dict, List, Optional
 
+from .pulse import Pulses
 from .state import State, mark_stopped, resolve, run_dirs, with_record
 from .wire import Stream
 
@@ -14,6 +15,8 @@ def run(request: Dict[str, Any], stream: Stream) -> None:
     """Answer with one frame of states; where runs are named, with what is known of their whole end."""
     workdir = os.path.realpath(os.path.expanduser(request["workdir"]))
     states = list_runs(workdir, request.get("node"), request.get("run"), request.get("limit"))
+    if request.get("pulse"):
+        states = [_with_pulses(workdir, state) for state in states]
     stream.send({"runs": states, "time": time.time()})
 
 
@@ -27,3 +30,8 @@ def list_runs(workdir: str, node: Optional[str], run_id: Optional[str], limit: O
 def _look(rundir: str, run_id: Optional[str]) -> Optional[State]:
     state = resolve(rundir)
     return with_record(rundir, state) if state is not None and run_id else state
+
+
+def _with_pulses(workdir: str, state: State) -> State:
+    name = f"{state['node_rank']}-{state['node']}"
+    return Pulses(os.path.join(workdir, "runs", state["run"], name), 0.0).put_into(state)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from clusterctl.plans.pulse import Pulse, parse_pulses
+
 SUBMITTED = "SUBMITTED"
 PREPARING = "PREPARING"
 WAITING = "WAITING"
@@ -76,6 +78,8 @@ class NodeState:
     master: str
     reason: str
     left: tuple[str, ...]
+    attempt: int = 1
+    pulses: tuple[Pulse, ...] = ()
 
     @property
     def live(self) -> bool:
@@ -109,6 +113,8 @@ def parse_state(raw: Mapping[str, Any]) -> NodeState:
         master=_text(raw.get("master")),
         reason=_text(raw.get("reason")),
         left=tuple(_render_left(entry) for entry in raw.get("left") or () if isinstance(entry, Mapping)),
+        attempt=_number(raw.get("attempt")) or 1,
+        pulses=parse_pulses(raw.get("pulses")),
     )
 
 

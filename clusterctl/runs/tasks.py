@@ -186,9 +186,11 @@ def _render_process(entry: Mapping[str, Any]) -> str:
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
-def ps(c: Connection, node: Node, interpreter: Interpreter, run: str | None, limit: int) -> Listing:
-    """List the runs that a node remembers, newest first."""
-    request = {"workdir": node.workdir, "node": node.name, "run": run, "limit": limit}
+def ps(
+    c: Connection, node: Node, interpreter: Interpreter, run: str | None, limit: int, *, pulse: bool = False
+) -> Listing:
+    """List the runs that a node remembers, newest first; `pulse` asks for signs of life of those that live."""
+    request = {"workdir": node.workdir, "node": node.name, "run": run, "limit": limit, "pulse": pulse}
     asked = time.time()
     with _session(c, "ps", request, interpreter) as session:
         header, _ = _answer(session, ANSWER_LIMIT)
