@@ -48,9 +48,10 @@ class Part:
 
     def newly_frozen(self, state: NodeState) -> list[int]:
         """Take notice of the ranks that a signal has stopped; gives those that ran before."""
-        if not state.live:
+        if not state.live or self.asked:
             return []
-        before, self.frozen = self.frozen, {rank.rank for rank in state.ranks if rank.stopped}
+        before, ended = self.frozen, {rank.rank for rank in state.ranks if rank.failed}
+        self.frozen = {rank.rank for rank in state.ranks if rank.stopped} | (before & ended)
         return sorted(self.frozen - before)
 
     def hear_event(self, event: Mapping[str, Any]) -> str:
