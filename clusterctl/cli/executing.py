@@ -37,6 +37,7 @@ def run_everywhere(nodes: Sequence[Node], words: Sequence[str], *, fold: bool, a
     errors: dict[str, ClusterctlError] = {}
 
     with open_cluster() as cluster:
+        cluster.open_early(nodes)  # a person is asked before the screen moves
         if fold:
             phases.begin("exec")
         try:

@@ -31,6 +31,7 @@ def sync_code(job: Job, members: Sequence[Member], scan: ScanResult, *, as_json:
     phases, turns = Phases(names), Turns() if len(members) > 1 else None
 
     with open_cluster() as cluster:
+        cluster.open_early(member.node for member in members)  # a person is asked before the screen moves
         phases.begin("code")
         try:
             for outcome in cluster.each(

@@ -23,7 +23,7 @@ from typing import IO
 
 from invoke import Config, Context
 
-from clusterctl.errors import AuthenticationFailed
+from clusterctl.errors import AuthenticationFailed, ConnectError
 from clusterctl.plans.openssh import (
     Sharing,
     control_argv,
@@ -104,8 +104,8 @@ class Masters:
         mine = None if sharing.persists else str(self._open_folder() / str(next(self._numbers)))
         try:
             self._log_in(node, sharing, mine, timeouts, batch=True)
-        except AuthenticationFailed:
-            if not may_ask():
+        except ConnectError as error:
+            if not (_wants_a_person(error) and may_ask()):
                 raise
             self._log_in_asking(node, sharing, mine, timeouts)
         path = mine or str(sharing.path)
@@ -201,6 +201,11 @@ class Masters:
                     start_new_session=True,
                 )
             return self._folder
+
+
+def _wants_a_person(error: ConnectError) -> bool:
+    """Tell whether a password or a code may help: the node wants one, or perhaps what stands between, unseen by us."""
+    return isinstance(error, AuthenticationFailed) or error.code == openssh_endings.BETWEEN
 
 
 def _text(file: IO[bytes]) -> str:

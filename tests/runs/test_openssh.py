@@ -349,6 +349,32 @@ def test_ssh_asks_at_the_terminal(serve: Callable[..., Server], tmp_path: Path) 
     assert wait_until(lambda: not server.children())
 
 
+def test_a_bastion_asks_at_the_terminal_too(serve: Callable[..., Server], tmp_path: Path) -> None:
+    """What it wanted of the first try, without a person, is not to be seen: ssh hides what the bastion's ssh says."""
+    server = serve()
+    locked = make_key(tmp_path / "locked", passphrase="open sesame")
+    with (server.folder / "authorized_keys").open("a") as file:
+        file.write(locked.with_suffix(".pub").read_text())
+    config = tmp_path / "bastion"
+    config.write_text(
+        f"Host gate\n HostName 127.0.0.1\n Port {server.port}\n IdentityFile {locked}\n IdentitiesOnly yes\n"
+        f" UserKnownHostsFile {server.known_hosts}\nHost 127.0.0.1\n ProxyJump gate\n"
+    )
+    settings = repr({**vars(server.node(config=str(config)).ssh)})
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ.pop("SSH_AUTH_SOCK", None)
+        os.execv(sys.executable, [sys.executable, "-c", HOLDER, settings])
+    assert b"n1: ssh may ask" in read_until(terminal, b"passphrase for key")
+    os.write(terminal, b"open sesame\n")
+    read_until(terminal, b"in /")
+    os.write(terminal, b"\x03")  # Ctrl-C
+    read_until(terminal, b"KeyboardInterrupt")
+    os.close(terminal)
+    os.waitpid(pid, 0)
+    assert wait_until(lambda: not server.children())
+
+
 SPEAKS_ON = """
 import os, sys, tempfile, time
 from clusterctl.runs import openssh
