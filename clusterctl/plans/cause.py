@@ -18,6 +18,7 @@ from clusterctl.plans.words import strip_rank
 
 SHORTEST_GRACE = 0.5  # seconds; a KILL sooner after our stop is not ours
 CLOCK_SLACK = 0.2  # seconds by which a node's clock may be misjudged
+NOTICED = 1.0  # seconds after which an end is noticed at the latest; peers may complain of it before
 LOG_LAG = 0.5  # seconds that a line may take from a rank to us
 OLD = 60.0  # seconds after which an exception that was survived has nothing to do with the end
 
@@ -195,9 +196,7 @@ def _find_awaited(
 def _left_early(failures: Sequence[Failure], first: Failure) -> Failure | None:
     """Find the first rank that ended with 0 before the others complained."""
     left = [
-        failure
-        for failure in failures
-        if _ended_well(failure) and failure.time <= _moment(first) + CLOCK_SLACK
+        failure for failure in failures if _ended_well(failure) and failure.time <= _moment(first) + NOTICED
     ]
     return min(left, key=_moment, default=None)
 
