@@ -47,10 +47,16 @@ def arrivals(name: str, heard: Sequence[Any]) -> Iterator[tuple[list[Failure], f
         parts, stopped_at = replay(heard, delays)
         for order in ORDERS:
             yield [each for place in order for each in parts[place].failures(99.0)], stopped_at
-    if name not in TIMED:
-        for exchanged in exchange_deaths(heard):
-            parts, stopped_at = replay(exchanged, (0.0, 0.0, 0.0))
-            yield [each for part in parts for each in part.failures(99.0)], stopped_at
+    changed = [tell_afterwards(heard), *(exchange_deaths(heard) if name not in TIMED else ())]
+    for said in changed:
+        parts, stopped_at = replay(said, (0.0, 0.0, 0.0))
+        yield [each for part in parts for each in part.failures(99.0)], stopped_at
+
+
+def tell_afterwards(heard: Sequence[Any]) -> list[Any]:
+    """Let all of a rank's lines have the time of its last one, as for somebody who attaches when all is over."""
+    last = {(each[1], each[2]): each[0] for each in heard if len(each) == 4}
+    return [[last[each[1], each[2]], *each[1:]] if len(each) == 4 else each for each in heard]
 
 
 def exchange_deaths(heard: Sequence[Any]) -> Iterator[list[Any]]:
