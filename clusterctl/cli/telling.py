@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from clusterctl.cli.crash import as_bug
 from clusterctl.cli.places import state_dir
 from clusterctl.cli.reaching import notice, tell_failures
 from clusterctl.console.choice import say
@@ -40,10 +41,14 @@ def check_hooks(job: Job) -> None:
 def remember_hooks(job: Job, inventory: Inventory, run: str) -> None:
     """Keep a job's hooks until the run has ended, for whichever command of ours sees that."""
     from clusterctl.plans.hooks import Hooks
-    from clusterctl.runs.hookfile import keep_hooks
 
     folder = str(Path(job.file).absolute().parent)
-    hooks = Hooks(job.name, inventory.cluster, folder, job.on_end, job.notify)
+    _keep(run, Hooks(job.name, inventory.cluster, folder, job.on_end, job.notify))
+
+
+def _keep(run: str, hooks: Hooks) -> None:
+    from clusterctl.runs.hookfile import keep_hooks
+
     if hooks.any:
         try:
             keep_hooks(_folder(), run, hooks)
@@ -62,7 +67,7 @@ def remind(run: str, attach: str) -> None:
 def tell_end(verdict: Verdict, seconds: float, command: str, secrets: Collection[str]) -> None:
     """Send what is to be sent, then run the command; what could not be sent is kept for the next `attach`."""
     from clusterctl.plans.notices import Ended
-    from clusterctl.runs.hookfile import keep_hooks, take_hooks
+    from clusterctl.runs.hookfile import take_hooks
 
     hooks = take_hooks(_folder(), verdict.run)
     if hooks is None:
@@ -72,9 +77,10 @@ def tell_end(verdict: Verdict, seconds: float, command: str, secrets: Collection
         teller.tell()
     except KeyboardInterrupt:
         say("\nleft before all had been told")
+    except Exception as error:  # the run has its verdict, and a bug here must not take its exit code
+        tell_failures([as_bug(error)])
     finally:
-        if teller.left.any:
-            keep_hooks(_folder(), verdict.run, teller.left)
+        _keep(verdict.run, teller.left)
 
 
 class Teller:

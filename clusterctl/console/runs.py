@@ -132,8 +132,8 @@ def status_to_json(run: str, parts: Parts, offsets: Offsets = NO_OFFSETS) -> dic
     """Give `status --json`."""
     nodes = [_node_to_json(name, node, offsets.get(name, 0.0)) for name, node in parts.items()]
     more = {
-        "time_left": measure_rest(parts, offsets, time.time()),
-        "start_skew": measure_skew(parts, offsets),
+        "time_left": _rounded(measure_rest(parts, offsets, time.time())),
+        "start_skew": _rounded(measure_skew(parts, offsets)),
     }
     return {"schema": 1, "run": {**_run_to_json(run, parts), **more}, "nodes": nodes}
 
@@ -178,6 +178,10 @@ def _node_to_json(name: str, node: NodeState | None, offset: float) -> dict[str,
             for rank in node.ranks
         ],
     }
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 2)
 
 
 def _any_part(parts: Parts) -> NodeState:

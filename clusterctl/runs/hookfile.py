@@ -19,8 +19,8 @@ def keep_hooks(folder: Path, run: str, hooks: Hooks) -> None:
     _forget_old(folder)
     aside = folder / f"{run}.{os.getpid()}"
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as sink:
-        json.dump(to_record(hooks), sink, ensure_ascii=False)
+    with os.fdopen(descriptor, "w", encoding="ascii") as sink:
+        json.dump(to_record(hooks), sink)  # ASCII: a path may hold bytes that are no text
     aside.replace(folder / f"{run}.json")
 
 
@@ -34,7 +34,7 @@ def take_hooks(folder: Path, run: str) -> Hooks | None:
     taken = folder / f"{run}.taken-{os.getpid()}"
     try:
         (folder / f"{run}.json").rename(taken)
-        raw = json.loads(taken.read_text(encoding="utf-8"))
+        raw = json.loads(taken.read_text(encoding="ascii"))
     except (OSError, ValueError, RecursionError):
         return None
     finally:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import stat
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -211,3 +214,39 @@ def test_who_leaves_is_told(home: Path, capfd: pytest.CaptureFixture[str]) -> No
     assert capfd.readouterr().err.splitlines() == [
         "note: nobody is told of its end until you attach again from this machine: clusterctl attach it"
     ]
+
+
+def test_a_full_state_directory_costs_no_verdict(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Where nothing can be kept, that is said, and nothing else happens."""
+    (home / "state").write_text("in the way")
+    keep(home, "notify: [{to: slack, url_from: X}]")
+    tell_end(verdict(), 60.0, "clusterctl", [])
+
+    assert capfd.readouterr().err.startswith("note: nobody will be told of the end: ")
+
+
+TELLS = """
+from clusterctl.cli.telling import tell_end
+from clusterctl.plans.verdict import Verdict
+tell_end(Verdict("RUN", "FAILED", {"gpu01": "FAILED"}, None, {}, {}), 60.0, "clusterctl", [])
+print("the verdict's exit code follows")
+"""
+
+
+def test_leaving_leaves_no_command_behind(home: Path) -> None:
+    """Ctrl-C while the command runs ends the command; what the launch ends with is not touched."""
+    script(home, "import os, time; open('started', 'w').write(str(os.getpid())); time.sleep(60)")
+    keep(home, "on_end: {command: [./tell.py]}")
+    words = [sys.executable, "-c", TELLS.replace("RUN", RUN)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as telling:
+        started = home / "job" / "started"
+        deadline = time.monotonic() + 20
+        while not (started.exists() and started.read_text()):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        telling.send_signal(signal.SIGINT)
+        out, err = telling.communicate(timeout=20)
+
+    assert (out, err) == ("the verdict's exit code follows\n", "\nleft before all had been told\n")
+    assert not Path(f"/proc/{started.read_text()}").exists()
+    assert kept(home) == []
