@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from clusterctl.runs.aside import write_aside
 from clusterctl.runs.landing import OURS
 from clusterctl.runs.pull import Listed
 
@@ -38,7 +39,7 @@ def name_homes(groups: Sequence[Sequence[str]], listed: Mapping[str, Listed], ta
             known[place] = names[group[0]]
     if known:
         with suppress(OSError):
-            file.write_text(json.dumps(known), encoding="ascii")
+            write_aside(file, json.dumps(known))
     return names
 
 

@@ -15,7 +15,6 @@ import hashlib
 import json
 import os
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from typing import Any
 
 from clusterctl.errors import SystemRefusal
 from clusterctl.plans.results import Entry, Stamp
+from clusterctl.runs.aside import write_aside
 from clusterctl.runs.statcache import stamp_of
 
 OURS = ".clusterctl"
@@ -240,14 +240,7 @@ def _stamp(row: list[int]) -> Stamp:
 
 def _save(file: Path, known: dict[str, Known]) -> None:
     rows = {path: [one.there, one.sha256, one.here] for path, one in known.items()}
-    descriptor, aside = tempfile.mkstemp(dir=file.parent, prefix=".writing-")
-    try:
-        with os.fdopen(descriptor, "w", encoding="ascii") as sink:
-            json.dump({"version": VERSION, "files": rows}, sink)
-        Path(aside).replace(file)
-    except BaseException:
-        Path(aside).unlink(missing_ok=True)
-        raise
+    write_aside(file, json.dumps({"version": VERSION, "files": rows}))
 
 
 def is_regular(found: os.stat_result) -> bool:

@@ -13,7 +13,6 @@ import re
 import shutil
 import signal
 import subprocess
-import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -21,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clusterctl.errors import Unreachable
+from clusterctl.runs.aside import write_aside
 from clusterctl.runs.sshfiles import Traces, trace_files
 
 VERSION = 2
@@ -150,7 +150,7 @@ class _Book:
         self.grown = False
         text = json.dumps({"mark": self._mark, "answers": dict(self.answers)})
         with suppress(OSError):
-            _write_aside(self._file, text)
+            write_aside(self._file, text)
 
 
 def _run_alone(command: list[str]) -> tuple[int, bytes, bytes]:
@@ -201,18 +201,6 @@ def expand_tokens(text: str, tokens: Mapping[str, str]) -> str | None:
 def split_paths(text: str) -> list[str]:
     """Split the files of UserKnownHostsFile, which ssh prints with one space between; a name may hold one."""
     return [path for path in re.split(r" (?=[/~%$])", text.strip()) if path]
-
-
-def _write_aside(file: Path, text: str) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor, aside = tempfile.mkstemp(dir=file.parent, prefix=".writing-")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as sink:
-            sink.write(text)
-        Path(aside).replace(file)
-    except BaseException:
-        Path(aside).unlink(missing_ok=True)
-        raise
 
 
 def _digest(value: object) -> str:

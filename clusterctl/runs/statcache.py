@@ -6,10 +6,11 @@ import contextlib
 import hashlib
 import json
 import os
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from clusterctl.runs.aside import write_aside
 
 VERSION = 1
 RACY = 2_000_000_000  # ns: a file this young may change again without a new time stamp (FAT counts in 2 s)
@@ -54,7 +55,7 @@ class StatCache:
             return
         rows = {path: [*stamp, sha] for path, (stamp, sha) in self._fresh.items()}
         with contextlib.suppress(OSError):
-            _replace(self._file, json.dumps({"version": VERSION, "files": rows}))
+            write_aside(self._file, json.dumps({"version": VERSION, "files": rows}))
 
     def _load(self) -> dict[str, tuple[Stamp, str]]:
         if self._file is None:
@@ -72,15 +73,3 @@ def _parse(rows: dict[str, list[Any]]) -> dict[str, tuple[Stamp, str]]:
         if len(bytes.fromhex(sha)) == hashlib.sha256().digest_size:
             known[path] = ((size, mtime, ctime, inode), sha)
     return known
-
-
-def _replace(file: Path, text: str) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor, aside = tempfile.mkstemp(dir=file.parent, prefix=".writing-")
-    try:
-        with os.fdopen(descriptor, "w", encoding="ascii") as sink:
-            sink.write(text)
-        Path(aside).replace(file)
-    except BaseException:
-        Path(aside).unlink(missing_ok=True)
-        raise

@@ -1,0 +1,20 @@
+"""Files of ours that are replaced at once: whoever reads sees the old text or the new, never half of it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+
+def write_aside(file: Path, text: str) -> None:
+    """Write a text beside the file and rename it, mode 0600; a directory that is missing is made private."""
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor, aside = tempfile.mkstemp(dir=file.parent, prefix=".writing-")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as sink:
+            sink.write(text)
+        Path(aside).replace(file)
+    except BaseException:
+        Path(aside).unlink(missing_ok=True)
+        raise
