@@ -18,6 +18,7 @@ _CHAIN = re.compile(r"During handling of the above exception, |The above excepti
 _LOADER = re.compile(r"Original Traceback \(most recent call last\)")
 _NEVER_FATAL = re.compile(r"Exception ignored in|Error in atexit|--- Logging error ---")
 _OF_A_CHILD = re.compile(r"Process \S+:$")  # multiprocessing's word before the traceback of a child
+_MARKS = ("During ", "The above ", "Exception ignored", "Error in atexit", "--- Logging", "Process ")
 _TORCH_LOG = re.compile(r"\[[WEI]\d* |\[W\w+|terminate called")
 _FRAME = re.compile(r'\s*File "(.*)", line \d+')
 
@@ -59,17 +60,22 @@ class Words:
         bare = strip_rank(line)
         if starts_traceback(line):
             self._open(bare, time)
-        elif is_exception_line(line, inside=self._inside):
+        elif is_exception_line(bare, inside=self._inside):
             self._close(line.strip(), time)
         elif self._inside:
             frame = _FRAME.match(bare)
             self.where = frame[1] if frame else self.where
-        elif _CHAIN.match(bare):
+        elif bare.startswith(_MARKS):
+            self._hear_mark(bare)
+        elif self._after:
+            self._hear_more(line, time)
+
+    def _hear_mark(self, bare: str) -> None:
+        """Take a line that says what the next traceback is."""
+        if _CHAIN.match(bare):
             self._chained = True
         elif _NEVER_FATAL.match(bare) or _OF_A_CHILD.match(bare):
             self._aside, self._after = "never" if _NEVER_FATAL.match(bare) else "child", 0
-        elif self._after:
-            self._hear_more(line, time)
 
     def _open(self, bare: str, time: float) -> None:
         self._inside, self._after = True, 0
@@ -110,12 +116,12 @@ def starts_traceback(line: str) -> bool:
 def is_exception_line(line: str, *, inside: bool) -> bool:
     """Tell whether a line ends a traceback by naming the exception; syntax errors come without a traceback."""
     bare = strip_rank(line)
-    if _WITHOUT_TRACEBACK.match(bare):
-        return True
-    match = _EXCEPTION.match(bare) if inside else None
+    if not inside:
+        return _WITHOUT_TRACEBACK.match(bare) is not None
+    match = _EXCEPTION.match(bare)
     return match is not None and bool(_USUAL_NAME.search(match[1]) or match[2] is not None or "." in match[1])
 
 
 def strip_rank(line: str) -> str:
     """Drop torch's `[rank1]: ` from the beginning of a line."""
-    return _RANK_MARK.sub("", line, count=1)
+    return _RANK_MARK.sub("", line, count=1) if line.startswith("[rank") else line
