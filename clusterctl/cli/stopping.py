@@ -52,4 +52,6 @@ def render_stopped(name: str, stopped: tasks.Stopped) -> str:
     removed = "" if stopped.state else " (its run directory was removed)"
     said = f"ended {', '.join(stopped.ended)}{removed}" if stopped.ended else "nothing was running"
     left = f"; COULD NOT END {', '.join(stopped.left)}" if stopped.left else ""
-    return sanitize(f"{name}: {said}{left}")
+    held = stopped.state.gpu_memory if stopped.state else ()
+    lines = [f"{name}: {said}{left}", *(f"{name}: still in use, {entry}" for entry in held)]
+    return "\n".join(map(sanitize, lines))

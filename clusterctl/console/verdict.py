@@ -151,5 +151,8 @@ def _render_left(verdict: Verdict, stop: str) -> list[str]:
         for name, entries in verdict.left.items()
         for entry in entries
     ]
+    left += [
+        f"still in use on {name}: {entry}" for name, entries in verdict.gpu_memory.items() for entry in entries
+    ]
     lost = [name for name, state in verdict.parts.items() if state == LOST]
     return left + ([f"not stopped there: {fold_names(lost)}; when it is back: {stop}"] if lost else [])

@@ -17,6 +17,7 @@ from .gang import FAILURE_WAIT, TIME, Facts, Gang, Order, Side, interval_of, mak
 from .locks import ORDERS, Claim, Locks
 from .loop import Loop
 from .processes import Identity, Stat, become_subreaper, identify, reap, wake_on
+from .release import Release
 from .state import Record, new_state, tag_of
 from .torchrun import Torchrun
 from .verdict import Seen, describe_end, describe_limit, judge
@@ -46,9 +47,12 @@ class Agent:
         self.loop = Loop()
         self.client = Client(self.loop, wires.control, self.obey, self.client_left)
         self.record = Record(rundir, new_state(spec))
-        self.claim = Claim(Locks(self.loop, spec, lambda: self.seen.went), self.record, spec, self.client.tell)
+        locks = Locks(self.loop, spec, lambda: self.seen.went)
+        self.claim = Claim(locks, self.record, spec, self.client.tell)
         self.sweep = Sweep(tag_of(spec))
-        self.deadline = Deadline(self.loop, self.sweep, self.torchrun_pid, self.finish)
+        self.release = Release(self.loop, spec, self.record, lambda: self.seen.went)
+        finish = self.release.before(self.finish)
+        self.deadline = Deadline(self.loop, self.sweep, self.torchrun_pid, finish)
         world_size = spec["world_size"] if spec["module"] else None
         self.seen = Seen(went=False, processes=spec["processes"], world_size=world_size)
         self.torchrun: Optional[Torchrun] = None
@@ -291,6 +295,6 @@ class Agent:
             self.record.set(parted=True)
             self.loop.after(WRITE_LIMIT, "give up", self.loop.stop)
         if self.record.flush():
-            self.loop.stop()
+            self.release.then(self.loop.stop)
         else:
             self.loop.after(1.0, "leave", self.leave)

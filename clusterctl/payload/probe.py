@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .wire import Stream
 
 LIMIT = 2.0  # seconds; generous for a busy node, short enough that a dead mount does not hold up the others
-GPU_LIMIT = 5.5  # nvidia-smi has 5 s and is killed then
+GPU_LIMIT = 7.5  # nvidia-smi has 5 s and then 2 s, and is killed then
 
 
 def run(request: dict[str, Any], stream: Stream) -> None:

@@ -7,9 +7,11 @@ import re
 import signal
 from typing import Any
 
+from .gpu_memory import APPS, BUSY, read_apps
 from .probe_ask import list_folder, read_text
 
 SMI_LIMIT = 5.0  # seconds; a sick GPU makes nvidia-smi hang
+APPS_LIMIT = 2.0  # the same, once it has answered
 # Where the driver's tools lie when PATH is as bare as a non-login shell's may be.
 EXTRA_PATH = ["/usr/bin", "/usr/local/bin", "/bin", "/usr/local/nvidia/bin", "/usr/lib/wsl/lib", "/opt/bin"]
 
@@ -34,7 +36,7 @@ FULL = dict(
 def gpus() -> dict[str, Any]:
     """Tell the accelerators of this node, their driver, and nvidia-smi's own words when it fails."""
     module = _module_version()
-    smi = _find("nvidia-smi")
+    smi = find("nvidia-smi")
     if smi is None and module is None:
         return _others()
     answer: dict[str, Any] = {"vendor": "nvidia", "smi": smi, "module": module, "devices": [], "error": None}
@@ -44,6 +46,9 @@ def gpus() -> dict[str, Any]:
     else:
         answer.update(_ask_smi(smi))
     answer["count"] = len(answer["devices"])
+    if smi is not None and any((device["memory_used"] or 0) > BUSY for device in answer["devices"]):
+        text, code = _run([smi, *APPS], APPS_LIMIT)
+        answer["processes"] = read_apps(text) if code == 0 else []
     return answer
 
 
@@ -68,7 +73,8 @@ def _module_version() -> str | None:
     return found.group(1) if found else read_text("/sys/module/nvidia/version")
 
 
-def _find(program: str) -> str | None:
+def find(program: str) -> str | None:
+    """Find one of the driver's tools, also where PATH is bare."""
     folders = os.environ.get("PATH", "").split(os.pathsep) + EXTRA_PATH
     paths = (os.path.join(folder, program) for folder in folders if folder)
     return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), None)

@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterator, List
 from .ending import LEFT_AFTER, Sweep, as_left
 from .forgotten import end_forgotten
 from .lines import LineReader
-from .processes import Identity, Stat, boot_id, descendants, identity_of, look, send_signal, tagged
+from .processes import Identity, Stat, alive, boot_id, descendants, identity_of, look, send_signal, tagged
 from .state import FINAL, Record, State, is_elsewhere, lingers, look_for_run, resolve, tag_of
 from .wire import Stream, VerbError
 from .workdir import read_json, write_atomically
@@ -19,6 +19,7 @@ from .workdir import read_json, write_atomically
 LOOK = 0.05
 DEAF_AFTER = 3.0  # seconds in which a guardian has passed a stop on, or an agent has taken it
 SPARE_TIME = 5.0  # seconds beyond those in which a healthy agent has finished
+RELEASE_LIMIT = 70.0  # seconds in which an agent has given up waiting for GPU memory
 FAREWELL = 2.0  # seconds in which guardian and agent leave after the final state
 BEAT = 2.0
 
@@ -42,6 +43,8 @@ def run(request: Request, stream: Stream) -> None:
         for event in Asking(rundir, before, request).events():
             stream.send(event)
             ended = event.get("event", {}).get("ended", ended)
+    for beat in await_release(rundir):
+        stream.send(beat)
     left = as_left(clear(rundir, sweep))
     state = settle(rundir, request, sweep, left)
     left = left or state["left"]
@@ -120,6 +123,19 @@ def has_ended(rundir: str) -> bool:
     """Whether a final state is recorded and nothing waits for other nodes, or nobody is there to record one."""
     state = resolve(rundir)
     return state is None or (state["state"] in FINAL and not lingers(state))
+
+
+def await_release(rundir: str) -> Iterator[Dict[str, Any]]:
+    """Yield beats while the agent waits until the memory of its GPUs is free, which it does with the run's locks."""
+    begun = beaten = time.monotonic()
+    while time.monotonic() - begun < RELEASE_LIMIT:
+        state = read_json(os.path.join(rundir, "state.json")) or {}
+        if not state.get("releasing") or not alive(identity_of(state.get("agent"))):
+            return
+        time.sleep(LOOK)
+        if time.monotonic() - beaten > BEAT:
+            beaten = time.monotonic()
+            yield {"beat": int(beaten - begun)}
 
 
 def clear(rundir: str, sweep: Sweep) -> List[Stat]:

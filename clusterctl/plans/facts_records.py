@@ -119,6 +119,17 @@ class Gpu:
 
 
 @dataclass(frozen=True)
+class GpuProcess:
+    """One process that holds memory of a GPU, in MiB; user and command only where the node shows them."""
+
+    gpu: str | None = None
+    pid: int | None = None
+    memory: int | None = None
+    user: str | None = None
+    command: str | None = None
+
+
+@dataclass(frozen=True)
 class Gpus:
     """The accelerators; `module` is the loaded kernel driver, `driver` the one nvidia-smi speaks for."""
 
@@ -130,6 +141,7 @@ class Gpus:
     files: int | None = None
     error: str | None = None
     devices: tuple[Gpu, ...] = ()
+    processes: tuple[GpuProcess, ...] = ()
 
 
 @dataclass(frozen=True)

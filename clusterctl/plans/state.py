@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from clusterctl.plans.memory import render_memory
 from clusterctl.plans.pulse import Pulse, parse_pulses
 
 SUBMITTED = "SUBMITTED"
@@ -78,6 +79,7 @@ class NodeState:
     master: str
     reason: str
     left: tuple[str, ...]
+    gpu_memory: tuple[str, ...] = ()
     attempt: int = 1
     pulses: tuple[Pulse, ...] = ()
 
@@ -113,6 +115,7 @@ def parse_state(raw: Mapping[str, Any]) -> NodeState:
         master=_text(raw.get("master")),
         reason=_text(raw.get("reason")),
         left=tuple(_render_left(entry) for entry in raw.get("left") or () if isinstance(entry, Mapping)),
+        gpu_memory=render_memory(raw.get("gpu_memory")),
         attempt=_number(raw.get("attempt")) or 1,
         pulses=parse_pulses(raw.get("pulses")),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from clusterctl.plans.cause import Cause, Failure, advised_command, find_cause, render_ending, weigh
 from clusterctl.plans.state import (
@@ -26,7 +26,7 @@ CONSEQUENCE = 3
 
 @dataclass(frozen=True)
 class Verdict:
-    """The end of a run; `parts` is each node's state, `left` what could not be ended, by node."""
+    """The end of a run; by node: `parts` states, `left` what could not be ended, `gpu_memory` what is still in use."""
 
     run: str
     state: str
@@ -34,6 +34,7 @@ class Verdict:
     cause: Cause | None
     reasons: Mapping[str, str]
     left: Mapping[str, tuple[str, ...]]
+    gpu_memory: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:
@@ -59,6 +60,7 @@ def judge(
         cause=cause,
         reasons={name: part.reason for name, part in parts.items() if part and part.reason},
         left={name: part.left for name, part in parts.items() if part and part.left},
+        gpu_memory={name: part.gpu_memory for name, part in parts.items() if part and part.gpu_memory},
     )
 
 
@@ -95,6 +97,7 @@ def to_json(verdict: Verdict) -> dict[str, object]:
         "nodes": dict(verdict.parts),
         "reasons": dict(verdict.reasons),
         "left": {name: list(left) for name, left in verdict.left.items()},
+        "gpu_memory": {name: list(held) for name, held in verdict.gpu_memory.items()},
         "cause": _cause_to_json(cause, verdict.run) if cause else None,
     }
 

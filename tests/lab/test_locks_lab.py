@@ -113,6 +113,22 @@ def test_a_launch_may_wait(gpus: Lab, project: Callable[..., Path]) -> None:
     assert leftovers(gpus) == {}
 
 
+def test_memory_that_stays_in_use_is_told(gpus: Lab, project: Callable[..., Path]) -> None:
+    """The verdict and `stop` name who holds it; the next launch finds the lock held until it is free."""
+    first, *_ = gpus.nodes
+    stays = project("stays", f"open('{SIM}/used', 'w').write('70000')", nodes=1)
+    first.run(["sh", "-c", f"echo 'GPU-SIMULATED-0, 1, 69000' > {SIM}/apps"])
+    ended = cctl(gpus, "launch", "--no-check", stays)
+    late = cctl(gpus, "launch", "--no-check", project("late", DONE, nodes=1))
+    first.run(["sh", "-c", f"echo 4 > {SIM}/used"])
+    stopped = cctl(gpus, "stop", run_id(ended.err))
+
+    assert (ended.code, late.code, stopped.code) == (0, 3, 0), (ended, late, stopped)
+    assert f"still in use on {first.name}: GPU 0: 70000 MiB, by pid 1 of " in ended.err
+    assert f"run {run_id(ended.err)} of " in late.err
+    assert leftovers(gpus) == {}
+
+
 def test_a_job_may_want_its_nodes_alone(gpus: Lab, project: Callable[..., Path]) -> None:
     """`exclusive: true` keeps out also runs that use no GPU."""
     alone = start_cctl(

@@ -14,6 +14,8 @@ from clusterctl.specs.counted import counted
 from clusterctl.specs.inventory import Node
 from clusterctl.specs.job_rules import VISIBLE
 
+MOST_NAMED = 4
+
 
 def _with_gpus(
     seen: Situation, holds: Callable[[Gpu], bool], tell: Callable[[Gpu], str]
@@ -104,14 +106,23 @@ def gpu_in_use(seen: Situation) -> Iterator[Hit]:
     belongs to a process of another container, or to one that is dying.
     """
     chosen = seen.job.gpus if seen.job else ()
-    busy = _with_gpus(
-        seen,
-        lambda gpu: (gpu.memory_used or 0) > BUSY and (not chosen or gpu.index in chosen),
-        lambda gpu: f"uses {gpu.memory_used} MiB",
-    )
-    for node, _, told in busy:
-        query = "nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name,used_memory --format=csv"
-        yield on(node, told, ssh_to(node, query))
+    query = "nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name,used_memory --format=csv"
+    for node, facts in seen.known:
+        busy = [
+            f"GPU {gpu.index} uses {gpu.memory_used} MiB{_users(gpu, facts)}"
+            for gpu in facts.gpus.devices
+            if (gpu.memory_used or 0) > BUSY and (not chosen or gpu.index in chosen)
+        ]
+        if busy:
+            yield on(node, ", ".join(busy), ssh_to(node, query))
+
+
+def _users(gpu: Gpu, facts: Facts) -> str:
+    """Name who holds memory of a GPU, as far as the node shows it."""
+    found = [one for one in facts.gpus.processes if one.gpu == gpu.uuid]
+    named = [f"pid {one.pid}" + (f" of {one.user}: {one.command}" if one.user else "") for one in found]
+    more = [f"{len(named) - MOST_NAMED} more"] if len(named) > MOST_NAMED else []
+    return f" ({'; '.join([*named[:MOST_NAMED], *more])})" if named else ""
 
 
 @check(
