@@ -8,7 +8,7 @@ GPU = (
     Symptom(
         "CC-JOB-001",
         r"(CUDA|HIP|NPU|XPU) out of memory|CUDA error: out of memory|CUBLAS_STATUS_ALLOC_FAILED"
-        r"|NPUOutOfMemoryError",
+        r"|OutOfMemoryError",
         "the GPU's memory is full",
         "Either the batch or the model is too large for this GPU, or somebody else's process holds a part "
         "of it. If only "

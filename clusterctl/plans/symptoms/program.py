@@ -49,7 +49,7 @@ PROGRAM = (
     ),
     Symptom(
         "CC-JOB-018",
-        r"DefaultCPUAllocator: (can't|not enough)|MemoryError|Cannot allocate memory",
+        r"DefaultCPUAllocator: (can't|not enough)|(?<!OutOf)MemoryError|Cannot allocate memory",
         "the node, or what this account may use of it, has no memory left",
         "Fewer data loader workers, smaller batches, or a higher limit (ulimit -v, the cgroup's memory.max).",
         "clusterctl exec --nodes {node} -- free -h",
