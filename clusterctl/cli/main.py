@@ -150,10 +150,11 @@ def _refusal(error: OSError) -> ClusterctlError:
 
     place = error.filename or _where_it_failed()
     _discard_output()
+    no_place = isinstance(error, (FileNotFoundError, NotADirectoryError))
     return SystemRefusal(
         f"{place}: {error.strerror or error}",
         code="CC-USE-008",
-        fix="make room there, or permission to write",
+        fix="make its directory first" if no_place else "make room there, or permission to write",
     )
 
 

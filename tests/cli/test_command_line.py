@@ -244,6 +244,15 @@ def test_a_file_that_cannot_be_written_is_not_called_standard_output(folder: Pat
     assert not (folder / "new.yaml").exists()
 
 
+def test_a_directory_that_is_missing_is_what_is_to_be_made(folder: Path) -> None:
+    """More room, or permission, would not help."""
+    (folder / "hosts").write_text("gpu01\ngpu02\n")
+    done = run(folder, "inventory", "import", "hosts", "-o", "none/new.yaml")
+
+    assert (done.returncode, "none/new.yaml: No such file" in done.stderr) == (1, True), done.stderr
+    assert "fix: make its directory first" in done.stderr
+
+
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_standard_streams_are_no_bug(folder: Path, closed: str) -> None:
     """Whatever starts us without them, as some services do: the exit code is that of the work."""
