@@ -72,7 +72,7 @@ def choose(parts: Iterable[Part], bounds: Bounds, me: Owner | None) -> Choice:
     places = _places(runs)
     going: list[tuple[Part, str]] = []
     stays: list[tuple[Part, str]] = []
-    for run, mine in runs.items():
+    for run, mine in sorted(runs.items()):  # by job, then by time
         if me is not None and not _is_own(mine, me):
             continue
         for part in mine:

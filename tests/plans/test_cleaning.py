@@ -81,3 +81,11 @@ def test_nonsense_is_no_reason_to_remove() -> None:
         raw = {"run": 7, "leaf": None, "age": age, "state": "x", "bytes": "many"}
         assert going(choose([parse_part("gpu01", raw)], Bounds(0), ME)) == set()
     assert parse_part("gpu01", {"age": float("inf"), "bytes": 1 << 70}).age < 1e10
+
+
+def test_what_goes_is_in_order() -> None:
+    """By job, then by time, however the nodes list it: the question is easier to answer."""
+    parts = [part(run, node) for node in ("gpu01", "gpu02") for run in ("b-2", "a-9", "b-1")]
+    assert [one.run for one, _ in choose(parts, Bounds(0), ME).parts] == ["a-9"] * 2 + ["b-1"] * 2 + [
+        "b-2"
+    ] * 2
