@@ -12,11 +12,13 @@ import click
 from clusterctl.cli.connecting import open_cluster
 from clusterctl.cli.reaching import tell_failures, with_any_python
 from clusterctl.console.answers import LinePrinter, answers_to_json, show_answers
+from clusterctl.console.choice import say
 from clusterctl.console.phases import Phases
 from clusterctl.errors import ClusterctlError
 from clusterctl.runs import tasks
 from clusterctl.runs.command import Answer, Collected
 from clusterctl.specs.inventory import Node
+from clusterctl.specs.nodeset import fold_names
 
 KEEP = 1 << 20  # bytes of each stream of a node that are kept to be folded
 _PLAIN_WORD = re.compile(r"[\w@%+=:,./-]+")
@@ -49,6 +51,12 @@ def run_everywhere(nodes: Sequence[Node], words: Sequence[str], *, fold: bool, a
                 if printer is not None:
                     printer.check()
                 phases.arrive("exec", outcome.node.name)
+        except KeyboardInterrupt:
+            phases.stop()
+            if fold and not as_json:
+                show_answers({name: answers[name] for name in names if name in answers}, KEEP)
+                say(f"no answer yet: {fold_names([name for name in names if name not in answers])}")
+            raise
         finally:
             phases.stop()
     ordered = {name: answers[name] for name in names if name in answers}

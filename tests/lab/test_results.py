@@ -87,6 +87,17 @@ def test_a_command_is_folded_and_ends_with_ctrl_c(cluster: Lab) -> None:
     assert (folded.code, folded.out) == (0, f"{names[0][:-2]}[01-03]: a  b $HOME\n")
     odd = cctl(cluster, "exec", "--exclude", "0", "--", f"test $(hostname) = {names[1]} || exit 3")
     assert (odd.code, odd.out) == (1, f"{names[1]}\n{names[2]}: exit 3\n")
+    stuck = start_cctl(cluster, "-v", "exec", "--", f"[ $(hostname) != {names[1]} ] || sleep 99; hostname")
+    assert stuck.stderr is not None
+    wanted = {names[0], names[2]}
+    while wanted:
+        words = stuck.stderr.readline().split()
+        assert words
+        wanted -= {words[0]} if words[1] == "exec" else set()
+    os.kill(stuck.pid, signal.SIGINT)
+    told = stuck.communicate(timeout=10)
+    assert (stuck.returncode, told[0]) == (130, f"{names[0]}: {names[0]}\n{names[2]}: {names[2]}\n")
+    assert f"no answer yet: {names[1]}" in told[1]
     running = start_cctl(
         cluster, "exec", "--no-fold", "--", "trap '' TERM; echo up; sleep 99 & wait; sleep 99"
     )
