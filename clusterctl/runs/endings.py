@@ -135,15 +135,20 @@ def verb_died(node: str, verb: str, status: int, stderr: str) -> NodeError:
 def garbled(node: str, reader: FrameReader, error: Exception) -> NodeError:
     """Say that the node's answer is no answer."""
     if not reader.begun:
-        return NodeError(
-            "the login shell floods its output before the interpreter starts",
-            code="CC-SSH-017",
-            node=node,
-            evidence=_said(reader.noise, ""),
-            fix="let the start-up files of the login shell print nothing unless it is interactive",
-        )
+        return flooded(node, _said(reader.noise, ""))
     text = "what the node sent cannot be understood"
     return NodeError(text, code="CC-RUN-004", node=node, evidence=str(error), fix="please report this")
+
+
+def flooded(node: str, evidence: str) -> NodeError:
+    """Say that the login shell never stops to speak."""
+    return NodeError(
+        "the login shell floods its output before the interpreter starts",
+        code="CC-SSH-017",
+        node=node,
+        evidence=evidence,
+        fix="let the start-up files of the login shell print nothing unless it is interactive",
+    )
 
 
 def reported(node: str, error: Mapping[str, Any]) -> ClusterctlError:

@@ -34,12 +34,14 @@ from clusterctl.plans.openssh import (
     settings_argv,
 )
 from clusterctl.runs import endings, openssh_endings
+from clusterctl.runs.flood import MOST_SAID, no_flood
 from clusterctl.runs.limits import WATCHDOG, Timeouts
 from clusterctl.runs.openssh_channel import SSH_FAILED, OpensshChannel
 from clusterctl.specs.inventory import Node
 
 LONGEST_FOLDER = 60  # bytes; a socket's path has 108 at most, and ssh adds a suffix while it makes one
 ASK_LIMIT = 180.0  # seconds that a person may take for a password and a code
+EVIDENCE = 200  # characters of a flood are enough
 LIMITS = Timeouts()
 
 # Waits for the end of its stdin, which is ours to hold, and then ends every master in the directory.
@@ -151,7 +153,10 @@ class Masters:
         with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as said:
             with _shown(said) if asks else nullcontext(said.fileno()) as errors:
                 process = self._start(node, argv, printed.fileno(), errors, asks=asks)
-                with WATCHDOG.limit(limit, process.terminate) as alarm:
+                with (
+                    WATCHDOG.limit(limit, process.terminate) as alarm,
+                    no_flood((printed, said), process.terminate) as flood,
+                ):
                     status = process.wait()
             with self._lock:
                 self._starting.discard(process)
@@ -159,6 +164,8 @@ class Masters:
                     asks and status == -signal.SIGINT
                 )  # whoever was asked wants no more
             words = _text(said)
+            if flood.seen:
+                raise endings.flooded(node.name, (words or _text(printed))[:EVIDENCE])
             if alarm.expired:
                 raise openssh_endings.overdue(node, limit, words)
             if status == SSH_FAILED or status < 0:
@@ -210,7 +217,7 @@ def _wants_a_person(error: ConnectError) -> bool:
 
 def _text(file: IO[bytes]) -> str:
     file.seek(0)
-    return file.read().decode("utf-8", "replace")
+    return file.read(MOST_SAID).decode("utf-8", "replace")
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from clusterctl.errors import (
     ConnectionLost,
     ConnectTimeout,
     HostKeyError,
+    NodeError,
     Unreachable,
 )
 from clusterctl.runs.limits import Timeouts
@@ -372,6 +374,21 @@ def test_a_bastion_asks_at_the_terminal_too(serve: Callable[..., Server], tmp_pa
     read_until(terminal, b"KeyboardInterrupt")
     os.close(terminal)
     os.waitpid(pid, 0)
+    assert wait_until(lambda: not server.children())
+
+
+@pytest.mark.parametrize("command", ["yes", "yes >&2"])
+def test_a_login_shell_that_never_stops_does_not_fill_the_disk(
+    serve: Callable[..., Server], masters: Masters, command: str
+) -> None:
+    """What ssh prints goes into files of ours: the login is given up long before its limit."""
+    server = serve(f"ForceCommand exec {command}")
+    began = time.monotonic()
+    with pytest.raises(NodeError) as caught:
+        masters.connect(server.node(config="none"), replace(QUICK, connect=20.0, handshake=20.0))
+    assert (caught.value.code, caught.value.evidence.startswith("y\ny")) == ("CC-SSH-017", True)
+    assert time.monotonic() - began < 15
+    masters.close()
     assert wait_until(lambda: not server.children())
 
 
