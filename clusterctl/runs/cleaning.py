@@ -47,7 +47,7 @@ def hear_found(session: Session, node: str) -> Found | None:
     raw = _hear(session, "found")
     if raw is None:
         return None
-    parts = tuple(parse_part(node, one) for one in raw.get("runs") or () if isinstance(one, Mapping))
+    parts = tuple(parse_part(node, one) for one in _rows(raw.get("runs")) if isinstance(one, Mapping))
     return Found(str(raw.get("place")), parts, _spare(raw.get("store")), _spare(raw.get("payloads")))
 
 
@@ -55,7 +55,7 @@ def ask_to_remove(session: Session, parts: Sequence[Part]) -> Removed:
     """Let a node remove parts of runs, and what it can spare."""
     session.send({"remove": {"runs": [[part.run, part.leaf] for part in parts], "rest": True}})
     raw = _hear(session, "removed") or {}
-    failed = tuple(": ".join(map(str, one)) for one in raw.get("failed") or () if isinstance(one, list))
+    failed = tuple(": ".join(map(str, one)) for one in _rows(raw.get("failed")) if isinstance(one, list))
     return Removed(_count(raw.get("runs")), _count(raw.get("bytes")), _count(raw.get("contents")), failed)
 
 
@@ -74,6 +74,10 @@ def _hear(session: Session, word: str) -> Mapping[str, Any] | None:
 def _spare(raw: Any) -> Spare:
     raw = raw if isinstance(raw, Mapping) else {}
     return Spare(_count(raw.get("contents")), _count(raw.get("bytes")))
+
+
+def _rows(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else ()
 
 
 def _count(value: Any) -> int:
