@@ -45,14 +45,16 @@ class Report:
 
     def come_back(self, run: str) -> str:
         """Say how to come back to a run that goes on."""
-        attach, status, stop = (self.hint(verb, run) for verb in ("attach", "status", "stop"))
-        return f"Come back with: {attach}   State: {status}   End it: {stop}"
+        ways = {"attach": "follow it again", "status": "how it stands", "stop": "end it"}
+        commands = {self.hint(verb, run): meaning for verb, meaning in ways.items()}
+        width = max(map(len, commands))
+        return "\n".join(f"  {command:{width}}  {meaning}" for command, meaning in commands.items())
 
     def leaving(self, run: str, *, stopping: bool) -> str:
         """Say what becomes of a run that nobody watches any more."""
         if stopping:
             return f"\nleft while the run was being stopped; make sure that it is: {self.hint('stop', run)}"
-        return f"\ndetached; the run goes on. {self.come_back(run)}"
+        return f"\ndetached; the run goes on\n{self.come_back(run)}"
 
 
 def watch_run(cluster: Cluster, watch: Watch, report: Report, logs: Logs, began: float) -> int:

@@ -73,6 +73,7 @@ class NodePlan:
     ip: str | None
     nics: tuple[str, ...]
     devices: tuple[Device, ...] = ()
+    activate: str | None = None
 
     @property
     def name(self) -> str:
@@ -162,7 +163,8 @@ def _plan_node(
     }
     argv = plan_argv(job, python, values, attempt=1)
     module = MODULES.get(job.launcher)
-    return NodePlan(member, python, nproc, module, argv, env, node.ip, node.nics, node.devices)
+    activate = job.activate or member.node.activate
+    return NodePlan(member, python, nproc, module, argv, env, node.ip, node.nics, node.devices, activate)
 
 
 def _torchrun_env(job: Job) -> dict[str, Text]:
@@ -199,7 +201,8 @@ def _render_node(node: NodePlan) -> str:
     )
     exports = [f"export {key}={quote(value)}" for key, value in sorted(node.env.items())]
     command = " ".join(map(quote, node.words))
-    return "\n".join([title, "cd <run_dir>/code", *exports, command, ""])
+    activate = [node.activate] if node.activate else []
+    return "\n".join([title, *activate, "cd <run_dir>/code", *exports, command, ""])
 
 
 def plan_to_json(plan: LaunchPlan) -> dict[str, Any]:
@@ -213,6 +216,7 @@ def plan_to_json(plan: LaunchPlan) -> dict[str, Any]:
                 "node_rank": node.member.node_rank,
                 "ip": node.ip,
                 "nic": list(node.nics),
+                "activate": node.activate,
                 "env": {key: render(value) for key, value in node.env.items()},
                 "argv": [render(word) for word in node.words],
             }

@@ -249,3 +249,14 @@ def test_more_nodes_than_there_are_is_an_error() -> None:
     """The message says how many can be used."""
     with pytest.raises(UsageError, match="wants 4 nodes, 3 can be used"):
         make_plan("{name: j, script: t.py, nodes: 4}")
+
+
+def test_the_lines_to_type_begin_with_what_activates_the_environment() -> None:
+    """Without it a person who pastes them would run another Python than the job does."""
+    lines = render_plan(
+        make_plan("{name: j, script: t.py, activate: module load cuda, nproc_per_node: 1}")
+    ).split("\n")
+
+    assert [lines[place + 1] for place, line in enumerate(lines) if line.startswith("# node")] == [
+        "module load cuda"
+    ] * 3
