@@ -44,8 +44,8 @@ def clean(
 ) -> int:
     """Remove old runs, contents and payloads that nobody uses, and what crashed runs left running, from the nodes.
 
-    Says what would go and asks before anything does. Processes are ended whose run has no agent any more. Outputs are never removed, nor is a run that lives on any
-    node, nor what belongs to another account.
+    Says what would go and asks before anything does. Processes are ended whose run has no agent any more. Outputs
+    are never removed, nor is a run that lives on any node, nor what belongs to another account.
     """
     from clusterctl.cli.cleaning import Clean, Wishes
     from clusterctl.plans.cleaning import Bounds

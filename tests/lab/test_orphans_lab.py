@@ -37,18 +37,16 @@ def test_orphans_are_shown_and_then_ended(cluster: Lab, tmp_path: Path) -> None:
 
         shown = cctl(cluster, "ps", "--orphans")
         (entry,) = json.loads(cctl(cluster, "ps", "--orphans", "--json").out)["orphans"]
-        refused = cctl(cluster, "clean")
         cleaned = cctl(cluster, "clean", "-y")
 
         assert (shown.code, shown.out.count("\n")) == (0, 1)
         assert f"{node.name}: pid {entry['pid']} of {crashed} (" in shown.out
         assert (entry["node"], entry["known"], entry["run"]) == (node.name, True, crashed)
         assert "train.py" in entry["command"]
-        assert (refused.code, f"pid {entry['pid']} of {crashed}" in refused.out) == (2, True)
+        assert f"running without an agent: pid {entry['pid']} of {crashed}" in cleaned.out
         assert (cleaned.code, f"{node.name}: ended 1 orphan" in cleaned.out) == (0, True), cleaned
         assert list(tagged(cluster, crashed)) == []
         assert tagged(cluster, lives), "a run that lives is nobody's orphan"
-        assert "no orphans" in cctl(cluster, "ps", "--orphans").out
         assert cctl(cluster, "stop", lives).code == 0
         assert leftovers(cluster) == {}
     finally:
