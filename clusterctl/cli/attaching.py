@@ -86,7 +86,8 @@ def _tell(run: str, parts: Parts, report: Report) -> None:
     say(f"run {run}: {whole_state(parts)} on {counted(len(parts), 'node')}, {describe_launch(parts)}")
     if is_live(parts):
         say(f"each rank's last {SHOWN} lines, and what comes; all of it: {report.hint('logs', run)}")
-    if is_live(parts) and not owner_of(parts).is_same(myself()):
+    gang = any(part.gang for part in parts.values() if part)
+    if is_live(parts) and not gang and not owner_of(parts).is_same(myself()):
         notice("it is not yours: if one node fails, the others are not stopped from here")
 
 

@@ -118,6 +118,7 @@ class Launch:
         me = {"launched_by": myself().name, "launched_id": myself().id}
         record = {"cluster": self._inventory.cluster, **me, "submitted": time.time()}
         specs = {node.name: render_spec(plan, node, record) for node in plan.nodes}
+        token = random_source.token_hex(32)
         files, size = len(scan.manifest.entries), scan.manifest.size
         details: dict[str, Detail] = {
             "start": lambda: "",
@@ -125,7 +126,7 @@ class Launch:
         }
         self._phases.begin("start", "code", "ready", details=details)
         manners = Manners(self._wishes.wait, notice)
-        freight = preparing.Freight(specs, scan, secrets, manners=manners)
+        freight = preparing.Freight(specs, scan, secrets, token, manners=manners)
         try:
             ready = preparing.prepare_all(cluster, plan, self._interpreters, freight, self._phases)
         except BaseException:
@@ -156,7 +157,6 @@ class Launch:
         if not self._wishes.as_json:
             print(plan.run_id, flush=True)
         self._report.write_json({"run": plan.run_id, "detached": True})
-        notice("nobody watches now: if one node fails, the others are not stopped by it")
         remind(plan.run_id, self._report.hint("attach", plan.run_id))
         say(self._report.come_back(plan.run_id))
         return 0

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from clusterctl.cli.reaching import with_any_python
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.choose_run import gather_runs
-from clusterctl.plans.state import NodeState
+from clusterctl.plans.choose_run import Parts, gather_runs, is_live
+from clusterctl.plans.state import SUCCEEDED, NodeState, whole_state
 from clusterctl.runs import tasks
 from clusterctl.runs.cluster import Cluster
 from clusterctl.specs.inventory import Node
@@ -54,3 +54,13 @@ def ask_runs(
     offsets = {name: listing.offset for name, listing in answers.items()}
     runs = gather_runs(ordered, list(errors))
     return Remembered(runs, tuple(errors.values()), len(nodes), pythons, offsets)
+
+
+def recall_end(cluster: Cluster, nodes: Sequence[Node], remembered: Remembered, run: str) -> Parts:
+    """Give the parts of a run, of one that ended badly with what its nodes know of the end, told only when asked."""
+    parts = remembered.runs[run]
+    told = any(part.record for part in parts.values() if part)
+    if told or is_live(parts) or whole_state(parts) == SUCCEEDED:
+        return parts
+    again = ask_runs(cluster, [node for node in nodes if parts.get(node.name)], run).runs.get(run, {})
+    return {**parts, **{name: part for name, part in again.items() if part}}

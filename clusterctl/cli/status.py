@@ -21,7 +21,7 @@ def status(settings: Settings, run: str | None, watch: bool, as_json: bool) -> i
     """Show one run, node by node and rank by rank; RUN is an id or its beginning, by default your newest."""
     from clusterctl.cli.connecting import open_cluster
     from clusterctl.cli.reaching import myself, reading_exit_code, tell_failures
-    from clusterctl.cli.remembering import ask_runs
+    from clusterctl.cli.remembering import ask_runs, recall_end
     from clusterctl.cli.watching_status import watch_status
     from clusterctl.console.runs import show_status, status_to_json
     from clusterctl.plans.choose_run import choose_run
@@ -35,9 +35,10 @@ def status(settings: Settings, run: str | None, watch: bool, as_json: bool) -> i
         chosen = choose_run(remembered.runs, run, myself())
         if watch:
             return watch_status(cluster, inventory.nodes, remembered, chosen, as_json=as_json)
+        parts = recall_end(cluster, inventory.nodes, remembered, chosen)
     if as_json:
-        shown = status_to_json(chosen, remembered.runs[chosen], remembered.offsets)
+        shown = status_to_json(chosen, parts, remembered.offsets)
         click.echo(json.dumps(shown, ensure_ascii=False, indent=2))
     else:
-        show_status(chosen, remembered.runs[chosen], remembered.offsets)
+        show_status(chosen, parts, remembered.offsets, settings.command)
     return reading_exit_code(remembered.answered, remembered.asked)

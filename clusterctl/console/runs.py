@@ -14,6 +14,7 @@ from rich.text import Text
 from clusterctl.console.choice import out, print_table
 from clusterctl.console.pulse import pulse_to_json, render_last_lines, render_pulse
 from clusterctl.console.sanitize import sanitize
+from clusterctl.console.verdict import render_cause
 from clusterctl.plans.cause import signal_name
 from clusterctl.plans.choose_run import owner_of
 from clusterctl.plans.owner import Owner
@@ -28,6 +29,7 @@ from clusterctl.plans.state import (
     RankState,
     whole_state,
 )
+from clusterctl.plans.verdict import cause_to_json, judge_recorded
 from clusterctl.specs.nodeset import fold_names
 
 _STYLES = {SUCCEEDED: "green", FAILED: "red", FAILED_SETUP: "red", LOST: "red"}
@@ -57,9 +59,12 @@ def show_runs(runs: Mapping[str, Parts], me: Owner) -> None:
     print_table(out(), table)
 
 
-def show_status(run: str, parts: Parts, offsets: Offsets = NO_OFFSETS) -> None:
-    """Print one run: its whole state, then every node with its ranks, then what the ranks said last."""
+def show_status(run: str, parts: Parts, offsets: Offsets = NO_OFFSETS, command: str = "clusterctl") -> None:
+    """Print one run: its whole state, every node with its ranks, what they said last, and why it failed."""
     out().print(render_status(run, parts, offsets))
+    verdict = judge_recorded(run, parts)
+    if verdict is not None and verdict.cause is not None:
+        out().print(Text("\n".join(map(sanitize, render_cause(verdict.cause, run, command)))))
 
 
 def render_status(run: str, parts: Parts, offsets: Offsets = NO_OFFSETS) -> Group:
@@ -131,11 +136,13 @@ def runs_to_json(runs: Mapping[str, Parts], me: Owner) -> dict[str, Any]:
 def status_to_json(run: str, parts: Parts, offsets: Offsets = NO_OFFSETS) -> dict[str, Any]:
     """Give `status --json`."""
     nodes = [_node_to_json(name, node, offsets.get(name, 0.0)) for name, node in parts.items()]
+    verdict = judge_recorded(run, parts)
+    cause = cause_to_json(verdict.cause, run) if verdict is not None and verdict.cause is not None else None
     more = {
         "time_left": _rounded(measure_rest(parts, offsets, time.time())),
         "start_skew": _rounded(measure_skew(parts, offsets)),
     }
-    return {"schema": 1, "run": {**_run_to_json(run, parts), **more}, "nodes": nodes}
+    return {"schema": 1, "run": {**_run_to_json(run, parts), **more}, "nodes": nodes, "cause": cause}
 
 
 def _run_to_json(run: str, parts: Parts) -> dict[str, Any]:

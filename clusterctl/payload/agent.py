@@ -217,6 +217,7 @@ class Agent:
 
     def note_stop(self, reason: str, grace: float) -> None:
         """Record that the run is to end, and since when."""
+        self.evidence.look(self.workers().values())
         noted = self.record.note("stopping", reason=reason, grace=grace)
         self.stopped_at = self.stopped_at or noted["time"]
 
@@ -270,15 +271,16 @@ class Agent:
         self.record.set(state=state, reason=reason, left=left)
         self.client.tell("ended", state=state, reason=reason)
         self.client.close()
+        self.release.then(lambda: self.claim.obey("unlock"))  # whoever waits for the rest holds no GPU
         self.gang.ended(part)
 
     def part(self, state: str, reason: str) -> Facts:
         """Put together what this node has to say about its end."""
         failures = self.evidence.failures(self.workers().values())
-        if not failures and self.torchrun is not None and self.seen.went and self.seen.exit != 0:
-            failures = [
-                self.evidence.failure_of_torchrun(self.torchrun.log, self.seen.exit, self.seen.signal)
-            ]
+        failed = [failure for failure in failures if failure["exit"] != 0]
+        if not failed and self.torchrun is not None and self.seen.went and self.seen.exit != 0:
+            log, code, number = self.torchrun.log, self.seen.exit, self.seen.signal
+            failures.append(self.evidence.failure_of_torchrun(log, code, number))
         if self.seen.lost is not None:
             failures.append({"rank": None, "reason": self.seen.lost, "time": time.time()})
         about = {"node": self.spec["node"], "node_rank": self.spec["node_rank"]}

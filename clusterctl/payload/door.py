@@ -15,6 +15,7 @@ from .wire import VerbError
 
 GUEST_LIMIT = 5.0  # seconds to prove the token
 SPARE_GUESTS = 8  # connections at once that prove nothing yet, beyond one for each node
+BACKLOG = 128
 AT_ONCE = 16  # connections taken in one turn, so that a flood leaves time for the rest
 
 
@@ -30,7 +31,8 @@ class Door:
         self._admit = admit
         self._guests: Dict[Guest, None] = {}  # the oldest first
         self._most = int(spec["nnodes"]) + SPARE_GUESTS
-        self._socket: Optional[socket.socket] = listen(spec["master_addr"], spec.get("ports"), self._most)
+        self._limit = float(spec.get("guest_limit") or GUEST_LIMIT)
+        self._socket: Optional[socket.socket] = listen(spec["master_addr"], spec.get("ports"))
         self.port = int(self._socket.getsockname()[1])
         loop.watch(self._socket.fileno(), self._accept)
 
@@ -80,7 +82,7 @@ class Door:
 
     def watch(self, guest: Guest) -> None:
         """Dismiss a guest that takes too long."""
-        self._loop.after(GUEST_LIMIT, guest.name, guest.dismiss)
+        self._loop.after(self._limit, guest.name, guest.dismiss)
 
     def unwatch(self, guest: Guest) -> None:
         """It is let in, or gone."""
@@ -121,14 +123,14 @@ class Guest:
         self.link.close()
 
 
-def listen(address: str, ports: Optional[Sequence[int]], backlog: int) -> socket.socket:
+def listen(address: str, ports: Optional[Sequence[int]]) -> socket.socket:
     """Listen on one address, on a port of `ports` (first, last) that is free, or on one that the kernel picks."""
     why = "every port is taken"
     for port in _ports(ports):
         door = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
             door.bind((address, port))  # not reusable: the master's held port must count as taken
-            door.listen(backlog)
+            door.listen(BACKLOG)
         except OSError as error:
             door.close()
             why = describe(error)

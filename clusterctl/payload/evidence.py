@@ -1,24 +1,34 @@
-"""What the failed processes of this node have said: facts for the cause, which somebody else decides."""
+"""What the ranks of this node have said and how they ended: facts for the cause, which somebody else decides."""
 
 from __future__ import annotations
 
 import os
 import time
-from typing import Any, Dict, Iterable, List, Mapping, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Set, Tuple
 
+from .processes import look
 from .workers import Worker
 
 READ = 256 << 10  # bytes of a file's end that are looked at
 TAIL_LINES = 20
-HEAD_LINES = 40  # of a traceback: its beginning, and what is not indented
-LONGEST_LINE = 400  # characters
+TRACEBACKS = 4  # the last ones, as a chain may hold several
+BEFORE = 3  # lines before a traceback that may tell what it belongs to
 AFTER = 3  # lines after one that is not indented which may belong to its message
-LOOKS = 16
+BLOCK_LINES = 16  # of a traceback
+LONGEST_LINE = 400  # characters
+LOOKS = 32
 SHORTEST_SECRET = 4  # characters; see plans/redact.py
 HIDDEN = "[secret]"
 TRACEBACK = "Traceback (most recent call last)"
 
 Failure = Dict[str, Any]
+
+
+class Line(NamedTuple):
+    """One line of a file, and where it begins there."""
+
+    place: int
+    text: str
 
 
 class Evidence:
@@ -30,56 +40,71 @@ class Evidence:
         self._secrets = sorted(
             {part for part in lines if len(part) >= SHORTEST_SECRET}, key=len, reverse=True
         )
-        self._sizes: Dict[int, List[Tuple[int, float]]] = {}
+        self._sizes: Dict[str, List[Tuple[int, float]]] = {}
         self._ended: Dict[int, float] = {}
+        self._frozen: Set[int] = set()
 
     def look(self, workers: Iterable[Worker]) -> None:
-        """Remember how long each rank's stderr is now, and since when."""
+        """Remember how long each rank's stderr is now and since when, and whether a signal has stopped it."""
         for worker in workers:
-            try:
-                found = os.stat(self._stderr(worker))
-            except OSError:
-                continue
-            seen = self._sizes.setdefault(worker.rank, [])
-            if not seen or seen[-1][0] != found.st_size:
-                seen.append((found.st_size, found.st_mtime))
-                del seen[:-LOOKS]
+            if not worker.ended:
+                self._look_at(worker)
+                found = look(worker.identity)
+                held = found is not None and found.state in "Tt"
+                (self._frozen.add if held else self._frozen.discard)(worker.rank)
 
     def note_end(self, worker: Worker) -> None:
         """Remember when a rank ended."""
         self._ended.setdefault(worker.rank, time.time())
 
     def failures(self, workers: Iterable[Worker]) -> List[Failure]:
-        """Tell how each failed rank ended and what it said last."""
-        failed = [worker for worker in workers if worker.failed]
-        self.look(failed)
-        return [self._failure(worker) for worker in failed]
+        """Tell how each rank ended, and what those that failed said last."""
+        return [self._failure(worker) for worker in workers if worker.ended]
 
     def failure_of_torchrun(self, log: str, exit_code: Any, signal: Any) -> Failure:
         """Tell how torchrun itself ended."""
-        end = {"rank": None, "exit": exit_code, "signal": signal, "time": time.time(), "raised_at": None}
-        return {**end, **self._words(log)[0]}
+        now = time.time()
+        end = {
+            "rank": None,
+            "exit": exit_code,
+            "signal": signal,
+            "time": now,
+            "last_at": now,
+            "frozen": False,
+        }
+        return {**end, **self._words(log, now)}
 
     def _failure(self, worker: Worker) -> Failure:
-        words, place = self._words(self._stderr(worker))
-        times = [moment for size, moment in self._sizes.get(worker.rank, ()) if size > place]
-        end = {"rank": worker.rank, "exit": worker.exit, "signal": worker.signal}
         moment = self._ended.get(worker.rank, time.time())
-        return {**end, "time": moment, "raised_at": min([*times, moment]) if words["head"] else None, **words}
+        end = {"rank": worker.rank, "exit": worker.exit, "signal": worker.signal, "time": moment}
+        if not worker.failed:
+            return end
+        self._look_at(worker)
+        out, err = (self._file(worker, stream) for stream in ("stdout", "stderr"))
+        last = max([moment for _, moment in (*stat_of(out), *stat_of(err))], default=moment)
+        frozen = worker.rank in self._frozen
+        return {**end, "last_at": last, "frozen": frozen, **self._words(err, moment)}
 
-    def _stderr(self, worker: Worker) -> str:
-        return os.path.join(self._rundir, worker.folder or "", "stderr.log")
+    def _file(self, worker: Worker, stream: str) -> str:
+        return os.path.join(self._rundir, worker.folder or "", f"{stream}.log")
 
-    def _words(self, path: str) -> Tuple[Dict[str, List[str]], int]:
-        """Return the last traceback, boiled down, and the last lines; and where the traceback begins in the file."""
-        start, content = read_end(path)
-        lines = [line.decode("utf-8", "replace").rstrip("\r\n") for line in content.splitlines(True)]
-        first = max((number for number, line in enumerate(lines) if TRACEBACK in line), default=None)
-        place = start
-        if first is not None:
-            place += sum(map(len, content.splitlines(True)[:first]))
-        head = boil_down(lines[first:]) if first is not None else []
-        return {"head": self._clean(head), "tail": self._clean(lines[-TAIL_LINES:])}, place
+    def _look_at(self, worker: Worker) -> None:
+        path = self._file(worker, "stderr")
+        seen = self._sizes.setdefault(path, [])
+        for size, moment in stat_of(path):
+            if not seen or seen[-1][0] != size:
+                seen.append((size, moment))
+                del seen[:-LOOKS]
+
+    def _words(self, path: str, end: float) -> Dict[str, Any]:
+        """Return the last tracebacks, boiled down, each with the time when it was there; and the last lines."""
+        lines = read_end(path)
+        blocks = []
+        for block in tracebacks(lines):
+            place = next(line.place for line in block if TRACEBACK in line.text)
+            times = [moment for size, moment in self._sizes.get(path, ()) if size > place]
+            blocks.append({"at": min([*times, end]), "lines": self._clean(boil_down(block))})
+        return {"said": blocks, "tail": self._clean([line.text for line in lines[-TAIL_LINES:]])}
 
     def _clean(self, lines: List[str]) -> List[str]:
         return [self._hide(line)[:LONGEST_LINE] for line in lines]
@@ -90,20 +115,44 @@ class Evidence:
         return line
 
 
-def boil_down(lines: List[str]) -> List[str]:
-    """Leave out of a traceback and what follows it the stack: indented lines, save those after one that is not."""
+def tracebacks(lines: List[Line]) -> List[List[Line]]:
+    """Cut out the last tracebacks, each with the lines before it and all that follows it."""
+    starts = [number for number, line in enumerate(lines) if TRACEBACK in line.text][-TRACEBACKS:]
+    cuts = [max(0, start - BEFORE) for start in starts]
+    ends = [*cuts[1:], len(lines)]
+    return [lines[cut : ends[number]] for number, cut in enumerate(cuts)]
+
+
+def boil_down(block: List[Line]) -> List[str]:
+    """Leave out the stack but for its innermost frame; keep what is not indented, and the lines after it."""
     kept: List[str] = []
+    frame = ""
     following = 0
-    for number, line in enumerate(lines):
+    for line in (line.text for line in block):
         bare = line.partition("]: ")[2] if line.startswith("[rank") else line
-        following = AFTER if number and bare[:1].strip() else following - 1
-        if not number or following >= 0:
+        if bare[:1].strip():
+            kept += [frame] if frame else []
+            frame, following = "", 0 if TRACEBACK in bare else AFTER
             kept.append(line)
-    return kept[:HEAD_LINES]
+        elif bare.startswith('  File "'):
+            frame, following = line, 0
+        elif following:
+            following -= 1
+            kept.append(line)
+    return kept[:BLOCK_LINES]
 
 
-def read_end(path: str) -> Tuple[int, bytes]:
-    """Return the end of a file, whole lines of it, and where it begins."""
+def stat_of(path: str) -> List[Tuple[int, float]]:
+    """Look how long a file is, and when it was last written to; empty if there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return []
+    return [(found.st_size, found.st_mtime)]
+
+
+def read_end(path: str) -> List[Line]:
+    """Return the last lines of a file."""
     try:
         with open(path, "rb") as source:
             size = source.seek(0, os.SEEK_END)
@@ -111,8 +160,9 @@ def read_end(path: str) -> Tuple[int, bytes]:
             source.seek(start)
             content = source.read(READ)
     except OSError:
-        return 0, b""
-    if start:
-        skipped = content.find(b"\n") + 1
-        start, content = start + skipped, content[skipped:]
-    return start, content
+        return []
+    lines = []
+    for raw in content.splitlines(True):
+        lines.append(Line(start, raw.decode("utf-8", "replace").rstrip("\r\n")))
+        start += len(raw)
+    return lines

@@ -127,8 +127,13 @@ def lost_part(node: str, rank: int, reason: str, time: float) -> Part:
 
 def on_clock(part: Part, offset: float) -> Part:
     """Turn a part's times to a clock from which its own differs by `offset` seconds."""
-    failures = [{**failure, **_moved(failure, ("time", "raised_at"), offset)} for failure in part["failures"]]
+    failures = [_failure_on_clock(failure, offset) for failure in part["failures"]]
     return {**part, **_moved(part, ("time", "stopped_at"), offset), "failures": failures}
+
+
+def _failure_on_clock(failure: Facts, offset: float) -> Facts:
+    said = [{**block, **_moved(block, ("at",), offset)} for block in failure.get("said") or ()]
+    return {**failure, **_moved(failure, ("time", "last_at"), offset), **({"said": said} if said else {})}
 
 
 def _moved(entry: Facts, names: Iterable[str], offset: float) -> Facts:
@@ -155,7 +160,9 @@ def make_record(spec: Facts, parts: List[Part], stop: Optional[Facts], *, whole:
 
 def _leaner(part: Part, most: int) -> Part:
     failures = [
-        {**failure, "head": failure.get("head", [])[:most], "tail": failure.get("tail", [])[-most:]}
+        {**failure, "said": failure["said"][-1:], "tail": failure["tail"][-most:]}
+        if "said" in failure
+        else failure
         for failure in part["failures"]
     ]
     return {**part, "failures": failures}

@@ -54,7 +54,7 @@ class Peer(Gang):
     def join(self, port: int) -> None:
         """Connect from the training IP and prove the token to each other."""
         self._port = port
-        self._until = time.monotonic() + JOIN_LIMIT
+        self._until = time.monotonic() + float(self.side.spec.get("join_limit") or JOIN_LIMIT)
         self._try()
 
     def _try(self) -> None:

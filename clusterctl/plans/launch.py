@@ -241,6 +241,10 @@ def render_spec(plan: LaunchPlan, node: NodePlan, record: Mapping[str, Any]) -> 
         "grace": plan.job.grace,
         "time_limit": plan.job.time_limit,
         "master_addr": master.ip,
+        "gang": has_gang(plan),
+        "hub": master.name,
+        "address": node.ip,
+        "nic": list(node.nics),
         "ports": list(master.member.node.ports) if master.member.node.ports else None,
         "python": node.python,
         "module": node.module,
@@ -254,6 +258,11 @@ def render_spec(plan: LaunchPlan, node: NodePlan, record: Mapping[str, Any]) -> 
         "output_dir": f"{node.member.node.workdir}/outputs/{plan.job.name}",
         **record,
     }
+
+
+def has_gang(plan: LaunchPlan) -> bool:
+    """Tell whether the nodes' agents meet at node 0's, and so end the run together without us."""
+    return len(plan.nodes) > 1 and all(node.ip for node in plan.nodes)
 
 
 def offline(member: Member) -> Measured:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from clusterctl.plans.gang import Record, parse_record
 from clusterctl.plans.memory import render_memory
 from clusterctl.plans.pulse import Pulse, parse_pulses
 
@@ -55,6 +56,7 @@ class RankState:
 class NodeState:
     """One node's part of a run; times are seconds since 1970 by that node's clock.
 
+    `gang` tells whether the nodes end the run together without us, `record` is what they know of its whole end.
     `began` is when its workers were let go; `time_limit` counts from there, in seconds.
     """
 
@@ -82,6 +84,8 @@ class NodeState:
     gpu_memory: tuple[str, ...] = ()
     attempt: int = 1
     pulses: tuple[Pulse, ...] = ()
+    gang: bool = False
+    record: Record | None = None
 
     @property
     def live(self) -> bool:
@@ -114,6 +118,8 @@ def parse_state(raw: Mapping[str, Any]) -> NodeState:
         torchrun_signal=_number(torchrun.get("signal")),
         master=_text(raw.get("master")),
         reason=_text(raw.get("reason")),
+        gang=bool(raw.get("gang")) and (_number(raw.get("nnodes")) or 0) > 1,
+        record=parse_record(raw.get("gang")),
         left=tuple(_render_left(entry) for entry in raw.get("left") or () if isinstance(entry, Mapping)),
         gpu_memory=render_memory(raw.get("gpu_memory")),
         attempt=_number(raw.get("attempt")) or 1,

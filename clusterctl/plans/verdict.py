@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from clusterctl.plans.cause import Cause, Failure, advised_command, find_cause, render_ending, weigh
+from clusterctl.plans.gang import Record, best_record
 from clusterctl.plans.state import (
     CANCELLED,
     FAILED,
@@ -64,6 +65,27 @@ def judge(
     )
 
 
+def judge_recorded(run: str, parts: Mapping[str, NodeState | None]) -> Verdict | None:
+    """Judge a run that has ended by what its nodes have on record; None while it lives, or if they have nothing."""
+    record = best_record(part.record for part in parts.values() if part)
+    filled = fill_parts(parts, record)
+    if record is None or whole_state(filled) in LIVE:
+        return None
+    return judge(run, filled, record.failures, stopped_at=record.stopped_at)
+
+
+def fill_parts(parts: Mapping[str, NodeState | None], record: Record | None) -> dict[str, NodeState | None]:
+    """Put what the other nodes know in the place of what a node cannot say itself."""
+    template = next((part for part in parts.values() if part), None)
+    told = {part.node: part for part in record.parts} if record and template else {}
+    filled = dict(parts)
+    for name, one in told.items():
+        if filled.get(name) is None and template is not None and (name in filled or not one.lost):
+            told_so = replace(template, state=one.state, reason=one.reason, ranks=(), left=())
+            filled[name] = replace(told_so, node=name, node_rank=one.node_rank)
+    return filled
+
+
 def _asked_to_end(
     parts: Mapping[str, NodeState | None], failures: Sequence[Failure], stopped_at: float | None
 ) -> str:
@@ -98,11 +120,12 @@ def to_json(verdict: Verdict) -> dict[str, object]:
         "reasons": dict(verdict.reasons),
         "left": {name: list(left) for name, left in verdict.left.items()},
         "gpu_memory": {name: list(held) for name, held in verdict.gpu_memory.items()},
-        "cause": _cause_to_json(cause, verdict.run) if cause else None,
+        "cause": cause_to_json(cause, verdict.run) if cause else None,
     }
 
 
-def _cause_to_json(cause: Cause, run: str) -> dict[str, object]:
+def cause_to_json(cause: Cause, run: str) -> dict[str, object]:
+    """Give a cause as JSON: what failed first, what it said, what is known of it, and what followed."""
     symptom = cause.known.symptom if cause.known else None
     return {
         **_failure_to_json(cause.failure),

@@ -1,4 +1,7 @@
-"""Watch a run from this machine until it ends: show its lines, and end it everywhere at the first failure."""
+"""Watch a run from this machine until it ends: show its lines, and see to it that a failure ends it everywhere.
+
+Where the nodes form a gang they do that themselves; it is done from here if they do not, or where there is none.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,13 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from clusterctl.errors import ClusterctlError
+from clusterctl.plans.gang import Record, best_record
 from clusterctl.plans.redact import redact
 from clusterctl.plans.state import FAILED, FAILED_SETUP, LOST, TIMEOUT, UNKNOWN, NodeState
-from clusterctl.plans.verdict import Verdict, judge
+from clusterctl.plans.verdict import Verdict, fill_parts, judge
 from clusterctl.runs import tasks
 from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.ending import end_run
@@ -27,6 +32,7 @@ SILENT_RETURN_LIMIT = 5.0  # the same for a node that has been silent for so lon
 ONLOOKER_RETURN_LIMIT = 3600.0  # the same for one who only watches, while other nodes are heard
 ALONE_LIMIT = 600.0  # the same when no node is heard at all, so that the fault is probably on our side
 LONGEST_PAUSE = 2.0  # seconds between two tries to come back
+GANG_PATIENCE = 4.0  # seconds in which the nodes themselves stop a run of which a part has failed
 STOP_TRIES = 3
 BAD_ENDS = (FAILED, FAILED_SETUP, LOST, UNKNOWN, TIMEOUT)
 
@@ -87,6 +93,7 @@ class Attached:
         self._stopped_at: float | None = None
         self._reason = ""
         self._told = False
+        self._worry: tuple[float, str] | None = None
 
     @property
     def stopping(self) -> bool:
@@ -100,6 +107,7 @@ class Attached:
             while not all(part.ended for part in self._parts.values() if part.met):
                 for update in self._streams.updates(0.2):
                     self._take(update)
+                self._look_at_gang()
         finally:
             self._streams.close()
         while self._stopping is not None and self._stopping.is_alive():
@@ -107,11 +115,22 @@ class Attached:
         return self._judge()
 
     def _judge(self) -> Verdict:
-        parts = {name: None if part.lost else part.state for name, part in self._parts.items()}
+        heard = {name: part for name, part in self._parts.items() if not part.lost}
+        told = self._record()
+        known = told.on_clock(self._wish.offsets.get(told.hub, 0.0)).failures if told else ()
+        unheard = {part.node for part in told.parts} - set(heard) if told else set()
         failures = [failure for part in self._parts.values() for failure in part.failures(time.time())]
+        if not self.stopping:  # else that we lost a node is why the run was ended
+            failures = [failure for failure in failures if failure.node not in unheard]
+        failures += [failure for failure in known if failure.node in unheard]
         stops = [self._stopped_at, *(part.stopped_at for part in self._parts.values())]
         stopped_at = min((moment for moment in stops if moment is not None), default=None)
-        return judge(self._wish.run, parts, failures, stopped_at=stopped_at)
+        states = {name: part.state if name in heard else None for name, part in self._parts.items()}
+        return judge(self._wish.run, fill_parts(states, told), failures, stopped_at=stopped_at)
+
+    def _record(self) -> Record | None:
+        """Give what the nodes know of the whole end."""
+        return best_record(part.state.record for part in self._parts.values() if part.state)
 
     # what the nodes say
 
@@ -130,8 +149,15 @@ class Attached:
             self._show(entry)
         elif isinstance(update, StateChange):
             self._take_state(part, update.state)
-        elif isinstance(update, NodeEvent) and (trouble := part.hear_event(update.event)):
-            self._fail(f"{update.node}: {trouble}")
+        elif isinstance(update, NodeEvent):
+            self._take_event(part, update.event)
+
+    def _take_event(self, part: Part, event: Mapping[str, Any]) -> None:
+        trouble, reason = part.hear_event(event), str(event.get("reason") or "")
+        if trouble:
+            self._fail(f"{part.node.name}: {trouble}")
+        elif event.get("event") == "stopping" and self._has_gang and ": " in reason:
+            self._fail(reason)  # the nodes' word for what happened on one of them
 
     def _take_state(self, part: Part, state: NodeState) -> None:
         for rank in part.newly_frozen(state):
@@ -142,8 +168,34 @@ class Attached:
 
     def _fail(self, reason: str) -> None:
         """End all, unless all have ended, or somebody's `stop` is ending them with a patience of its own."""
-        if self.stopping or not any(part.asked for part in self._parts.values()):
+        if self._has_gang:
+            self._leave_it_to_the_gang(reason)
+        elif self.stopping or not any(part.asked for part in self._parts.values()):
             self._end_all(reason)
+
+    @property
+    def _has_gang(self) -> bool:
+        """Tell whether the nodes themselves end the run when a part of it fails."""
+        return any(part.state is not None and part.state.gang for part in self._parts.values())
+
+    def _leave_it_to_the_gang(self, reason: str) -> None:
+        if self._worry is None and not self.stopping and self._goes_on():
+            self._worry = (time.monotonic() + GANG_PATIENCE, redact(reason, self._secrets))
+            who = "stopping all nodes" if self._wish.reacts else "the nodes are ending the run"
+            self._notice(f"{self._worry[1]}; {who}")
+
+    def _look_at_gang(self) -> None:
+        """Do its work where it has not done it in time, and believe it about nodes that nobody hears any more."""
+        if self._worry is not None and time.monotonic() > self._worry[0]:
+            broken = self._streams.broke_at
+            heard = [part for name, part in self._parts.items() if part.met and name not in broken]
+            if not all(part.over or part.asked for part in heard):
+                self._end_all(self._worry[1])
+        told = self._record() if self._streams.broke_at else None
+        for lost in (one for one in (told.parts if told else ()) if one.lost):
+            part = self._parts.get(lost.node)
+            if part is not None and not part.ended and lost.node in self._streams.broke_at:
+                self._lose(part, lost.reason)
 
     def _take_end(self, part: Part, error: ClusterctlError | None) -> None:
         """A stream's end is the part's end only if the node has said so before."""
@@ -158,13 +210,13 @@ class Attached:
 
     def _come_back(self, part: Part, error: ClusterctlError | None) -> None:
         name, now = part.node.name, time.monotonic()
-        if name not in self._return_limits:
-            silent = error is not None and error.code == SILENT
-            self._return_limits[name] = SILENT_RETURN_LIMIT if silent else RETURN_LIMIT
-        if not self._wish.reacts and any(other.met and not other.ended for other in self._others(part)):
-            self._return_limits[name] = ONLOOKER_RETURN_LIMIT
+        silent = error is not None and error.code == SILENT
+        limit = self._return_limits.setdefault(name, SILENT_RETURN_LIMIT if silent else RETURN_LIMIT)
+        only_looks_on = self._has_gang or not self._wish.reacts
+        if only_looks_on and any(other.met and not other.ended for other in self._others(part)):
+            limit = ONLOOKER_RETURN_LIMIT
         broke_at = self._streams.broke_at.get(name, now)
-        overdue = now >= broke_at + self._return_limits[name]
+        overdue = now >= broke_at + limit
         if part.met and overdue and (self._others_heard(name, broke_at) or self._alone_for_long(now)):
             self._lose(part, "the connection broke and did not come back")
         else:
@@ -207,7 +259,7 @@ class Attached:
 
     def _goes_on(self) -> bool:
         """Tell whether any part of the run may still live."""
-        return not all(part.over for part in self._parts.values())
+        return not all(part.over or part.lost for part in self._parts.values())
 
     def _end_rest(self) -> None:
         """Stop the nodes that have not been stopped yet, unless that is under way."""

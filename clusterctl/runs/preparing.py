@@ -16,6 +16,7 @@ from clusterctl.runs import tasks
 from clusterctl.runs.claiming import Claim, Manners, heard, is_settled, refuse
 from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.ending import end_run
+from clusterctl.runs.meeting import Meeting
 from clusterctl.runs.session import Session
 from clusterctl.runs.source import ScanResult
 from clusterctl.runs.turns import Turns
@@ -51,8 +52,10 @@ class Freight:
     specs: Mapping[str, Mapping[str, Any]]
     scan: ScanResult
     secrets: Mapping[str, str]
+    token: str = ""
     turns: Turns = field(default_factory=Turns)
     manners: Manners = field(default_factory=Manners)
+    meeting: Meeting = field(default_factory=Meeting)
 
 
 def prepare_all(
@@ -99,24 +102,40 @@ def prepare(
     """Bring one node to the gate: agent up, code there and proven equal, torchrun imported."""
     spec = freight.specs[node.name]
     run = str(spec["run"])
-    leash = tasks.start(c, node.member.node, interpreter, spec, freight.secrets)
+    leash = tasks.start(c, node.member.node, interpreter, spec, freight.secrets, freight.token)
     try:
         seen = tasks.await_event(leash, "started", tasks.ANSWER_LIMIT, node=node.name)
         place, busy = seen.get("workdir", {}), heard(seen)
         if not freight.manners.wait and any(map(is_settled, busy)):
             raise refuse({node.name: busy}, freight.specs)
         observer.arrive("start", node.name)
+        if "hub" in seen:
+            freight.meeting.open(int(seen["hub"]["port"]))
         with freight.turns.take(str(place.get("id") or "")):
             tasks.sync(
                 c, node.member.node, interpreter, run, node.member.node_rank, freight.scan, observer.move
             )
         observer.arrive("code", node.name)
-        seen = tasks.await_event(leash, "ready", tasks.READY_LIMIT, node=node.name)
-    except BaseException:
+        seen = _await_ready(leash, node, freight)
+    except BaseException as error:
+        if node.member.node_rank == 0:
+            freight.meeting.fail(error)
         cancel(leash)
         raise
     observer.arrive("ready", node.name)
     return Ready(leash, seen.get("port", {}).get("port"), str(seen["ready"].get("torch", "")), busy)
+
+
+def _await_ready(leash: Session, node: NodePlan, freight: Freight) -> dict[str, dict[str, Any]]:
+    """Wait for the gate, and where there is a gang, send the node to its hub meanwhile."""
+    joins = bool(freight.specs[node.name].get("gang")) and node.member.node_rank > 0
+    seen: dict[str, dict[str, Any]] = {}
+    if joins:
+        leash.send({"do": "join", "port": freight.meeting.port()})
+        seen = tasks.await_event(leash, "joined", tasks.ANSWER_LIMIT, node=node.name)
+    if "ready" not in seen:
+        seen = tasks.await_event(leash, "ready", tasks.READY_LIMIT, node=node.name)
+    return seen
 
 
 def go(

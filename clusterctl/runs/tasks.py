@@ -96,12 +96,17 @@ def start(
     interpreter: Interpreter,
     spec: Mapping[str, Any],
     secrets: Mapping[str, str],
+    token: str = "",
 ) -> Session:
-    """Start guardian, agent and gate on a node; the open session is the leash: before GO its end cancels."""
+    """Start guardian, agent and gate on a node; the open session is the leash: before GO its end cancels.
+
+    By the `token` the agents of one run know each other.
+    """
     digest, zipped = payload_zip()
     request = {
         "spec": dict(spec),
         "secrets": dict(secrets),
+        "token": token,
         "workdir": node.workdir,
         "payload": {"sha256": digest, "size": len(zipped)},
     }
@@ -118,7 +123,7 @@ def await_event(session: Session, wanted: str, limit: float, *, node: str) -> di
             raise _overdue(wanted, limit, node, session.stderr) from error
         if header.get("need") == "payload":
             session.send({"payload": True}, payload_zip()[1])
-        elif header.get("event") in {"gate_failed", "failed", "ended"} - {wanted}:
+        elif header.get("event") in {"gate_failed", "join_failed", "failed", "ended"} - {wanted}:
             raise _start_error(header, node)
         elif "event" in header:
             seen[str(header["event"])] = header
@@ -145,6 +150,14 @@ def _start_error(header: Mapping[str, Any], node: str) -> StartError:
             node=node,
             evidence=said,
             fix="make `import torch.distributed.run` work in that Python; `clusterctl check` shows which one it is",
+        )
+    if header["event"] == "join_failed":
+        return StartError(
+            f"it cannot reach the agent of node 0 over the training network, port {header.get('port')}",
+            code="CC-NET-022",
+            node=node,
+            evidence=str(header.get("error") or ""),
+            fix="let the nodes reach node 0 on every port of the training network, or name open ones as `ports:`",
         )
     return StartError("the run did not start", code="CC-RUN-031", node=node, evidence=said)
 

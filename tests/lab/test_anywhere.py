@@ -166,7 +166,7 @@ def test_two_watchers_and_a_stranger_see_one_failure(cluster: Lab, tmp_path: Pat
             "ValueError: told to fail",
         )
         assert (verdict["cause"]["rank"], len(verdict["cause"]["consequences"])) == (1, 2)
-    assert "nothing is stopped from here" in ends[2].err
+    assert "the nodes are ending the run" in ends[2].err
     assert "stopping all nodes" not in ends[2].err
     assert leftovers(cluster) == {}
     again = cctl(cluster, "attach", "--json", run, **other)

@@ -284,7 +284,7 @@ def test_a_launch_that_fails_half_way_ends_what_had_started(cluster: Lab, tmp_pa
 def test_a_run_that_disappears_under_the_watcher_is_lost_not_retried_for_ever(
     cluster: Lab, tmp_path: Path
 ) -> None:
-    """The run directory of one node is removed and its connection cut: one clear word, and the rest is ended."""
+    """The run directory of one node is removed and its connection cut: one clear word, and all is ended by the gang."""
     launching = start_cctl(cluster, "launch", make_project(tmp_path, STUBBORN))
     for _ in range(3):
         read_until(launching, "settled")
@@ -298,6 +298,7 @@ def test_a_run_that_disappears_under_the_watcher_is_lost_not_retried_for_ever(
     assert f"{node.name}: lost" in err
     assert err.count("trying to come back") <= 3
     assert f"not stopped there: {node.name}" in err
+    wait_for(lambda: not any("train.py" in p.command for n in cluster.nodes for p in n.processes()), 5, "all ended")
 
 
 def test_a_wrong_nic_name_is_caught_by_check(cluster: Lab, tmp_path: Path) -> None:

@@ -329,7 +329,7 @@ def test_a_detached_run_goes_on_without_us(cluster: Lab, tmp_path: Path) -> None
 
     assert result.code == 0, result.err
     run = result.out.strip()
-    assert "not stopped" in result.err
+    assert "not stopped" not in result.err
     wait_for(
         lambda: json.loads(cctl(cluster, "status", run, "--json").out)["run"]["state"] == "SUCCEEDED",
         30,

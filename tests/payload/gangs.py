@@ -41,8 +41,10 @@ class GangRun:
             gang = {"gang": True, "hub": "gpu01", "token": token, "address": f"127.0.0.{rank + 1}"}
             node = make(script, **{"nproc": 1, **about, **gang, **changes}).use_stub()
             self.nodes.append(node)
+        self.orders = self.nodes[0].root.parent / f"orders of {run}"
+        self.orders.mkdir()
         for node in self.nodes:
-            node.spec["env"]["GANG_MARK"] = str(self.nodes[0].root)
+            node.spec["env"]["GANG_MARK"] = str(self.orders)
         self.port = 0
 
     def prepare(self) -> GangRun:
@@ -81,9 +83,9 @@ class GangRun:
 
     def tell(self, rank: int, code: str) -> None:
         """Let a rank do something."""
-        aside = self.nodes[0].root / f"{rank}.new"
+        aside = self.orders / f"{rank}.new"
         aside.write_text(code)
-        aside.rename(self.nodes[0].root / str(rank))
+        aside.rename(self.orders / str(rank))
 
     def record(self, rank: int) -> dict[str, Any]:
         """Read a node's gang.json."""

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import signal
+import socket
 import time
 from collections.abc import Callable
+from pathlib import Path
 
+import pytest
 from gangs import GangRun
 from noderun import NodeRun, wait_until
 
@@ -31,7 +40,225 @@ def test_a_failure_on_one_node_ends_all(node: Make) -> None:
     assert [part["state"] for part in parts.values()] == ["CANCELLED", "FAILED", "CANCELLED"]
     (failure,) = parts["gpu02"]["failures"]
     assert (failure["rank"], failure["exit"], failure["signal"]) == (1, 1, None)
-    assert failure["head"][0] == "Traceback (most recent call last):"
-    assert failure["tail"][-1] == failure["head"][-1] == "ValueError: bad loss"
-    assert abs(failure["raised_at"] - failure["time"]) < 2
+    ((block,)) = failure["said"]
+    assert block["lines"][0] == "Traceback (most recent call last):"
+    assert failure["tail"][-1] == block["lines"][-1] == "ValueError: bad loss"
+    assert abs(block["at"] - failure["time"]) < 2
     assert all((node.rundir / "gang.json").stat().st_mode & 0o777 == 0o600 for node in gang.nodes)
+
+
+def test_all_well_is_known_to_all(node: Make) -> None:
+    """A node that ends early waits for the others without being called lost, and all say that all went well."""
+    gang = GangRun(node, 2, gang_limit=1.0).prepare().join().go()
+    gang.tell(1, "pass")
+    wait_until(lambda: gang.nodes[1].state()["state"] == "SUCCEEDED", 5, "one that ends early")
+    time.sleep(1.5)
+    early = gang.nodes[1].state()
+    gang.tell(0, "pass")
+    states = gang.ended()
+
+    assert (early["parted"], [state["state"] for state in states]) == (False, ["SUCCEEDED"] * 2)
+    assert all(state["parted"] for state in states)
+    assert gang.record(0) == gang.record(1)
+    assert (gang.record(1)["whole"], gang.record(1)["stop"]) == (True, None)
+    (follow, *_) = [
+        frame[0] for frame in gang.nodes[1].verb("follow", follow=True, events=0) if "state" in frame[0]
+    ]
+    assert follow["state"]["gang"]["whole"] is True
+
+
+def test_a_stop_on_one_node_is_a_stop_on_all(node: Make) -> None:
+    """Also where that node's part has ended already: everybody has the grace of the one who asked."""
+    gang = GangRun(node, grace=30.0).prepare().join().go()
+    gang.tell(2, "pass")
+    wait_until(lambda: gang.nodes[2].state()["state"] == "SUCCEEDED", 5, "one that ends early")
+    (*_, said) = (frame[0] for frame in gang.nodes[2].verb("stop", grace=3.0, reason="stopped by ann@laptop"))
+    states = gang.ended()
+
+    assert [state["state"] for state in states] == ["CANCELLED", "CANCELLED", "SUCCEEDED"]
+    assert {state["reason"] for state in states[:2]} == {"stopped by ann@laptop"}
+    assert said == {"end": True}
+    assert gang.nodes[1].event("stopping")["grace"] == 3.0
+
+
+@pytest.mark.parametrize(("victim", "who"), [("agent", 0), ("agent", 1), ("guardian", 1)])
+def test_whoever_is_killed_all_end(node: Make, victim: str, who: int) -> None:
+    """kill -9 on one node, of the hub's agent too: within two seconds nothing runs anywhere, and the node is named."""
+    gang = GangRun(node).prepare().join().go()
+    os.kill(gang.nodes[who].pid(victim), signal.SIGKILL)
+    wait_until(lambda: not any(one.left() for one in gang.nodes), 2.5, "nothing left anywhere")
+    states = gang.ended()
+
+    name = f"gpu0{who + 1}"
+    assert states[who]["state"] == "FAILED"
+    others = [state for rank, state in enumerate(states) if rank != who]
+    assert all(state["state"] == "CANCELLED" and name in state["reason"] for state in others), states
+    for rank in {0, 1, 2} - {who}:
+        parts = {part["node"]: part["state"] for part in gang.record(rank)["parts"]}
+        assert parts[name] == ("LOST" if victim == "agent" else "FAILED")
+    if victim == "agent" and who == 0:
+        assert others[0]["reason"].startswith("node 0 (gpu01) is lost: ")
+
+
+@pytest.mark.parametrize("who", [0, 1])
+def test_a_silent_node_is_lost(node: Make, who: int) -> None:
+    """An agent that says nothing for the limit is given up, hub or not, and the rest is ended."""
+    gang = GangRun(node, gang_limit=1.0, agent_limit=30.0).prepare().join().go()
+    frozen = gang.nodes[who]
+    os.kill(frozen.pid("agent"), signal.SIGSTOP)
+    rest = [one for one in gang.nodes if one is not frozen]
+    took = wait_until(lambda: not any(one.left() for one in rest), 4.0, "the rest ended")
+    states = [one.state() for one in rest]
+    os.kill(frozen.pid("agent"), signal.SIGCONT)
+    gang.ended()
+
+    assert took > 0.7
+    assert all(state["state"] == "CANCELLED" and "silent for 1 s" in state["reason"] for state in states)
+    assert frozen.state()["state"] == "CANCELLED"
+
+
+def test_a_hub_that_cannot_be_reached(node: Make) -> None:
+    """The client hears from which node, and why; that node ends."""
+    gang = GangRun(node, 2, join_limit=1.0).prepare()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        gang.port = taken.getsockname()[1]
+    one = gang.nodes[1]
+    assert one.session is not None
+    one.session.send({"do": "join", "port": gang.port})
+    failed = one.hear("join_failed", timeout=20)
+
+    assert (failed["port"], failed["error"]) == (gang.port, "Connection refused")
+    assert one.hear("ended")["state"] == "CANCELLED"
+
+
+def test_a_hub_with_another_token(node: Make) -> None:
+    """Who does not know the token is no hub: the peer does not believe it, nor it the peer."""
+    gang = GangRun(node, 2, join_limit=1.0).prepare()
+    other = GangRun(node, 2).prepare()
+    one = gang.nodes[1]
+    assert one.session is not None
+    one.session.send({"do": "join", "port": other.port})
+
+    assert one.hear("join_failed", timeout=20)["port"] == other.port
+    assert "joined" not in [header.get("event") for header in one.heard]
+
+
+def memory_of(pid: int) -> int:
+    """Read a process's resident memory in KiB."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0])
+
+
+def descriptors_of(pid: int) -> int:
+    """Count a process's open files."""
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def knock(gang: GangRun) -> socket.socket:
+    """Connect to the hub as a stranger."""
+    return socket.create_connection(("127.0.0.1", gang.port), 5)
+
+
+def read_line(stranger: socket.socket) -> bytes:
+    """Read up to a newline, or what came before the end."""
+    said = b""
+    with contextlib.suppress(ConnectionResetError):
+        while not said.endswith(b"\n") and (piece := stranger.recv(1)):
+            said += piece
+    return said
+
+
+def proof(gang: GangRun, purpose: str, rank: int, hub_nonce: str, peer_nonce: str) -> str:
+    """Prove the token as the protocol says."""
+    facts = [purpose, gang.nodes[0].spec["run"], rank, f"gpu0{rank + 1}", hub_nonce, peer_nonce]
+    return hmac.new(gang.token.encode(), json.dumps(facts).encode(), hashlib.sha256).hexdigest()
+
+
+GARBAGE = [
+    b"\n\n\n\n",
+    b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"[" * 1000 + b"\n",
+    b'{"rank": 1, "node": "gpu02", "nonce": "' + b"0" * 32 + b'", "proof": "' + b"0" * 64 + b'"}\n',
+    b'{"rank": true, "node": 1, "nonce": [], "proof": {}}\n',
+    b'{"rank": 1e999}\n',
+    b"\xff\xfe\x00" * 100 + b"\n",
+    b"x" * 100_000,
+    b"0 " + b"0" * 64 + b' . {"kind": "stop"}\n',
+]
+
+
+def test_strangers_do_the_hub_no_harm(node: Make) -> None:
+    """Garbage, wrong proofs, endless lines, 500 connections and slow ones: bounded, forgotten, and the run goes on."""
+    gang = GangRun(node, 2).prepare()
+    agent = gang.nodes[0].pid("agent")
+    files, memory = descriptors_of(agent), memory_of(agent)
+    for content in GARBAGE:
+        with knock(gang) as stranger:
+            assert b"nonce" in read_line(stranger)
+            with contextlib.suppress(OSError):
+                stranger.sendall(content)
+                stranger.settimeout(5)
+                assert read_line(stranger) == b""
+    with contextlib.ExitStack() as stack:
+        for _ in range(500):
+            stranger = stack.enter_context(socket.socket())
+            stranger.setblocking(False)
+            stranger.connect_ex(("127.0.0.1", gang.port))
+        wait_until(lambda: descriptors_of(agent) <= files + 2 + 8, 5, "the oldest dropped")
+        gang.join()
+        assert descriptors_of(agent) <= files + 1 + 2 + 8
+        gang.go()
+        assert memory_of(agent) < memory + 4096
+    with pytest.raises(ConnectionRefusedError):
+        knock(gang)
+    for rank in (0, 1):
+        gang.tell(rank, "pass")
+    assert [state["state"] for state in gang.ended()] == ["SUCCEEDED"] * 2
+
+
+def test_slow_strangers_are_sent_away(node: Make) -> None:
+    """Who proves nothing within the limit is gone, also if it sends a byte now and then."""
+    gang = GangRun(node, 2, guest_limit=1.0).prepare()
+    with knock(gang) as stranger:
+        read_line(stranger)
+        began = time.monotonic()
+        stranger.settimeout(0.1)
+        while time.monotonic() - began < 5:
+            with contextlib.suppress(TimeoutError):
+                stranger.send(b" ")
+                if not stranger.recv(10):
+                    break
+        assert 0.7 < time.monotonic() - began < 4
+
+
+def test_no_proof_serves_twice(node: Make) -> None:
+    """A proof that was overheard is refused on another connection, as is the hub's own sent back, or a second peer."""
+    gang = GangRun(node, 3).prepare()
+    nonce = "0" * 32
+    about = {"rank": 1, "node": "gpu02", "nonce": nonce}
+    with knock(gang) as first, knock(gang) as second, knock(gang) as third:
+        asked = json.loads(read_line(first))["nonce"]
+        good = proof(gang, "the peer is who it says", 1, asked, nonce)
+        answer = json.dumps({**about, "proof": good}).encode() + b"\n"
+        first.sendall(answer)
+        told = json.loads(read_line(first))["proof"]
+        assert told == proof(gang, "the hub is who it says", 1, asked, nonce)
+        beat = read_line(first)
+        assert b'"kind": "beat"' in beat
+        assert read_line(second) and not second.sendall(answer)
+        assert read_line(second) == b"", "replayed"
+        own = json.loads(read_line(third))["nonce"]
+        third.sendall(json.dumps({**about, "proof": told}).encode() + b"\n")
+        assert read_line(third) == b"", "reflected"
+        with knock(gang) as twin:
+            asked = json.loads(read_line(twin))["nonce"]
+            again = proof(gang, "the peer is who it says", 1, asked, nonce)
+            twin.sendall(json.dumps({**about, "proof": again}).encode() + b"\n")
+            read_line(twin)
+            assert read_line(twin) == b"", "a second one of the same rank"
+        first.sendall(beat)
+        first.settimeout(5)
+        rest = b"".join(iter(lambda: read_line(first), b""))
+        assert b"welcome" not in rest, "a line sent back"
+        assert own != asked

@@ -1,0 +1,69 @@
+"""Detached runs: the nodes end a failed run themselves, and any machine learns why, also when the launcher is gone."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from driving import cctl, kill_leftovers, leftovers, make_project, tagged, wait_for
+
+from clusterctl.lab.labs import Lab, break_node, heal_node
+
+pytestmark = pytest.mark.lab
+
+# Ranks that hang as in a collective; one raises when it is told to.
+HANGING = """
+import os, time
+print("settled", flush=True)
+while not os.path.exists("/tmp/fail"):
+    time.sleep(0.01)
+raise ValueError("told to fail")
+"""
+
+
+@pytest.fixture(autouse=True)
+def clean_nodes(cluster: Lab) -> Iterator[None]:
+    """Keep one test's leftovers out of the next."""
+    yield
+    kill_leftovers(cluster)
+    for node in cluster.nodes:
+        node.run(["rm", "-f", "/tmp/fail"])
+
+
+def settled(lab: Lab, run: str) -> bool:
+    """Tell whether every node runs its worker."""
+    found = tagged(lab, run)
+    return len(found) == 3 and all(any("train.py" in p.command for p in one) for one in found.values())
+
+
+def test_a_detached_run_fails_as_one(cluster: Lab, tmp_path: Path) -> None:
+    """A NIC is away for five seconds and all goes on; a rank fails and all end; a stranger's status tells the cause."""
+    job = make_project(tmp_path, HANGING, grace="30s")
+    launched = cctl(cluster, "launch", "-d", job)
+    run = launched.out.strip()
+    assert launched.code == 0, launched.err
+    assert "nobody watches" not in launched.err
+    wait_for(lambda: settled(cluster, run), 30, "workers everywhere")
+    victim = cluster.nodes[1]
+    break_node(cluster, cluster.nodes[2].name, "nic-down")
+    time.sleep(5.0)
+    heal_node(cluster, cluster.nodes[2].name)
+    assert settled(cluster, run), "five seconds without a link are survived"
+
+    victim.run(["touch", "/tmp/fail"])
+    began = time.monotonic()
+    wait_for(lambda: leftovers(cluster) == {}, 10.0, "all ended")
+    took = time.monotonic() - began
+
+    fresh = {"XDG_STATE_HOME": str(tmp_path / "fresh"), "LOGNAME": "bob"}
+    shown = cctl(cluster, "status", run, **fresh)
+    told = json.loads(cctl(cluster, "status", run, "--json", **fresh).out)
+    assert took < 10
+    assert f"root cause: rank 1 on {victim.name}, exit code 1: ValueError: told to fail" in shown.out, shown.out
+    assert (told["run"]["state"], told["cause"]["rank"]) == ("FAILED", 1)
+    assert {node["state"] for node in told["nodes"]} == {"FAILED", "CANCELLED"}
+    attached = cctl(cluster, "attach", run, "--json", **fresh)
+    assert (attached.code, attached.json_lines()[-1]["verdict"]["cause"]["node"]) == (1, victim.name)
