@@ -61,6 +61,7 @@ class ParamikoChannel:
     """A channel of paramiko's."""
 
     def __init__(self, transport: paramiko.Transport, verb: str, limit: float) -> None:
+        self._transport = transport
         self._line = cast(Line, transport.sock)
         self.node = self._line.node
         with WATCHDOG.limit(limit, self._line.hang_up) as alarm:
@@ -122,4 +123,12 @@ class ParamikoChannel:
             self._channel.close()
 
     def _lost(self) -> ClusterctlError:
-        return endings.lost(self.node, self._line.describe_end())
+        return endings.lost(
+            self.node, "\n".join(filter(None, (self._last_words(), self._line.describe_end())))
+        )
+
+    def _last_words(self) -> str:
+        parting, error = getattr(self._transport, "parting", ""), self._transport.saved_exception
+        if parting:
+            return f"the server said: {parting}"
+        return f"{type(error).__name__}: {error}" if error is not None else ""

@@ -145,8 +145,9 @@ def test_force_command_that_ignores_ours(serve: Callable[..., Server], client: C
 def test_no_commands_at_all(serve: Callable[..., Server], client: Client) -> None:
     """A server for files only."""
     server = serve("ForceCommand internal-sftp")
+    connection = client.connect(server.node())
     with (
-        ask(client.connect(server.node()), timeouts=Timeouts(start=2.0)) as session,
-        pytest.raises(ClusterctlError),
+        pytest.raises(ClusterctlError),  # while asking, or while waiting for the answer
+        ask(connection, timeouts=Timeouts(start=2.0)) as session,
     ):
         session.receive(10)
