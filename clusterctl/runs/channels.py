@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import suppress
 from typing import Protocol, cast
 
@@ -10,6 +11,7 @@ import paramiko
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.shell import REMOTE_COMMAND
 from clusterctl.runs import endings
+from clusterctl.runs.bell import hang
 from clusterctl.runs.limits import WATCHDOG
 from clusterctl.runs.sockets import Line
 
@@ -75,6 +77,10 @@ class ParamikoChannel:
                 if transport.is_active():
                     raise endings.channel_refused(self.node, str(error)) from error
                 raise self._lost() from error
+        self._bell = hang(self)
+        buffers = {"stdout": self._channel.in_buffer, "stderr": self._channel.in_stderr_buffer}
+        for name, buffer in buffers.items():
+            buffer.set_event(cast(threading.Event, self._bell.cord(name)))
 
     @property
     def over(self) -> bool:
@@ -88,7 +94,7 @@ class ParamikoChannel:
 
     def fileno(self) -> int:
         """Return a descriptor that is readable when something arrived or the channel is over."""
-        return self._channel.fileno()
+        return self._bell.fileno()
 
     def take(self) -> bytes:
         """Take what is here of stdout."""
@@ -121,6 +127,7 @@ class ParamikoChannel:
         """Close the channel."""
         with WATCHDOG.limit(CLOSE_LIMIT, self.hang_up), suppress(*TRANSPORT_ERRORS):
             self._channel.close()
+        self._bell.close()
 
     def _lost(self) -> ClusterctlError:
         return endings.lost(
