@@ -170,13 +170,15 @@ class Session:
                 continue
             if not sent:
                 self._raise_unsent()
+                return
             chunk = chunk[sent:]
 
     def _raise_unsent(self) -> None:
-        """Raise what the node said before it stopped listening."""
+        """Raise what went wrong when the node stopped listening; one that ended in order has said why in its frames."""
         self._take_in(ALL)
         self._raise_failure()
-        raise self._explain_end()
+        if not self.ended:
+            raise self._explain_end()
 
     def _longest_wait(self, deadline: float | None, timeout: float | None) -> float | None:
         """Return how long to wait for something to arrive; raise what is due."""

@@ -464,6 +464,17 @@ def test_pump_raises_after_what_came_before(connection: Any) -> None:
     assert got == [({"first": 1}, b"")]
 
 
+def test_what_a_verb_said_before_it_ended_is_not_lost_to_a_late_word(connection: Any) -> None:
+    """Sending to one that has ended in order raises nothing: the frames tell why it did."""
+    session = start(connection, "burst", frames=2, size=1)
+    time.sleep(1.0)
+    with session:
+        for _ in range(3):
+            session.send({"late": True})
+        assert [session.receive(10), session.receive(10)] == [({"n": 0}, b"x"), ({"n": 1}, b"x")]
+        assert session.receive(10) is None
+
+
 def test_silence_is_checked_without_waiting(connection: Any) -> None:
     """A reader of many nodes asks each whether it is still there."""
     session = start(connection, "beats", beats=3, pause=5)
