@@ -15,6 +15,7 @@ from clusterctl.specs.counted import counted
 from clusterctl.specs.nodeset import fold_names
 
 NAMED = 10
+SHOWN = 3  # runs that are named of those kept for one reason
 
 
 def show_choice(choice: Choice, found: Mapping[str, Found]) -> None:
@@ -29,13 +30,23 @@ def show_choice(choice: Choice, found: Mapping[str, Found]) -> None:
         _print(
             f"{run}  {state}, still for {_age(min(p.age for p, _ in parts))}, {size} on {names}: {parts[0][1]}"
         )
-    for part, why in choice.stays:
-        _print(f"{part.run}  stays on {part.node}: {why}")
+    _show_stays(choice)
     for what, spares in (
         ("stored contents that nobody uses", {name: one.store for name, one in found.items()}),
         ("old versions of clusterctl's own part", {name: one.payloads for name, one in found.items()}),
     ):
         _show_spares(what, spares, found)
+
+
+def _show_stays(choice: Choice) -> None:
+    """Print what is kept although it is beyond the bounds, once for each reason: there may be many such runs."""
+    reasons: dict[str, list[Part]] = {}
+    for part, why in choice.stays:
+        reasons.setdefault(why, []).append(part)
+    for why, parts in reasons.items():
+        runs = list(dict.fromkeys(part.run for part in parts))
+        more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
+        _print(f"{', '.join(runs[:SHOWN])}{more}  kept on {fold_names([part.node for part in parts])}: {why}")
 
 
 def _show_spares(what: str, spares: Mapping[str, Spare], found: Mapping[str, Found]) -> None:
@@ -72,6 +83,7 @@ def cleaned_to_json(
     runs = [
         {"run": part.run, "node": part.node, "bytes": part.bytes, "why": why} for part, why in choice.parts
     ]
+    stays = [{"run": part.run, "node": part.node, "why": why} for part, why in choice.stays]
     nodes = [
         {
             "node": name,
@@ -84,7 +96,7 @@ def cleaned_to_json(
         for name, one in found.items()
     ]
     told = [{"node": name, "error": f"{error.code} {error.message}"} for name, error in errors.items()]
-    return {"schema": 1, "runs": runs, "nodes": nodes, "errors": told}
+    return {"schema": 1, "runs": runs, "stays": stays, "nodes": nodes, "errors": told}
 
 
 def _age(seconds: float) -> str:

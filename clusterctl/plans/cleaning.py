@@ -18,6 +18,7 @@ KEEP = 10  # newest runs of each job
 OLDER_THAN = 30 * 86400.0  # seconds
 UNUSED = 7 * 86400.0  # seconds for which a content of the store was in nobody's code
 CENTURY = 100 * 365 * 86400.0  # seconds; nothing is older
+BEYOND = "beyond the newest"
 HALF_MADE = 86400.0  # seconds after which a run that was never started counts as given up
 
 
@@ -77,8 +78,9 @@ def choose(parts: Iterable[Part], bounds: Bounds, me: Owner | None) -> Choice:
             continue
         for part in mine:
             why = _why(part, mine, places.get(run, 0), bounds)
-            if why and part.blocked:
-                stays.append((part, part.blocked))
+            hold = part.blocked or (_doubt(mine) if why == BEYOND else "")
+            if why and hold:
+                stays.append((part, hold))
             elif why:
                 going.append((part, why))
     return Choice(tuple(going), tuple(stays))
@@ -111,6 +113,15 @@ def _why(part: Part, parts: list[Part], newer: int, bounds: Bounds) -> str:
         return "never started" if part.age > HALF_MADE else ""
     if min(one.age for one in parts) > bounds.older_than:
         return "old"
-    known = len(states) >= max(state.nnodes for state in states)
-    certain = known and not any(state.state == UNKNOWN for state in states)
-    return "beyond the newest" if certain and newer >= bounds.keep else ""
+    return BEYOND if newer >= bounds.keep else ""
+
+
+def _doubt(parts: list[Part]) -> str:
+    """Say why nobody knows for certain that a run has ended; empty if all its nodes say so."""
+    states = [one.state for one in parts if one.state]
+    nnodes = max(state.nnodes for state in states)
+    if len(states) < nnodes:
+        return f"only {len(states)} of its {nnodes} nodes told of it, so age alone counts"
+    if any(state.state == UNKNOWN for state in states):
+        return "a node does not know how it ended, so age alone counts"
+    return ""

@@ -289,7 +289,8 @@ def test_a_run_that_disappears_under_the_watcher_is_lost_not_retried_for_ever(
     for _ in range(3):
         read_until(launching, "settled")
     node = cluster.nodes[1]
-    node.run(["sh", "-c", f"rm -rf {Path.home()}/.clusterctl/runs/t-*"])
+    runs = f"{Path.home()}/.clusterctl/runs"
+    node.run(["sh", "-c", f'cd {runs} && rm -rf "$(ls -t | head -n 1)"'])  # this run's, and no other's
     sessions = [process for process in node.processes() if process.command.startswith("sshd: ")]
     node.run(["kill", "-9", *(str(process.pid) for process in sessions)])
     _, err = launching.communicate(timeout=60)
@@ -298,7 +299,9 @@ def test_a_run_that_disappears_under_the_watcher_is_lost_not_retried_for_ever(
     assert f"{node.name}: lost" in err
     assert err.count("trying to come back") <= 3
     assert f"not stopped there: {node.name}" in err
-    wait_for(lambda: not any("train.py" in p.command for n in cluster.nodes for p in n.processes()), 5, "all ended")
+    wait_for(
+        lambda: not any("train.py" in p.command for n in cluster.nodes for p in n.processes()), 5, "all ended"
+    )
 
 
 def test_a_wrong_nic_name_is_caught_by_check(cluster: Lab, tmp_path: Path) -> None:

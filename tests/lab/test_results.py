@@ -37,8 +37,9 @@ def clean_nodes(cluster: Lab) -> Iterator[None]:
     kill_leftovers(cluster)
 
 
-def test_a_run_from_its_code_to_its_end(cluster: Lab, tmp_path: Path) -> None:
+def test_a_run_from_its_code_to_its_end(make_lab: Callable[..., Bed], tmp_path: Path) -> None:
     """The code goes ahead, the results come home once, the run goes and its outputs stay."""
+    cluster = make_lab()
     job = make_project(tmp_path / "job", WRITES, name="results", launcher="python")
     names = [node.name for node in cluster.nodes]
     first = json.loads(cctl(cluster, "sync", job, "--json").out)
@@ -69,7 +70,7 @@ def test_a_run_from_its_code_to_its_end(cluster: Lab, tmp_path: Path) -> None:
     kept = cctl(cluster, "clean", "--keep", "0")
     assert (kept.code, run in kept.out, "CC-USE-031" in kept.err) == (2, True, True)
     assert cctl(cluster, "clean", "--keep", "0", "-y").code == 0
-    assert run not in [one["run"] for one in json.loads(cctl(cluster, "ps", "--json").out)["runs"]]
+    assert json.loads(cctl(cluster, "ps", "--json").out)["runs"] == []
     missing = cctl(cluster, "pull", "--job", "result", cwd=tmp_path)
     assert (missing.code, "CC-PULL-008" in missing.err, (tmp_path / "outputs/result").exists()) == (
         2,

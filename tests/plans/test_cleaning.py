@@ -52,7 +52,13 @@ def test_where_nobody_knows_only_the_age_counts() -> None:
     """A node that is silent or was restarted may still have it, on a home that nodes share too."""
     silent = [part("r", "gpu01", 5, nnodes=2)]
     unknown = [part("u", "gpu01", 5, state="UNKNOWN")]
-    assert going(choose([*silent, *unknown], Bounds(0), ME)) == set()
+    kept = choose([*silent, *unknown], Bounds(0), ME)
+    assert going(kept) == set()
+    assert {one.run: why for one, why in kept.stays} == {
+        "r": "only 1 of its 2 nodes told of it, so age alone counts",
+        "u": "a node does not know how it ended, so age alone counts",
+    }
+    assert choose([*silent, *unknown], Bounds(1), ME).stays == kept.stays[:1]
     assert going(choose([*silent, *unknown], Bounds(0, 4 * DAY), ME)) == {"r@gpu01: old", "u@gpu01: old"}
 
 

@@ -1,0 +1,20 @@
+"""What `clean` says before it asks."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterctl.console.cleaning import show_choice
+from clusterctl.plans.cleaning import Choice, parse_part
+
+
+def test_runs_that_are_kept_for_one_reason_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """A node that was set up anew knows none of the old runs: hundreds of lines would bury the question."""
+    held = [parse_part(node, {"run": f"r-{number}"}) for number in range(5) for node in ("gpu01", "gpu03")]
+    lone = parse_part("gpu01", {"run": "x"})
+    show_choice(Choice((), (*((part, "doubtful") for part in held), (lone, "it lives"))), {})
+
+    assert capsys.readouterr().out.splitlines() == [
+        "r-0, r-1, r-2 and 2 more  kept on gpu[01,03]: doubtful",
+        "x  kept on gpu01: it lives",
+    ]
