@@ -149,7 +149,7 @@ class Clean:
             wanted[part.node].append(part)
         nodes = [node for node in self._nodes if node.name in self._found]
         for outcome in fan_out(
-            nodes, lambda node: ask_to_remove(self._sessions[node.name], wanted[node.name])
+            nodes, lambda node: ask_to_remove(self._sessions[node.name], wanted[node.name], node.name)
         ):
             if outcome.value is not None:
                 self._removed[outcome.node.name] = outcome.value

@@ -8,10 +8,8 @@ from typing import Any
 
 from clusterctl.errors import NodeError
 from clusterctl.plans.cleaning import Part, parse_part
+from clusterctl.runs.conversation import Listener
 from clusterctl.runs.session import Session
-
-START = 90.0  # seconds until the first word; the interpreter may come from a cold network home
-SILENCE = 20.0  # seconds; after that the node says something every 2 s
 
 
 @dataclass(frozen=True)
@@ -44,31 +42,36 @@ class Removed:
 
 def hear_found(session: Session, node: str) -> Found | None:
     """Hear what a node holds; None if it has no work directory."""
-    raw = _hear(session, "found")
+    raw = _hear(session, "found", node)
     if raw is None:
         return None
     parts = tuple(parse_part(node, one) for one in _rows(raw.get("runs")) if isinstance(one, Mapping))
     return Found(str(raw.get("place")), parts, _spare(raw.get("store")), _spare(raw.get("payloads")))
 
 
-def ask_to_remove(session: Session, parts: Sequence[Part]) -> Removed:
+def ask_to_remove(session: Session, parts: Sequence[Part], node: str) -> Removed:
     """Let a node remove parts of runs, and what it can spare."""
     session.send({"remove": {"runs": [[part.run, part.leaf] for part in parts], "rest": True}})
-    raw = _hear(session, "removed") or {}
+    raw = _hear(session, "removed", node) or {}
     failed = tuple(": ".join(map(str, one)) for one in _rows(raw.get("failed")) if isinstance(one, list))
     return Removed(_count(raw.get("runs")), _count(raw.get("bytes")), _count(raw.get("contents")), failed)
 
 
-def _hear(session: Session, word: str) -> Mapping[str, Any] | None:
-    limit = START
-    while (frame := session.receive(limit)) is not None:
-        limit = SILENCE
-        if word in frame[0]:
-            value = frame[0][word]
-            if value is None or isinstance(value, Mapping):
-                return value
-            break
-    raise NodeError("what the node sent cannot be understood", code="CC-RUN-004", evidence=session.stderr)
+def _hear(session: Session, word: str, node: str) -> Mapping[str, Any] | None:
+    def garbled() -> NodeError:
+        what = "what the node sent cannot be understood"
+        return NodeError(what, code="CC-RUN-004", node=node, evidence=session.stderr)
+
+    header, _ = Listener(session, hung_up=garbled, stalled=lambda what: _stalled(what, node)).answer()
+    value = header.get(word, garbled)
+    if value is None or isinstance(value, Mapping):
+        return value
+    raise garbled()
+
+
+def _stalled(what: str, node: str) -> NodeError:
+    fix = "the file system of its work directory hangs; look at it there, then clean again"
+    return NodeError(what, code="CC-CLEAN-003", node=node, fix=fix)
 
 
 def _spare(raw: Any) -> Spare:

@@ -3,38 +3,23 @@
 from __future__ import annotations
 
 import json
-import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 from clusterctl.errors import ConnectionLost, NodeError
 from clusterctl.plans.results import Entry, Judged, Refused, Stamp, read_rows
 from clusterctl.runs.arrival import Account, Arrival, Want, hash_of, nonsense, reason_of, unpack
+from clusterctl.runs.conversation import SILENCE, START, Listener, Talk
 from clusterctl.runs.landing import FULL, InTheWayError, Known, Landing, is_regular, refusal
 from clusterctl.runs.statcache import stamp_of
 
-START = 90.0  # seconds until the first word; the interpreter may come from a cold network home
-SILENCE = 20.0  # seconds; after that the node says something every 2 s
-STALL = 300.0  # seconds without a step of work on the node
 LARGEST_BATCH = 64 << 20  # bytes of a batch of rows, unpacked
 AT_ONCE = 200  # files that are asked for together
-
-Frame = tuple[Mapping[str, Any], bytes]
-
-
-class Channel(Protocol):
-    """What is needed of a session: frames both ways; what the node reports as wrong is raised by either."""
-
-    def send(self, header: Mapping[str, Any], body: bytes = b"") -> None:
-        """Send a frame."""
-
-    def receive(self, timeout: float) -> Frame | None:
-        """Wait for a frame; None at the end of the conversation."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +34,13 @@ class Listed:
     place: str
 
 
-def list_results(session: Channel, most: int, logs: str, node: str) -> Listed:
+def list_results(session: Talk, most: int, logs: str, node: str) -> Listed:
     """Hear what a node has; NodeError if it has more than `most` or cannot be understood."""
     entries: list[Entry] = []
     header: Mapping[str, Any] = {}
-    limit = START
+    listener = _listen(session, node, START)
     while "listed" not in header:
-        header, body = _answer(session, limit, node)
-        limit = SILENCE
+        header, body = listener.answer()
         if "rows" in header:
             try:
                 entries += read_rows(json.loads(unpack(body, LARGEST_BATCH)), len(entries), logs)
@@ -72,26 +56,18 @@ def list_results(session: Channel, most: int, logs: str, node: str) -> Listed:
     return Listed(tuple(entries), str(header.get("first")), str(header.get("place") or ""))
 
 
-def _answer(session: Channel, limit: float, node: str) -> Frame:
-    """Wait for an answer; the node's beats are heard, and must tell of progress."""
-    steps: object = None
-    since = time.monotonic()
-    while True:
-        frame = session.receive(limit)
-        limit = SILENCE
-        if frame is None:
-            raise ConnectionLost("the node hung up", code="CC-PULL-003", node=node)
-        if "beat" not in frame[0]:
-            return frame
-        if frame[0].get("steps") != steps:
-            steps, since = frame[0].get("steps"), time.monotonic()
-        elif time.monotonic() - since > STALL:
-            raise NodeError(
-                f"nothing moved on the node for {STALL:.0f} s",
-                code="CC-PULL-006",
-                node=node,
-                fix="the file system of its work directory hangs; look at it there",
-            )
+def _listen(session: Talk, node: str, first: float) -> Listener:
+    return Listener(
+        session,
+        hung_up=lambda: ConnectionLost("the node hung up", code="CC-PULL-003", node=node),
+        stalled=lambda what: NodeError(
+            what,
+            code="CC-PULL-006",
+            node=node,
+            fix="the file system of its work directory hangs; look at it there",
+        ),
+        first=first,
+    )
 
 
 def choose_wants(judged: Judged, landing: Landing, account: Account, *, overwrite: bool) -> Iterator[Want]:
@@ -150,7 +126,7 @@ def _grown(entry: Entry, before: Stamp, known: Known) -> Want:
 
 
 def bring(
-    session: Channel,
+    session: Talk,
     wants: Sequence[Want],
     landing: Landing,
     account: Account,
@@ -162,21 +138,21 @@ def bring(
 
     Raises SystemRefusal when the disk here is full, NodeError when the node does not send what it announced.
     """
-    rest = iter(wants)
+    listener, rest = _listen(session, node, SILENCE), iter(wants)
     while batch := list(islice(rest, AT_ONCE)):
         session.send({"bring": [[want.entry.index, want.offset, want.sha256, want.data] for want in batch]})
         arrivals = deque(Arrival(want, landing, account, node, moved) for want in batch)
         try:
-            _take_batch(session, arrivals, node)
+            _take_batch(listener, arrivals, node)
         except BaseException:
             if arrivals:
                 arrivals[0].leave()
             raise
 
 
-def _take_batch(session: Channel, arrivals: deque[Arrival], node: str) -> None:
+def _take_batch(listener: Listener, arrivals: deque[Arrival], node: str) -> None:
     while True:
-        header, body = _answer(session, SILENCE, node)
+        header, body = listener.answer()
         if header.get("brought") is True and not arrivals:
             return
         index = arrivals[0].want.entry.index if arrivals else None

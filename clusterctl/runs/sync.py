@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from clusterctl.errors import ConnectionLost, SyncError
+from clusterctl.runs.conversation import Listener, Talk
 from clusterctl.runs.source import ScanResult
 from clusterctl.runs.turns import Turns
-
-START = 90.0  # seconds until the first word; the interpreter may come from a cold network home
-SILENCE = 20.0  # seconds; after that the node says something every 2 s
-STALL = 300.0  # seconds without a step of work on the node, which may copy a large file to a slow disk
-
-Frame = tuple[Mapping[str, Any], bytes]
-
-
-class Channel(Protocol):
-    """What is needed of a session: frames both ways; what the node reports as wrong is raised by either."""
-
-    def send(self, header: Mapping[str, Any], body: bytes = b"") -> None:
-        """Send a frame."""
-
-    def receive(self, timeout: float) -> Frame | None:
-        """Wait for a frame; None at the end of the conversation."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +23,7 @@ class Synced:
 
 
 def send_tree(
-    session: Channel,
+    session: Talk,
     scan: ScanResult,
     *,
     node: str,
@@ -60,44 +44,27 @@ def send_tree(
     return transfer.judge(transfer.hear("tree"))
 
 
-@dataclass
 class _Transfer:
-    session: Channel
-    scan: ScanResult
-    node: str
-    progress: Callable[[int], None]
-    sent: int = 0
-    heard: bool = False
-
-    def answer(self) -> Mapping[str, Any]:
-        """Wait for an answer; the node's beats are heard, and must tell of progress."""
-        steps: object = None
-        since = time.monotonic()
-        while True:
-            frame = self.session.receive(SILENCE if self.heard else START)
-            self.heard = True
-            if frame is None:
-                raise ConnectionLost("the node hung up during the sync", code="CC-SYNC-008", node=self.node)
-            header = frame[0]
-            if "beat" not in header:
-                return header
-            if header.get("steps") != steps:
-                steps, since = header.get("steps"), time.monotonic()
-            elif time.monotonic() - since > STALL:
-                raise self._stalled()
+    def __init__(self, session: Talk, scan: ScanResult, node: str, progress: Callable[[int], None]) -> None:
+        self.session, self.scan, self.node, self.progress = session, scan, node, progress
+        self.sent = 0
+        self._listener = Listener(session, hung_up=self._hung_up, stalled=self._stalled)
 
     def hear(self, wanted: str) -> Mapping[str, Any]:
         """Send what is asked for until the node says a word."""
         while True:
-            header = self.answer()
+            header, _ = self._listener.answer()
             if wanted in header:
                 return header
             if "missing" in header:
                 self.send_contents(header["missing"])
 
-    def _stalled(self) -> SyncError:
+    def _hung_up(self) -> ConnectionLost:
+        return ConnectionLost("the node hung up during the sync", code="CC-SYNC-008", node=self.node)
+
+    def _stalled(self, what: str) -> SyncError:
         return SyncError(
-            f"nothing moved on the node for {STALL:.0f} s",
+            what,
             code="CC-SYNC-012",
             node=self.node,
             fix="the file system of the node's work directory hangs; look at it, or set another `workdir`",

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from clusterctl.errors import NodeError
+from clusterctl.runs import conversation
 from clusterctl.runs.cleaning import ask_to_remove, hear_found
 from clusterctl.runs.session import Session
 
@@ -39,7 +40,7 @@ def test_runs_that_are_none_are_no_runs(runs: Any) -> None:
 @pytest.mark.parametrize("failed", [5, "abc", [5], None])
 def test_failures_that_are_none_are_not_told(failed: Any) -> None:
     """Neither is what it says of its removals believed to be text."""
-    removed = ask_to_remove(cast(Session, Told({"removed": {"runs": "9", "failed": failed}})), ())
+    removed = ask_to_remove(cast(Session, Told({"removed": {"runs": "9", "failed": failed}})), (), "n1")
     assert (removed.runs, removed.failed) == (0, ())
 
 
@@ -49,3 +50,13 @@ def test_what_is_no_answer_is_an_error(header: Mapping[str, Any]) -> None:
     with pytest.raises(NodeError) as caught:
         hear_found(cast(Session, Told(header)), "n1")
     assert caught.value.code == "CC-RUN-004"
+
+
+def test_a_node_that_gets_nowhere_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beats alone are no progress: a removal on a dead mount would never end here."""
+    monkeypatch.setattr(conversation, "STALL", 0.05)
+    node = Told({})
+    node.receive = lambda limit: ({"beat": limit, "steps": 7}, b"")  # type: ignore[method-assign]  # it never ends
+    with pytest.raises(NodeError, match="nothing moved") as caught:
+        hear_found(cast(Session, node), "n1")
+    assert (caught.value.code, caught.value.node) == ("CC-CLEAN-003", "n1")

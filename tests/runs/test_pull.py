@@ -19,11 +19,12 @@ import pytest
 
 from clusterctl.errors import ConnectionLost, NodeError, SystemRefusal
 from clusterctl.plans.results import judge
-from clusterctl.runs import pull, tasks
+from clusterctl.runs import conversation, tasks
 from clusterctl.runs.arrival import Account
+from clusterctl.runs.conversation import Frame, Talk
 from clusterctl.runs.homes import choose_bringer, group_homes, name_homes
 from clusterctl.runs.landing import Landing, prepare_target
-from clusterctl.runs.pull import Channel, Frame, Listed, bring, choose_wants, list_results, make_rest
+from clusterctl.runs.pull import Listed, bring, choose_wants, list_results, make_rest
 from clusterctl.runs.room import Room
 from clusterctl.runs.source import scan_source
 
@@ -65,7 +66,7 @@ class Node:
 
 
 def fetch(
-    session: Channel,
+    session: Talk,
     target: Path,
     *,
     overwrite: bool = False,
@@ -557,7 +558,7 @@ def test_a_damaged_list_of_homes_names_nothing(tmp_path: Path) -> None:
 
 def test_a_node_that_gets_nowhere_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beats alone are no progress."""
-    monkeypatch.setattr(pull, "STALL", 0.05)
+    monkeypatch.setattr(conversation, "STALL", 0.05)
     node = Hostile([row("a")])
     node.receive = lambda timeout: ({"beat": timeout, "steps": 7}, b"")  # type: ignore[method-assign]  # it never ends
     with pytest.raises(NodeError) as caught:

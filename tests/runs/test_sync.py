@@ -20,7 +20,7 @@ import pytest
 
 from clusterctl.errors import ConnectionLost, NodeError, SyncError
 from clusterctl.plans.shell import BOOT
-from clusterctl.runs import payload, sync
+from clusterctl.runs import conversation, payload
 from clusterctl.runs.contents import Contents
 from clusterctl.runs.frames import Frame, FrameReader, encode_frame
 from clusterctl.runs.source import ScanResult, scan_source
@@ -336,7 +336,7 @@ class Stuck(Liar):
 
 def test_a_disk_that_hangs_is_told_from_a_slow_one(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beats alone are no progress."""
-    monkeypatch.setattr(sync, "STALL", 0.05)
+    monkeypatch.setattr(conversation, "STALL", 0.05)
     with pytest.raises(SyncError, match="nothing moved on the node") as caught:
         send_tree(Stuck(), scan_source(source), node="gpu02")
     assert (caught.value.code, caught.value.node) == ("CC-SYNC-012", "gpu02")
