@@ -9,7 +9,16 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Callable
 
-from . import probe_activate, probe_files, probe_gpu, probe_nics, probe_routes, probe_system, probe_torch
+from . import (
+    probe_activate,
+    probe_files,
+    probe_gpu,
+    probe_nics,
+    probe_packages,
+    probe_routes,
+    probe_system,
+    probe_torch,
+)
 from .holders import ask_holders, names_in_use
 from .probe_ask import ask_all
 
@@ -44,6 +53,7 @@ def _questions(request: dict[str, Any], nccl: Callable[[], Any]) -> dict[str, Ca
         "nccl": nccl,
         "torch": probe_torch.torch,
         "packages": probe_torch.packages,
+        "installed": probe_packages.installed,
         "nics": probe_nics.nics,
         "routing": probe_routes.routing_table,
         "routes": lambda: probe_routes.routes(peers, LIMIT - 0.3),

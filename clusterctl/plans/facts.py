@@ -19,6 +19,7 @@ from clusterctl.plans.facts_records import (
     Gpus,
     Holder,
     InfinibandPort,
+    Installed,
     Interpreter,
     Limits,
     Logind,
@@ -49,6 +50,7 @@ class Facts:
     machine: Machine = field(default_factory=Machine)
     torch: Torch = field(default_factory=Torch)
     packages: Mapping[str, str] = field(default_factory=dict)
+    installed: Installed = field(default_factory=Installed)
     nccl: Nccl = field(default_factory=Nccl)
     gpus: Gpus = field(default_factory=Gpus)
     locks: tuple[Holder, ...] = ()

@@ -102,6 +102,14 @@ class Nccl:
 
 
 @dataclass(frozen=True)
+class Installed:
+    """All packages that the interpreter finds, each as `name version`, and a digest of them."""
+
+    digest: str | None = None
+    packages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Gpu:
     """One GPU; memory in MiB."""
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from session import BOOT, Session
+from session import BOOT, PAYLOAD, Session
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 Probe = Callable[..., dict[str, Any]]
@@ -238,6 +238,33 @@ def fake_nccl(folder: Path, body: str) -> Path:
     source.write_text(f"#include <unistd.h>\nint ncclGetVersion(int *version) {{ {body} }}\n")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
     return library
+
+
+def test_all_packages(tmp_path: Path) -> None:
+    """Every package is told by its normalised name, the first on the path before others, with a digest of all."""
+    folders = ["Foo_Bar-1.2+local.dist-info", "old.style-3-py3.11.egg-info", "no_version.dist-info"]
+    env = with_module(tmp_path, {f"{folder}/METADATA": "" for folder in folders})
+    bare = probe()["installed"]
+    told = probe(env=env)["installed"]
+    assert set(told["packages"]) - set(bare["packages"]) == {"foo-bar 1.2+local", "old-style 3"}
+    assert told["packages"] == sorted(told["packages"]) and told["digest"] != bare["digest"]
+
+
+def test_versions_within_their_time() -> None:
+    """torch, its libraries and all packages are told within 50 ms of the interpreter's time; torch is not imported."""
+    script = (
+        "import sys, time; sys.path.insert(0, sys.argv[1]); began = time.process_time()\n"
+        "from payload import probe_packages, probe_system, probe_torch\n"
+        "probe_torch.torch(), probe_torch.packages(), probe_torch._nccl(), probe_packages.installed()\n"
+        "probe_system.interpreter(), probe_system.platform()\n"
+        "print(time.process_time() - began, 'torch' in sys.modules)"
+    )
+    words = [sys.executable, "-c", script, str(PAYLOAD.parent)]
+    told = [
+        subprocess.run(words, capture_output=True, text=True, check=True).stdout.split() for _ in range(5)
+    ]
+    assert min(float(seconds) for seconds, _ in told) < 0.05, told
+    assert {imported for _, imported in told} == {"False"}
 
 
 TWO_GPUS = """cat <<'EOF'

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from clusterctl.plans.checks.check import Hit, Situation, across, check, on
 from clusterctl.plans.checks.remedy import in_inventory, ssh_to
 from clusterctl.plans.checks.voting import split_votes
+from clusterctl.plans.packages import describe_difference, read_packages, without
+from clusterctl.specs.nodeset import fold_names
 
 COMPLAINT = re.compile(
     r"error|not found|no such|cannot|can't|unable|fail|denied|not exist|unknown", re.IGNORECASE
 )
+OLDEST_GLIBC, SINCE_TORCH = (2, 28), (2, 6)
 
 
 @check(
@@ -129,3 +132,90 @@ def activate_complains(seen: Situation) -> Iterator[Hit]:
         said = facts.activate.said or ""
         if facts.activate.status == 0 and COMPLAINT.search(said):
             yield on(node, said)
+
+
+@check(
+    "CC-PY-015",
+    "warning",
+    "the installed packages differ",
+    why="One node then fails with an ImportError that the others lack, or computes something slightly different.",
+    needs=("installed",),
+)
+def packages_differ(seen: Situation) -> Iterator[Hit]:
+    """The interpreters of the nodes do not find the same packages in the same versions.
+
+    Names and versions of all that pip or the distribution installed for this Python are compared, and the odd
+    node's differences named; `check --json` has every node's list. torch and what comes with it is compared by
+    checks of its own. Make the environments from one lock file.
+    """
+    if len({facts.installed.digest for _, facts in seen.known}) < 2:
+        return
+    torches = {facts.torch.version for _, facts in seen.known}
+    found = {
+        node.name: without(
+            read_packages(facts.installed.packages), lambda name: _is_told(name, len(torches) > 1)
+        )
+        for node, facts in seen.known
+        if facts.installed.digest
+    }
+    split = split_votes({name: str(sorted(packages.items())) for name, packages in found.items()})
+    if split:
+        usual = next(name for name in found if split.majority is None or name not in split.odd)
+        odd = [name for name in found if name in split.odd and found[name] != found[usual]]
+        yield across(split.odd, _differences(found, odd, usual, named=split.majority is None))
+
+
+def _is_told(name: str, torch_differs: bool) -> bool:
+    """Tell whether the checks of torch speak of a package."""
+    if name in {"torch", "pip"} or name.startswith(("nvidia-nccl", "nvidia-cudnn")):
+        return True
+    return torch_differs and (name.startswith("nvidia-") or "triton" in name)
+
+
+def _differences(found: Mapping[str, Mapping[str, str]], odd: list[str], usual: str, *, named: bool) -> str:
+    alike: dict[str, list[str]] = {}
+    for name in odd:
+        alike.setdefault(describe_difference(found[name], found[usual]), []).append(name)
+    told = "; ".join(f"{fold_names(names)}: {text}" for text, names in alike.items())
+    return f"{told}; compared with {usual}" if named else told
+
+
+@check(
+    "CC-PY-016",
+    "warning",
+    "the C libraries differ",
+    why="Compiled packages that work on one node may not load on another.",
+    needs=("platform",),
+)
+def libc_differs(seen: Situation) -> Iterator[Hit]:
+    """The nodes have different versions of glibc, as different distributions or releases of one bring them.
+
+    Wheels that were built for the older one work on all; what you compile on the newer one fails on the older with
+    "version `GLIBC_2.xx' not found". Build on the node with the oldest.
+    """
+    split = split_votes({node.name: facts.platform.libc for node, facts in seen.known if facts.platform.libc})
+    if split:
+        yield across(split.odd, split.evidence)
+
+
+@check(
+    "CC-PY-017",
+    "warning",
+    "the C library is old for this torch",
+    why="Wheels of torch since 2.6 need glibc 2.28: importing one fails, or the torch there is a build of its own.",
+    needs=("platform", "torch"),
+)
+def libc_is_old(seen: Situation) -> Iterator[Hit]:
+    """PyTorch's own wheels have been manylinux_2_28 since 2.6; older systems, such as CentOS 7, cannot load them.
+
+    The import ends with "version `GLIBC_2.28' not found". Use conda-forge's build, a container, or a newer system.
+    """
+    for node, facts in seen.known:
+        libc, torch = _numbers(facts.platform.libc), _numbers(facts.torch.version)
+        if libc and torch and libc < OLDEST_GLIBC and torch >= SINCE_TORCH:
+            yield on(node, f"{facts.platform.libc}, torch {facts.torch.version}")
+
+
+def _numbers(text: str | None) -> tuple[int, int] | None:
+    found = re.search(r"(\d+)\.(\d+)", text or "")
+    return (int(found.group(1)), int(found.group(2))) if found else None
