@@ -17,27 +17,7 @@ from typing import Any
 
 from session import PAYLOAD, Session
 
-STUB = '''
-import json, os, signal, subprocess, sys, socket
-def main(argv):
-    """Stand in for torchrun where torch is not the point: starts the script once, passes SIGTERM on."""
-    rank, size = argv[argv.index("--node-rank") + 1], argv[argv.index("--nnodes") + 1]
-    if rank == "0":
-        listener = socket.socket()
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("", int(argv[argv.index("--master-port") + 1])))
-        listener.listen()
-    folder = argv[argv.index("--log-dir") + 1] + "/attempt_0/0"
-    os.makedirs(folder)
-    env = {**os.environ, "RANK": rank, "LOCAL_RANK": "0", "WORLD_SIZE": size}
-    env["TORCHELASTIC_ERROR_FILE"] = folder + "/error.json"
-    words = argv[argv.index("--log-dir") + 2 :]
-    with open(folder + "/stdout.log", "wb") as out, open(folder + "/stderr.log", "wb") as err:
-        files = {"stdout": out, "stderr": err}
-        worker = subprocess.Popen([sys.executable, *words], env=env, start_new_session=True, **files)
-    signal.signal(signal.SIGTERM, lambda *_: worker.terminate())
-    raise SystemExit(1 if worker.wait() else 0)
-'''
+STUB = Path(__file__).with_name("stub_torchrun.py").read_text(encoding="utf-8")
 
 
 def payload_zip() -> bytes:
