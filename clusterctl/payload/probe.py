@@ -20,6 +20,7 @@ from . import (
     probe_torch,
 )
 from .holders import ask_holders, names_in_use
+from .mesh import serve
 from .probe_ask import ask_all
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ def run(request: dict[str, Any], stream: Stream) -> None:
     """Answer a probe request with one frame `{"facts": {...}}`."""
     received = time.time()
     stream.send({"facts": gather(request, received)})
+    if request.get("stay"):
+        serve(stream)
 
 
 def gather(request: dict[str, Any], received: float) -> dict[str, Any]:

@@ -1,0 +1,117 @@
+"""The proof on the wire: this node listens on its training address and calls others, as a training would.
+
+The client's orders come over stdin, after the probe's facts:
+{"mesh": "listen", "name", "address", "token", "ports", "master"} -> {"listening": {"port", "master_port"}}
+{"mesh": "call", "peers": [{"name", "address", "port", "door"}]} -> {"ways": [...]}, see Caller.
+The end of stdin ends all, and the kernel does after ALARM seconds: no listener stays behind.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from typing import TYPE_CHECKING, Any, Dict, List
+
+from .loop import Loop
+from .mesh_ends import BACKLOG, Caller, Door
+from .mesh_talk import Badge, describe
+from .ports import candidates, ephemeral_range
+
+if TYPE_CHECKING:
+    from .wire import Stream
+
+ORDER_LIMIT = 60  # seconds for the first order: the slowest node's probe comes before it; nothing listens yet
+ALARM = 30  # seconds from the first order to the end of this process, whatever happens
+PATIENCE = 5.0  # seconds for a client that does not read
+
+
+def serve(stream: Stream) -> None:
+    """Take part in one proof, as far as the client wants it."""
+    try:
+        frame = stream.receive(ORDER_LIMIT)
+    except TimeoutError:
+        return
+    if frame is not None and frame[0].get("mesh") == "listen":
+        signal.alarm(min(ALARM, int(frame[0].get("alarm") or ALARM)))  # its default is to end the process
+        stream.patience = PATIENCE
+        Mesh(stream, frame[0]).run()
+        signal.alarm(0)
+
+
+class Mesh:
+    """This node's part: its doors, its calls, and the client's orders."""
+
+    def __init__(self, stream: Stream, order: Dict[str, Any]) -> None:
+        self._loop = Loop()
+        self._stream = stream
+        self._address = str(order["address"])
+        self._badge = Badge(str(order["name"]), bytes.fromhex(order["token"]))
+        self._order = order
+        self._doors: List[Door] = []
+        self._calls: List[Caller] = []
+        self._calling = False
+
+    def run(self) -> None:
+        """Serve until the client has enough."""
+        try:
+            self._stream.send(self._listen())
+            self._loop.watch(self._stream.fileno(), self._obey)
+            self._obey()
+            self._loop.run()
+        finally:
+            for call in self._calls:
+                call.close()
+            for door in self._doors:
+                door.close()
+
+    def _listen(self) -> Dict[str, Any]:
+        try:
+            ports: Dict[str, Any] = {"port": self._open(listen(self._address, [0]))}
+            if self._order.get("master"):
+                free = candidates(self._order.get("ports"), ephemeral_range(), os.urandom(1)[0] / 256)
+                ports["master_port"] = self._open(listen(self._address, free))
+        except OSError as error:
+            return {"problem": describe(error)}
+        return {"listening": ports}
+
+    def _open(self, sock: socket.socket) -> int:
+        self._doors.append(Door(self._loop, sock, self._badge))
+        return int(sock.getsockname()[1])
+
+    def _obey(self) -> None:
+        for order, _ in self._stream.arrived():
+            if order.get("mesh") == "call":
+                self._call(order["peers"])
+        if self._stream.ended:
+            self._loop.stop()
+
+    def _call(self, peers: List[Dict[str, Any]]) -> None:
+        self._calls = [Caller(self._loop, self._badge, self._address, peer, self._tell) for peer in peers]
+        for call in self._calls:
+            call.begin()
+        self._calling = True
+        self._tell()
+
+    def _tell(self) -> None:
+        """Report when the last call has ended; those who call us may still be at it."""
+        if self._calling and all(call.report is not None for call in self._calls):
+            self._calling = False
+            self._stream.send({"ways": [call.report for call in self._calls]})
+
+
+def listen(address: str, ports: Any) -> socket.socket:
+    """Listen on one address, on the first of the ports that is free; 0 lets the kernel pick."""
+    refusal = OSError("every port is taken")
+    for port in ports:
+        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            sock.bind((address, port))
+            sock.listen(BACKLOG)
+        except OSError as error:
+            sock.close()
+            refusal = error
+        else:
+            sock.setblocking(False)
+            return sock
+    raise refusal

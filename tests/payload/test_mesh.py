@@ -1,0 +1,172 @@
+"""The proof on the wire between real processes of this machine: who reaches whom, what strangers get, what stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from typing import Any
+
+import pytest
+from session import Session
+
+SIZE = 256 << 10
+TOKEN = "ab" * 32
+
+
+class Taking:
+    """One node's process that takes part."""
+
+    def __init__(self, number: int, *, token: str = TOKEN, **order: Any) -> None:
+        self.name, self.address = f"n{number}", f"127.0.0.{number}"
+        self.session = Session("probe", {"stay": True, "workdir": "/tmp"})
+        assert "facts" in self._hear()
+        asked = {"mesh": "listen", "name": self.name, "address": self.address, "token": token, **order}
+        self.session.send(asked)
+        self.answer = self._hear()
+        self.ports: dict[str, int] = self.answer.get("listening", {})
+
+    def _hear(self) -> dict[str, Any]:
+        frame = self.session.receive()
+        assert frame is not None, self.session.stderr_so_far()
+        return frame[0]
+
+    def peer(self, door: str = "mesh", **changes: Any) -> dict[str, Any]:
+        """Say where this one can be called."""
+        port = self.ports["port" if door == "mesh" else "master_port"]
+        return {"name": self.name, "address": self.address, "port": port, "door": door, **changes}
+
+    def call(self, *peers: dict[str, Any]) -> None:
+        """Let it call others."""
+        self.session.send({"mesh": "call", "peers": list(peers)})
+
+    def ways(self) -> dict[str, dict[str, Any]]:
+        """Give what came of its calls, by the peer's name and the door."""
+        return {f"{way['peer']} {way['door']}": way for way in self._hear()["ways"]}
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    """End all processes after the test."""
+    with ExitStack() as stack:
+        yield stack
+
+
+def take(stack: ExitStack, number: int, **order: Any) -> Taking:
+    """Start one more process."""
+    one = Taking(number, **order)
+    stack.callback(one.session.close)
+    return one
+
+
+def refused(address: str, port: int) -> bool:
+    """Whether nobody listens there."""
+    with closing(socket.socket()) as probe:
+        return probe.connect_ex((address, port)) != 0
+
+
+def test_everybody_reaches_everybody(stack: ExitStack) -> None:
+    """Three processes connect to each other and to the master's port; 256 KiB arrive both ways; then nobody listens."""
+    nodes = [take(stack, number, master=number == 1, ports=[20000, 20100]) for number in (1, 2, 3)]
+    for node in nodes:
+        doors = [nodes[0].peer("master")] if node is not nodes[0] else []
+        node.call(*(peer.peer() for peer in nodes if peer is not node), *doors)
+    for node in nodes:
+        ways = node.ways()
+        assert len(ways) == (2 if node is nodes[0] else 3)
+        for name, way in ways.items():
+            assert (way["step"], way["error"], way["stranger"]) == ("done", None, False), way
+            assert way["got"] == (0 if name.endswith("master") else SIZE)
+            assert way["own"] == way["seen"] == node.address
+            assert way["mss"] > 1000
+            assert 0 < way["least_rtt"] < 10**6
+            assert 0 < way["connect"] < way["seconds"] < 2
+    assert 20000 <= nodes[0].ports["master_port"] <= 20100
+    for node in nodes:
+        node.session.hang_up()
+        assert node.session.process.wait(5) == 0
+        assert all(refused(node.address, port) for port in node.ports.values())
+
+
+def test_what_cannot_be_bound_is_told(stack: ExitStack) -> None:
+    """An address that is not ours is the answer, and the process ends with the client."""
+    node = Taking(1, address="192.0.2.1")
+    stack.callback(node.session.close)
+    assert node.answer == {"problem": "Cannot assign requested address"}
+
+
+def test_strangers_get_nothing(stack: ExitStack) -> None:
+    """Garbage, a flood, silence and a wrong token harm no proof and learn nothing but a nonce."""
+    nodes = [take(stack, number) for number in (1, 2)]
+    door = (nodes[1].address, nodes[1].ports["port"])
+    crowd = [stack.enter_context(closing(socket.create_connection(door))) for _ in range(200)]
+    crowd[0].sendall(b"x" * 4096)
+    crowd[1].sendall(json.dumps({"name": "n1", "nonce": "00", "proof": "00", "bulk": True}).encode() + b"\n")
+    crowd[2].sendall(b"[" * 1000 + b"\n")
+    nodes[0].call(nodes[1].peer())
+    assert nodes[0].ways()["n2 mesh"]["error"] is None
+    for conn in crowd[:3]:
+        conn.settimeout(5)
+        words = b""
+        while piece := conn.recv(4096):
+            words += piece
+        assert words.count(b"\n") <= 1
+        assert b"proof" not in words
+
+
+def test_a_stranger_at_the_address_is_told(stack: ExitStack) -> None:
+    """Who answers without knowing the token is not taken for the node."""
+    mine, other = take(stack, 1), take(stack, 2, token="cd" * 32)
+    with closing(socket.create_server(("127.0.0.3", 0))) as door:
+        mine.call(
+            other.peer(),
+            {"name": "n3", "address": "127.0.0.3", "port": door.getsockname()[1], "door": "mesh"},
+        )
+        conn, _ = door.accept()
+        conn.sendall(b"SSH-2.0-OpenSSH_9.6\r\n")
+        ways = mine.ways()
+        conn.close()
+    assert (ways["n3 mesh"]["step"], ways["n3 mesh"]["stranger"]) == ("greet", True)
+    assert ways["n2 mesh"]["step"] == "greet"
+    assert ways["n2 mesh"]["error"]
+
+
+def test_closed_and_silent_peers_cost_their_own_limit(stack: ExitStack) -> None:
+    """A refused call, and one that connects and hears nothing, are told apart; the rest is not held up by them."""
+    nodes = [take(stack, number) for number in (1, 2, 3)]
+    os.kill(nodes[2].session.process.pid, signal.SIGSTOP)
+    began = time.monotonic()
+    try:
+        nodes[0].call(nodes[1].peer(), nodes[2].peer(), nodes[1].peer(name="gone", port=1))
+        ways = nodes[0].ways()
+    finally:
+        os.kill(nodes[2].session.process.pid, signal.SIGCONT)
+    assert time.monotonic() - began < 5.5
+    assert ways["n2 mesh"]["error"] is None
+    assert (ways["gone mesh"]["step"], ways["gone mesh"]["error"]) == ("connect", "Connection refused")
+    assert (ways["n3 mesh"]["step"], ways["n3 mesh"]["connect"] < 1) == ("greet", True)
+
+
+def test_a_client_that_dies_leaves_no_listener(stack: ExitStack) -> None:
+    """The end of stdin ends the process, also while a call is under way."""
+    node, peer = take(stack, 1), take(stack, 2)
+    os.kill(peer.session.process.pid, signal.SIGSTOP)
+    try:
+        node.call(peer.peer())
+        node.session.hang_up()
+        assert node.session.process.wait(2) == 0
+    finally:
+        os.kill(peer.session.process.pid, signal.SIGCONT)
+    assert refused(node.address, node.ports["port"])
+
+
+def test_the_kernel_ends_what_nobody_ends(stack: ExitStack) -> None:
+    """An alarm is set before the first door opens, so that a process that hangs is ended too."""
+    node = take(stack, 1, alarm=1)
+    assert not refused(node.address, node.ports["port"])
+    assert node.session.process.wait(3) == -signal.SIGALRM
+    assert refused(node.address, node.ports["port"])
