@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from clusterctl.plans.cause import Failure
+from clusterctl.plans.cause import Failure, signal_name
 from clusterctl.plans.state import LOST, UNKNOWN, NodeState
 from clusterctl.plans.words import Words
 from clusterctl.runs.follow import LogLines
@@ -69,6 +69,8 @@ class Part:
             return f"rank {rank} failed" if _failed(event) and not self.asked else ""
         elif kind == "torchrun_exited" and _failed(event):
             self.torchrun = event
+            if event.get("signal") is not None and not (self.asked or self.exits):
+                self.broken = event
             return "" if self.asked else "torchrun failed"
         return ""
 
@@ -86,10 +88,12 @@ class Part:
         return found + [self._failure(rank, event) for rank, event in sorted(self.finished.items())]
 
     def _broken(self) -> Iterator[Failure]:
+        """Give the end of what watches over the ranks; theirs followed, by our own hand."""
         if self.broken is not None:
-            reason = self.state.reason if self.state else ""
+            reason, number = self.state.reason if self.state else "", self.broken.get("signal")
             who = str(self.broken["event"]).partition("_")[0]
-            yield self._node_failure(reason or f"the {who} was killed", self._when(self.broken))
+            how = f"torchrun was killed by {signal_name(number)}" if number else f"the {who} was killed"
+            yield self._node_failure(reason or how, self._when(self.broken))
 
     def _ranks(self) -> Iterator[Failure]:
         """Give the failed ranks, also those whose end only the state tells of, since torchrun reaped them first."""
