@@ -24,6 +24,7 @@ from clusterctl.plans.vendors import VENDORS, network_env
 from clusterctl.specs.inventory_file import InventoryFile, NodeEntry, NodeSettings, SshEntry
 from clusterctl.specs.job_end import NotifyEntry, OnEndEntry
 from clusterctl.specs.job_file import JobFile, SyncEntry
+from clusterctl.specs.job_restart import RestartEntry
 from clusterctl.specs.leaf import Leaf, OneOrMore
 from clusterctl.specs.placeholders import MEANINGS
 
@@ -35,6 +36,7 @@ TABLES: Mapping[str, type[BaseModel]] = {
     "ssh": SshEntry,
     "job": JobFile,
     "sync": SyncEntry,
+    "restart": RestartEntry,
     "on_end": OnEndEntry,
     "notify": NotifyEntry,
 }

@@ -18,9 +18,10 @@ from clusterctl.console.choice import err, say
 from clusterctl.console.findings import render_findings
 from clusterctl.console.phases import Detail, Phases, render_freight
 from clusterctl.errors import ClusterctlError, UsageError
+from clusterctl.plans.agent_spec import render_spec
 from clusterctl.plans.devices import plan_devices
 from clusterctl.plans.facts import Facts
-from clusterctl.plans.launch import LaunchPlan, Measured, plan_launch, render_spec
+from clusterctl.plans.launch import LaunchPlan, Measured, plan_launch
 from clusterctl.plans.network import resolve_network
 from clusterctl.plans.placement import Member
 from clusterctl.plans.redact import redact

@@ -27,7 +27,7 @@ def render_inventory(console: Console, inventory: Inventory) -> None:
 def _row(node: Node) -> tuple[str, ...]:
     return (
         str(node.node_rank),
-        node.name,
+        f"{node.name} (spare)" if node.spare else node.name,
         ssh_target(node),
         node.ip or f"({node.host})",
         ",".join(node.nic) or (f"in {node.network}" if node.network else "(that owns the address)"),
@@ -75,4 +75,5 @@ def _node_to_json(node: Node) -> dict[str, Any]:
         "python": node.python,
         "activate": node.activate,
         "workdir": node.workdir,
+        "spare": node.spare,
     }

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
+from clusterctl.errors import UsageError
 from clusterctl.plans.devices import Device
 from clusterctl.plans.placement import Member
 from clusterctl.plans.text import (
@@ -18,7 +19,6 @@ from clusterctl.plans.text import (
     quote,
     render,
     text,
-    to_json,
     unknowns,
 )
 from clusterctl.plans.torchrun import MODULES, one_process_env, plan_argv
@@ -26,25 +26,9 @@ from clusterctl.plans.vendors import chosen_gpus, network_env, visible_env
 from clusterctl.specs.counted import counted
 from clusterctl.specs.job import Job
 from clusterctl.specs.job_rules import VISIBLE
+from clusterctl.specs.nodeset import fold_names
 
-# What torchrun, or a job that ran before in the same account, may have left in a node's environment.
-# torchrun takes the default of every flag from PET_*, so one stale variable changes the job.
-INHERITED = (
-    "RANK",
-    "LOCAL_RANK",
-    "WORLD_SIZE",
-    "LOCAL_WORLD_SIZE",
-    "GROUP_RANK",
-    "GROUP_WORLD_SIZE",
-    "ROLE_RANK",
-    "ROLE_NAME",
-    "ROLE_WORLD_SIZE",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-)
 TORCHRUN_GRACE = 30.0  # seconds that torchrun gives its workers between TERM and KILL, unless told otherwise
-
-INHERITED_PREFIXES = ("PET_", "TORCHELASTIC_")
 
 
 @dataclass(frozen=True)
@@ -93,28 +77,54 @@ class NodePlan:
 
 @dataclass(frozen=True)
 class LaunchPlan:
-    """What all nodes will run, in the order of their ranks."""
+    """What all nodes will run, in the order of their ranks; `spares` wait until they are needed."""
 
     job: Job
     run_id: str
     nodes: tuple[NodePlan, ...]
     world_size: int | None
     overridden: tuple[str, ...]
-    attempt: int = 1
+    spares: tuple[NodePlan, ...] = ()
+
+    @property
+    def seats(self) -> tuple[NodePlan, ...]:
+        """Every node that is prepared: an agent for each, the spares last."""
+        return (*self.nodes, *self.spares)
 
 
 def plan_launch(
     job: Job, members: Sequence[Member], measured: Mapping[str, Measured], *, run_id: str | None
 ) -> LaunchPlan:
-    """Plan a run; what was not measured stays in the plan as `<name>`."""
+    """Plan a run; what was not measured stays in the plan as `<name>`. Spares among the members come last."""
     nprocs = {member.name: plan_nproc(job, member, measured[member.name]) for member in members}
-    known = [count for count in nprocs.values() if count is not None]
-    world_size = sum(known) if len(known) == len(members) else None
-    shared = _shared_values(members, measured, world_size, run_id)
+    taking_part = [member for member in members if not member.spare]
+    counts = [nprocs[member.name] for member in taking_part]
+    known = [count for count in counts if count is not None]
+    world_size = sum(known) if len(known) == len(counts) else None
+    if len(taking_part) < len(members):
+        refuse_unequal(nprocs)
+    shared = _shared_values(job, taking_part, measured, world_size, run_id)
     nodes = tuple(_plan_node(job, member, measured[member.name], nprocs, shared) for member in members)
     network = {key for node in nodes for key in network_env(measured[node.name].vendor, ("eth0",))}
     overridden = tuple(sorted({*network, *VISIBLE} & set(job.env)))
-    return LaunchPlan(job, run_id or "<run_id>", nodes, world_size, overridden, attempt=1)
+    first, spares = nodes[: len(taking_part)], nodes[len(taking_part) :]
+    return LaunchPlan(job, run_id or "<run_id>", first, world_size, overridden, spares)
+
+
+def refuse_unequal(nprocs: Mapping[str, int | None]) -> None:
+    """Refuse spares that could not take the place of every node; raises UsageError."""
+    counts: dict[int, list[str]] = {}
+    for name, count in nprocs.items():
+        if count is not None:
+            counts.setdefault(count, []).append(name)
+    if len(counts) > 1:
+        said = (f"{fold_names(names)} would start {count}" for count, names in sorted(counts.items()))
+        raise UsageError(
+            "a spare must start as many workers as the node whose place it takes",
+            code="CC-USE-033",
+            evidence="\n".join(said),
+            fix="a number as nproc_per_node, `gpus:` in the job, or other nodes",
+        )
 
 
 def plan_nproc(job: Job, member: Member, node: Measured) -> int | None:
@@ -133,17 +143,28 @@ def plan_nproc(job: Job, member: Member, node: Measured) -> int | None:
 
 
 def _shared_values(
-    members: Sequence[Member], measured: Mapping[str, Measured], world_size: int | None, run_id: str | None
+    job: Job,
+    members: Sequence[Member],
+    measured: Mapping[str, Measured],
+    world_size: int | None,
+    run_id: str | None,
 ) -> dict[str, Segment]:
-    master = members[0].name
+    """Give what all nodes have in common; what another attempt may change is left to the agents."""
+    master, again = members[0].name, job.restart is not None
+    address = measured[master].ip
     return {
         "nnodes": str(len(members)),
-        "master_addr": measured[master].ip or Unknown(f"ip@{master}"),
+        "master_addr": Unknown(f"ip@{master}") if address is None else _now("master_addr", address, again),
+        "attempt": _now("attempt", "1", again),
         "master_port": Fill("master_port"),
         "world_size": Unknown("world_size") if world_size is None else str(world_size),
         "run_id": run_id or Unknown("run_id"),
         "output_dir": Fill("output_dir"),
     }
+
+
+def _now(name: str, value: str, again: bool) -> Segment:
+    return Fill(name, value) if again else value
 
 
 def _plan_node(
@@ -152,7 +173,12 @@ def _plan_node(
     nproc = nprocs[member.name]
     unit = "cpus" if job.nproc_per_node == "cpu" else "gpus"
     count = Unknown(f"{unit}@{member.name}") if nproc is None else str(nproc)
-    values = {**shared, "node_rank": str(member.node_rank), "nproc_per_node": count}
+    rank = "" if member.spare else str(member.node_rank)
+    values = {
+        **shared,
+        "node_rank": _now("node_rank", rank, job.restart is not None),
+        "nproc_per_node": count,
+    }
     python = node.python or job.python or member.node.python
     env = {
         **_torchrun_env(job),
@@ -161,7 +187,7 @@ def _plan_node(
         **{key: text(value) for key, value in visible_env(node.vendor, job.gpus).items()},
         **{key: fill_template(value, values) for key, value in job.env.items()},
     }
-    argv = plan_argv(job, python, values, attempt=1)
+    argv = plan_argv(job, python, values)
     module = MODULES.get(job.launcher)
     activate = job.activate or member.node.activate
     return NodePlan(member, python, nproc, module, argv, env, node.ip, node.nics, node.devices, activate)
@@ -190,15 +216,15 @@ def _around(value: str, marker: str, hole: Unknown) -> tuple[Segment, ...]:
 def render_plan(plan: LaunchPlan) -> str:
     """Write the plan as the shell lines that a person would type on each node."""
     size = "?" if plan.world_size is None else plan.world_size
-    head = f"# {plan.job.name}: {counted(len(plan.nodes), 'node')}, world size {size}\n"
-    return head + "\n".join(_render_node(node) for node in plan.nodes)
+    head = f"# {plan.job.name}: {counted(len(plan.nodes), 'node')}, world size {size}"
+    head += f", {counted(len(plan.spares), 'spare')}\n" if plan.spares else "\n"
+    return head + "\n".join(_render_node(node) for node in plan.seats)
 
 
 def _render_node(node: NodePlan) -> str:
     address = node.ip or f"<ip@{node.name}>"
-    title = (
-        f"# node {node.member.node_rank}: {node.name}, {address}, NIC {','.join(node.nics) or '<measured>'}"
-    )
+    role = "spare" if node.member.spare else f"node {node.member.node_rank}"
+    title = f"# {role}: {node.name}, {address}, NIC {','.join(node.nics) or '<measured>'}"
     exports = [f"export {key}={quote(value)}" for key, value in sorted(node.env.items())]
     command = " ".join(map(quote, node.words))
     activate = [node.activate] if node.activate else []
@@ -213,56 +239,17 @@ def plan_to_json(plan: LaunchPlan) -> dict[str, Any]:
         "nodes": [
             {
                 "node": node.name,
-                "node_rank": node.member.node_rank,
+                "node_rank": None if node.member.spare else node.member.node_rank,
+                "spare": node.member.spare,
                 "ip": node.ip,
                 "nic": list(node.nics),
                 "activate": node.activate,
                 "env": {key: render(value) for key, value in node.env.items()},
                 "argv": [render(word) for word in node.words],
             }
-            for node in plan.nodes
+            for node in plan.seats
         ],
     }
-
-
-def render_spec(plan: LaunchPlan, node: NodePlan, record: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the spec that a node's agent carries out; `record` adds who, when and in which cluster."""
-    master = plan.nodes[0]
-    return {
-        "protocol": 1,
-        "run": plan.run_id,
-        "job": plan.job.name,
-        "node": node.name,
-        "node_rank": node.member.node_rank,
-        "nnodes": len(plan.nodes),
-        "nproc": node.nproc,
-        "world_size": plan.world_size,
-        "attempt": plan.attempt,
-        "grace": plan.job.grace,
-        "time_limit": plan.job.time_limit,
-        "master_addr": master.ip,
-        "gang": has_gang(plan),
-        "hub": master.name,
-        "address": node.ip,
-        "nic": list(node.nics),
-        "ports": list(master.member.node.ports) if master.member.node.ports else None,
-        "python": node.python,
-        "module": node.module,
-        "processes": 1 if plan.job.one_process else node.nproc,
-        "gpus": [{"index": one.index, "id": one.id, "used": one.used} for one in node.devices],
-        "exclusive": plan.job.exclusive,
-        "argv": [to_json(word) for word in node.argv],
-        "env": {key: to_json(value) for key, value in node.env.items()},
-        "unset": list(INHERITED),
-        "unset_prefixes": list(INHERITED_PREFIXES),
-        "output_dir": f"{node.member.node.workdir}/outputs/{plan.job.name}",
-        **record,
-    }
-
-
-def has_gang(plan: LaunchPlan) -> bool:
-    """Tell whether the nodes' agents meet at node 0's, and so end the run together without us."""
-    return len(plan.nodes) > 1 and all(node.ip for node in plan.nodes)
 
 
 def offline(member: Member) -> Measured:

@@ -11,9 +11,10 @@ from clusterctl.specs.placeholders import LEFT_TO_TORCHRUN, Hole, parse_template
 
 @dataclass(frozen=True)
 class Fill:
-    """A value that the agent puts in on its node: `master_port`, `run_dir` or `output_dir`."""
+    """A value that the agent puts in on its node, such as `master_port`; `shown` is what it is at first."""
 
     name: str
+    shown: str = ""
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,11 @@ def render(value: Text) -> str:
 
 def quote(value: Text) -> str:
     """Write the text as one word of a shell; its holes stay readable as `<name>`."""
-    return "".join(_quote_part(part) if isinstance(part, str) else render_hole(part) for part in value)
+    return "".join(_quote_part(part) if isinstance(part, str) else _quote_hole(part) for part in value)
+
+
+def _quote_hole(hole: Fill | Unknown) -> str:
+    return shlex.quote(hole.shown) if isinstance(hole, Fill) and hole.shown else render_hole(hole)
 
 
 def _quote_part(part: str) -> str:
@@ -79,7 +84,9 @@ def _quote_part(part: str) -> str:
 
 
 def render_hole(hole: Fill | Unknown) -> str:
-    """Write a hole as `<name>`."""
+    """Write a hole as `<name>`, or as what it is at first."""
+    if isinstance(hole, Fill) and hole.shown:
+        return hole.shown
     return SHOWN_AS.get(hole.name, f"<{hole.name}>")
 
 

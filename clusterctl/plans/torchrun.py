@@ -28,9 +28,9 @@ ONE_PROCESS_ENV: Mapping[str, str] = {
 }
 
 
-def plan_argv(job: Job, python: str, values: Mapping[str, Segment], attempt: int) -> tuple[Text, ...]:
+def plan_argv(job: Job, python: str, values: Mapping[str, Segment]) -> tuple[Text, ...]:
     """Give what follows `python -m MODULE`, or without a module all words; `values` are the placeholders'."""
-    return _plan_process(job, python, values) if job.one_process else _plan_torchrun(job, values, attempt)
+    return _plan_process(job, python, values) if job.one_process else _plan_torchrun(job, values)
 
 
 def _plan_process(job: Job, python: str, values: Mapping[str, Segment]) -> tuple[Text, ...]:
@@ -49,7 +49,7 @@ def one_process_env(job: Job, values: Mapping[str, Segment]) -> dict[str, Text]:
     return {key: text(values[name]) for key, name in ONE_PROCESS_ENV.items()} if job.one_process else {}
 
 
-def _plan_torchrun(job: Job, values: Mapping[str, Segment], attempt: int) -> tuple[Text, ...]:
+def _plan_torchrun(job: Job, values: Mapping[str, Segment]) -> tuple[Text, ...]:
     """Give torchrun's flags and the program; valid for torch 2.2 and later."""
     return (
         *_flag("--nnodes", values["nnodes"]),
@@ -61,7 +61,7 @@ def _plan_torchrun(job: Job, values: Mapping[str, Segment], attempt: int) -> tup
         *_flag("--master-port", Fill("master_port")),
         *_flag("--max-restarts", "0"),
         *_flag("--redirects", "3"),
-        *_flag("--log-dir", Fill("run_dir"), f"/attempt-{attempt}"),
+        *_flag("--log-dir", Fill("run_dir"), "/attempt-", values["attempt"]),
         *([text("--use-env")] if job.use_env else []),
         *_program(job),
         *(fill_argument(arg, values) for arg in job.args),

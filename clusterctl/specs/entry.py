@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from clusterctl.specs import codes
 from clusterctl.specs.leaf import BadValueError, Leaf
 from clusterctl.specs.nearest import did_you_mean
 from clusterctl.specs.tree import quoted
@@ -50,6 +51,13 @@ def optional(noun: str, parse: Callable[[str], object], schema: Schema) -> Leaf:
     return Leaf(noun, parse, schema, null=True)
 
 
+def _parse_flag(word: str) -> bool:
+    if word not in ("true", "false"):
+        raise BadValueError(f"expected true or false, got {quoted(word)}", code=codes.WRONG_TYPE)
+    return word == "true"
+
+
+FLAG = Leaf("true or false", _parse_flag, {"type": "boolean"})
 NAME = Leaf("a name", parse_name, text(NAME_PATTERN, maxLength=LONGEST_NAME))
 PYTHON = Leaf("an interpreter", parse_python, {"type": "string"})
 TEXT = Leaf("a text", parse_text, {"type": "string", "minLength": 1})

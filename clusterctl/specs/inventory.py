@@ -45,6 +45,7 @@ class Node:
     python: str = "python3"
     activate: str | None = None
     workdir: str = "~/.clusterctl"
+    spare: bool = False
     ssh: Ssh = field(default_factory=Ssh)
 
 
@@ -85,6 +86,7 @@ def _merge(top: InventoryFile, node: NodeEntry, node_rank: int) -> Node:
         python=value("python"),
         activate=value("activate"),
         workdir=value("workdir"),
+        spare=node.spare,
         ssh=_merge_ssh(top.ssh, node.ssh),
     )
 

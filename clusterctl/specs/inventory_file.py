@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field
 
 from clusterctl.specs import addresses, values
 from clusterctl.specs.entry import (
+    FLAG,
     NAME,
     OPTIONAL_TEXT,
     PYTHON,
@@ -31,9 +32,7 @@ Host = Annotated[
 ]
 User = Annotated[str | None, optional("a user name", addresses.parse_user, text(addresses.USER_PATTERN))]
 Port = Annotated[int | None, Leaf("a port", values.parse_port, whole_number(minimum=1, maximum=65535))]
-Jump = Annotated[
-    str | None, optional("a bastion", addresses.parse_jump, {"type": "string", "minLength": 1})
-]
+Jump = Annotated[str | None, optional("a bastion", addresses.parse_jump, {"type": "string", "minLength": 1})]
 OptionalText = Annotated[str | None, OPTIONAL_TEXT]
 ProxyCommand = Annotated[
     str | None, optional("a command", addresses.parse_proxy_command, {"type": "string", "minLength": 1})
@@ -69,6 +68,7 @@ Ports = Annotated[
 ]
 Workdir = Annotated[str, Leaf("a path", values.parse_workdir, {"type": "string", "pattern": "^(/|~/)."})]
 Python = Annotated[str, PYTHON]
+Flag = Annotated[bool, FLAG]
 
 
 class SshEntry(Entry):
@@ -155,6 +155,9 @@ class _Identity(Entry):
     ip: TrainingIp = Field(
         None,
         description="IPv4 address for the training; default: found by `nic`, `network` or `host`.",
+    )
+    spare: Flag = Field(
+        False, description="Keep the node in reserve: no job takes it unless it names it, or wants `spares`."
     )
 
 

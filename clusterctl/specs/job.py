@@ -11,6 +11,7 @@ from clusterctl.specs.document import in_order, read_document
 from clusterctl.specs.examine import examine
 from clusterctl.specs.job_end import Notify, OnEnd, notify_of, on_end_of
 from clusterctl.specs.job_file import JobFile
+from clusterctl.specs.job_restart import Restart, restart_of
 from clusterctl.specs.job_rules import ONE_PROCESS, broken_rules
 from clusterctl.specs.override import apply_overrides
 
@@ -45,6 +46,7 @@ class Job:
     sync: Sync = field(default_factory=Sync)
     grace: float = 30.0
     time_limit: float | None = None
+    restart: Restart | None = None
     on_end: OnEnd | None = None
     notify: tuple[Notify, ...] = ()
     python: str | None = None
@@ -83,6 +85,7 @@ def parse_job(text: str, file: str, overrides: Sequence[tuple[str, str]] = ()) -
         sync=Sync(source=entry.sync.source, exclude=entry.sync.exclude),
         grace=entry.grace,
         time_limit=entry.time_limit,
+        restart=restart_of(entry.restart),
         on_end=on_end_of(entry.on_end),
         notify=notify_of(entry.notify),
         python=entry.python,

@@ -7,9 +7,10 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from clusterctl.errors import UsageError
-from clusterctl.specs import codes, values
+from clusterctl.specs import values
 from clusterctl.specs.entry import (
     ANY_TEXT,
+    FLAG,
     NAME,
     PYTHON,
     TEXT,
@@ -19,6 +20,7 @@ from clusterctl.specs.entry import (
     whole_number,
 )
 from clusterctl.specs.job_end import NotifyEntry, OnEndEntry
+from clusterctl.specs.job_restart import RestartEntry
 from clusterctl.specs.leaf import BadValueError, Leaf
 from clusterctl.specs.nearest import did_you_mean
 from clusterctl.specs.nodeset import parse_pattern
@@ -42,12 +44,6 @@ def _parse_nodes(choice: str) -> int | str:
     except UsageError as error:
         raise BadValueError(error.message, error.fix) from error
     return choice
-
-
-def _parse_flag(word: str) -> bool:
-    if word not in ("true", "false"):
-        raise BadValueError(f"expected true or false, got {quoted(word)}", code=codes.WRONG_TYPE)
-    return word == "true"
 
 
 _EMPTY_ARG = "write '' for an empty argument, 'null' in quotes for the word"
@@ -75,7 +71,7 @@ EnvValue = Annotated[str, Leaf("a text", str, ANY_TEXT, if_nothing=_EMPTY_ENV)]
 Launcher = Annotated[
     Literal["torchrun", "launch", "python", "command"], one_of("torchrun", "launch", "python", "command")
 ]
-Flag = Annotated[bool, Leaf("true or false", _parse_flag, {"type": "boolean"})]
+Flag = Annotated[bool, FLAG]
 GpuIndex = Annotated[int, Leaf("the index of a GPU", values.parse_count, whole_number(minimum=0))]
 Backend = Annotated[Literal["nccl", "gloo"], one_of("nccl", "gloo")]
 _DURATION = {
@@ -163,6 +159,10 @@ class JobFile(Entry):
     time_limit: Limit = Field(
         None,
         description="How long the workers may run, such as `12h`; then they are stopped as by `stop`: `TIMEOUT`.",
+    )
+    restart: RestartEntry | None = Field(
+        None,
+        description="When the nodes start a failed run again by themselves, and with which nodes in reserve.",
     )
     on_end: OnEndEntry | None = Field(
         None,

@@ -20,6 +20,7 @@ MEANINGS = {
     "nproc_per_node": "number of workers on this node",
     "run_id": "name of this run",
     "output_dir": "directory on the node that outlives the run",
+    "attempt": "number of this attempt, from 1; higher when the run was started again",
 }
 LEFT_TO_TORCHRUN = "local_rank"
 

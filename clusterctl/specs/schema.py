@@ -14,12 +14,13 @@ from pydantic import BaseModel
 from clusterctl.specs.inventory_file import InventoryFile, NodeEntry, NodeSettings, SshEntry
 from clusterctl.specs.job_end import NotifyEntry, OnEndEntry
 from clusterctl.specs.job_file import JobFile, SyncEntry
+from clusterctl.specs.job_restart import RestartEntry
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 SCHEMAS: dict[str, type[BaseModel]] = {"inventory.schema.json": InventoryFile, "job.schema.json": JobFile}
 SECTIONS: dict[str, tuple[type[BaseModel], ...]] = {
     "inventory": (InventoryFile, NodeEntry, SshEntry),
-    "job": (JobFile, SyncEntry, OnEndEntry, NotifyEntry),
+    "job": (JobFile, SyncEntry, RestartEntry, OnEndEntry, NotifyEntry),
 }
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from clusterctl.errors import UsageError
-from clusterctl.plans.launch import LaunchPlan, Measured, offline, plan_launch, render_plan, render_spec
+from clusterctl.plans.agent_spec import render_spec
+from clusterctl.plans.launch import LaunchPlan, Measured, offline, plan_launch, render_plan
 from clusterctl.plans.placement import plan_placement
 from clusterctl.specs.inventory import parse_inventory
 from clusterctl.specs.job import parse_job
@@ -260,3 +261,56 @@ def test_the_lines_to_type_begin_with_what_activates_the_environment() -> None:
     assert [lines[place + 1] for place, line in enumerate(lines) if line.startswith("# node")] == [
         "module load cuda"
     ] * 3
+
+
+# ---- restarts ----
+
+AGAIN = (
+    "name: j\nscript: t.py\nnproc_per_node: 1\nnodes: 2\nrestart: {spares: 1, on: [node_lost, gpu], max: 5}\n"
+    "args: ['${node_rank} of ${nnodes} at ${master_addr}, try ${attempt}']\n"
+)
+
+
+def test_a_run_that_may_start_again_leaves_to_the_agents_what_another_attempt_changes() -> None:
+    """Ranks, the master's address and the attempt's number are holes; a dry run shows them as they are at first."""
+    plan = make_plan(AGAIN)
+    spec, spare = (render_spec(plan, node, {}) for node in (plan.nodes[1], plan.spares[0]))
+
+    node_rank, address, attempt = ({"fill": name} for name in ("node_rank", "master_addr", "attempt"))
+    assert spec["argv"][-1] == [node_rank, " of 2 at ", address, ", try ", attempt]
+    assert spec["argv"][spec["argv"].index("--log-dir") + 1] == [{"fill": "run_dir"}, "/attempt-", attempt]
+    assert spec["argv"][spec["argv"].index("--node-rank") + 1] == [node_rank]
+    assert (spec["seat"], spec["seats"], spec["spare"], spec["world_size"]) == (1, 3, False, 2)
+    assert (spare["seat"], spare["node_rank"], spare["spare"], spare["nnodes"]) == (2, 2, True, 2)
+    assert spare["argv"] == spec["argv"]
+    assert [(one["node"], one["node_rank"]) for one in spec["roster"]] == [
+        ("gpu01", 0),
+        ("gpu02", 1),
+        ("gpu03", None),
+    ]
+    assert (spec["restart"]["max"], spec["restart"]["on"]) == (5, ["node_lost", "gpu"])
+    assert words(plan, 1)[-1] == "1 of 2 at 10.0.0.1, try 1"
+    shown = render_plan(plan)
+    assert "# j: 2 nodes, world size 2, 1 spare\n" in shown
+    assert "# spare: gpu03, 10.0.0.3" in shown
+    assert "--node-rank '<node_rank>'" not in shown
+    assert "--node-rank <node_rank>" in shown
+
+
+def test_a_run_that_does_not_start_again_is_told_as_before() -> None:
+    """No hole and no key more than it needs; `${attempt}` is 1."""
+    plan = make_plan("{name: j, script: t.py, nproc_per_node: 1, args: ['${attempt}']}")
+    spec = render_spec(plan, plan.nodes[1], {})
+
+    assert spec["argv"][-1] == "1"
+    assert spec["argv"][spec["argv"].index("--log-dir") + 1] == [{"fill": "run_dir"}, "/attempt-1"]
+    assert not {"seat", "seats", "spare", "roster", "restart"} & set(spec)
+
+
+def test_spares_start_as_many_workers_as_the_others() -> None:
+    """With GPUs by the node's number they differ here: 4, 2 and 8."""
+    with pytest.raises(UsageError) as error:
+        make_plan(AGAIN.replace("nproc_per_node: 1", "nproc_per_node: gpu"))
+
+    assert error.value.code == "CC-USE-033"
+    assert "gpu01 would start 4" in error.value.evidence

@@ -9,6 +9,7 @@ import pytest
 from clusterctl.errors import Place, SpecError
 from clusterctl.specs.job import Job, Sync, parse_job
 from clusterctl.specs.job_end import Notify, OnEnd
+from clusterctl.specs.job_restart import Restart
 
 
 def parse(text: str, *overrides: tuple[str, str]) -> Job:
@@ -247,3 +248,13 @@ def test_a_byte_that_the_locale_cannot_read_is_called_that(override: tuple[str, 
     )
     assert "0xc3" in issue.message and "locale is not UTF-8" in issue.message
     assert "LC_ALL=C.UTF-8" in issue.fix and "remove" not in issue.fix
+
+
+def test_restarts() -> None:
+    """Every key of it arrives; an empty one means the usual reasons; null takes it away."""
+    restart = parse("restart: {max: 5, on: [node_lost, gpu], spares: 2, progress: '*.pt'}").restart
+
+    assert restart == Restart(most=5, on=("node_lost", "gpu"), spares=2, progress="*.pt")
+    assert parse("restart: {}").restart == Restart()
+    assert parse("restart: {spares: 1}", ("restart", "null")).restart is None
+    assert parse("", ("restart.spares", "1")).restart == Restart(spares=1)

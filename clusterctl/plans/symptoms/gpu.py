@@ -15,6 +15,7 @@ GPU = (
         "one rank runs out, look for another process on its node first.",
         "clusterctl exec --nodes {node} -- nvidia-smi",
         see="CC-GPU-015",
+        restart="out_of_memory",
     ),
     Symptom(
         "CC-JOB-002",
@@ -36,6 +37,7 @@ GPU = (
         "clusterctl exec --nodes {node} -- nvidia-smi "
         "--query-gpu=index,ecc.errors.uncorrected.volatile.total --format=csv",
         see="CC-GPU-014",
+        restart="gpu",
     ),
     Symptom(
         "CC-JOB-004",
@@ -45,6 +47,7 @@ GPU = (
         "broken.",
         "clusterctl exec --nodes {node} -- nvidia-smi -q -d ECC,ROW_REMAPPER",
         see="CC-GPU-014",
+        restart="gpu",
     ),
     Symptom(
         "CC-JOB-005",
@@ -53,6 +56,7 @@ GPU = (
         "A hardware fault, or heat, or power. Take the node out with --exclude and reboot it.",
         "clusterctl exec --nodes {node} -- sh -c 'nvidia-smi; dmesg | grep -i xid | tail'",
         see="CC-GPU-016",
+        restart="gpu",
     ),
     Symptom(
         "CC-JOB-006",
@@ -80,6 +84,7 @@ GPU = (
         "It is in exclusive mode, or a process that should be gone still holds it.",
         "clusterctl exec --nodes {node} -- nvidia-smi --query-compute-apps=pid,used_memory --format=csv",
         see="CC-GPU-011",
+        restart="gpu",
     ),
     Symptom(
         "CC-JOB-009",

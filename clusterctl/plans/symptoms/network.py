@@ -41,6 +41,7 @@ NETWORK = (
         "TCP.",
         "clusterctl exec -- sh -c 'grep . /sys/class/infiniband/*/ports/*/state'",
         grade="doubtful",
+        restart="network",
     ),
     Symptom(
         "CC-JOB-039",

@@ -53,6 +53,7 @@ NODE = (
         "or the script "
         "opens MASTER_PORT itself, which torchrun's store holds: use init_method env://.",
         "clusterctl exec --nodes {node} -- ss -ltnp",
+        restart="port_taken",
     ),
     Symptom(
         "CC-JOB-025",

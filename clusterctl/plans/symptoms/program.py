@@ -53,6 +53,7 @@ PROGRAM = (
         "the node, or what this account may use of it, has no memory left",
         "Fewer data loader workers, smaller batches, or a higher limit (ulimit -v, the cgroup's memory.max).",
         "clusterctl exec --nodes {node} -- free -h",
+        restart="out_of_memory",
     ),
     Symptom(
         "CC-JOB-016",

@@ -10,13 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from clusterctl.specs.job_restart import Reason
+
 # own: the rank's own failure. doubtful: that, or the answer to another's. waited: nobody came. peer: somebody left.
 Grade = Literal["own", "doubtful", "waited", "peer"]
 
 
 @dataclass(frozen=True)
 class Symptom:
-    """One known text; `see` is a related check.
+    """One known text; `see` is a related check, `restart` the reason for which a run may be started again.
 
     `command` may name {node}, {rank}, {run} and the pattern's named groups, which must not match what a shell could
     take for its own at that place.
@@ -29,6 +31,7 @@ class Symptom:
     command: str = ""
     grade: Grade = "own"
     see: str = ""
+    restart: Reason | None = None
 
     def fill(self, names: Mapping[str, str]) -> str:
         """Give the command for one case; nothing where it needs a name that the case lacks."""

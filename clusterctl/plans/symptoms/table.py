@@ -28,6 +28,18 @@ def recognise(message: str, tail: Sequence[str], by: int | None) -> Recognised |
     return found
 
 
+def restart_texts() -> tuple[tuple[str, str], ...]:
+    """Give every text with the reason for which a run may be started again, the first that fits counts.
+
+    `secondary` tells only of somebody else's failure; what is known and never tried again is `code`.
+    """
+    return tuple((_restart_word(symptom), symptom.pattern) for symptom in _IN_WORDS)
+
+
+def _restart_word(symptom: Symptom) -> str:
+    return "secondary" if symptom.grade in ("waited", "peer") else symptom.restart or "code"
+
+
 def all_symptoms() -> tuple[Symptom, ...]:
     """Give every symptom by its code."""
     return tuple(
