@@ -127,6 +127,13 @@ def owner_of(facts: Facts, ip: str) -> str | None:
     return _first(nic.name for nic in facts.nics if nic.kind == "loopback")
 
 
+def training_nic(network: NodeNetwork, facts: Facts) -> Nic | None:
+    """Give the NIC that has the training address, or the first one that was chosen."""
+    owner = owner_of(facts, network.ip) if network.ip else None
+    name = owner if owner in network.nics else next(iter(network.nics), None)
+    return _nic_named(facts, name) if name else None
+
+
 def _nic_named(facts: Facts, name: str) -> Nic | None:
     return next((nic for nic in facts.nics if nic.name == name), None)
 

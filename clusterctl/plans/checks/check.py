@@ -15,6 +15,7 @@ from typing import Literal
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.facts import Facts
 from clusterctl.plans.network import NodeNetwork
+from clusterctl.plans.wire import Wire
 from clusterctl.specs.inventory import Node
 from clusterctl.specs.job import Job
 
@@ -65,6 +66,7 @@ class Situation:
     networks: Mapping[str, NodeNetwork]
     job: Job | None = None
     known: tuple[tuple[Node, Facts], ...] = field(default=())
+    wire: Wire | None = None
 
     def knowing(self, needs: Iterable[str]) -> Situation:
         """Narrow `known` to the nodes that answered all these questions."""

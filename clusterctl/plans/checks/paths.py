@@ -11,15 +11,12 @@ from clusterctl.plans.checks.remedy import as_root, in_inventory, ssh_to
 from clusterctl.plans.checks.voting import Split, split_votes
 from clusterctl.plans.facts import Facts
 from clusterctl.plans.facts_records import Nic, Route
-from clusterctl.plans.network import owner_of, route_nic
+from clusterctl.plans.network import route_nic, training_nic
 from clusterctl.specs.inventory import Node
 
 
 def _training_nic(seen: Situation, node: Node, facts: Facts) -> Nic | None:
-    network = seen.networks[node.name]
-    owner = owner_of(facts, network.ip) if network.ip else None
-    name = owner if owner in network.nics else next(iter(network.nics), None)
-    return next((nic for nic in facts.nics if nic.name == name), None)
+    return training_nic(seen.networks[node.name], facts)
 
 
 def _sound(seen: Situation) -> list[tuple[Node, Facts]]:

@@ -5,10 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.checks import disks, gpu, gpu_state, locks, network, paths, python, ssh, system, torch
+from clusterctl.plans.checks import (
+    disks,
+    gpu,
+    gpu_state,
+    locks,
+    network,
+    paths,
+    python,
+    ssh,
+    system,
+    torch,
+    wire,
+    wire_carry,
+)
 from clusterctl.plans.checks.check import REGISTERED, SEVERITIES, Check, Finding, Hit, Situation
 from clusterctl.plans.facts import Facts
 from clusterctl.plans.network import resolve_network
+from clusterctl.plans.wire import Wire
 from clusterctl.specs.inventory import Node
 from clusterctl.specs.job import Job
 from clusterctl.specs.nodeset import fold_names
@@ -22,6 +36,8 @@ FAMILIES = (
     locks,
     network,
     paths,
+    wire,
+    wire_carry,
     disks,
     system,
 )  # importing a family registers its checks
@@ -39,10 +55,11 @@ def evaluate(
     facts: Mapping[str, Facts],
     failures: Mapping[str, ClusterctlError],
     job: Job | None = None,
+    wire: Wire | None = None,
 ) -> tuple[Finding, ...]:
     """Judge the nodes, for a job if there is one; findings come worst first. `nodes[0]` is the master."""
     networks = {node.name: resolve_network(node, facts.get(node.name)) for node in nodes}
-    situation = Situation(tuple(nodes), facts, failures, networks, job)
+    situation = Situation(tuple(nodes), facts, failures, networks, job, wire=wire)
     places = {node.name: place for place, node in enumerate(nodes)}
     findings = [_finding(one, hits, places) for one, hits in _all_hits(situation)]
     findings += ssh.failure_findings(situation)

@@ -15,6 +15,7 @@ from ruamel.yaml import YAML
 from clusterctl import errors
 from clusterctl.plans.checks.registry import Finding, evaluate
 from clusterctl.plans.facts import Facts, parse_facts
+from clusterctl.plans.wire import MASTER, MESH, Way, Wire, plan_calls
 from clusterctl.specs.inventory import Node, Ssh
 from clusterctl.specs.job import Job
 
@@ -92,7 +93,42 @@ def judge(case: Mapping[str, Any]) -> tuple[Finding, ...]:
         if name not in failures
     }
     job = Job(name="j", file="job.yaml", script="t.py", **case["job"]) if "job" in case else None
-    return evaluate(nodes(case), facts, failures, job)
+    return evaluate(nodes(case), facts, failures, job, wire_of(case))
+
+
+def wire_of(case: Mapping[str, Any]) -> Wire | None:
+    """Give the proof on the wire of a case: all ways are open but for `ways`, by `caller>peer` or `caller>*`."""
+    told = case.get("wire")
+    if told is None:
+        return None
+    names = tuple(node.name for node in nodes(case) if node.name not in told.get("out", ()))
+    calls = plan_calls(names)
+    ends = [(caller, peer, MESH) for caller, peers in calls.items() for peer in peers]
+    ends += [(name, names[0], MASTER) for name in names[1:]]
+    ways = (_way(told.get("ways", {}), *each) for each in ends)
+    return Wire(names, tuple(ways), told.get("absent", {}), 20003, 0.3)
+
+
+def _way(changes: Mapping[str, Mapping[str, Any]], caller: str, peer: str, door: str) -> Way:
+    ip = f"10.0.0.{caller[3:]}"
+    values: dict[str, Any] = {
+        "step": "done",
+        "connect": 0.0002,
+        "seconds": 0.004,
+        "least_rtt": 100,
+        "own": ip,
+        "seen": ip,
+    }
+    values |= {"mss": 8948, "got": 262144, "acked": 262300} if door == MESH else {"mss": 8948}
+    for pattern, change_of in changes.items():
+        one, other = pattern.removeprefix("master:").split(">")
+        if (
+            pattern.startswith("master:") == (door == MASTER)
+            and one in ("*", caller)
+            and other in ("*", peer)
+        ):
+            values |= change_of
+    return Way(caller, peer, door, **values)
 
 
 def _failure(told: Mapping[str, Any]) -> errors.ClusterctlError:
