@@ -23,7 +23,7 @@ def gather_runs(
         for state in states:
             runs.setdefault(state.run, {})[name] = state
     for parts in runs.values():
-        missing = max(state.nnodes for state in parts.values() if state) - len(parts)
+        missing = max(state.agents for state in parts.values() if state) - len(parts)
         parts.update(dict.fromkeys(silent if missing > 0 else (), None))
     return dict(sorted(runs.items(), key=lambda item: -submitted(item[1])))
 
@@ -93,7 +93,7 @@ def may_hold(name: str, parts: Parts, answered: Collection[str]) -> bool:
     """Tell whether a node may have processes of a run: it says so, or a part is missing that may have been removed."""
     if name in parts:
         return parts[name] is not None
-    complete = len(parts) >= max((state.nnodes for state in parts.values() if state), default=1)
+    complete = len(parts) >= max((state.agents for state in parts.values() if state), default=1)
     return not complete and name in answered
 
 

@@ -39,6 +39,7 @@ class Record:
     whole: bool
     stopped_at: float | None
     parts: tuple[RecordedPart, ...]
+    attempts: int = 0  # that have ended before the one that it tells of
 
     def on_clock(self, offset: float) -> Record:
         """Turn all times to a clock from which the hub's differs by `offset` seconds."""
@@ -60,7 +61,7 @@ def best_record(records: Iterable[Record | None]) -> Record | None:
     known = [record for record in records if record is not None]
     whole = [record for record in known if record.whole]
     if whole:
-        return max(whole, key=lambda record: len(record.parts))
+        return max(whole, key=lambda record: (record.attempts, len(record.parts)))
     parts: dict[str, RecordedPart] = {}
     for part in (part for record in known for part in record.parts):
         if part.node not in parts or parts[part.node].lost:
@@ -84,7 +85,8 @@ def parse_record(raw: Any) -> Record | None:
         _time(stop.get("time")) if isinstance(stop, Mapping) else None
     ]
     stopped_at = min((moment for moment in stops if moment is not None), default=None)
-    return Record(_text(raw.get("hub")), raw.get("whole") is True, stopped_at, parts)
+    earlier = len(_mappings(raw.get("attempts")))
+    return Record(_text(raw.get("hub")), raw.get("whole") is True, stopped_at, parts, earlier)
 
 
 def _parse_part(raw: Mapping[str, Any]) -> RecordedPart:

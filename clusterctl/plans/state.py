@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from clusterctl.plans.attempts import Attempt, Seat, parse_attempts, parse_roster
 from clusterctl.plans.gang import Record, parse_record
 from clusterctl.plans.memory import render_memory
 from clusterctl.plans.pulse import Pulse, parse_pulses
@@ -57,7 +58,8 @@ class NodeState:
     """One node's part of a run; times are seconds since 1970 by that node's clock.
 
     `gang` tells whether the nodes end the run together without us, `record` is what they know of its whole end.
-    `began` is when its workers were let go; `time_limit` counts from there, in seconds.
+    `began` is when its workers were let go; `time_limit` counts from there, in seconds. Of a run that may start again
+    `roster` says who takes part now, `attempts` are those that have ended, `gave_up` is why there will be no other.
     """
 
     run: str
@@ -86,6 +88,16 @@ class NodeState:
     pulses: tuple[Pulse, ...] = ()
     gang: bool = False
     record: Record | None = None
+    seats: int = 0
+    spare: bool = False
+    roster: tuple[Seat, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
+    gave_up: str = ""
+
+    @property
+    def agents(self) -> int:
+        """Count the nodes that were given the run, spares among them."""
+        return self.seats or self.nnodes
 
     @property
     def live(self) -> bool:
@@ -118,12 +130,17 @@ def parse_state(raw: Mapping[str, Any]) -> NodeState:
         torchrun_signal=_number(torchrun.get("signal")),
         master=_text(raw.get("master")),
         reason=_text(raw.get("reason")),
-        gang=bool(raw.get("gang")) and (_number(raw.get("nnodes")) or 0) > 1,
+        gang=bool(raw.get("gang")) and (_number(raw.get("seats")) or _number(raw.get("nnodes")) or 0) > 1,
         record=parse_record(raw.get("gang")),
         left=tuple(_render_left(entry) for entry in raw.get("left") or () if isinstance(entry, Mapping)),
         gpu_memory=render_memory(raw.get("gpu_memory")),
         attempt=_number(raw.get("attempt")) or 1,
         pulses=parse_pulses(raw.get("pulses")),
+        seats=_number(raw.get("seats")) or 0,
+        spare=raw.get("spare") is True,
+        roster=parse_roster(raw.get("roster")),
+        attempts=parse_attempts(raw.get("attempts")),
+        gave_up=_text(raw.get("gave_up")),
     )
 
 
@@ -156,13 +173,31 @@ def _render_left(entry: Mapping[str, Any]) -> str:
 
 def whole_state(parts: Mapping[str, NodeState | None]) -> str:
     """Name the state of a whole run from its nodes' parts; None is a node that did not answer."""
-    states = {part.state if part else UNKNOWN for part in parts.values()}
-    if len(parts) < max((part.nnodes for part in parts.values() if part), default=0):
+    counting = taking_part(parts)
+    states = {part.state if part else UNKNOWN for part in counting.values()}
+    if len(counting) < max((part.nnodes for part in parts.values() if part), default=0):
         states.add(UNKNOWN)  # a node that belongs to the run says nothing of it
     live = states & LIVE
     if live:
         return next(state for state in (RUNNING, WAITING, PREPARING, SUBMITTED) if state in live)
     return next((state for state in _WORST_FIRST if state in states), SUCCEEDED)
+
+
+def roster_of(parts: Mapping[str, NodeState | None]) -> tuple[Seat, ...]:
+    """Give who has which seat now, as those say who got furthest; empty if the run does not start again."""
+    told = [part for part in parts.values() if part and part.roster]
+    return max(told, key=lambda part: part.attempt).roster if told else ()
+
+
+def taking_part(parts: Mapping[str, NodeState | None]) -> dict[str, NodeState | None]:
+    """Leave out idle spares, and nodes whose place another has taken."""
+    out = {seat.node for seat in roster_of(parts) if seat.node_rank is None}
+    return {name: part for name, part in parts.items() if name not in out}
+
+
+def attempts_of(parts: Mapping[str, NodeState | None]) -> tuple[Attempt, ...]:
+    """Give the attempts that have ended, as the node tells that knows of most."""
+    return max((part.attempts for part in parts.values() if part), key=len, default=())
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

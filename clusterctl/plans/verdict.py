@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from clusterctl.plans.attempts import NO_PROGRESS, Attempt
 from clusterctl.plans.cause import Cause, Failure, advised_command, find_cause, render_ending, weigh
 from clusterctl.plans.gang import Record, best_record
 from clusterctl.plans.state import (
@@ -17,17 +18,24 @@ from clusterctl.plans.state import (
     TIMEOUT,
     UNKNOWN,
     NodeState,
+    attempts_of,
+    roster_of,
+    taking_part,
     whole_state,
 )
 from clusterctl.plans.words import strip_rank
 
 STOPPED_BY = "stopped by "  # how the reason begins when a person asked for the end
 CONSEQUENCE = 3
+NO_PROGRESS_EXIT = 6
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The end of a run; by node: `parts` states, `left` what could not be ended, `gpu_memory` what is still in use."""
+    """The end of a run; by node: `parts` states, `left` what could not be ended, `gpu_memory` what is still in use.
+
+    `attempts` are those before the last one, `gave_up` is why no other followed, `spares` the nodes not needed.
+    """
 
     run: str
     state: str
@@ -36,11 +44,16 @@ class Verdict:
     reasons: Mapping[str, str]
     left: Mapping[str, tuple[str, ...]]
     gpu_memory: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    attempts: tuple[Attempt, ...] = ()
+    gave_up: str = ""
+    spares: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
-        """Give 0 only for success on every node."""
-        return 0 if self.state == SUCCEEDED else 1
+        """Give 0 only for success on every node, 6 where attempt after attempt got nowhere."""
+        if self.state == SUCCEEDED:
+            return 0
+        return NO_PROGRESS_EXIT if self.gave_up == NO_PROGRESS else 1
 
 
 def judge(
@@ -51,17 +64,25 @@ def judge(
     stopped_at: float | None = None,
 ) -> Verdict:
     """Judge a run: success only if every node's torchrun ended with 0 and saw the planned WORLD_SIZE."""
-    asked = _asked_to_end(parts, failures, stopped_at)
+    counting, roster = taking_part(parts), roster_of(parts)
+    out = set(parts) - set(counting)
+    failures = [failure for failure in failures if failure.node not in out]
+    asked = _asked_to_end(counting, failures, stopped_at)
     cause = None if asked else find_cause(failures, stopped_at)
-    lost = {failure.node for failure in failures if failure.lost}
+    lost = {failure.node for failure in failures if failure.lost} | {
+        seat.node for seat in roster if seat.lost
+    }
     return Verdict(
         run=run,
         state=asked or _name_run(whole_state(parts), cause),
         parts={name: _name_part(part, lost=name in lost) for name, part in parts.items()},
         cause=cause,
-        reasons={name: part.reason for name, part in parts.items() if part and part.reason},
+        reasons={name: part.reason for name, part in counting.items() if part and part.reason},
         left={name: part.left for name, part in parts.items() if part and part.left},
         gpu_memory={name: part.gpu_memory for name, part in parts.items() if part and part.gpu_memory},
+        attempts=attempts_of(parts),
+        gave_up=next((part.gave_up for part in counting.values() if part and part.gave_up), ""),
+        spares=tuple(seat.node for seat in roster if seat.idle),
     )
 
 
@@ -120,7 +141,24 @@ def to_json(verdict: Verdict) -> dict[str, object]:
         "reasons": dict(verdict.reasons),
         "left": {name: list(left) for name, left in verdict.left.items()},
         "gpu_memory": {name: list(held) for name, held in verdict.gpu_memory.items()},
+        "attempt": len(verdict.attempts) + 1,
+        "attempts": [attempt_to_json(attempt) for attempt in verdict.attempts],
+        "gave_up": verdict.gave_up or None,
+        "spares": list(verdict.spares),
         "cause": cause_to_json(cause, verdict.run) if cause else None,
+    }
+
+
+def attempt_to_json(attempt: Attempt) -> dict[str, object]:
+    """Give one of the attempts that have ended; times by the clock of the node that told."""
+    return {
+        "attempt": attempt.number,
+        "reason": attempt.reason,
+        "text": attempt.text,
+        "node": attempt.node or None,
+        "began": attempt.began,
+        "ended": attempt.ended,
+        "progress": attempt.progress,
     }
 
 

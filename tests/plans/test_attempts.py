@@ -1,0 +1,85 @@
+"""Runs that were started again: who counts, what is told, how they are called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clusterctl.plans.cause import Failure
+from clusterctl.plans.choose_run import gather_runs, may_hold
+from clusterctl.plans.state import NodeState, attempts_of, parse_state, taking_part, whole_state
+from clusterctl.plans.verdict import judge, to_json
+
+FIRST = {"attempt": 1, "reason": "node_lost", "text": "gpu02 is lost", "node": "gpu02", "progress": True}
+
+
+def roster(*ranks: int | None, lost: str = "") -> list[dict[str, Any]]:
+    """Write who has which rank, by the order of the seats."""
+    names = [f"gpu0{seat + 1}" for seat in range(len(ranks))]
+    return [
+        {"seat": seat, "node": name, "node_rank": ranks[seat], "lost": name == lost}
+        for seat, name in enumerate(names)
+    ]
+
+
+def part(state: str, **more: Any) -> NodeState:
+    """Build a node's part of a run on two nodes with a spare."""
+    return parse_state({"run": "r", "state": state, "nnodes": 2, "seats": 3, "gang": True, **more})
+
+
+REPLACED = {"attempt": 2, "roster": roster(0, None, 1, lost="gpu02"), "attempts": [FIRST]}
+
+
+def test_an_idle_spare_does_not_count() -> None:
+    """Neither while the run lives nor at its end, also if it does not answer."""
+    told = {"roster": roster(0, 1, None)}
+    done = {"gpu01": part("SUCCEEDED", **told), "gpu02": part("SUCCEEDED", **told)}
+
+    for spare in (part("SUCCEEDED", spare=True), part("LOST", spare=True), None):
+        parts = {**done, "gpu03": spare}
+        verdict = judge("r", parts, [])
+        assert (whole_state(parts), verdict.state, verdict.spares) == ("SUCCEEDED", "SUCCEEDED", ("gpu03",))
+    assert list(taking_part({**done, "gpu03": None})) == ["gpu01", "gpu02"]
+    assert whole_state({"gpu01": done["gpu01"], "gpu02": None, "gpu03": part("SUCCEEDED")}) == "UNKNOWN"
+
+
+def test_a_node_whose_place_was_taken_does_not_count() -> None:
+    """The run has succeeded without it, also if it comes back and tells of its own end; it is still called lost."""
+    done = {"gpu01": part("SUCCEEDED", **REPLACED), "gpu03": part("SUCCEEDED", **REPLACED)}
+    old = part("CANCELLED", roster=roster(0, 1, None), reason="node 0 (gpu01) is lost")
+    failed = Failure("gpu02", None, None, None, 5.0, (), "lost: it was silent", lost=True)
+
+    for gone in (None, old):
+        verdict = judge("r", {**done, "gpu02": gone}, [failed])
+        assert (verdict.state, verdict.exit_code, verdict.cause) == ("SUCCEEDED", 0, None)
+        assert verdict.parts["gpu02"] == "LOST"
+    told = to_json(verdict)
+    assert (told["attempt"], told["spares"], told["gave_up"]) == (2, [], None)
+    assert told["attempts"] == [{**FIRST, "began": None, "ended": None}]
+
+
+def test_attempts_without_progress_have_an_exit_code() -> None:
+    """A scheduler above can tell a job that gets nowhere from one that failed."""
+    for gave_up, code in (("no_progress", 6), ("max", 1), ("", 1)):
+        parts = {name: part("FAILED", gave_up=gave_up, **REPLACED) for name in ("gpu01", "gpu03")}
+        assert judge("r", parts, []).exit_code == code
+
+
+def test_spares_are_parts_of_a_run_too() -> None:
+    """A node that is silent may be one; all have been given the run when all three tell of it."""
+    one, two = part("RUNNING", node="gpu01"), part("RUNNING", node="gpu02")
+
+    assert gather_runs({"gpu01": [one], "gpu02": [two]}, ["gpu03"])["r"]["gpu03"] is None
+    assert may_hold("gpu03", {"gpu01": one, "gpu02": two}, ["gpu03"])
+
+
+def test_what_a_node_says_of_attempts_is_read_with_distrust() -> None:
+    """Nonsense is left out; the ranks are those of its files."""
+    odd = [FIRST | {"ranks": {"1": {}, "x": 2}, "progress": 3}, 7, {"attempt": "x"}]
+    read = parse_state({"attempts": odd, "roster": [3, {"node": 4}], "gave_up": 5})
+
+    assert [(one.number, one.ranks, one.progress) for one in read.attempts] == [
+        (0, (), None),
+        (1, (1,), None),
+    ]
+    assert (read.gave_up, len(read.roster)) == ("", 1)
+    assert attempts_of({"a": read, "b": None}) == read.attempts
