@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from clusterctl.specs.job import Job
 
 
-def read_code(job: Job) -> ScanResult:
-    """Walk and hash the job's source directory; the script must be in what is sent."""
+def read_code(job: Job, *, big: bool = False) -> ScanResult:
+    """Walk and hash the job's source directory; the script must be in what is sent. `big` lifts the limits."""
     from clusterctl.runs.source import scan_source
 
     source = Path(job.file).parent / expand(job.sync.source)
-    found = scan_source(source, exclude=job.sync.exclude, cache_dir=state_dir() / "trees")
+    found = scan_source(source, exclude=job.sync.exclude, cache_dir=state_dir() / "trees", big=big)
     for warning in found.warnings:
         notice(warning)
     paths = {entry.path for entry in found.manifest.entries}

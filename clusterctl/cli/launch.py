@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from clusterctl.cli.loading import load_inventory, load_job
-from clusterctl.cli.options import Settings, shared_options, takes_nodes
+from clusterctl.cli.options import Settings, big_option, shared_options, takes_nodes
 
 if TYPE_CHECKING:
     from clusterctl.plans.placement import Member
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 @click.option(
     "--wait", is_flag=True, help="Where another run has what this one needs, wait until it is free."
 )
+@big_option
 @click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override a key of the job.")
 @click.option("--json", "as_json", is_flag=True, help="Write NDJSON: log lines, and the verdict last.")
 @shared_options
@@ -41,6 +42,7 @@ def launch(
     exclude: str | None,
     no_check: bool,
     wait: bool,
+    big: bool,
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> int:
@@ -55,23 +57,23 @@ def launch(
     job = load_job(job_file, overrides, script_args)
     members = plan_placement(inventory, job, pattern=pattern, exclude=exclude)
     if dry_run:
-        return _show_plan(job, members, as_json)
+        return _show_plan(job, members, as_json, big=big)
     from clusterctl.cli.connecting import open_cluster
 
     with open_cluster() as cluster:
         cluster.open_early(member.node for member in members)
         from clusterctl.cli.launching import Launch, Wishes  # loads while the connections are made
 
-        wishes = Wishes(detach, no_check, as_json, wait, settings.command)
+        wishes = Wishes(detach, no_check, as_json, wait, settings.command, big)
         return Launch(inventory, job, members, wishes).run(cluster)
 
 
-def _show_plan(job: Job, members: Sequence[Member], as_json: bool) -> int:
+def _show_plan(job: Job, members: Sequence[Member], as_json: bool, *, big: bool) -> int:
     from clusterctl.cli.code import read_code
     from clusterctl.plans.hooks import hooks_to_json, render_hooks
     from clusterctl.plans.launch import offline, plan_launch, plan_to_json, render_plan
 
-    found = read_code(job)
+    found = read_code(job, big=big)
     plan = plan_launch(job, members, {member.name: offline(member) for member in members}, run_id=None)
     if as_json:
         shown = {**plan_to_json(plan), **hooks_to_json(job.on_end, job.notify)}

@@ -45,6 +45,7 @@ class Wishes:
     as_json: bool
     wait: bool = False
     command: str = "clusterctl"  # how hints begin, with the `-i` that was given
+    big: bool = False
 
 
 class Launch:
@@ -65,7 +66,7 @@ class Launch:
             secrets = read_secrets(self._job)
             if not self._wishes.detach:
                 check_hooks(self._job)
-            return self._run_on(cluster, read_code(self._job), secrets)
+            return self._run_on(cluster, read_code(self._job, big=self._wishes.big), secrets)
         except ClusterctlError as error:
             error.message = redact(error.message, secrets.values())
             error.evidence = redact(error.evidence, secrets.values())

@@ -80,6 +80,9 @@ node_options = (
 )
 
 
+big_option = click.option("--big", is_flag=True, help="Send code of more than 500 MB or 50 000 files too.")
+
+
 def takes_nodes(function: Command) -> Command:
     """Add `--nodes` and `--exclude`."""
     for option in reversed(node_options):

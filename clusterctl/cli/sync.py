@@ -5,13 +5,14 @@ from __future__ import annotations
 import click
 
 from clusterctl.cli.loading import load_inventory, load_job
-from clusterctl.cli.options import Settings, shared_options, takes_nodes
+from clusterctl.cli.options import Settings, big_option, shared_options, takes_nodes
 
 
 @click.command()
 @click.argument("job_file", metavar="JOB.yaml")
 @takes_nodes
 @click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override a key of the job.")
+@big_option
 @click.option("--json", "as_json", is_flag=True, help="Write what every node has as JSON.")
 @shared_options
 def sync(
@@ -20,6 +21,7 @@ def sync(
     pattern: str | None,
     exclude: str | None,
     overrides: tuple[str, ...],
+    big: bool,
     as_json: bool,
 ) -> int:
     """Send a job's code to the nodes and start nothing.
@@ -34,4 +36,4 @@ def sync(
     inventory = load_inventory(settings)
     job = load_job(job_file, overrides, ())
     members = plan_placement(inventory, job, pattern=pattern, exclude=exclude)
-    return sync_code(job, members, read_code(job), as_json=as_json)
+    return sync_code(job, members, read_code(job, big=big), as_json=as_json)

@@ -120,7 +120,8 @@ def check_limits(files: Sequence[tuple[str, int]], *, big: bool = False, more: b
         f"the source tree has {'at least ' if more else ''}{what}, the limit is {limit}; largest: "
         + ", ".join(f"{path} {weight}" for path, weight in worst),
         code="CC-SYNC-002",
-        fix=f"keep what is not code out, here or in .gitignore: sync: {{exclude: [{worst[0][0]}]}}",
+        fix=f"keep what is not code out, here or in .gitignore: sync: {{exclude: [{worst[0][0]}]}}; "
+        "`--big` sends it all the same",
     )
 
 

@@ -140,6 +140,17 @@ def garbled(node: str, reader: FrameReader, error: Exception) -> NodeError:
     return NodeError(text, code="CC-RUN-004", node=node, evidence=str(error), fix="please report this")
 
 
+def unasked(node: str, verb: str, size: int) -> NodeError:
+    """Say that the node speaks without end while it should listen."""
+    return NodeError(
+        f"`{verb}` sends without being asked and does not read",
+        code="CC-RUN-004",
+        node=node,
+        evidence=f"{size >> 20} MiB came while something was being sent to it",
+        fix="please report this",
+    )
+
+
 def flooded(node: str, evidence: str) -> NodeError:
     """Say that the login shell never stops to speak."""
     return NodeError(

@@ -28,6 +28,7 @@ STDERR_KEPT = 64 << 10
 CHUNK = (32 << 10) - 64  # what fills one packet
 AHEAD = 16  # frames that are taken in before they are asked for; what more there is, the node must keep
 ALL = 1 << 30
+MOST_HELD = 128 << 20  # bytes that are taken in while we send, and that nobody has asked for yet
 Due = tuple[float, Callable[[], ClusterctlError]]
 
 
@@ -55,7 +56,7 @@ class Session:
         self._failure: ClusterctlError | None = None
         self._stderr = bytearray()
         self._reading, self._sending = threading.RLock(), threading.Lock()
-        self._beats = 0
+        self._beats = self._held = 0
         sentinel = secrets.token_hex(16)
         self._reader = FrameReader(sentinel)
         self._channel = _open_channel(connection, verb, self.timeouts.channel)
@@ -100,7 +101,7 @@ class Session:
             if not self._arrived:
                 self._take_in()  # before judging the time: the caller may have been away
             if self._arrived:
-                return self._arrived.popleft()
+                return self._pop()
             self._raise_failure()
             if self.ended:
                 return None
@@ -114,7 +115,7 @@ class Session:
         ended = self.ended
         self._take_in()
         while self._arrived:
-            yield self._arrived.popleft()
+            yield self._pop()
         self._raise_failure()
         if self.ended and not ended:
             yield {"end": True}, b""
@@ -133,11 +134,20 @@ class Session:
             closing = self._channel.over
             with suppress(OSError):
                 self._take_stderr()
-                while len(self._arrived) < most and (piece := self._channel.take()):
+                while (
+                    len(self._arrived) < most and self._held < MOST_HELD and (piece := self._channel.take())
+                ):
+                    self._held += len(piece)
                     self._hear(piece, self._take_frames)
-            drained = len(self._arrived) < most
+            drained = len(self._arrived) < most and self._held < MOST_HELD
             if closing and drained and not self.ended and self._failure is None:
                 self._fail(self._explain_end())
+
+    def _pop(self) -> Frame:
+        frame = self._arrived.popleft()
+        if not self._arrived:
+            self._held = 0
+        return frame
 
     def _take_stderr(self) -> None:
         while piece := self._channel.take_stderr():
@@ -165,6 +175,8 @@ class Session:
                 sent = self._channel.send(chunk)
             except TimeoutError:
                 self._take_in(ALL)  # the node may be waiting for us to read before it reads
+                if self._held >= MOST_HELD:
+                    raise endings.unasked(self.node, self.verb, self._held) from None
                 if time.monotonic() >= deadline:
                     raise endings.overdue(self.node, f"room for what we send to {self.verb}", limit) from None
                 continue

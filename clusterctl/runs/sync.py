@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,8 @@ from clusterctl.errors import ConnectionLost, SyncError
 from clusterctl.runs.conversation import Listener, Talk
 from clusterctl.runs.source import ScanResult
 from clusterctl.runs.turns import Turns
+
+NAMED = 80  # characters of a senseless answer that are shown
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class _Transfer:
             if wanted in header:
                 return header
             if "missing" in header:
-                self.send_contents(header["missing"])
+                self.send_contents(self._named(header["missing"]))
 
     def _hung_up(self) -> ConnectionLost:
         return ConnectionLost("the node hung up during the sync", code="CC-SYNC-008", node=self.node)
@@ -70,11 +72,33 @@ class _Transfer:
             fix="the file system of the node's work directory hangs; look at it, or set another `workdir`",
         )
 
-    def send_contents(self, missing: Sequence[str]) -> None:
+    def _counted(self, header: Mapping[str, Any]) -> tuple[int, int]:
+        files, size = header.get("files"), header.get("bytes")
+        if not isinstance(files, int) or not isinstance(size, int):
+            raise self._senseless(f"files: {str(files)[:NAMED]}, bytes: {str(size)[:NAMED]}")
+        return files, size
+
+    def _named(self, missing: object) -> frozenset[str]:
+        """Read what the node lacks."""
+        if not isinstance(missing, list) or not all(isinstance(sha, str) for sha in missing):
+            raise self._senseless(f"missing: {str(missing)[:NAMED]}")
         unknown = set(missing) - self.scan.manifest.blobs.keys()
         if unknown:
-            raise SyncError("the node asks for what is not in the tree", code="CC-SYNC-008", node=self.node)
-        for shipment in self.scan.contents.shipments(set(missing)):
+            raise self._senseless(f"it asks for {min(unknown)[:NAMED]}, which is not in the tree")
+        return frozenset(missing)
+
+    def _senseless(self, evidence: str) -> SyncError:
+        return SyncError(
+            "the node's answer makes no sense",
+            code="CC-SYNC-008",
+            node=self.node,
+            evidence=evidence,
+            fix="launch again; if it stays so, please report it",
+        )
+
+    def send_contents(self, missing: Collection[str]) -> None:
+        """Send some contents, and say that this was all."""
+        for shipment in self.scan.contents.shipments(missing):
             self.session.send(shipment.header, shipment.body)
             self.sent += shipment.size
             self.progress(shipment.size)
@@ -83,8 +107,9 @@ class _Transfer:
 
     def judge(self, header: Mapping[str, Any]) -> Synced:
         if header["tree"] == self.scan.manifest.hash:
-            return Synced(header["tree"], int(header["files"]), int(header["bytes"]), self.sent)
-        odd = ", ".join(str(path) for path in header.get("differs") or ())
+            return Synced(self.scan.manifest.hash, *self._counted(header), self.sent)
+        differs = header.get("differs")
+        odd = ", ".join(str(path) for path in differs) if isinstance(differs, list) else ""
         raise SyncError(
             "the code on the node is not the code that is here" + (f"; it differs in: {odd}" if odd else ""),
             code="CC-SYNC-003",

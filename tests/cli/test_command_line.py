@@ -281,6 +281,20 @@ def test_the_code_is_looked_at_before_any_node(folder: Path) -> None:
         assert (done.returncode, "CC-SYNC-010" in done.stderr) == (2, True)
 
 
+def test_code_that_is_too_large_wants_a_word(folder: Path) -> None:
+    """What is so large is named, and `--big` lifts the limit."""
+    (folder / "data").mkdir()
+    (folder / "data/images.bin").touch()
+    os.truncate(folder / "data/images.bin", 501_000_000)
+
+    refused = run(folder, "sync", "job.yaml")
+    sent = run(folder, "launch", "job.yaml", "--dry-run", "--big")
+
+    assert refused.returncode == 2
+    assert all(word in refused.stderr for word in ("CC-SYNC-002", "data/images.bin 501 MB", "--big"))
+    assert (sent.returncode, "501000" in sent.stdout) == (0, True)
+
+
 def test_launch_as_json_always_ends_in_a_verdict(folder: Path) -> None:
     """Also where nothing could be started: a script that reads stdout needs no second source."""
     (folder / "inventory.yaml").write_text(

@@ -168,6 +168,7 @@ def _await_port(server: Server) -> None:
         if re.search(rf"Server listening on \S+ port {server.port}\.", server.log):
             return
         time.sleep(0.005)
+    server.stop()
     raise AssertionError(f"sshd did not come up: {server.log}")
 
 

@@ -25,6 +25,7 @@ from clusterctl.errors import (
     Unreachable,
 )
 from clusterctl.runs import payload
+from clusterctl.runs import session as session_module
 from clusterctl.runs.limits import Timeouts
 from clusterctl.runs.session import Session
 
@@ -341,6 +342,18 @@ def test_both_sides_write_at_once(connection: Any) -> None:
         while (frame := session.receive(10)) is not None:
             sizes.append(frame[0].get("got") or len(frame[1]))
     assert sizes == [1 << 20] * 20 + [8 << 20]
+
+
+def test_a_node_that_speaks_without_end_is_not_heard_for_ever(
+    connection: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While we send, what nobody asked for is taken in up to a bound, and then the node is named."""
+    monkeypatch.setattr(session_module, "MOST_HELD", 4 << 20)
+    with start(connection, "burst", frames=64, size=1 << 20) as session:
+        with pytest.raises(NodeError, match="without being asked") as caught:
+            session.send({}, b"y" * (32 << 20), timeout=20)
+        assert sum(len(body) for _, body in session._arrived) < 6 << 20
+    assert caught.value.code == "CC-RUN-004"
 
 
 def test_connection_killed(serve: Callable[..., Server], client: Client) -> None:

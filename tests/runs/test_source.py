@@ -122,6 +122,7 @@ def test_a_tree_that_is_too_large_is_refused_before_it_is_read(tmp_path: Path) -
     with pytest.raises(UsageError, match="data/x 500 MB") as caught:
         scan_source(tmp_path)
     assert caught.value.code == "CC-SYNC-002"
+    assert "--big" in caught.value.fix
     assert paths(scan_source(tmp_path, exclude=["data"])) == ["a.py"]
 
 

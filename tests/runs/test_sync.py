@@ -325,6 +325,33 @@ def test_another_tree_on_the_node_is_an_error_that_names_it(source: Path) -> Non
     assert scan.manifest.hash in caught.value.evidence
 
 
+class Confused(Liar):
+    """A node whose answers have the wrong shape."""
+
+    def __init__(self, answer: dict[str, Any]) -> None:
+        self.answer = answer
+
+    def receive(self, timeout: float) -> Frame | None:
+        """Say it."""
+        assert timeout > 0
+        return self.answer, b""
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [{"missing": 7}, {"missing": [7]}, {"missing": ["0" * 64]}, {"tree": None}, {"tree": "?", "differs": 7}],
+    ids=str,
+)
+def test_an_answer_that_makes_no_sense_is_the_nodes(source: Path, answer: dict[str, Any]) -> None:
+    """It is named as the node's, with what was said; it is no bug of ours."""
+    scan = scan_source(source)
+    with pytest.raises(SyncError) as caught:
+        send_tree(Confused(answer), scan, node="gpu02")
+    assert caught.value.code == ("CC-SYNC-008" if "missing" in answer else "CC-SYNC-003")
+    with pytest.raises(SyncError, match="no sense"):
+        send_tree(Confused({"tree": scan.manifest.hash, "files": None}), scan, node="gpu02")
+
+
 class Stuck(Liar):
     """A node whose work directory hangs: it is alive and gets nowhere."""
 
