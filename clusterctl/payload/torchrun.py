@@ -35,6 +35,7 @@ class Torchrun:
         self._gate: Optional[Gate] = None
         self._late: Dict[str, Any] = {}
         self._reports = b""
+        self._went = False
 
     @property
     def pid(self) -> Optional[int]:
@@ -55,6 +56,7 @@ class Torchrun:
     def go(self, port: int) -> None:
         """Give GO; a gate that has just died is noticed by its end."""
         assert self._gate is not None
+        self._went = True
         values = {**self.places.values, "master_port": str(port)}
         code = os.path.join(self.places.rundir, "code")
         env = {"PWD": code, **{key: fill(text, values) for key, text in self._late.items()}}
@@ -66,6 +68,14 @@ class Torchrun:
             while rest:
                 rest = rest[os.write(self._gate.go, rest) :]
         os.close(self._gate.go)
+
+    def close(self) -> None:
+        """Let go of the pipes once the process has ended."""
+        if self._gate is not None and self.over:
+            self._loop.forget(self._gate.report)
+            os.close(self._gate.report)
+            if not self._went:
+                os.close(self._gate.go)
 
     def stat(self) -> Optional[Stat]:
         """Look at the process, while it has not ended."""
