@@ -39,11 +39,13 @@ def check(
         from clusterctl.cli.proving import prove  # loads while the connections are made
         from clusterctl.console.choice import out
         from clusterctl.console.findings import render_check, to_json
+        from clusterctl.console.wire import render_wire, wire_to_json
 
         proof = prove(cluster, nodes, job)
     if as_json:
-        click.echo(json.dumps(to_json(nodes, proof.facts, proof.findings), ensure_ascii=False, indent=2))
+        told = {**to_json(nodes, proof.facts, proof.findings), "wire": wire_to_json(proof.wire)}
+        click.echo(json.dumps(told, ensure_ascii=False, indent=2))
     else:
         render_check(out(), nodes, proof.facts, proof.findings)
+        render_wire(out(), proof.wire)
     return proof.exit_code
-

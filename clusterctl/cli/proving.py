@@ -10,8 +10,12 @@ from clusterctl.errors import ClusterctlError, ConnectError, ConnectionLost
 from clusterctl.plans.checks.check import Finding
 from clusterctl.plans.checks.registry import evaluate
 from clusterctl.plans.facts import Facts
+from clusterctl.plans.network import resolve_network
+from clusterctl.plans.wire import Wire, choose_takers
 from clusterctl.runs import tasks
 from clusterctl.runs.cluster import Cluster
+from clusterctl.runs.mesh import Taker, prove_wire
+from clusterctl.runs.session import Session
 from clusterctl.specs.inventory import Node
 from clusterctl.specs.job import Job
 
@@ -23,6 +27,7 @@ class Proof:
     facts: Mapping[str, Facts]
     failures: Mapping[str, ClusterctlError]
     findings: tuple[Finding, ...]
+    wire: Wire | None = None
 
     @property
     def offsets(self) -> dict[str, float]:
@@ -44,13 +49,33 @@ def prove(
     job: Job | None,
     arrived: Callable[[str], None] = lambda _: None,
 ) -> Proof:
-    """Probe every node once, all at the same time, and evaluate the checks."""
+    """Probe every node once, all at the same time, let them call each other, and evaluate the checks."""
     facts: dict[str, Facts] = {}
     failures: dict[str, ClusterctlError] = {}
-    for outcome in cluster.each(nodes, lambda c, node: tasks.probe(c, node, interpreter(node, job), nodes)):
-        if outcome.value is not None:
-            facts[outcome.node.name] = outcome.value
-            arrived(outcome.node.name)
-        elif outcome.error is not None:
-            failures[outcome.node.name] = outcome.error
-    return Proof(facts, failures, evaluate(nodes, facts, failures, job=job))
+    open_probes: dict[str, Session] = {}
+    ask = tasks.probe_and_stay
+    try:
+        for outcome in cluster.each(nodes, lambda c, node: ask(c, node, interpreter(node, job), nodes)):
+            name = outcome.node.name
+            if outcome.value is not None:
+                facts[name], open_probes[name] = outcome.value
+                arrived(name)
+            elif outcome.error is not None:
+                failures[name] = outcome.error
+        wire = _prove_wire(nodes, facts, open_probes)
+    finally:
+        for session in open_probes.values():
+            session.close()
+    return Proof(facts, failures, evaluate(nodes, facts, failures, job, wire), wire)
+
+
+def _prove_wire(
+    nodes: Sequence[Node], facts: Mapping[str, Facts], open_probes: Mapping[str, Session]
+) -> Wire | None:
+    """Let the nodes whose training addresses are known call each other; None where there are no two."""
+    networks = {node.name: resolve_network(node, facts.get(node.name)) for node in nodes}
+    takers = {
+        node.name: Taker(open_probes[node.name], networks[node.name].ip or "", node.ports)
+        for node in choose_takers(nodes, facts, networks)
+    }
+    return prove_wire(takers) if takers else None

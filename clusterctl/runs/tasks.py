@@ -61,12 +61,30 @@ class Stopped:
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
 def probe(c: Connection, node: Node, interpreter: Interpreter, nodes: Sequence[Node]) -> Facts:
     """Ask a node for its facts; writes nothing there."""
-    request = probe_request(node, tuple(nodes), payload_zip()[0])
+    facts, session = _ask_facts(c, probe_request(node, tuple(nodes), payload_zip()[0]), interpreter)
+    session.close()
+    return facts
+
+
+@task  # type: ignore[untyped-decorator]  # fabric ships no types
+def probe_and_stay(
+    c: Connection, node: Node, interpreter: Interpreter, nodes: Sequence[Node]
+) -> tuple[Facts, Session]:
+    """Ask a node for its facts; the open session can take part in a proof on the wire, and else is to be closed."""
+    request = {**probe_request(node, tuple(nodes), payload_zip()[0]), "stay": True}
+    return _ask_facts(c, request, interpreter)
+
+
+def _ask_facts(c: Connection, request: Mapping[str, Any], interpreter: Interpreter) -> tuple[Facts, Session]:
     asked = time.time()
-    with _session(c, "probe", request, interpreter) as session:
+    session = _session(c, "probe", request, interpreter)
+    try:
         header, _ = _answer(session, PROBE_LIMIT)
+    except BaseException:
+        session.close()
+        raise
     facts = parse_facts(header.get("facts"), asked=asked, heard=time.time())
-    return with_words(facts, session.stderr)
+    return with_words(facts, session.stderr), session
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
