@@ -20,7 +20,6 @@ from . import (
     probe_torch,
 )
 from .holders import ask_holders, names_in_use
-from .mesh import serve
 from .probe_ask import ask_all
 
 if TYPE_CHECKING:
@@ -35,6 +34,8 @@ def run(request: dict[str, Any], stream: Stream) -> None:
     received = time.time()
     stream.send({"facts": gather(request, received)})
     if request.get("stay"):
+        from .mesh import serve  # when the facts are on their way: it loads what most probes never need
+
         serve(stream)
 
 

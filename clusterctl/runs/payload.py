@@ -21,6 +21,16 @@ MAIN = "from payload.main import main\n\nmain()\n"
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest that a zip can hold
 ONE_AT_A_TIME = threading.Lock()  # many threads ask at once: the first packs, the others wait for it
 
+# What only a type checker reads. The module `typing` takes a node as long to load as all of a verb's own work.
+TYPING = re.compile(r"^from typing import [^\n(]*$", re.MULTILINE)
+INNER = r"[^\[\]]*"
+for _ in range(4):  # brackets within brackets
+    INNER = rf"(?:[^\[\]]|\[{INNER}\])*"
+ALIAS = re.compile(
+    rf"^(\w+) = (?:Callable|Dict|Generator|Iterator|List|Optional|Tuple|Union)\[{INNER}\]", re.MULTILINE
+)
+USED_AT_RUN_TIME = re.compile(r"\b(?:NamedTuple|cast|TypeVar)\b")
+
 RELATIVE = re.compile(r"^[ \t]*from[ \t]+\.(\w*)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]*)", re.MULTILINE)
 
 
@@ -44,7 +54,7 @@ def payload_zip() -> tuple[str, bytes]:
 
 @cache
 def _bundle(verb: str) -> bytes:
-    sources = {_dotted(name): _source(name) for name in sorted(modules(verb))}
+    sources = {_dotted(name): without_types(_source(name)) for name in sorted(modules(verb))}
     return zlib.compress(json.dumps(sources).encode("utf-8"), 9)
 
 
@@ -73,6 +83,17 @@ def _payload_zip() -> tuple[str, bytes]:
             entry.create_system = 3
             archive.writestr(entry, texts[name])
     return hashlib.sha256(packed.getvalue()).hexdigest(), packed.getvalue()
+
+
+def without_types(source: str) -> str:
+    """Leave out what a module needs of `typing` for annotations alone; every line keeps its number."""
+    if USED_AT_RUN_TIME.search(source):
+        return source
+    return ALIAS.sub(_without_value, TYPING.sub("TYPE_CHECKING = False", source))
+
+
+def _without_value(alias: re.Match[str]) -> str:
+    return f"{alias[1]} = None" + "\n" * alias[0].count("\n")
 
 
 def forget() -> None:

@@ -41,8 +41,26 @@ def test_a_verbs_bundle_is_closed(name: str) -> None:
 def test_bundle_holds_the_sources() -> None:
     """A bundle unpacks to the files, and is made once."""
     sources = json.loads(zlib.decompress(payload.bundle("probe")))
-    assert sources["payload.probe"] == (payload.PAYLOAD / "probe.py").read_text()
+    file = (payload.PAYLOAD / "probe.py").read_text()
+    assert sources["payload.probe"] == payload.without_types(file) != file
     assert payload.bundle("probe") is payload.bundle("probe")
+
+
+def test_modules_run_without_the_types_they_name(tmp_path: Path) -> None:
+    """What is sent needs nothing of `typing`, keeps its lines, and every module of it can be imported."""
+    (tmp_path / "payload").mkdir()
+    for path in payload.PAYLOAD.glob("*.py"):
+        bare = payload.without_types(path.read_text())
+        assert bare.count("\n") == path.read_text().count("\n")
+        (tmp_path / "payload" / path.name).write_text(bare)
+    code = (
+        "import sys, payload.probe; assert 'typing' not in sys.modules; from importlib import import_module\n"
+    )
+    names = [name for name in MODULES if name not in ("boot", "main")]
+    code += f"for name in {names}: import_module('payload.' + name)"
+    subprocess.run(
+        [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {code}"], check=True
+    )
 
 
 def test_probe_does_not_carry_the_agent() -> None:
