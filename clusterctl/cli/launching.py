@@ -34,6 +34,7 @@ from clusterctl.runs.source import ScanResult
 from clusterctl.specs.counted import counted
 from clusterctl.specs.inventory import Inventory, Node
 from clusterctl.specs.job import Job
+from clusterctl.specs.nodeset import fold_names
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,9 @@ class Launch:
             self._report.write_end("FAILED_SETUP", proof.exit_code, error="the nodes are not fit")
             return proof.exit_code
         plan = self._plan(proof)
-        say(f"run {plan.run_id}: {counted(len(plan.nodes), 'node')}, world size {plan.world_size}")
+        say(
+            f"run {plan.run_id}: {counted(len(plan.nodes), 'node')}, world size {plan.world_size}{_reserve(plan)}"
+        )
         ready = self._prepare(cluster, plan, scan, secrets)
         self._go(cluster, plan, ready)
         remember_hooks(self._job, self._inventory, plan.run_id)
@@ -102,7 +105,7 @@ class Launch:
     def _plan(self, proof: Proof) -> LaunchPlan:
         measured = {node.name: measure(self._job, node, proof.facts[node.name]) for node in self._nodes}
         plan = plan_launch(self._job, self._members, measured, run_id=make_run_id(self._job.name))
-        for node in plan.nodes:
+        for node in plan.seats:
             if node.missing:
                 raise UsageError(
                     f"not known: {', '.join(node.missing)}",
@@ -119,7 +122,7 @@ class Launch:
     ) -> dict[str, preparing.Ready]:
         me = {"launched_by": myself().name, "launched_id": myself().id}
         record = {"cluster": self._inventory.cluster, **me, "submitted": time.time()}
-        specs = {node.name: render_spec(plan, node, record) for node in plan.nodes}
+        specs = {node.name: render_spec(plan, node, record) for node in plan.seats}
         token = random_source.token_hex(32)
         files, size = len(scan.manifest.entries), scan.manifest.size
         details: dict[str, Detail] = {
@@ -149,7 +152,7 @@ class Launch:
                 f"the start failed half-way; the run was ended everywhere. {self._report.hint('status', plan.run_id)}"
             )
             raise
-        for node in plan.nodes:
+        for node in plan.seats:
             self._phases.arrive("go", node.name)
         seconds = time.time() - self._began
         self._phases.end("go", f"master {plan.nodes[0].ip}:{port}, {seconds:.1f} s after the command")
@@ -164,10 +167,15 @@ class Launch:
         return 0
 
     def _follow(self, cluster: Cluster, plan: LaunchPlan, proof: Proof, secrets: Mapping[str, str]) -> int:
-        ranks = {node.name: node.member.node_rank for node in plan.nodes}
+        ranks = {node.name: node.member.node_rank for node in plan.seats}
         watch = Watch(plan.run_id, self._nodes, self._interpreters, proof.offsets, tuple(secrets.values()))
         logs = self._report.logs(plan.run_id, ranks, plan.world_size)
         return watch_run(cluster, watch, self._report, logs, self._began)
+
+
+def _reserve(plan: LaunchPlan) -> str:
+    spares = fold_names([node.name for node in plan.spares])
+    return f"; {counted(len(plan.spares), 'spare')}: {spares}" if plan.spares else ""
 
 
 def stops(proof: Proof, *, no_check: bool) -> bool:

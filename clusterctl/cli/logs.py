@@ -14,6 +14,11 @@ from clusterctl.cli.options import Settings, shared_options
 @click.option(
     "--rank", type=click.IntRange(min=0), multiple=True, help="Only this global rank; may be repeated."
 )
+@click.option(
+    "--attempt",
+    type=click.IntRange(min=1),
+    help="Of a run that was started again, this attempt; default: the last.",
+)
 @click.option("-f", "--follow", is_flag=True, help="Go on as lines are written, until the run ends.")
 @click.option("--tail", type=click.IntRange(min=0), help="Only the last N lines of each file.")
 @click.option(
@@ -27,6 +32,7 @@ def logs(
     run: str | None,
     pattern: str | None,
     rank: tuple[int, ...],
+    attempt: int | None,
     follow: bool,
     tail: int | None,
     grep: str | None,
@@ -40,7 +46,7 @@ def logs(
     from clusterctl.cli.reading_logs import Filter, read_logs
 
     inventory = load_inventory(settings)
-    wanted = Filter(ranks=rank or None, tail=tail, grep=_checked(grep), stream=stream, follow=follow)
+    wanted = Filter(rank or None, tail, _checked(grep), stream, follow, attempt)
     return read_logs(inventory, run, pattern, wanted, as_json=as_json)
 
 

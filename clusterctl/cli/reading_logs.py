@@ -33,6 +33,7 @@ class Filter:
     grep: str | None
     stream: str | None
     follow: bool
+    attempt: int | None = None
 
     def request(self) -> dict[str, Any]:
         """Give the question that a node answers."""
@@ -42,6 +43,7 @@ class Filter:
             "offsets": {},
             "tail": self.tail,
             "grep": self.grep,
+            **({"attempt": self.attempt} if self.attempt is not None else {}),
         }
         return {"events": None, "logs": logs, "follow": self.follow}
 
@@ -58,12 +60,20 @@ def read_logs(
             return 4
         chosen = choose_run(remembered.runs, run, myself())
         parts = remembered.runs[chosen]
+        _check_attempt(chosen, parts, wanted.attempt)
         holders = _holders(nodes, chosen, parts, wanted)
         say(f"run {chosen}")
         printer = _printer(chosen, parts, as_json)
         read = _follow if wanted.follow else _read
         failed = read(cluster, holders, remembered, chosen, wanted, printer)
     return reading_exit_code(remembered.asked - len(failed), remembered.asked)
+
+
+def _check_attempt(run: str, parts: Parts, wanted: int | None) -> None:
+    last = max((part.attempt for part in parts.values() if part), default=1)
+    if wanted is not None and wanted > last:
+        fix = f"it has attempts 1 to {last}" if last > 1 else "it has one attempt only"
+        raise UsageError(f"{run} has no attempt {wanted}", code="CC-USE-034", fix=fix)
 
 
 def _holders(nodes: Sequence[Node], run: str, parts: Parts, wanted: Filter) -> list[Node]:
@@ -76,7 +86,7 @@ def _holders(nodes: Sequence[Node], run: str, parts: Parts, wanted: Filter) -> l
             fix=f"clusterctl status {run} shows its nodes",
         )
     if wanted.ranks and not holding:
-        known = sorted(rank.rank for part in parts.values() if part for rank in part.ranks)
+        known = sorted(rank for part in parts.values() if part for rank in part.ranks_of(wanted.attempt))
         raise UsageError(
             f"no rank {', '.join(map(str, wanted.ranks))} on these nodes",
             code="CC-USE-027",
@@ -89,7 +99,9 @@ def _holds(part: NodeState | None, wanted: Filter) -> bool:
     """Tell whether a node has lines that are wanted; one that does not answer now may do so while we follow."""
     if part is None:
         return wanted.follow
-    return wanted.ranks is None or any(rank.rank in wanted.ranks for rank in part.ranks)
+    if wanted.follow and part.live and part.seats:  # another attempt may give it the rank
+        return True
+    return wanted.ranks is None or any(rank in wanted.ranks for rank in part.ranks_of(wanted.attempt))
 
 
 def _printer(run: str, parts: Parts, as_json: bool) -> LogPrinter | JsonLogs:

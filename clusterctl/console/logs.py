@@ -65,7 +65,7 @@ class JsonLogs:
                 "schema": 1,
                 "run": self._run,
                 "node": entry.node,
-                "node_rank": self._ranks.get(entry.node),
+                "node_rank": entry.node_rank if entry.node_rank is not None else self._ranks.get(entry.node),
                 "rank": entry.rank,
                 "stream": entry.stream,
                 "offset": offset,

@@ -2,7 +2,8 @@
 
 What torchrun itself prints is kept back while ranks run and sent last: after a stop, and sometimes after a
 success, it is a traceback that means nothing. A run that went well or was stopped sends none of it, unless
-the request has {"logs": {"torchrun": true}}.
+the request has {"logs": {"torchrun": true}}. Of a run that was started again the logs are those of the last attempt
+and of what follows, unless {"logs": {"attempt": 1}} asks for those of an earlier one.
 """
 
 from __future__ import annotations
@@ -23,7 +24,11 @@ JUDGE = 1.0  # seconds between looks at whether agent and guardian live
 BEAT = 2.0
 TRUSTED_AGE = 1.0  # seconds; a live file written longer ago has its time from the clock of a file server
 CLIENT_LIMIT = 60.0  # seconds without a sign of the client
-QUIET = ("SUCCEEDED", "CANCELLED", "TIMEOUT")  # after which torchrun has nothing to say that a rank has not said
+QUIET = (
+    "SUCCEEDED",
+    "CANCELLED",
+    "TIMEOUT",
+)  # after which torchrun has nothing to say that a rank has not said
 
 Request = Dict[str, Any]
 
@@ -35,6 +40,7 @@ class Log(NamedTuple):
     rank: Optional[int]
     stream: str
     reader: LineReader
+    attempt: int
 
 
 def run(request: Request, stream: Stream) -> None:
@@ -72,8 +78,9 @@ class Follower:
             self._send({"positions": {log.file: log.reader.position for log in self._logs.values()}})
         while True:
             final = state["state"] in FINAL
-            moved = self._send_events() + self._send_logs(last=final)
-            if not moved and ((final and not self._waits_for_gang(state)) or not self._follow):
+            moved = self._send_events() + self._send_logs(state)
+            over = (final and not self._waits_for_gang(state)) or self._asks_for_earlier(state)
+            if not moved and (over or not self._follow):
                 return
             if not moved and not self._wait():
                 return
@@ -106,6 +113,9 @@ class Follower:
         self._state = state
         return state
 
+    def _asks_for_earlier(self, state: State) -> bool:
+        return bool((self._wish.get("attempt") or state["attempt"]) < state["attempt"])
+
     def _waits_for_gang(self, state: State) -> bool:
         """Tell whether more will be known of the end: who follows events wants to hear of all nodes."""
         return self._events is not None and lingers(state)
@@ -121,7 +131,7 @@ class Follower:
     def _find_logs(self, state: State, tail: Optional[int]) -> None:
         if not self._wants_logs:
             return
-        last = state["state"] in FINAL
+        last = state["state"] in FINAL or self._asks_for_earlier(state)
         for log in logs_of(self._rundir, state, self._wish):
             if log.file in self._logs or not os.path.exists(log.reader.path):
                 continue
@@ -140,11 +150,16 @@ class Follower:
             self._send({"events": self._events.position}, lines)
         return bool(lines)
 
-    def _send_logs(self, last: bool) -> bool:
+    def _send_logs(self, state: State) -> bool:
+        """Send what is new; the last line of a file that nobody writes to any more also without its end."""
+        now = state["attempt"]
+        last = now if state["state"] in FINAL else now - 1
         ranks = [log for log in self._logs.values() if log.rank is not None]
-        moved = [self._send_log(log, last) for log in ranks]
+        moved = [self._send_log(log, log.attempt <= last) for log in ranks]
         if not any(moved) and self._torchrun_may_speak():
-            moved = [self._send_log(log, last) for log in self._logs.values() if log.rank is None]
+            wanted = self._wish.get("attempt") or now
+            logs = [log for log in self._logs.values() if log.rank is None and log.attempt == wanted]
+            moved = [self._send_log(log, log.attempt <= last) for log in logs]
         return any(moved)
 
     def _send_log(self, log: Log, last: bool) -> bool:
@@ -161,7 +176,7 @@ class Follower:
 
     def _torchrun_may_speak(self) -> bool:
         state = self._state or {}
-        if self._wish.get("torchrun") or not state.get("ranks"):
+        if self._wish.get("torchrun") or not state.get("ranks") or self._wish.get("attempt"):
             return True
         return state["state"] in FINAL and state["state"] not in QUIET
 
@@ -185,10 +200,20 @@ def logs_of(rundir: str, state: State, wish: Dict[str, Any]) -> Iterator[Log]:
     """Yield the files of the ranks and streams asked for; torchrun's own unless ranks are named."""
     ranks: Optional[List[int]] = wish.get("ranks")
     streams = wish.get("streams") or ["stdout", "stderr"]
+    attempt = wish.get("attempt") or state["attempt"]
     if ranks is None and "stderr" in streams:
-        file = f"attempt-{state['attempt']}/torchrun.log"
-        yield Log(file, None, "stderr", LineReader(os.path.join(rundir, file)))
-    for rank, entry in state["ranks"].items():
+        file = f"attempt-{attempt}/torchrun.log"
+        yield Log(file, None, "stderr", LineReader(os.path.join(rundir, file)), attempt)
+    for rank, entry in ranks_of(state, attempt).items():
         for stream in streams:
             if entry[stream] is not None and (ranks is None or int(rank) in ranks):
-                yield Log(entry[stream], int(rank), stream, LineReader(os.path.join(rundir, entry[stream])))
+                reader = LineReader(os.path.join(rundir, entry[stream]))
+                yield Log(entry[stream], int(rank), stream, reader, attempt)
+
+
+def ranks_of(state: State, attempt: int) -> Dict[str, Any]:
+    """Return the ranks that this node had in an attempt, and where they wrote to."""
+    if attempt == state["attempt"]:
+        return dict(state["ranks"])
+    earlier = (entry for entry in state.get("attempts") or () if entry.get("attempt") == attempt)
+    return dict(next((entry.get("ranks") or {} for entry in earlier), {}))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+_FOLDER = re.compile(r"attempt-(\d{1,9})/")
 LONGEST = 1000  # characters of a text
 NO_PROGRESS = "no_progress"
 GIVEN_UP: Mapping[str, str] = {
@@ -85,6 +87,12 @@ def _parse_attempt(raw: Mapping[str, Any]) -> Attempt:
         node_rank=_number(raw.get("node_rank")),
         ranks=tuple(sorted(known)),
     )
+
+
+def attempt_of(file: str) -> int:
+    """Tell to which attempt a log file belongs, by its path below the run's directory."""
+    found = _FOLDER.match(file)
+    return int(found[1]) if found else 1
 
 
 def _is_rank(value: Any) -> bool:

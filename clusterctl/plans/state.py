@@ -99,6 +99,12 @@ class NodeState:
         """Count the nodes that were given the run, spares among them."""
         return self.seats or self.nnodes
 
+    def ranks_of(self, attempt: int | None) -> tuple[int, ...]:
+        """Give the ranks that the node had in an attempt; None is the last one."""
+        if attempt in (None, self.attempt):
+            return tuple(rank.rank for rank in self.ranks)
+        return next((one.ranks for one in self.attempts if one.number == attempt), ())
+
     @property
     def live(self) -> bool:
         """Tell whether this part has not ended yet."""

@@ -17,6 +17,7 @@ from clusterctl.plans.redact import redact
 from clusterctl.plans.state import FAILED, FAILED_SETUP, LOST, TIMEOUT, UNKNOWN, NodeState
 from clusterctl.plans.verdict import Verdict, fill_parts, judge
 from clusterctl.runs import tasks
+from clusterctl.runs.attempts import Attempts
 from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.ending import end_run
 from clusterctl.runs.evidence import Part
@@ -74,6 +75,7 @@ class Attached:
     ) -> None:
         self._cluster, self._wish = cluster, watch
         self._parts = {node.name: watch.part(node) for node in watch.nodes}
+        self._attempts = Attempts(watch.known, notice)
         self._show, self._notice, self._secrets = show, notice, tuple(watch.secrets)
         logs = {"ranks": None, "streams": ["stdout", "stderr"], "tail": watch.tail}
         request = {"events": 0, "logs": logs}
@@ -153,6 +155,8 @@ class Attached:
             self._take_event(part, update.event)
 
     def _take_event(self, part: Part, event: Mapping[str, Any]) -> None:
+        if self._attempts.hear_event(event):
+            self._worry = None
         trouble, reason = part.hear_event(event), str(event.get("reason") or "")
         if trouble:
             self._fail(f"{part.node.name}: {trouble}")
@@ -160,10 +164,12 @@ class Attached:
             self._fail(reason)  # the nodes' word for what happened on one of them
 
     def _take_state(self, part: Part, state: NodeState) -> None:
+        if self._attempts.hear_state(state):
+            self._worry = None
         for rank in part.newly_frozen(state):
             self._notice(f"{part.node.name}: rank {rank} is stopped (SIGSTOP); the others will wait for it")
         part.state = replace(state, reason=redact(state.reason, self._secrets))
-        if part.state.state in BAD_ENDS:
+        if part.state.state in BAD_ENDS and not self._attempts.is_idle(part.node.name):
             self._fail(f"{part.node.name}: {part.state.reason or part.state.state}")
 
     def _fail(self, reason: str) -> None:
@@ -189,6 +195,7 @@ class Attached:
         if self._worry is not None and time.monotonic() > self._worry[0]:
             broken = self._streams.broke_at
             heard = [part for name, part in self._parts.items() if part.met and name not in broken]
+            heard = [part for part in heard if not self._attempts.is_idle(part.node.name)]
             if not all(part.over or part.asked for part in heard):
                 self._end_all(self._worry[1])
         told = self._record() if self._streams.broke_at else None
@@ -196,11 +203,17 @@ class Attached:
             part = self._parts.get(lost.node)
             if part is not None and not part.ended and lost.node in self._streams.broke_at:
                 self._lose(part, lost.reason)
+        for name, why in self._attempts.lost.items():
+            part = self._parts.get(name)
+            if part is not None and not part.ended and name in self._streams.broke_at:
+                self._lose(part, why)
 
     def _take_end(self, part: Part, error: ClusterctlError | None) -> None:
         """A stream's end is the part's end only if the node has said so before."""
         if part.over and error is None:
             part.ended = True
+        elif part.lost:
+            return
         elif may_return(error):
             self._come_back(part, error)
         else:
@@ -241,7 +254,8 @@ class Attached:
     def _lose(self, part: Part, why: str) -> None:
         part.ended, part.lost = True, why
         self._notice(f"{part.node.name}: lost, {why}; what runs there could not be stopped from here")
-        self._end_all(f"{part.node.name}: lost")
+        if not self._attempts.is_idle(part.node.name):
+            self._end_all(f"{part.node.name}: lost")
 
     # the end of all
 

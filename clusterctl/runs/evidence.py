@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from clusterctl.plans.attempts import attempt_of
 from clusterctl.plans.cause import Failure, signal_name
 from clusterctl.plans.state import LOST, UNKNOWN, NodeState
 from clusterctl.plans.words import Words
@@ -31,14 +32,24 @@ class Part:
     finished: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     words: dict[int | None, Words] = field(default_factory=dict)
     frozen: set[int] = field(default_factory=set)  # ranks that SIGSTOP held, as last heard while they lived
+    attempt: int = 1
 
     @property
     def over(self) -> bool:
         """Tell whether the node itself has said that its part has ended."""
         return self.state is not None and not self.state.live
 
+    def begin_attempt(self, number: int) -> None:
+        """Forget what was heard of the attempts before this one."""
+        self.attempt, self.asked = number, False
+        self.stopped_at = self.broken = self.torchrun = None
+        for heard in (self.exits, self.finished, self.words, self.frozen):
+            heard.clear()
+
     def hear_lines(self, entry: LogLines, now: float) -> None:
-        """Remember what a rank (or torchrun, rank None) wrote to stderr."""
+        """Remember what a rank (or torchrun, rank None) wrote to stderr in this attempt."""
+        if attempt_of(entry.file) != self.attempt:
+            return
         moment = now if entry.written is None else min(now, entry.written - self.offset)
         words = self.words.setdefault(entry.rank, Words())
         words.notice(moment)
@@ -57,7 +68,9 @@ class Part:
     def hear_event(self, event: Mapping[str, Any]) -> str:
         """Take an event; gives what failed by it, or nothing."""
         kind, rank = event.get("event"), event.get("rank")
-        if kind == "stopping":
+        if kind == "attempt" and isinstance(event.get("attempt"), int):
+            self.begin_attempt(event["attempt"])
+        elif kind == "stopping":
             self.asked = True
             when = self._when(event)
             self.stopped_at = when if self.stopped_at is None else min(when, self.stopped_at)

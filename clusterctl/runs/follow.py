@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clusterctl.errors import ClusterctlError, NodeError
+from clusterctl.plans.attempts import attempt_of
 from clusterctl.plans.state import NodeState, parse_state
 from clusterctl.runs.session import Session
 
@@ -32,6 +33,7 @@ class LogLines:
     sizes: tuple[int, ...]
     written: float | None = None  # when the last was written, by the node's clock, if that can be trusted
     before: int = 0  # where a tail was asked for: how long the file was then
+    node_rank: int | None = None  # of the node in the attempt that wrote it, where that is known
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ class Follower:
         self.events: dict[str, int] = {}
         self.placed: set[str] = set()  # nodes that have said where the wanted tails begin
         self.heard: dict[str, float] = {}  # when each node last said anything, beats included
+        self._ranks: dict[str, dict[int, int | None]] = {}  # of nodes, by attempt
 
     def add(self, node: str, session: Session) -> None:
         """Begin to read a node's stream."""
@@ -154,7 +157,10 @@ class Follower:
 
     def _parse(self, node: str, header: Mapping[str, Any], body: bytes) -> Iterator[Update]:
         if "state" in header:
-            yield StateChange(node, parse_state(header["state"]))
+            state = parse_state(header["state"])
+            earlier = {attempt.number: attempt.node_rank for attempt in state.attempts}
+            self._ranks[node] = {**earlier, state.attempt: state.node_rank}
+            yield StateChange(node, state)
         elif "events" in header:
             self.events[node] = int(header["events"])
             yield from (NodeEvent(node, event) for event in _parse_events(body))
@@ -182,6 +188,7 @@ class Follower:
             lines=tuple(line.decode("utf-8", "replace") for line in raw),
             sizes=tuple(len(line) + 1 for line in raw),
             before=int(header.get("before", 0)),
+            node_rank=self._ranks.get(node, {}).get(attempt_of(file)),
             written=float(written) if written is not None else None,
         )
 

@@ -37,7 +37,10 @@ class Observer(Protocol):
 
 @dataclass(frozen=True)
 class Ready:
-    """A node that waits for GO: its leash, on the master the port it holds, and who was in the way."""
+    """A node that waits for GO: its leash, on the master the port it holds, and who was in the way.
+
+    A spare has no torch until it is needed.
+    """
 
     leash: Session
     port: int | None
@@ -66,14 +69,14 @@ def prepare_all(
     observer: Observer,
 ) -> dict[str, Ready]:
     """Bring all nodes to the gate at once; the first failure, or Ctrl-C, cancels what was prepared everywhere."""
-    plans = {node.name: node for node in plan.nodes}
+    plans = {node.name: node for node in plan.seats}
     ready: dict[str, Ready] = {}
 
     def work(c: Connection, node: Node) -> Ready:
         return prepare(c, plans[node.name], interpreters[node.name], freight, observer)
 
     try:
-        for outcome in cluster.each([node.member.node for node in plan.nodes], work):
+        for outcome in cluster.each([node.member.node for node in plan.seats], work):
             if outcome.error is not None:
                 raise outcome.error
             if outcome.value is not None:
@@ -99,9 +102,10 @@ def cancel_all(ready: Mapping[str, Ready]) -> None:
 def prepare(
     c: Connection, node: NodePlan, interpreter: tasks.Interpreter, freight: Freight, observer: Observer
 ) -> Ready:
-    """Bring one node to the gate: agent up, code there and proven equal, torchrun imported."""
+    """Bring one node to the gate: agent up, code there and proven equal, torchrun imported, unless it is a spare."""
     spec = freight.specs[node.name]
     run = str(spec["run"])
+    seat = node.member.node_rank
     leash = tasks.start(c, node.member.node, interpreter, spec, freight.secrets, freight.token)
     try:
         seen = tasks.await_event(leash, "started", tasks.ANSWER_LIMIT, node=node.name)
@@ -111,31 +115,40 @@ def prepare(
         observer.arrive("start", node.name)
         if "hub" in seen:
             freight.meeting.open(int(seen["hub"]["port"]))
+        if "door" in seen:
+            freight.meeting.add_door((seat, str(node.ip), int(seen["door"]["port"])), len(freight.specs))
         with freight.turns.take(str(place.get("id") or "")):
-            tasks.sync(
-                c, node.member.node, interpreter, run, node.member.node_rank, freight.scan, observer.move
-            )
+            tasks.sync(c, node.member.node, interpreter, run, seat, freight.scan, observer.move)
         observer.arrive("code", node.name)
         seen = _await_ready(leash, node, freight)
     except BaseException as error:
-        if node.member.node_rank == 0:
+        if seat == 0 or has_doors(spec):
             freight.meeting.fail(error)
         cancel(leash)
         raise
     observer.arrive("ready", node.name)
-    return Ready(leash, seen.get("port", {}).get("port"), str(seen["ready"].get("torch", "")), busy)
+    torch = str(seen.get("ready", {}).get("torch", ""))
+    return Ready(leash, seen.get("port", {}).get("port"), torch, busy)
 
 
 def _await_ready(leash: Session, node: NodePlan, freight: Freight) -> dict[str, dict[str, Any]]:
     """Wait for the gate, and where there is a gang, send the node to its hub meanwhile."""
-    joins = bool(freight.specs[node.name].get("gang")) and node.member.node_rank > 0
+    spec, first = freight.specs[node.name], node.member.node_rank == 0
+    doors = {"doors": freight.meeting.doors()} if has_doors(spec) else {}
     seen: dict[str, dict[str, Any]] = {}
-    if joins:
-        leash.send({"do": "join", "port": freight.meeting.port()})
+    if spec.get("gang") and not first:
+        leash.send({"do": "join", "port": freight.meeting.port(), **doors})
         seen = tasks.await_event(leash, "joined", tasks.ANSWER_LIMIT, node=node.name)
-    if "ready" not in seen:
+    elif doors:
+        leash.send({"do": "doors", **doors})
+    if "ready" not in seen and not node.member.spare:
         seen = tasks.await_event(leash, "ready", tasks.READY_LIMIT, node=node.name)
     return seen
+
+
+def has_doors(spec: Mapping[str, Any]) -> bool:
+    """Tell whether every agent of a run opens a door of its own, since any of them may have to lead."""
+    return bool(spec.get("gang") and spec.get("restart"))
 
 
 def go(
@@ -154,7 +167,7 @@ def go(
         return _give_go(plan, ready)
     except BaseException:
         cancel_all(ready)
-        nodes = [node.member.node for node in plan.nodes]
+        nodes = [node.member.node for node in plan.seats]
         end_run(cluster, nodes, interpreters, plan.run_id, "the start failed half-way")
         raise
 
@@ -170,6 +183,7 @@ def _give_go(plan: LaunchPlan, ready: Mapping[str, Ready]) -> int:
         ready[master].leash.send({"do": "go", "master_port": port})
         seen = tasks.await_event(ready[master].leash, "listening", tasks.GO_LIMIT, node=master)
         port = int(seen["listening"].get("port", port))  # another one, if the first was taken meanwhile
+    others += [node.name for node in plan.spares]  # which are only told that it has begun
     for name in others:
         ready[name].leash.send({"do": "go", "master_port": port})
     for name in others:

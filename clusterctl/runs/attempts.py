@@ -1,0 +1,62 @@
+"""Tells of the attempts of a run as they come: why one ended, and on which nodes the next one runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from clusterctl.plans.attempts import Seat
+from clusterctl.plans.spans import render_span
+from clusterctl.plans.state import NodeState
+from clusterctl.specs.nodeset import fold_names
+
+
+class Attempts:
+    """The attempts so far, told once each, whichever node says so first."""
+
+    def __init__(self, known: Mapping[str, NodeState | None], notice: Callable[[str], None]) -> None:
+        self._notice = notice
+        self._roster: tuple[Seat, ...] = ()
+        self.number = max((part.attempt for part in known.values() if part), default=1)
+        self._paused = self.number - 1
+
+    @property
+    def lost(self) -> Mapping[str, str]:
+        """Why nodes are gone that took part in an earlier attempt, or would have had a place to take."""
+        return {seat.node: seat.reason for seat in self._roster if seat.lost}
+
+    def is_idle(self, node: str) -> bool:
+        """Tell whether a node has nothing to do in the current attempt."""
+        return any(seat.node == node and seat.node_rank is None for seat in self._roster)
+
+    def hear_state(self, state: NodeState) -> bool:
+        """Take a node's state; tells whether a new attempt has begun with it."""
+        if state.attempt < self.number or not state.roster:
+            return False
+        before, self._roster = self._roster, state.roster
+        if state.attempt == self.number:
+            return False
+        self.number = state.attempt
+        self._notice(f"attempt {self.number} begins on {_render(state.roster, before)}")
+        return True
+
+    def hear_event(self, event: Mapping[str, Any]) -> bool:
+        """Take a node's event; tells whether the nodes have decided to start the run again."""
+        number, seconds = event.get("attempt"), event.get("seconds")
+        if event.get("event") != "pausing" or not isinstance(number, int) or number <= self._paused:
+            return False
+        self._paused = number
+        pause = f" in {render_span(float(seconds))}" if isinstance(seconds, (int, float)) else ""
+        self._notice(f"attempt {number}: {event.get('reason')}; attempt {number + 1} begins{pause}")
+        return True
+
+
+def _render(roster: tuple[Seat, ...], before: tuple[Seat, ...]) -> str:
+    """Name the nodes of an attempt by their ranks, and who of them was a spare."""
+    fresh = {seat.node for seat in before if seat.idle}
+    seats = sorted(
+        (seat for seat in roster if seat.node_rank is not None), key=lambda seat: seat.node_rank or 0
+    )
+    kept = fold_names([seat.node for seat in seats if seat.node not in fresh])
+    new = [f"{seat.node} (spare, node {seat.node_rank})" for seat in seats if seat.node in fresh]
+    return ", ".join(filter(None, [kept, *new]))
