@@ -13,10 +13,10 @@ from .client import Client
 from .gang import TIME, Facts, Gang, Order, Side, interval_of, make_gang, make_record
 from .locks import ORDERS, Claim, Locks
 from .loop import Loop
-from .processes import Identity, become_subreaper, identify, reap, wake_on
+from .processes import Identity, become_subreaper, identify, reap, send_signal, wake_on
 from .state import Record, new_state
 from .verdict import describe_limit
-from .workdir import read_json
+from .workdir import drop_ballast, lay_ballast, read_json
 
 GO_LIMIT = 3600.0  # seconds that a ready gate waits
 WRITE_LIMIT = 300.0  # seconds in which a full disk may become usable again for the last words
@@ -50,6 +50,7 @@ class Agent:
     def run(self, guardian: Identity) -> None:
         """Serve until everything of the run has ended and is recorded."""
         become_subreaper()
+        lay_ballast(self.rundir)
         os.set_blocking(self.wires.beats, False)
         wakeup = wake_on(signal.SIGTERM, signal.SIGCHLD)
         self.loop.watch(wakeup, lambda: self.wake(os.read(wakeup, 512)))
@@ -60,6 +61,7 @@ class Agent:
         self.await_go()
         self.beat()
         self.loop.run()
+        send_signal(guardian, signal.SIGCONT)  # one that somebody halted could not see us off
 
     def await_go(self) -> None:
         """Give the client time for GO, from now on."""
@@ -174,6 +176,7 @@ class Agent:
         if not self.record.state["parted"]:
             self.record.set(parted=True)
             self.loop.after(WRITE_LIMIT, "give up", self.loop.stop)
+        drop_ballast(self.rundir)
         if self.record.flush():
             self.attempt.release.then(self.loop.stop)
         else:

@@ -10,6 +10,8 @@ from typing import Any, Dict, Optional
 
 from .wire import DISK_ERRORS, VerbError
 
+BALLAST = "ballast"
+BALLAST_BYTES = 256 << 10
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -92,6 +94,18 @@ def write_new(path: str, content: bytes, *, durable: bool = False) -> None:
     except OSError as error:
         os.unlink(path)
         raise OSError(error.errno, error.strerror, path) from error
+
+
+def lay_ballast(folder: str) -> None:
+    """Keep some room for the last words, should the disk be full by then."""
+    with suppress(OSError):
+        write_new(os.path.join(folder, BALLAST), os.urandom(BALLAST_BYTES))  # zeros might take no room
+
+
+def drop_ballast(folder: str) -> None:
+    """Make that room."""
+    with suppress(OSError):
+        os.unlink(os.path.join(folder, BALLAST))
 
 
 def read_bytes(path: str) -> Optional[bytes]:
