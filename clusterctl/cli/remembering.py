@@ -52,7 +52,9 @@ def ask_runs(
             errors[outcome.node.name] = outcome.error
     ordered = {node.name: answers[node.name].runs for node in nodes if node.name in answers}
     offsets = {name: listing.offset for name, listing in answers.items()}
-    runs = gather_runs(ordered, list(errors))
+    gathered = gather_runs(ordered, list(errors))
+    names = [node.name for node in nodes]  # what has a rank has it in this order
+    runs = {run: {name: parts[name] for name in names if name in parts} for run, parts in gathered.items()}
     return Remembered(runs, tuple(errors.values()), len(nodes), pythons, offsets)
 
 

@@ -14,7 +14,8 @@ from rich.text import Text
 from clusterctl.console.choice import out, print_table
 from clusterctl.console.pulse import pulse_to_json, render_last_lines, render_pulse
 from clusterctl.console.sanitize import sanitize
-from clusterctl.console.verdict import render_cause
+from clusterctl.console.verdict import render_attempts, render_cause
+from clusterctl.plans.attempts import Seat
 from clusterctl.plans.cause import signal_name
 from clusterctl.plans.choose_run import owner_of
 from clusterctl.plans.owner import Owner
@@ -27,9 +28,12 @@ from clusterctl.plans.state import (
     SUCCEEDED,
     NodeState,
     RankState,
+    attempts_of,
+    node_ranks,
+    roster_of,
     whole_state,
 )
-from clusterctl.plans.verdict import cause_to_json, judge_recorded
+from clusterctl.plans.verdict import attempt_to_json, cause_to_json, judge_recorded
 from clusterctl.specs.nodeset import fold_names
 
 _STYLES = {SUCCEEDED: "green", FAILED: "red", FAILED_SETUP: "red", LOST: "red"}
@@ -51,12 +55,27 @@ def show_runs(runs: Mapping[str, Parts], me: Owner) -> None:
         state = whole_state(parts)
         table.add_row(
             Text(sanitize(run)),
-            Text(state, _style(state)),
-            fold_names([*parts]),
+            Text(state, _style(state)) + _attempt(parts),
+            _render_nodes(parts),
             f"{_age(part.submitted)} ago",
             Text(sanitize(part.launched_by) + (" (you)" if owner_of(parts).is_same(me) else "")),
         )
     print_table(out(), table)
+
+
+def _attempt(parts: Parts) -> str:
+    number = max((part.attempt for part in parts.values() if part), default=1)
+    return f", attempt {number}" if number > 1 else ""
+
+
+def _render_nodes(parts: Parts) -> str:
+    """Name the nodes, those that take no part at the moment apart."""
+    out = {seat.node: "lost" if seat.lost else "spare" for seat in roster_of(parts) if seat.node_rank is None}
+    said = [fold_names([name for name in parts if name not in out])]
+    for word in ("spare", "lost"):
+        names = [name for name in parts if out.get(name) == word]
+        said += [f"{word}: {fold_names(names)}"] if names else []
+    return "; ".join(said)
 
 
 def show_status(run: str, parts: Parts, offsets: Offsets = NO_OFFSETS, command: str = "clusterctl") -> None:
@@ -78,16 +97,18 @@ def render_status(run: str, parts: Parts, offsets: Offsets = NO_OFFSETS) -> Grou
     now = time.time()
     stalls = find_stalls(parts, offsets, now)
     table = _table("node_rank", "node", "state", "since", "ranks", "note")
-    for name, node in sorted(parts.items(), key=lambda item: item[1].node_rank if item[1] else 1 << 30):
-        table.add_row(*_status_row(name, node, stalls.get(name, NO_STALLS)))
+    ranks, seats = node_ranks(parts), {seat.node: seat for seat in roster_of(parts)}
+    for name in sorted(parts, key=lambda name: _order(ranks[name])):
+        row = _status_row(name, parts[name], stalls.get(name, NO_STALLS), seats.get(name))
+        table.add_row(_render_rank(ranks[name], seats.get(name)), *row)
     head = Text.assemble(sanitize(run), "  ", (state, _style(state)))
-    said = filter(None, (about, render_pulse(parts, offsets, now)))
+    said = filter(None, (about, render_pulse(parts, offsets, now), *render_attempts(attempts_of(parts))))
     return Group(head, *map(Text, said), table, *map(Text, render_last_lines(parts)))
 
 
 def describe_node(name: str, node: NodeState | None) -> str:
     """Say in one line how a node's part of a run stands."""
-    _, _, state, _, ranks, note = _status_row(name, node)
+    _, state, _, ranks, note = _status_row(name, node)
     return "  ".join(filter(None, (f"{name} {state}", str(ranks), str(note))))
 
 
@@ -97,16 +118,27 @@ def describe_launch(parts: Parts) -> str:
     return sanitize(f"launched by {part.launched_by or 'nobody known'} {_age(part.submitted)} ago")
 
 
+def _order(node_rank: int | None) -> int:
+    return 1 << 30 if node_rank is None else node_rank
+
+
+def _render_rank(node_rank: int | None, seat: Seat | None) -> str:
+    if node_rank is not None:
+        return str(node_rank)
+    return "?" if seat is None else "spare" if seat.idle else "-"
+
+
 def _status_row(
-    name: str, node: NodeState | None, stalls: Mapping[int, str] = NO_STALLS
+    name: str, node: NodeState | None, stalls: Mapping[int, str] = NO_STALLS, seat: Seat | None = None
 ) -> tuple[str | Text, ...]:
+    if node is None and seat is not None and seat.lost:
+        return name, Text(LOST, "red"), "", "", Text(sanitize(seat.reason))
     if node is None:
-        return "?", name, Text("UNKNOWN", "red"), "", "", "did not answer"
+        return name, Text("UNKNOWN", "red"), "", "", "did not answer"
     ranks = "  ".join(f"r{rank.rank} {_ending(rank, live=node.live)}" for rank in node.ranks)
     notes = [node.reason, *(f"left: {left}" for left in node.left)]
     notes += [f"r{rank}: {why}" for rank, why in stalls.items()]
     return (
-        str(node.node_rank),
         name,
         Text(node.state, _style(node.state)),
         _age(node.since),
@@ -135,7 +167,8 @@ def runs_to_json(runs: Mapping[str, Parts], me: Owner) -> dict[str, Any]:
 
 def status_to_json(run: str, parts: Parts, offsets: Offsets = NO_OFFSETS) -> dict[str, Any]:
     """Give `status --json`."""
-    nodes = [_node_to_json(name, node, offsets.get(name, 0.0)) for name, node in parts.items()]
+    ranks = node_ranks(parts)
+    nodes = [_node_to_json(name, ranks[name], node, offsets.get(name, 0.0)) for name, node in parts.items()]
     verdict = judge_recorded(run, parts)
     cause = cause_to_json(verdict.cause, run) if verdict is not None and verdict.cause is not None else None
     more = {
@@ -152,20 +185,23 @@ def _run_to_json(run: str, parts: Parts) -> dict[str, Any]:
         "job": part.job,
         "cluster": part.cluster,
         "state": whole_state(parts),
+        "attempt": max((part.attempt for part in parts.values() if part), default=1),
+        "attempts": [attempt_to_json(attempt) for attempt in attempts_of(parts)],
         "nodes": list(parts),
+        "spares": [seat.node for seat in roster_of(parts) if seat.idle],
         "world_size": part.world_size,
         "launched_by": part.launched_by,
         "submitted": part.submitted,
     }
 
 
-def _node_to_json(name: str, node: NodeState | None, offset: float) -> dict[str, Any]:
+def _node_to_json(name: str, rank: int | None, node: NodeState | None, offset: float) -> dict[str, Any]:
     if node is None:
-        return {"node": name, "node_rank": None, "state": "UNKNOWN", "ranks": []}
+        return {"node": name, "node_rank": rank, "state": "UNKNOWN", "ranks": []}
     pulses = {pulse.rank: pulse for pulse in node.pulses}
     return {
         "node": name,
-        "node_rank": node.node_rank,
+        "node_rank": rank,
         "attempt": node.attempt,
         "state": node.state,
         "since": node.since,

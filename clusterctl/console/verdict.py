@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 
 from clusterctl.console.choice import wants_color
 from clusterctl.console.sanitize import sanitize
+from clusterctl.plans.attempts import GIVEN_UP, Attempt
 from clusterctl.plans.cause import Cause, Failure, advised_command, find_symptom, render_ending
-from clusterctl.plans.state import LOST, SUCCEEDED
+from clusterctl.plans.state import CANCELLED, LOST, SUCCEEDED
 from clusterctl.plans.verdict import Verdict
 from clusterctl.plans.words import strip_rank
 from clusterctl.specs.nodeset import fold_names
@@ -29,7 +30,9 @@ def show_verdict(verdict: Verdict, seconds: float, command: str = "clusterctl") 
     state = f"{shade}{verdict.state}{_PLAIN}" if wants_color(sys.stderr) else verdict.state
     lines = [] if verdict.cause is None else render_cause(verdict.cause, verdict.run, command)
     lines += [*_render_reasons(verdict), *_render_left(verdict, f"{command} stop {verdict.run}")]
-    last = f"{verdict.run}: {state} after {seconds:.1f} s"
+    lines += [*render_attempts(verdict.attempts), *_render_giving_up(verdict)]
+    tries = f", {len(verdict.attempts) + 1} attempts" if verdict.attempts else ""
+    last = f"{verdict.run}: {state} after {seconds:.1f} s{tries}"
     print("\n".join([*map(sanitize, lines), last]), file=sys.stderr, flush=True)
 
 
@@ -44,6 +47,16 @@ def render_cause(cause: Cause, run: str, command: str) -> list[str]:
     more = f"--rank {failure.rank}" if failure.rank is not None else f"--node {failure.node}"
     lines += [] if failure.lost else [f"  all of it: {logs} {more}"]
     return lines + ([f"  the others: {logs} --stream stderr --tail 5"] if cause.consequences else [])
+
+
+def render_attempts(attempts: Sequence[Attempt]) -> list[str]:
+    """Say why each attempt before the last one ended: `attempt 1: gpu02 is lost (node_lost)`."""
+    return [f"attempt {one.number}: {one.text} ({one.reason})" for one in attempts]
+
+
+def _render_giving_up(verdict: Verdict) -> list[str]:
+    """Say why the nodes did not start the run again, where the job wanted that."""
+    return [GIVEN_UP[verdict.gave_up]] if verdict.gave_up in GIVEN_UP and verdict.state != CANCELLED else []
 
 
 def _headline(cause: Cause) -> list[str]:
@@ -152,7 +165,9 @@ def _render_left(verdict: Verdict, stop: str) -> list[str]:
         for entry in entries
     ]
     left += [
-        f"still in use on {name}: {entry}" for name, entries in verdict.gpu_memory.items() for entry in entries
+        f"still in use on {name}: {entry}"
+        for name, entries in verdict.gpu_memory.items()
+        for entry in entries
     ]
     lost = [name for name, state in verdict.parts.items() if state == LOST]
     return left + ([f"not stopped there: {fold_names(lost)}; when it is back: {stop}"] if lost else [])

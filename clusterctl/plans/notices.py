@@ -56,7 +56,8 @@ def is_wanted(when: Sequence[str], state: str) -> bool:
 def render_message(ended: Ended) -> str:
     """Write the message: what ended how, after how long, why, and the command that shows the rest."""
     verdict = ended.verdict
-    head = f"{ended.job} {verdict.state} after {render_span(ended.seconds)}"
+    tries = f", {len(verdict.attempts) + 1} attempts" if verdict.attempts else ""
+    head = f"{ended.job} {verdict.state} after {render_span(ended.seconds)}{tries}"
     where = f"run {verdict.run} on {ended.cluster}, {fold_names(verdict.parts)}"
     return "\n".join(map(_cut, [head, where, *_render_why(verdict), _render_more(ended)]))
 

@@ -201,6 +201,22 @@ def taking_part(parts: Mapping[str, NodeState | None]) -> dict[str, NodeState | 
     return {name: part for name, part in parts.items() if name not in out}
 
 
+def node_ranks(parts: Mapping[str, NodeState | None]) -> dict[str, int | None]:
+    """Give each node's rank, None for who has none; `parts` come in the order of the inventory, as ranks do.
+
+    A silent node has a rank that is missing, which is known if as many are missing as are silent.
+    """
+    told = {seat.node: seat.node_rank for seat in roster_of(parts)}
+    known = {name: part.node_rank for name, part in parts.items() if part}
+    if told:
+        return {name: told.get(name, known.get(name)) for name in parts}
+    nnodes = max((part.nnodes for part in parts.values() if part), default=0)
+    missing = sorted(set(range(nnodes)) - set(known.values()))
+    silent = [name for name, part in parts.items() if part is None]
+    guessed = dict(zip(silent, missing, strict=True)) if len(silent) == len(missing) else {}
+    return {name: known.get(name, guessed.get(name)) for name in parts}
+
+
 def attempts_of(parts: Mapping[str, NodeState | None]) -> tuple[Attempt, ...]:
     """Give the attempts that have ended, as the node tells that knows of most."""
     return max((part.attempts for part in parts.values() if part), key=len, default=())
