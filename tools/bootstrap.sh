@@ -19,7 +19,7 @@ wished=''
 extras=''
 case ${1-} in
 demo) ;;
-test) needed='git:git' wished='fish:fish tcsh:tcsh zsh:zsh' extras='[dev]' ;;
+test) needed='git:git' wished='fish:fish tcsh:tcsh zsh:zsh nft:nftables' extras='[dev]' ;;
 *)
     echo "usage: $0 demo|test" >&2
     exit 2
