@@ -16,6 +16,10 @@ import click
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+from book import BOOK, book
+
 from clusterctl.cli.main import VERBS, root
 from clusterctl.plans.checks.registry import checks
 from clusterctl.plans.symptoms.symptom import Grade
@@ -248,13 +252,20 @@ def fill(kind: str, name: str) -> str:
     return KINDS[kind](name).rstrip()
 
 
+def generated() -> Iterator[tuple[Path, str]]:
+    """Give every file of which a part is generated, as it should be."""
+    for path in sorted(PAGES.glob("*.md")):
+        fresh = render(path.read_text(encoding="utf-8"))
+        yield path, fresh
+        if path.name == "findings.md":
+            yield BOOK, book(fresh, {})
+
+
 def main(arguments: list[str]) -> int:
     """Rewrite the pages, or with `--check` name the stale ones; returns the exit code."""
     stale = []
-    for path in sorted(PAGES.glob("*.md")):
-        page = path.read_text(encoding="utf-8")
-        fresh = render(page)
-        if fresh != page:
+    for path, fresh in generated():
+        if not path.exists() or path.read_text(encoding="utf-8") != fresh:
             stale.append(path.name)
             if "--check" not in arguments:
                 path.write_text(fresh, encoding="utf-8")

@@ -27,6 +27,7 @@ VERBS = {
     "clean": ("clean", "Remove old runs and unused contents from the nodes."),
     "sync": ("sync", "Send a job's code to the nodes, and start nothing."),
     "exec": ("exec", "Run a command on every node; equal answers are shown once."),
+    "explain": ("explain", "Say what a code means, how it looks and what mends it."),
     "inventory": (
         "inventory",
         "Show the inventory as clusterctl understands it, or make one of another tool's.",
