@@ -87,7 +87,7 @@ def find_cause(failures: Sequence[Failure], stopped_at: float | None) -> Cause |
     awaited, silent = _find_awaited(ordered, weight, stopped_at)
     early = _left_early(told, first) if weight in (WAITED, PEER_GONE) and awaited is None else None
     chosen = awaited or early or first
-    consequences = tuple(failure for failure in ordered if failure is not chosen)
+    consequences = tuple(each for each in ordered if each is not chosen and not _says_the_same(each, chosen))
     known = Recognised(ENDED_EARLY) if early else WAITED_FOR if awaited else find_symptom(chosen)
     return Cause(
         chosen,
@@ -98,6 +98,11 @@ def find_cause(failures: Sequence[Failure], stopped_at: float | None) -> Cause |
         silent=() if awaited else silent,
         ended=tuple(each for each in consequences if _weigh(each, stopped_at, bad) == STOPPED),
     )
+
+
+def _says_the_same(one: Failure, other: Failure) -> bool:
+    """Tell whether two witnesses lost the same node."""
+    return one.lost and other.lost and one.node == other.node
 
 
 def weigh(failure: Failure, stopped_at: float | None) -> int:

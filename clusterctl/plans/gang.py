@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from clusterctl.plans.cause import Failure
+from clusterctl.plans.cause import DOUBTFUL, Failure, weigh
 from clusterctl.plans.words import Words
 
 LOST = "LOST"
@@ -68,6 +68,22 @@ def best_record(records: Iterable[Record | None]) -> Record | None:
             parts[part.node] = part
     stops = [part.stopped_at for part in parts.values() if part.stopped_at is not None]
     return Record(known[0].hub, False, min(stops, default=None), tuple(parts.values())) if known else None
+
+
+def given_up(record: Record, failures: Sequence[Failure], stopped_at: float | None) -> list[Failure]:
+    """Give the nodes that the gang lost and that know of no trouble of their own: SSH reaches them, their peers do not.
+
+    Where node 0 has lost all the others, it is node 0 that is cut off.
+    """
+    troubled = {failure.node for failure in failures if weigh(failure, stopped_at) < DOUBTFUL}
+    lost = [failure for failure in record.failures if failure.lost and failure.node not in troubled]
+    others = {part.node for part in record.parts} - {record.hub}
+    if len(others) > 1 and others == {failure.node for failure in lost} and record.hub not in troubled:
+        first = min(lost, key=lambda failure: failure.time)
+        return [
+            replace(first, node=record.hub, reason="lost: none of the other nodes was heard there any more")
+        ]
+    return lost
 
 
 def _moved(failure: Failure, offset: float) -> Failure:

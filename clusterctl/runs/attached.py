@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.gang import Record, best_record
+from clusterctl.plans.gang import Record, best_record, given_up
 from clusterctl.plans.redact import redact
 from clusterctl.plans.state import FAILED, FAILED_SETUP, LOST, TIMEOUT, UNKNOWN, NodeState
 from clusterctl.plans.verdict import Verdict, fill_parts, judge
@@ -119,7 +119,8 @@ class Attached:
     def _judge(self) -> Verdict:
         heard = {name: part for name, part in self._parts.items() if not part.lost}
         told = self._record()
-        known = told.on_clock(self._wish.offsets.get(told.hub, 0.0)).failures if told else ()
+        told = told.on_clock(self._wish.offsets.get(told.hub, 0.0)) if told else None
+        known = told.failures if told else ()
         unheard = {part.node for part in told.parts} - set(heard) if told else set()
         failures = [failure for part in self._parts.values() for failure in part.failures(time.time())]
         if not self.stopping:  # else that we lost a node is why the run was ended
@@ -127,6 +128,7 @@ class Attached:
         failures += [failure for failure in known if failure.node in unheard]
         stops = [self._stopped_at, *(part.stopped_at for part in self._parts.values())]
         stopped_at = min((moment for moment in stops if moment is not None), default=None)
+        failures += given_up(told, failures, stopped_at) if told else []
         states = {name: part.state if name in heard else None for name, part in self._parts.items()}
         return judge(self._wish.run, fill_parts(states, told), failures, stopped_at=stopped_at)
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from clusterctl.plans.gang import best_record, parse_record
+from clusterctl.plans.cause import Failure
+from clusterctl.plans.gang import best_record, given_up, parse_record
 from clusterctl.plans.state import NodeState, parse_state
 from clusterctl.plans.verdict import judge_recorded
 
@@ -110,3 +111,38 @@ def test_nonsense_is_no_error(raw: object) -> None:
     """A node may write anything."""
     found = parse_record(raw)
     assert found is None or all(isinstance(part.node, str) for part in found.parts)
+
+
+SILENT = "it was silent for 20 s"
+
+
+def test_a_node_that_only_its_peers_lost_is_the_cause() -> None:
+    """SSH hears it, and it knows of nothing but its own end; one with trouble of its own is left alone."""
+    told = parse_record(
+        record(
+            part("gpu01", 0, "CANCELLED"),
+            part("gpu02", 1, "LOST", reason=SILENT),
+            part("gpu03", 2, "CANCELLED"),
+        )
+    )
+    assert told is not None
+    stopped = Failure("gpu02", 1, None, 9, 12.0)
+
+    assert [(one.node, one.reason) for one in given_up(told, [stopped], 10.3)] == [
+        ("gpu02", f"lost: {SILENT}")
+    ]
+    assert (
+        given_up(told, [Failure("gpu02", None, None, None, 9.0, reason="the agent was killed")], 10.3) == []
+    )
+
+
+def test_a_hub_that_lost_all_others_is_itself_cut_off() -> None:
+    """Two of three nodes are not cut off at once."""
+    told = parse_record(
+        record(
+            part("gpu01", 0, "CANCELLED"), *(part(f"gpu0{n + 1}", n, "LOST", reason=SILENT) for n in (1, 2))
+        )
+    )
+    assert told is not None
+
+    assert [one.node for one in given_up(told, [], 10.3)] == ["gpu01"]
