@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from driving import (
     COMMAND,
+    STUBBED,
     Result,
     cctl,
     environment,
@@ -105,7 +106,7 @@ def cut(node: LabNode) -> None:
 
 def test_ten_cuts_lose_and_double_no_line(cluster: Lab, tmp_path: Path) -> None:
     """`logs -f` and `attach` over connections that are cut ten times: every line once, in order, and it is said."""
-    run = cctl(cluster, "launch", "-d", make_project(tmp_path, COUNTING)).out.strip()
+    run = cctl(cluster, "launch", "-d", make_project(tmp_path, COUNTING, env=STUBBED)).out.strip()
     followers = [
         Follower(cluster, tmp_path, "logs", "-f", "--json", run),
         Follower(cluster, tmp_path, "attach", "--json", run),
@@ -141,7 +142,7 @@ def test_two_watchers_and_a_stranger_see_one_failure(cluster: Lab, tmp_path: Pat
         "HOME": str(tmp_path / "bob"),
         "XDG_STATE_HOME": str(tmp_path / "bob" / "state"),
     }
-    launch = Follower(cluster, tmp_path, "launch", make_project(tmp_path, COUNTING), "--json")
+    launch = Follower(cluster, tmp_path, "launch", make_project(tmp_path, COUNTING, env=STUBBED), "--json")
     run = wait_for(
         lambda: "run " in launch.err.read_text() and run_id(launch.err.read_text()), 60, "the run's name"
     )
@@ -181,7 +182,7 @@ def test_two_watchers_and_a_stranger_see_one_failure(cluster: Lab, tmp_path: Pat
 def test_a_shared_home_keeps_runs_apart(make_lab: Callable[..., Lab], tmp_path: Path) -> None:
     """Two runs at once from one home: the code is sent once, states are apart, and swapped names stop nothing."""
     lab = make_lab(n=2, name="shared", shared_home=True)
-    job = make_project(tmp_path / "p", COUNTING)
+    job = make_project(tmp_path / "p", COUNTING, env=STUBBED)
     (tmp_path / "p" / "weights.bin").write_bytes(os.urandom(3_000_000))
     first = cctl(lab, "launch", "-d", job)
     launching = start_cctl(lab, "launch", job)

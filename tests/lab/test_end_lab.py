@@ -51,7 +51,7 @@ def test_a_time_limit_that_nobody_watches(cluster: Lab, tmp_path: Path, hook: tu
     """The nodes end the run themselves, all of them for that reason; the attach that comes later tells, once."""
     url, got = hook
     notify = [{"to": "webhook", "url_from": "HOOK_URL", "when": ["timeout"]}]
-    job = make_project(tmp_path, REDUCING, time_limit="1h", notify=notify)
+    job = make_project(tmp_path, REDUCING, time_limit="1h", notify=notify, nodes=2)
     plan = cctl(cluster, "launch", job, "--dry-run")
     started = cctl(cluster, "launch", job, "-d", "--set", "time_limit=2s", XDG_STATE_HOME=str(tmp_path))
     run = started.out.strip()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from driving import cctl, kill_leftovers, leftovers, make_project, tagged, wait_for
+from driving import STUBBED, cctl, kill_leftovers, leftovers, make_project, tagged, wait_for
 
 from clusterctl.lab.labs import Lab, break_node, heal_node
 
@@ -41,7 +41,7 @@ def settled(lab: Lab, run: str) -> bool:
 
 def test_a_detached_run_fails_as_one(cluster: Lab, tmp_path: Path) -> None:
     """A NIC is away for five seconds and all goes on; a rank fails and all end; a stranger's status tells the cause."""
-    job = make_project(tmp_path, HANGING, grace="30s")
+    job = make_project(tmp_path, HANGING, grace="30s", env=STUBBED)
     launched = cctl(cluster, "launch", "-d", job)
     run = launched.out.strip()
     assert launched.code == 0, launched.err
@@ -62,7 +62,9 @@ def test_a_detached_run_fails_as_one(cluster: Lab, tmp_path: Path) -> None:
     shown = cctl(cluster, "status", run, **fresh)
     told = json.loads(cctl(cluster, "status", run, "--json", **fresh).out)
     assert took < 10
-    assert f"root cause: rank 1 on {victim.name}, exit code 1: ValueError: told to fail" in shown.out, shown.out
+    assert f"root cause: rank 1 on {victim.name}, exit code 1: ValueError: told to fail" in shown.out, (
+        shown.out
+    )
     assert (told["run"]["state"], told["cause"]["rank"]) == ("FAILED", 1)
     assert {node["state"] for node in told["nodes"]} == {"FAILED", "CANCELLED"}
     attached = cctl(cluster, "attach", run, "--json", **fresh)

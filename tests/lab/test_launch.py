@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from driving import (
     HELLO,
+    STUBBED,
     Result,
     cctl,
     kill_leftovers,
@@ -257,7 +258,7 @@ def test_edits_during_a_run_change_nothing(cluster: Lab, tmp_path: Path) -> None
     time.sleep(1.5)
     print(pathlib.Path("value.txt").read_text())
     """
-    job = make_project(tmp_path, script)
+    job = make_project(tmp_path, script, env=STUBBED)
     (tmp_path / "value.txt").write_text("as launched")
     launching = start_cctl(cluster, "launch", job, "--json")
     wait_for(lambda: tagged(cluster), 30, "workers")
@@ -279,7 +280,7 @@ def test_ctrl_c_detaches_and_logs_and_stop_come_back(cluster: Lab, tmp_path: Pat
         print("tick", count, flush=True)
         time.sleep(0.1)
     """
-    launching = start_cctl(cluster, "launch", make_project(tmp_path, script))
+    launching = start_cctl(cluster, "launch", make_project(tmp_path, script, env=STUBBED))
     read_until(launching, "tick")
     launching.send_signal(signal.SIGINT)
     _, err = launching.communicate(timeout=15)
@@ -323,7 +324,7 @@ def test_ctrl_c_before_go_cancels_cleanly(cluster: Lab, tmp_path: Path) -> None:
 
 def test_a_detached_run_goes_on_without_us(cluster: Lab, tmp_path: Path) -> None:
     """`-d` prints the run's name and leaves; the run ends by itself, its verdict can be asked for."""
-    job = make_project(tmp_path, "import time; time.sleep(1); print('done')")
+    job = make_project(tmp_path, "import time; time.sleep(1); print('done')", env=STUBBED)
 
     result = cctl(cluster, "launch", "-d", job)
 
@@ -350,9 +351,8 @@ def test_a_script_that_is_not_sent_is_an_error_before_anything_starts(cluster: L
 
 def test_secrets_reach_the_workers_and_no_file(cluster: Lab, tmp_path: Path) -> None:
     """A secret's value comes from our environment and is in no file of the node."""
-    job = make_project(
-        tmp_path, "import os; print(len(os.environ['API_KEY']), os.environ['API_KEY'])", secrets=["API_KEY"]
-    )
+    source = "import os; print(len(os.environ['API_KEY']), os.environ['API_KEY'])"
+    job = make_project(tmp_path, source, secrets=["API_KEY"], env=STUBBED)
     value = "s3cr3t-value-nobody-else-has"
 
     missing = cctl(cluster, "launch", job)
@@ -373,7 +373,7 @@ def test_secrets_reach_the_workers_and_no_file(cluster: Lab, tmp_path: Path) -> 
 def test_the_last_words_without_a_newline_are_not_lost(cluster: Lab, tmp_path: Path) -> None:
     """A script that ends in the middle of a line is shown whole; binary junk does not break the stream."""
     script = "import sys; sys.stdout.buffer.write(b'\\xff\\x00one\\ntwo\\x1b[2J'); sys.stderr.write('three')"
-    result = cctl(cluster, "launch", make_project(tmp_path, script, nodes=1), "--json")
+    result = cctl(cluster, "launch", make_project(tmp_path, script, nodes=1, env=STUBBED), "--json")
 
     assert result.code == 0, result.err
     entries = result.json_lines()
@@ -390,6 +390,7 @@ def test_a_job_may_name_its_own_python(cluster: Lab, tmp_path: Path, interpreter
         python=interpreter,
         activate="export FROM_ACTIVATE='it is \"set\"'\necho noise\ncat >/dev/null",
         nodes=1,
+        env=STUBBED,
     )
 
     result = cctl(cluster, "launch", job, "--json")
