@@ -10,6 +10,7 @@ from typing import Protocol, TextIO
 
 from clusterctl.console.choice import wants_color
 from clusterctl.console.sanitize import sanitize
+from clusterctl.plans.attempts import attempt_of
 from clusterctl.runs.follow import LogLines
 
 # Readable on dark and light backgrounds; a node keeps its colour in every run because its name chooses it.
@@ -66,6 +67,7 @@ class JsonLogs:
                 "run": self._run,
                 "node": entry.node,
                 "node_rank": entry.node_rank if entry.node_rank is not None else self._ranks.get(entry.node),
+                "attempt": attempt_of(entry.file),
                 "rank": entry.rank,
                 "stream": entry.stream,
                 "offset": offset,
