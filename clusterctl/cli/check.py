@@ -13,15 +13,24 @@ from clusterctl.cli.options import Settings, shared_options, takes_nodes
 @click.command()
 @click.argument("job_file", metavar="[JOB.yaml]", required=False)
 @takes_nodes
+@click.option(
+    "--deep", is_flag=True, help="Then run a real collective, and name the node or link that spoils it."
+)
 @click.option("--json", "as_json", is_flag=True, help="Write facts and findings as JSON.")
 @shared_options
 def check(
-    settings: Settings, job_file: str | None, pattern: str | None, exclude: str | None, as_json: bool
+    settings: Settings,
+    job_file: str | None,
+    pattern: str | None,
+    exclude: str | None,
+    deep: bool,
+    as_json: bool,
 ) -> int:
     """Prove that the nodes are fit, before anything starts.
 
-    Asks every node once, writes nothing there. Exit code 0: fit; 3: a finding forbids a launch; 4: a node
-    could not be reached.
+    Asks every node once, writes nothing there. With --deep, nodes that are fit then do a real all_reduce through
+    torchrun, which takes some 10 s and leaves nothing behind. Exit code 0: fit; 3: a finding forbids a launch;
+    4: a node could not be reached.
     """
     from clusterctl.cli.connecting import open_cluster
     from clusterctl.plans.placement import choose_nodes, plan_placement
@@ -38,14 +47,21 @@ def check(
         cluster.open_early(nodes)
         from clusterctl.cli.proving import prove  # loads while the connections are made
         from clusterctl.console.choice import out
+        from clusterctl.console.deep import deep_to_json, render_deep
         from clusterctl.console.findings import render_check, to_json
         from clusterctl.console.wire import render_wire, wire_to_json
 
         proof = prove(cluster, nodes, job)
+        if deep and proof.exit_code == 0:
+            from clusterctl.cli.deepening import deepen
+
+            proof = deepen(cluster, nodes, job, proof)
     if as_json:
         told = {**to_json(nodes, proof.facts, proof.findings), "wire": wire_to_json(proof.wire)}
-        click.echo(json.dumps(told, ensure_ascii=False, indent=2))
+        click.echo(json.dumps({**told, **deep_to_json(proof.deep)}, ensure_ascii=False, indent=2))
     else:
         render_check(out(), nodes, proof.facts, proof.findings)
         render_wire(out(), proof.wire)
+        if deep:
+            render_deep(out(), proof.deep)
     return proof.exit_code

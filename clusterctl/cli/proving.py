@@ -9,6 +9,7 @@ from clusterctl.cli.reaching import interpreter
 from clusterctl.errors import ClusterctlError, ConnectError, ConnectionLost
 from clusterctl.plans.checks.check import Finding
 from clusterctl.plans.checks.registry import evaluate
+from clusterctl.plans.deep import Deep
 from clusterctl.plans.facts import Facts
 from clusterctl.plans.network import resolve_network
 from clusterctl.plans.wire import Wire, choose_takers
@@ -28,6 +29,7 @@ class Proof:
     failures: Mapping[str, ClusterctlError]
     findings: tuple[Finding, ...]
     wire: Wire | None = None
+    deep: Deep | None = None
 
     @property
     def offsets(self) -> dict[str, float]:

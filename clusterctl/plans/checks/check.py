@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from clusterctl.errors import ClusterctlError
+from clusterctl.plans.deep import Deep
 from clusterctl.plans.facts import Facts
 from clusterctl.plans.network import NodeNetwork
 from clusterctl.plans.wire import Wire
@@ -67,6 +68,7 @@ class Situation:
     job: Job | None = None
     known: tuple[tuple[Node, Facts], ...] = field(default=())
     wire: Wire | None = None
+    deep: Deep | None = None
 
     def knowing(self, needs: Iterable[str]) -> Situation:
         """Narrow `known` to the nodes that answered all these questions."""

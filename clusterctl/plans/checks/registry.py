@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.checks import (
+    collective,
     disks,
     gpu,
     gpu_state,
@@ -20,6 +21,7 @@ from clusterctl.plans.checks import (
     wire_carry,
 )
 from clusterctl.plans.checks.check import REGISTERED, SEVERITIES, Check, Finding, Hit, Situation
+from clusterctl.plans.deep import Deep
 from clusterctl.plans.facts import Facts
 from clusterctl.plans.network import resolve_network
 from clusterctl.plans.wire import Wire
@@ -38,6 +40,7 @@ FAMILIES = (
     paths,
     wire,
     wire_carry,
+    collective,
     disks,
     system,
 )  # importing a family registers its checks
@@ -56,10 +59,11 @@ def evaluate(
     failures: Mapping[str, ClusterctlError],
     job: Job | None = None,
     wire: Wire | None = None,
+    deep: Deep | None = None,
 ) -> tuple[Finding, ...]:
     """Judge the nodes, for a job if there is one; findings come worst first. `nodes[0]` is the master."""
     networks = {node.name: resolve_network(node, facts.get(node.name)) for node in nodes}
-    situation = Situation(tuple(nodes), facts, failures, networks, job, wire=wire)
+    situation = Situation(tuple(nodes), facts, failures, networks, job, wire=wire, deep=deep)
     places = {node.name: place for place, node in enumerate(nodes)}
     findings = [_finding(one, hits, places) for one, hits in _all_hits(situation)]
     findings += ssh.failure_findings(situation)

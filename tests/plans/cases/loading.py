@@ -14,6 +14,7 @@ from ruamel.yaml import YAML
 
 from clusterctl import errors
 from clusterctl.plans.checks.registry import Finding, evaluate
+from clusterctl.plans.deep import MARK, Deep, read_deep
 from clusterctl.plans.facts import Facts, parse_facts
 from clusterctl.plans.wire import MASTER, MESH, Way, Wire, plan_calls
 from clusterctl.specs.inventory import Node, Ssh
@@ -93,7 +94,23 @@ def judge(case: Mapping[str, Any]) -> tuple[Finding, ...]:
         if name not in failures
     }
     job = Job(name="j", file="job.yaml", script="t.py", **case["job"]) if "job" in case else None
-    return evaluate(nodes(case), facts, failures, job, wire_of(case))
+    return evaluate(nodes(case), facts, failures, job, wire_of(case), deep_of(case))
+
+
+def deep_of(case: Mapping[str, Any]) -> Deep | None:
+    """Give the deep check of a case: what its leader would have written, read as that is read."""
+    told = case.get("deep")
+    if told is None:
+        return None
+    names = tuple(node.name for node in nodes(case))
+    trouble = {
+        "trouble": told.get("trouble", ""),
+        "fix": told.get("fix", ""),
+        "at": tuple(told.get("at", ())),
+    }
+    said = [*told.get("rounds", ()), *({"found": told["found"]} for _ in range("found" in told))]
+    lines = ["Some noise", MARK + "{", *(MARK + json.dumps(one) for one in said)]
+    return read_deep(lines, Deep("gloo", names, len(names), **trouble))
 
 
 def wire_of(case: Mapping[str, Any]) -> Wire | None:

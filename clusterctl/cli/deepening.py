@@ -1,0 +1,161 @@
+"""The deep check: a small job of ours, launched as any other, whose leader says which node or link is in the way."""
+
+from __future__ import annotations
+
+import secrets as random_source
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from clusterctl.cli.launching import make_run_id, measure
+from clusterctl.cli.proving import Proof
+from clusterctl.cli.reaching import interpreter, myself, notice
+from clusterctl.console.phases import Phases
+from clusterctl.errors import ClusterctlError
+from clusterctl.plans.agent_spec import render_spec
+from clusterctl.plans.checks.registry import evaluate
+from clusterctl.plans.deep import FOLDER, MARK, MODULES, Deep, choose_backend, plan_deep_job, read_deep
+from clusterctl.plans.launch import LaunchPlan, plan_launch
+from clusterctl.plans.placement import Member
+from clusterctl.runs import preparing, tasks
+from clusterctl.runs.attached import Attached, Watch
+from clusterctl.runs.cleaning import ask_to_remove, hear_found
+from clusterctl.runs.cluster import Cluster
+from clusterctl.runs.ending import end_run
+from clusterctl.runs.follow import LogLines
+from clusterctl.runs.payload import PAYLOAD
+from clusterctl.runs.source import ScanResult, scan_source
+from clusterctl.specs.counted import counted
+from clusterctl.specs.inventory import Node
+from clusterctl.specs.job import Job
+
+NEVER = 10 * 365 * 86400.0  # seconds after which `clean` would spare what it was not told
+CLEAN_TRIES = 3
+
+
+def deepen(cluster: Cluster, nodes: Sequence[Node], job: Job | None, proof: Proof) -> Proof:
+    """Run the deep check on nodes that are fit; its findings join the others. Leaves nothing on the nodes."""
+    backend = choose_backend(job, list(proof.facts.values()))
+    deep = Deep(backend, tuple(node.name for node in nodes), 0)
+    with _packed() as folder:
+        wanted = plan_deep_job(job, backend, str(folder))
+        deepening = Deepening(cluster, nodes, wanted, proof)
+        try:
+            deep = deepening.run(deep, scan_source(folder))
+        except ClusterctlError as error:
+            trouble = f"{error.code} {error.message}" + (f"\n{error.evidence}" if error.evidence else "")
+            at = (error.node,) if error.node in deep.names else ()
+            deep = replace(deep, trouble=trouble, fix=error.fix, at=at)
+    findings = evaluate(nodes, proof.facts, proof.failures, job=job, wire=proof.wire, deep=deep)
+    return replace(proof, findings=findings, deep=deep)
+
+
+@contextmanager
+def _packed() -> Iterator[Path]:
+    """Put what is sent into a folder of its own: a package of the modules that torchrun is to run."""
+    folder = Path(tempfile.mkdtemp(prefix="clusterctl-deep-"))
+    try:
+        package = folder / FOLDER
+        package.mkdir()
+        for name in MODULES:
+            shutil.copyfile(PAYLOAD / f"{name}.py", package / f"{name}.py")
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class Deepening:
+    """One deep check: holds what its steps share."""
+
+    def __init__(self, cluster: Cluster, nodes: Sequence[Node], job: Job, proof: Proof) -> None:
+        self._cluster, self._nodes, self._job, self._proof = cluster, nodes, job, proof
+        self._interpreters = {node.name: interpreter(node, job) for node in nodes}
+        self._phases = Phases([node.name for node in nodes])
+        self._lines: list[str] = []
+
+    def run(self, deep: Deep, scan: ScanResult) -> Deep:
+        """Start the job, hear what its leader says, and remove all traces."""
+        members = [Member(node, rank) for rank, node in enumerate(self._nodes)]
+        measured = {node.name: measure(self._job, node, self._proof.facts[node.name]) for node in self._nodes}
+        plan = plan_launch(self._job, members, measured, run_id=make_run_id(self._job.name))
+        began = time.monotonic()
+        try:
+            self._start(plan, scan)
+            trouble = self._hear(plan)
+        finally:
+            self._phases.stop()
+            self._remove(plan.run_id)
+        told = read_deep(self._lines, replace(deep, ranks=plan.world_size or 0))
+        for node in self._nodes:
+            self._phases.arrive("deep", node.name)
+        self._phases.end("deep", f"{counted(len(told.rounds), 'round')} in {time.monotonic() - began:.1f} s")
+        return (
+            told if told.found else replace(told, trouble=trouble or "its leader did not say what it found")
+        )
+
+    def _start(self, plan: LaunchPlan, scan: ScanResult) -> None:
+        me = myself()
+        record = {"launched_by": me.name, "launched_id": me.id, "submitted": time.time()}
+        specs = {
+            node.name: {**render_spec(plan, node, record), "output_dir": _inside(plan.run_id, node.member)}
+            for node in plan.nodes
+        }
+        self._phases.begin("deep")
+        freight = preparing.Freight(specs, scan, {}, random_source.token_hex(32))
+        ready = preparing.prepare_all(self._cluster, plan, self._interpreters, freight, _Silent())
+        preparing.go(self._cluster, plan, self._interpreters, ready)
+        preparing.release(ready.values())
+
+    def _hear(self, plan: LaunchPlan) -> str:
+        """Listen until the job has ended; gives what went wrong. Leaving ends it: nobody else will."""
+        watch = Watch(plan.run_id, self._nodes, self._interpreters, self._proof.offsets)
+        try:
+            verdict = Attached(self._cluster, watch, show=self._take, notice=notice).watch()
+        except BaseException:
+            end_run(self._cluster, self._nodes, self._interpreters, plan.run_id, "the deep check was left")
+            raise
+        cause = verdict.cause
+        if cause is None:
+            return "" if verdict.exit_code == 0 else f"its job ended as {verdict.state}"
+        last = cause.failure.tail[-1] if cause.failure.tail else ""
+        return f"its job failed on {cause.failure.node}: {cause.failure.exception or last}"
+
+    def _take(self, entry: LogLines) -> None:
+        if entry.stream == "stdout":
+            self._lines += [line for line in entry.lines if line.startswith(MARK)]
+
+    def _remove(self, run: str) -> None:
+        """Take the run's directories away; where that fails, `clean` will do it some day."""
+
+        def remove(c: Any, node: Node) -> None:
+            for attempt in range(CLEAN_TRIES):
+                time.sleep(attempt)  # the agent may just be ending
+                with tasks.clean(c, node, self._interpreters[node.name], NEVER) as session:
+                    found = hear_found(session, node.name)
+                    parts = [part for part in found.parts if part.run == run] if found else []
+                    if not parts or not ask_to_remove(session, parts, node.name).failed:
+                        return
+
+        with suppress(ClusterctlError):
+            for _ in self._cluster.each(self._nodes, remove):
+                pass
+
+
+def _inside(run: str, member: Member) -> str:
+    """Give an output directory that goes with the run."""
+    return f"{member.node.workdir}/runs/{run}/{member.node_rank}-{member.name}/outputs"
+
+
+class _Silent:
+    """Hears of the progress of the preparations, and keeps it to itself."""
+
+    def arrive(self, phase: str, name: str) -> None:
+        """A node is through a phase."""
+
+    def move(self, count: int) -> None:
+        """So many bytes have left."""

@@ -1,0 +1,187 @@
+"""What a real collective has shown: nodes and links that break it, or slow it down. Only `check --deep` asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from clusterctl.plans.checks.check import Hit, Situation, across, check
+from clusterctl.plans.checks.remedy import ssh_to
+from clusterctl.plans.deep import Deep, Group
+
+MOST_NAMED = 8
+REST: Mapping[bool | None, str] = {
+    None: "",
+    True: "; the others work together without it",
+    False: "; the others do not work without it either",
+}
+
+
+@check(
+    "CC-DEEP-001",
+    "error",
+    "the collective fails with a node",
+    why="A real all_reduce failed whenever this node took part, so training would fail or hang there too.",
+)
+def node_fails(seen: Situation) -> Iterator[Hit]:
+    """An all_reduce of all nodes failed; each node was then tried alone, and in pairs with others.
+
+    A node that fails alone has a broken GPU, driver or NCCL. One that fails with every partner has a broken NIC, cable
+    or firewall. Whether the others work together without it was tried too; `--exclude` it until it is mended.
+    """
+    deep = seen.deep
+    if deep is None or deep.found is None:
+        return
+    for number in deep.found.nodes:
+        told = _failing(deep, number)
+        yield across(
+            [deep.name(number)],
+            f"{deep.name(number)}{told}{REST[deep.found.rest]}",
+            f"add --exclude {deep.name(number)}",
+        )
+
+
+def _failing(deep: Deep, number: int) -> str:
+    """Say with whom a node fails, and how."""
+    failed = [group for group in deep.groups_with(number) if not group.ok]
+    alone = next((group for group in failed if len(group.nodes) == 1), None)
+    if alone is not None:
+        return f" fails alone: {alone.error}"
+    others = sorted({other for group in failed for other in group.nodes} - {number})
+    return f" fails with {_names(deep, others)}: {failed[0].error if failed else 'no answer'}"
+
+
+@check(
+    "CC-DEEP-002",
+    "error",
+    "the collective fails between two nodes",
+    why="Each works with others, but not with the other: something between just these two breaks the job.",
+)
+def link_fails(seen: Situation) -> Iterator[Hit]:
+    """An all_reduce of all nodes failed, and so does one of just these two, while each of them works with others.
+
+    Between two nodes stand a firewall rule, a route, a switch port, or a path with a smaller MTU. With only two nodes
+    nobody can say which of them it is.
+    """
+    deep = seen.deep
+    if deep is None or deep.found is None:
+        return
+    for link in deep.found.links:
+        failed = next((group for group in _between(deep, link) if not group.ok), None)
+        error = failed.error if failed else "no answer"
+        names = [deep.name(number) for number in link]
+        yield across(names, f"{' and '.join(names)}: {error}", f"add --exclude {names[-1]}")
+
+
+def _between(deep: Deep, link: Sequence[int]) -> list[Group]:
+    return deep.groups_with(*link, kinds=("pairs", "again", "all"))
+
+
+@check(
+    "CC-DEEP-003",
+    "error",
+    "the collective fails",
+    why="A real all_reduce of all nodes failed, and no single node or link could be made out as the reason.",
+)
+def all_fail(seen: Situation) -> Iterator[Hit]:
+    """An all_reduce of all nodes failed, although smaller groups work, or none of them does.
+
+    If every pair works, look at what grows with the number of nodes: open files, ports, time limits. If no pair works,
+    the cause is the same everywhere: a firewall on all nodes, the wrong NIC, a broken NCCL.
+    """
+    deep = seen.deep
+    found = deep.found if deep else None
+    if deep is None or found is None or found.ok or found.nodes or found.links:
+        return
+    pairs = [group for one in deep.rounds if one.kind == "pairs" for group in one.groups]
+    working = sum(group.ok for group in pairs)
+    error = deep.whole.error if deep.whole else "no answer"
+    tried = f"; of {len(pairs)} pairs tried, {working} work" if pairs else ""
+    yield across([node.name for node in seen.nodes], f"all together: {error}{tried}")
+
+
+@check(
+    "CC-DEEP-004",
+    "warning",
+    "a node is slow in collectives",
+    why="The slowest node sets the pace of every all_reduce, so all others wait for this one in each step.",
+)
+def node_is_slow(seen: Situation) -> Iterator[Hit]:
+    """A node reaches with every partner clearly less than nodes usually do: under 40 % of the bandwidth, or five times
+    the latency.
+
+    Look at its NIC's speed, cable and error counters, at what else uses the node and the NIC, and whether the training
+    went over another NIC than on the others.
+    """
+    deep = seen.deep
+    if deep is None or deep.found is None:
+        return
+    for number in deep.found.slow_nodes:
+        name, (width, delay) = deep.name(number), deep.usual
+        own = [group for group in deep.groups_with(number) if group.ok and len(group.nodes) == 2]
+        best = max((group.bandwidth for group in own), default=0.0)
+        least = min((group.latency for group in own), default=0.0)
+        told = f"{name}: at best {render_rate(best)} and {render_time(least)} with any other node"
+        node = next(node for node in seen.nodes if node.name == name)
+        nics = seen.networks[name].nics if name in seen.networks else ()
+        fix = ssh_to(node, f"ip -s link show {nics[0]}; cat /sys/class/net/{nics[0]}/speed") if nics else ""
+        yield across([name], f"{told}; usual are {render_rate(width)} and {render_time(delay)}", fix)
+
+
+@check(
+    "CC-DEEP-005",
+    "warning",
+    "a link between two nodes is slow",
+    why="A ring goes at the pace of its slowest link.",
+)
+def link_is_slow(seen: Situation) -> Iterator[Hit]:
+    """Two nodes reach with each other clearly less than each of them does with others.
+
+    The way between just these two is longer or fuller: another switch, a busy uplink, a cable that loses packets.
+    """
+    deep = seen.deep
+    if deep is None or deep.found is None:
+        return
+    for link in deep.found.slow_links:
+        group = next((group for group in _between(deep, link) if group.ok), None)
+        if group is not None:
+            names = [deep.name(number) for number in link]
+            width, delay = deep.usual
+            told = f"{render_rate(group.bandwidth)} and {render_time(group.latency)}"
+            usual = f"usual are {render_rate(width)} and {render_time(delay)}"
+            yield across(names, f"{' and '.join(names)}: {told}; {usual}")
+
+
+@check(
+    "CC-DEEP-006",
+    "error",
+    "the deep check did not come to its end",
+    why="What it could not start or finish, a training could not either.",
+)
+def did_not_end(seen: Situation) -> Iterator[Hit]:
+    """The job of the deep check could not be started, or ended before it had told what it found.
+
+    It is started as every run is, so what stands in its way stands in the way of a launch: the evidence is what a
+    launch would say.
+    """
+    deep = seen.deep
+    if deep is not None and deep.trouble:
+        yield across(deep.at or [node.name for node in seen.nodes], deep.trouble, deep.fix)
+
+
+def _names(deep: Deep, numbers: Sequence[int]) -> str:
+    told = [deep.name(number) for number in numbers[:MOST_NAMED]]
+    more = [f"{len(numbers) - MOST_NAMED} more"] if len(numbers) > MOST_NAMED else []
+    return ", ".join([*told, *more])
+
+
+def render_rate(rate: float) -> str:
+    """Write bytes per second: `11.9 GB/s`."""
+    for unit, size in (("GB/s", 1e9), ("MB/s", 1e6)):
+        if rate >= size:
+            return f"{rate / size:.3g} {unit}"
+    return f"{rate / 1e3:.3g} kB/s"
+
+
+def render_time(seconds: float) -> str:
+    """Write a short time: `0.21 ms`."""
+    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"

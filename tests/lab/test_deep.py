@@ -1,0 +1,51 @@
+"""`check --deep` on real nodes: a real torchrun, a NIC that is really slow, and nothing left."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from driving import cctl, leftovers, tagged
+
+from clusterctl.lab.labs import Lab
+
+pytestmark = pytest.mark.lab
+
+SLOW = ["tbf", "rate", "30mbit", "burst", "32kb", "latency", "50ms"]
+
+
+@pytest.fixture
+def slow_third(cluster: Lab) -> Iterator[Lab]:
+    """Let the third node's NIC send 30 Mbit/s at most."""
+    third = cluster.nodes[2]
+    nic = third.plan.training_nic
+    done = third.run(["tc", "qdisc", "add", "dev", nic, "root", *SLOW], check=False)
+    if done.returncode:
+        pytest.skip(f"tc cannot slow a NIC here: {done.stderr.strip()}")
+    yield cluster
+    third.run(["tc", "qdisc", "del", "dev", nic, "root"])
+
+
+def test_a_slow_nic_is_named(slow_third: Lab) -> None:
+    """The sums are right, the third node is slow with both others, and no trace of the check stays on the nodes."""
+    result = cctl(slow_third, "check", "--deep", "--json")
+
+    assert result.code == 0, result.err
+    told = json.loads(result.out)
+    slow = [finding for finding in told["findings"] if finding["code"] == "CC-DEEP-004"]
+    assert [finding["nodes"] for finding in slow] == [["gpu03"]], told["deep"]
+    assert [one["kind"] for one in told["deep"]["rounds"]][:4] == ["all", "pairs", "pairs", "pairs"]
+    whole = told["deep"]["rounds"][0]["groups"][0]
+    assert (whole["ok"], whole["nodes"]) == (True, ["gpu01", "gpu02", "gpu03"])
+    assert told["deep"]["found"] == {
+        "ok": True,
+        "nodes": [],
+        "links": [],
+        "slow_nodes": ["gpu03"],
+        "slow_links": [],
+        "rest": None,
+    }
+    assert leftovers(slow_third) == tagged(slow_third) == {}
+    runs = [node.run(["sh", "-c", "ls ~/.clusterctl/runs"]).stdout for node in slow_third.nodes]
+    assert "deep-check" not in "".join(runs)

@@ -1,0 +1,62 @@
+"""The parts of the deep check's job that need no torch: hearing a process out, and judging a group."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import Any
+
+from clusterctl.payload.collective import hear, judge, result_of
+
+ROWS = [[8, 0.0002], [65536, 0.0005], [1048576, 0.002]]
+
+
+def heard(*said: dict[str, Any], limit: float = 5.0, ends: bool = True) -> dict[str, Any]:
+    """Hear lines out of a pipe."""
+    reader, writer = os.pipe()
+    os.write(writer, b"".join(json.dumps(line).encode() + b"\n" for line in said))
+    if ends:
+        os.close(writer)
+    answer = hear(reader, limit)
+    os.close(reader)
+    if not ends:
+        os.close(writer)
+    return answer
+
+
+def test_the_last_word_counts() -> None:
+    """What it said on the way is forgotten."""
+    assert heard({"at": "connecting", "rows": []}, {"rows": ROWS, "wrong": False})["rows"] == ROWS
+
+
+def test_a_process_that_hangs_costs_its_limit() -> None:
+    """It is said in what it hangs; rows that it has are kept, if they tell enough."""
+    began = time.monotonic()
+    answer = heard({"at": "connecting", "rows": []}, limit=0.2, ends=False)
+    assert answer["error"] == "no end of `connecting` within 0.2 s" and answer["late"]
+    assert time.monotonic() - began < 2
+    assert "error" not in heard({"at": "all_reduce of 16777216 bytes", "rows": ROWS}, limit=0.1, ends=False)
+
+
+def test_a_process_that_dies() -> None:
+    """A crash is no result, whatever was measured before."""
+    assert "died in `all_reduce" in heard({"at": "all_reduce of 64 bytes", "rows": ROWS})["error"]
+    assert "died in `start`" in heard()["error"]
+
+
+def test_a_complaint_stands_before_those_who_only_waited() -> None:
+    """Who ran out of time is not blamed while somebody says what is wrong."""
+    late = {"error": "Timed out waiting 9000ms", "late": True, "rows": []}
+    told = judge([late, {"error": "CUDA error: out of memory", "late": False, "rows": []}], [0, 1])
+    assert (told["ok"], told["error"]) == (False, "rank 1: CUDA error: out of memory")
+    assert judge([None, late], [4, 5])["error"] == "no answer from rank 4"
+
+
+def test_a_wrong_sum_is_a_failure() -> None:
+    """Quick and wrong is not good."""
+    good = {"rows": ROWS, "wrong": False, "joined": 0.1}
+    told = judge([good, {**good, "wrong": True}], [0, 1])
+    assert (told["ok"], told["error"]) == (False, "rank 1 got a wrong sum")
+    assert not result_of(told, 2).ok
+    assert result_of(judge([good, good], [0, 1]), 2) == (True, 1048576 / 0.002, 0.0002)
