@@ -71,6 +71,7 @@ def visible_paths() -> tuple[str, ...]:
     package = Path(__file__).parents[2]
     places = [sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix, str(package)]
     places += _link_directories(Path(sys.executable))
+    places += _package_directories()
     if Path("/run/current-system").exists():
         places.append("/run/current-system")  # NixOS keeps every program there
     both = {*places, *(os.path.realpath(place) for place in places)}
@@ -84,6 +85,12 @@ def _link_directories(executable: Path) -> list[str]:
         executable = executable.parent / executable.readlink()
         found.append(os.path.normpath(executable.parent))
     return found
+
+
+def _package_directories() -> list[str]:
+    """Where packages come from: .venv may borrow another environment's torch, which lies anywhere."""
+    names = ("site-packages", "dist-packages")
+    return [path for path in sys.path if Path(path).name in names and Path(path).is_dir()]
 
 
 def _inside_any(place: str, places: set[str]) -> bool:

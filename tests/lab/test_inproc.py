@@ -15,6 +15,7 @@ import paramiko
 import pytest
 from driving import (
     HELLO,
+    STUBBED,
     cctl,
     leftovers,
     make_project,
@@ -102,7 +103,7 @@ def test_a_job_from_check_to_stop(lab: Lab, tmp_path: Path) -> None:
 
 def test_a_power_cut_ends_all_on_the_node_and_heal_brings_it_back(lab: Lab, tmp_path: Path) -> None:
     """The simulated cut kills all that lived there, the gang ends the rest of the run, the home is kept."""
-    run = cctl(lab, "launch", "-d", make_project(tmp_path, STUBBORN, grace="0s")).out.strip()
+    run = cctl(lab, "launch", "-d", make_project(tmp_path, STUBBORN, grace="0s", env=STUBBED)).out.strip()
     wait_for(lambda: len(tagged(lab, run)) == 2, 30, "workers on both nodes")
     lab.node("gpu02").run(["touch", "kept"])
 

@@ -216,6 +216,19 @@ def test_the_interpreter_works_in_the_nodes_and_cannot_be_changed(cluster) -> No
             assert cluster.ssh("gpu02", f"touch {path}/mark 2>&1 || echo no").endswith("no\n")
 
 
+def test_borrowed_packages_are_seen_too(make_lab, tmp_path, monkeypatch) -> None:
+    """.venv may use another environment's torch; below /tmp the nodes' own /tmp would hide it."""
+    folder = tmp_path / "env/lib/python3/site-packages"
+    folder.mkdir(parents=True)
+    (folder / "borrowed.py").write_text("print('here')\n")
+    monkeypatch.syspath_prepend(str(folder))
+    node = make_lab(n=1).nodes[0]
+
+    assert node.run([sys.executable, f"{folder}/borrowed.py"]).stdout == "here\n"
+    assert node.run(["touch", f"{folder}/more"], check=False).returncode == 1
+    assert node.run(["ls", str(tmp_path)]).stdout == "env\n"
+
+
 def test_sshd_has_the_limits_of_openssh(cluster) -> None:
     """A test bed with raised limits would hide what users meet."""
     words = [cluster.plan.sshd, "-T", "-f", "/run/lab/sshd_config"]
