@@ -1,4 +1,4 @@
-"""Every playbook is a job that clusterctl reads, and digits-ddp really trains."""
+"""Every playbook is complete and readable, readers of data refuse what is broken, and digits-ddp really trains."""
 
 from __future__ import annotations
 
@@ -10,29 +10,57 @@ from pathlib import Path
 
 import pytest
 
+from clusterctl.specs.inventory import parse_inventory
 from clusterctl.specs.job import parse_job
 
 ROOT = Path(__file__).parent.parent
 PLAYBOOKS = sorted(folder for folder in (ROOT / "playbooks").iterdir() if folder.is_dir())
 DIGITS = ROOT / "playbooks" / "digits-ddp"
+BLOCK = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 SAMPLES, TESTED = 2005, 401  # odd numbers: two ranks get unequal shares
 
 
 @pytest.mark.parametrize("folder", PLAYBOOKS, ids=lambda folder: folder.name)
 def test_a_playbook_is_complete(folder: Path) -> None:
-    """Its job file is right, what it starts is there, and a README says what it is for."""
-    job = parse_job((folder / "job.yaml").read_text(encoding="utf-8"), str(folder / "job.yaml"))
+    """Its job files are right, what they start is there, and they are named after the folder."""
+    files = [file for file in sorted(folder.glob("*.yaml")) if file.name != "inventory.yaml"]
+    names = {}
+    for file in files:
+        job = parse_job(file.read_text(encoding="utf-8"), str(file))
+        names[file.name] = job.name
 
-    assert job.name == folder.name
-    assert job.script is not None
-    assert (folder / job.sync.source / job.script).is_file()
-    assert (folder / "README.md").read_text(encoding="utf-8").startswith(f"# {folder.name}\n")
+        assert job.script is not None
+        assert (folder / job.sync.source / job.script).is_file()
+    assert names["job.yaml"] == folder.name
+    assert all(name.startswith(folder.name) for name in names.values())
+    assert len(set(names.values())) == len(files)
+
+
+@pytest.mark.parametrize("folder", PLAYBOOKS, ids=lambda folder: folder.name)
+def test_a_playbook_says_what_it_is_for_in_both_languages(folder: Path) -> None:
+    """Both texts have the same commands, examples, headings and rows."""
+    english, chinese = ((folder / name).read_text("utf-8") for name in ("README.md", "README.zh-CN.md"))
+
+    assert english.startswith(f"# {folder.name}\n")
+    assert chinese.startswith(f"# {folder.name}\n")
+    assert BLOCK.findall(chinese) == BLOCK.findall(english)
+    for mark in ("\n#", "\n|", "\n- "):
+        assert chinese.count(mark) == english.count(mark), mark
+
+
+def test_the_inventory_of_rented_machines_is_right() -> None:
+    """Two NICs each, under other names."""
+    file = ROOT / "playbooks" / "private-network" / "inventory.yaml"
+    inventory = parse_inventory(file.read_text(encoding="utf-8"), str(file))
+
+    assert [node.nic for node in inventory.nodes] == [("meth919", "meth920"), ("meth917", "meth918")]
 
 
 def train(output: Path, *options: str) -> str:
     """Run digits-ddp on two processes of this machine, with the arguments of its job file and these."""
     job = parse_job((DIGITS / "job.yaml").read_text(encoding="utf-8"), "job.yaml")
-    args = [word.replace("${output_dir}", str(output)) for word in job.args]
+    values = {"${output_dir}": str(output), "${run_id}": "digits-1", "${attempt}": "1"}
+    args = [values.get(word, word) for word in job.args]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     here = ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", "--local-addr", "127.0.0.1"]
     done = subprocess.run(
@@ -91,3 +119,13 @@ def test_a_checkpoint_is_resumed(trained: tuple[Path, str]) -> None:
     assert f"resumed after epoch 2 from {output}/checkpoint.pt" in text
     assert re.findall(r"^epoch (\d)/3", text, re.MULTILINE) == ["3"]
     assert [file.name for file in output.iterdir()] == ["checkpoint.pt"]
+
+
+def test_a_run_that_is_started_again_goes_on_where_it_was(trained: tuple[Path, str]) -> None:
+    """By itself from its own checkpoint; that of another run is none of its business."""
+    output, _ = trained
+    own = train(output, "--epochs", "4", "--attempt", "2")
+    other = train(output, "--epochs", "1", "--samples", "400", "--run-id", "digits-2", "--attempt", "2")
+
+    assert "resumed after epoch " in own
+    assert "resumed" not in other

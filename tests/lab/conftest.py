@@ -125,6 +125,13 @@ def cluster() -> Iterator[Bed]:
         yield _make(stack, None, {"name": "lab", "count": 3})
 
 
+@pytest.fixture(scope="module")
+def rented() -> Iterator[Bed]:
+    """Two nodes like rented ones: SSH on one NIC, the private network on another, every name another one."""
+    with ExitStack() as stack:
+        yield _make(stack, None, {"count": 2, "nics": ["mgmt0+meth919", "mgmt1+meth917"]})
+
+
 @pytest.fixture(scope="session")
 def namespaces() -> None:
     """Skip, aloud, where there can be no lab of namespaces."""

@@ -1,0 +1,146 @@
+"""Every playbook as its README says, on two nodes with two NICs each, and what comes out of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from driving import cctl, leftovers, read_until, said, start_cctl
+
+from clusterctl.lab.labs import Lab
+
+PLAYBOOKS = Path(__file__).parents[2] / "playbooks"
+EPOCH = re.compile(r"epoch (\d+)/\d+  (loss [\d.]+  accuracy [\d.]+%)")
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(rented: Lab) -> Iterator[None]:
+    """A playbook that has ended leaves no process on any node."""
+    yield
+    assert leftovers(rented) == {}
+
+
+def launch(lab: Lab, job: str, *more: str) -> list[str]:
+    """Launch a playbook to its end and give what its ranks said."""
+    result = cctl(lab, "launch", PLAYBOOKS / job, "--json", *more)
+    assert result.code == 0, result.err + result.out
+    return said(result.json_lines())
+
+
+def accuracies(lines: list[str]) -> list[float]:
+    """Give the percentages that were printed, in their order."""
+    return [float(found[1]) for line in lines if (found := re.search(r"accuracy ([\d.]+)%", line))]
+
+
+def test_hello_ranks(rented: Lab) -> None:
+    """Each rank names its host and NIC; the sum shows that they reach each other."""
+    lines = launch(rented, "hello-ranks/job.yaml")
+
+    assert sorted(lines) == [
+        "all_reduce over 2 ranks: 3, expected 3",
+        "gpu01: node 0, rank 0 of 2, local rank 0, cpu, gloo over meth919",
+        "gpu02: node 1, rank 1 of 2, local rank 0, cpu, gloo over meth917",
+    ]
+
+
+@pytest.mark.parametrize("job", ["job.yaml", "job-use-env.yaml"])
+def test_launch_legacy(rented: Lab, job: str) -> None:
+    """Both scripts find the line, whether the local rank is an argument or a variable."""
+    lines = launch(rented, f"launch-legacy/{job}")
+
+    assert sorted(line for line in lines if line.startswith("rank")) == [
+        "rank 0 of 2, local rank 0: y = 2.00 x + 1.00",
+        "rank 1 of 2, local rank 0: y = 2.00 x + 1.00",
+    ]
+
+
+def test_mp_spawn(rented: Lab) -> None:
+    """Two nodes with two workers of the script's own make a world of four, which learns and saves once."""
+    lines = launch(rented, "mp-spawn/job.yaml")
+
+    ranks = sorted(line for line in lines if line.startswith("rank"))
+    assert ranks == [f"rank {2 * n + i} of 4: node {n}, worker {i}" for n in (0, 1) for i in (0, 1)]
+    assert accuracies(lines)[-1] > 97
+    assert [line.rpartition("/")[2] for line in lines if line.startswith("saved")] == ["model.pt"]
+
+
+def test_tcp_init_mnist(rented: Lab) -> None:
+    """Both processes meet at the address that was filled in, make the same files and learn from them."""
+    lines = launch(rented, "tcp-init-mnist/job.yaml")
+
+    assert {"rank 0 of 2, cpu", "rank 1 of 2, cpu"} <= set(lines)
+    assert len([line for line in lines if line.startswith("making small files in ")]) == 2
+    assert len(accuracies(lines)) == 4
+    assert accuracies(lines)[-1] > 95
+    assert len([line for line in lines if re.match(r"epoch \d of 4 took [\d.]+ s", line)]) == 4
+
+
+def test_private_network(rented: Lab) -> None:
+    """The data are put in place once; each node's own NIC is in all three variables."""
+    made = launch(rented, "private-network/make-data.yaml")
+    again = launch(rented, "private-network/make-data.yaml")
+    lines = launch(rented, "private-network/job.yaml")
+
+    assert [line.partition(": ")[2] for line in made] == ["made small files in CIFAR-10's format"] * 2
+    assert [line.partition(": ")[2] for line in again] == ["all files are there"] * 2
+    told = sorted(line for line in lines if "NCCL_SOCKET_IFNAME" in line)
+    nics = {"gpu01": "meth919", "gpu02": "meth917"}
+    assert told == [
+        f"{host}: rank {rank}, cpu, NCCL_SOCKET_IFNAME=={nic}, GLOO_SOCKET_IFNAME={nic}, GLOO_IFACE={nic}"
+        for rank, (host, nic) in enumerate(nics.items())
+    ]
+    assert accuracies(lines)[-1] > 95
+
+
+def test_allreduce_bench(rented: Lab, tmp_path: Path) -> None:
+    """A row for every size, bars, and a picture and numbers that `pull` brings home."""
+    lines = launch(rented, "allreduce-bench/job.yaml")
+    pulled = cctl(rented, "pull", "--nodes", "0", cwd=tmp_path)
+
+    assert lines[0] == "all_reduce of float32, 2 ranks on 2 nodes, gloo"
+    assert [line.split()[0] for line in lines[2:9]] == ["1K", "4K", "16K", "64K", "256K", "1M", "4M"]
+    assert len([line for line in lines if "█" in line]) >= 1
+    assert pulled.code == 0, pulled.err
+    numbers = json.loads(next(tmp_path.rglob("allreduce.json")).read_text())
+    for one in numbers["sizes"]:
+        assert one["algorithm"] == pytest.approx(one["size"] / one["median"])
+        assert one["bus"] == pytest.approx(one["algorithm"])  # 2 (n - 1) / n is 1 for two ranks
+    assert next(tmp_path.rglob("allreduce.svg")).read_text().count("<rect") == 1 + len(numbers["sizes"])
+
+
+def test_torchrun_ddp_goes_on_after_an_interruption_as_if_there_had_been_none(rented: Lab) -> None:
+    """Stopped in the middle and resumed, a training prints the losses of one that ran through."""
+    job, cut_name = PLAYBOOKS / "torchrun-ddp" / "job.yaml", ("--set", "name=cut")
+    cut = start_cctl(rented, "launch", job, "--json", *cut_name, "--", "--epochs", "999")
+    read_until(cut, "epoch 2/999")
+    stopped = cctl(rented, "stop", "-y", "--grace", "1")
+    rest, _ = cut.communicate(timeout=30)
+
+    assert stopped.code == 0, stopped.err
+    assert cut.returncode == 1
+    reached = max([2, *(int(number) for number in re.findall(r"epoch (\d+)/999", rest))])
+    until = ("--epochs", str(reached + 3))
+    resumed = launch(rented, "torchrun-ddp/job.yaml", *cut_name, "--", "--resume", *until)
+    whole = launch(rented, "torchrun-ddp/job.yaml", "--", *until)
+    assert len(epochs(whole)) == reached + 3
+    done = int(next(line for line in resumed if line.startswith("resumed after epoch")).split()[-1])
+    assert done in (reached, reached + 1)
+    assert epochs(resumed) == epochs(whole)[done:]
+    proven = next(line for line in whole if "no_sync" in line)
+    assert float(proven.split()[-1]) < 1e-6
+
+
+def test_torchrun_ddp_on_one_node(rented: Lab) -> None:
+    """The same script and job, on a node alone."""
+    lines = launch(rented, "torchrun-ddp/job.yaml", "--nodes", "0")
+
+    assert "1 ranks, gloo, cpu" in lines
+    assert accuracies(lines)[-1] > 90
+
+
+def epochs(lines: list[str]) -> list[str]:
+    """Give what was printed of every epoch, without how many there were to be."""
+    return [f"{found[1]} {found[2]}" for line in lines if (found := EPOCH.match(line))]
