@@ -15,6 +15,7 @@ from . import (
     probe_gpu,
     probe_nics,
     probe_packages,
+    probe_rdma,
     probe_routes,
     probe_system,
     probe_torch,
@@ -77,5 +78,6 @@ def _questions(request: dict[str, Any], nccl: Callable[[], Any]) -> dict[str, Ca
         "limits": probe_system.limits,
         "environment": probe_system.environment,
         "logind": probe_system.logind,
-        "infiniband": probe_nics.infiniband,
+        "infiniband": probe_rdma.infiniband,
+        "gpudirect": probe_rdma.gpudirect,
     }

@@ -143,22 +143,3 @@ def _addresses_by_ioctl() -> dict[str, list[dict[str, Any]]]:
                 ip = socket.inet_ntoa(address[20:24])
                 found[name] = [{"ip": ip, "prefix": prefix, "family": 4, "label": name}]
     return found
-
-
-def infiniband() -> list[dict[str, Any]]:
-    """Tell the ports of the InfiniBand and RoCE adapters."""
-    root = "/sys/class/infiniband"
-    adapters = sorted(os.listdir(root)) if os.path.isdir(root) else []
-    ports = {name: sorted(os.listdir("%s/%s/ports" % (root, name))) for name in adapters}
-    return [_port(root, name, port) for name in adapters for port in ports[name]]
-
-
-def _port(root: str, name: str, port: str) -> dict[str, Any]:
-    folder = "%s/%s/ports/%s/" % (root, name, port)
-    return {
-        "adapter": name,
-        "port": int(port),
-        "state": (read_text(folder + "state") or "").partition(":")[2].strip() or None,
-        "rate": read_text(folder + "rate"),
-        "link": read_text(folder + "link_layer"),
-    }

@@ -16,6 +16,7 @@ from clusterctl.plans.facts_records import (
     Activate,
     Clock,
     Disk,
+    GpuDirect,
     Gpus,
     Holder,
     InfinibandPort,
@@ -69,6 +70,7 @@ class Facts:
     nccl_conf: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     logind: Logind = field(default_factory=Logind)
     infiniband: tuple[InfinibandPort, ...] = ()
+    gpudirect: GpuDirect = field(default_factory=GpuDirect)
     clock: Clock = field(default_factory=Clock)
     problems: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

@@ -301,13 +301,24 @@ class Logind:
 
 @dataclass(frozen=True)
 class InfinibandPort:
-    """One port of an InfiniBand or RoCE adapter."""
+    """One port of an InfiniBand or RoCE adapter; `link` is InfiniBand or Ethernet, `gids` the kinds of its addresses."""
 
     adapter: str | None = None
     port: int | None = None
     state: str | None = None
+    physical: str | None = None
     rate: str | None = None
     link: str | None = None
+    nics: tuple[str, ...] = ()
+    gids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class GpuDirect:
+    """Whether network adapters can reach GPU memory: by the module nvidia_peermem, or by an open kernel driver."""
+
+    peermem: bool | None = None
+    open_driver: bool | None = None
 
 
 @dataclass(frozen=True)
