@@ -124,7 +124,7 @@ def test_a_checkpoint_is_resumed(trained: tuple[Path, str]) -> None:
 def test_a_run_that_is_started_again_goes_on_where_it_was(trained: tuple[Path, str]) -> None:
     """By itself from its own checkpoint; that of another run is none of its business."""
     output, _ = trained
-    own = train(output, "--epochs", "4", "--attempt", "2")
+    own = train(output, "--epochs", "4", "--samples", "400", "--attempt", "2")
     other = train(output, "--epochs", "1", "--samples", "400", "--run-id", "digits-2", "--attempt", "2")
 
     assert "resumed after epoch " in own

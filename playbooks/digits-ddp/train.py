@@ -68,7 +68,9 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--samples", type=int, default=20_000, help="training images, all ranks together")
     parser.add_argument("--output", type=Path, default=Path("output"), help="folder for checkpoint.pt")
-    parser.add_argument("--resume", action="store_true", help="go on from checkpoint.pt if rank 0 finds one")
+    parser.add_argument("--resume", action="store_true", help="go on from checkpoint.pt if a rank finds one")
+    parser.add_argument("--run-id", default="", help="name of the run, written into its checkpoints")
+    parser.add_argument("--attempt", type=int, default=1, help="beyond 1: go on from this run's checkpoint")
     parser.add_argument("--backend", choices=("auto", "gloo", "nccl"), default="auto")
     return parser.parse_args()
 
@@ -166,7 +168,7 @@ def fingerprint(model: nn.Module) -> str:
 def save_checkpoint(file: Path, state: dict[str, Any]) -> None:
     """Write aside, then rename: whoever reads sees the old checkpoint or the new one, never a half."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    aside = file.with_suffix(".tmp")
+    aside = file.with_suffix(f".{socket.gethostname()}.tmp")  # nodes may share the folder
     with aside.open("wb") as stream:
         torch.save(state, stream)
         stream.flush()
@@ -174,12 +176,16 @@ def save_checkpoint(file: Path, state: dict[str, Any]) -> None:
     aside.replace(file)
 
 
-def load_checkpoint(process: Process, file: Path) -> dict[str, Any] | None:
-    """Return rank 0's checkpoint on every rank: the other nodes' disks have none."""
-    found = [None]
-    if process.rank == 0 and file.exists():
-        found = [torch.load(file, map_location="cpu", weights_only=True)]
-    dist.broadcast_object_list(found, src=0, device=process.device)
+def load_checkpoint(process: Process, options: argparse.Namespace, file: Path) -> dict[str, Any] | None:
+    """Return the newest checkpoint that any rank finds, on every rank: a node may be new here, also node 0."""
+    mine = torch.load(file, map_location="cpu", weights_only=True) if file.exists() else None
+    ours = mine is not None and mine.get("run") == options.run_id
+    usable = mine is not None and (options.resume or (options.attempt > 1 and ours))
+    ages: list[Any] = [None] * process.world_size
+    dist.all_gather_object(ages, (usable, ours, mine["epoch"]) if mine else (False, False, 0))
+    best = max(range(process.world_size), key=ages.__getitem__)
+    found = [mine if process.rank == best and usable else None]
+    dist.broadcast_object_list(found, src=best, device=process.device)
     return found[0]
 
 
@@ -188,7 +194,7 @@ def train(
 ) -> None:
     """Train, and after each epoch measure, print and save."""
     file, done = options.output / "checkpoint.pt", 0
-    if options.resume and (state := load_checkpoint(process, file)):
+    if (options.resume or options.attempt > 1) and (state := load_checkpoint(process, options, file)):
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         done = state["epoch"]
@@ -206,9 +212,9 @@ def train(
         seconds = time.perf_counter() - started
         result = f"loss {loss:.4f}  accuracy {accuracy:.2%}  {seconds:.1f} s"
         process.say(f"epoch {epoch}/{options.epochs}  {result}")
-        if process.rank == 0:
-            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch}
-            save_checkpoint(file, state)
+        if process.local_rank == 0:  # on every node: each may be the one that is lost
+            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+            save_checkpoint(file, {**state, "epoch": epoch, "run": options.run_id})
     process.say(f"rank {process.rank} leaves with the parameters {fingerprint(model)}", everyone=True)
     process.say(f"checkpoint: {file}")
 
