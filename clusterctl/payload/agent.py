@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from contextlib import suppress
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, Dict, List, NamedTuple, Optional
 
 from .attempt import Attempt
 from .client import Client
@@ -14,6 +14,7 @@ from .gang import TIME, Facts, Gang, Order, Side, interval_of, make_gang, make_r
 from .locks import ORDERS, Claim, Locks
 from .loop import Loop
 from .processes import Identity, become_subreaper, identify, reap, send_signal, wake_on
+from .restarts import Restarts
 from .state import Record, new_state
 from .verdict import describe_limit
 from .workdir import drop_ballast, lay_ballast, read_json
@@ -43,9 +44,11 @@ class Agent:
         self.record = Record(rundir, new_state(spec))
         locks = Locks(self.loop, spec, lambda: self.attempt.seen.went)
         self.claim = Claim(locks, self.record, spec, self.client.tell)
-        self.attempt = Attempt(self, spec)
+        self.attempt = Attempt(self, spec, idle=bool(spec.get("spare")))
+        self.restarts = Restarts(self) if spec.get("restart") else None
         self.gang = Gang(self.side(b""))
-        self.prepared = False
+        self.secrets: Optional[Dict[str, str]] = None
+        self.token = ""
 
     def run(self, guardian: Identity) -> None:
         """Serve until everything of the run has ended and is recorded."""
@@ -71,28 +74,48 @@ class Agent:
 
     def obey(self, order: Dict[str, Any]) -> None:
         """Take one frame of the client."""
-        if "secrets" in order and not self.prepared:
-            self.prepared = True
+        if "secrets" in order and self.secrets is None:
             self.claim.obey("lock")
-            self.prepare(order["secrets"], str(order.get("token") or ""))
-        elif order.get("do") == "join":
-            self.gang.join(int(order["port"]))
+            self.secrets, self.token = order["secrets"], str(order.get("token") or "")
+            self.prepare()
+        elif order.get("do") in ("join", "doors"):
+            self.gang.know(order.get("doors") or [])
+            if order["do"] == "join":
+                self.gang.join(int(order["port"]))
         elif order.get("do") in ORDERS:
             self.claim.obey(order["do"])
             self.await_go()
+        elif order.get("do") == "go" and self.attempt.idle:
+            self.attempt.wait_aside()
         elif order.get("do") == "go":
             self.attempt.departure.go(int(order["master_port"]))
         elif order.get("do") == "cancel":
             self.attempt.cancel(order.get("reason") or "cancelled before the start")
 
-    def prepare(self, secrets: Dict[str, str], token: str) -> None:
-        """Make the gang, and set out."""
-        self.gang = make_gang(self.side(token.encode("utf-8")))
-        self.attempt.prepare({**secrets, "": token}, secrets)
+    def prepare(self) -> None:
+        """Make the gang, and set out; a spare only opens its door."""
+        self.gang = make_gang(self.side(self.token.encode("utf-8")))
+        if self.attempt.idle:
+            self.attempt.departure.stand_by()
+        else:
+            self.depart()
+
+    def begin_attempt(self, spec: Dict[str, Any], *, idle: bool) -> None:
+        """Put a new attempt in the place of one that has ended."""
+        self.attempt = Attempt(self, spec, idle=idle)
+        self.attempt.seen = self.attempt.seen._replace(went=idle)
+
+    def depart(self) -> None:
+        """Set out for GO."""
+        secrets = self.secrets or {}
+        if self.restarts is not None:
+            self.restarts.begin()
+        self.attempt.prepare({**secrets, "": self.token}, secrets)
 
     def side(self, token: bytes) -> Side:
         """Give what the gang may do here."""
-        return Side(self.loop, self.spec, token, self.client.tell, self.follow_order, self.keep, self.leave)
+        can = (self.client.tell, self.follow_order, self.keep, self.leave)
+        return Side(self.loop, self.spec, token, *can, self.restarts)
 
     def client_left(self) -> None:
         """Cancel unless GO was given."""
@@ -106,7 +129,8 @@ class Agent:
             return
         self.loop.forget(self.wires.orders)
         self.record.note("guardian_lost")
-        self.attempt.lose("the guardian was killed")
+        lose = self.attempt.lose if self.restarts is None else self.restarts.lose_guardian
+        lose("the guardian was killed")
 
     def wake(self, numbers: bytes) -> None:
         """Serve signals."""
@@ -127,9 +151,15 @@ class Agent:
     def count_time(self) -> None:
         """Begin the job's time limit: node 0 once torchrun listens there, for that is when the others get GO."""
         limit = self.spec.get("time_limit")
-        self.record.set(began=time.time())
-        if limit:
-            self.loop.after(limit, "time limit", self.reach_limit)
+        self.attempt.began = time.time()
+        if self.record.state["began"] is None:
+            self.record.set(began=self.attempt.began)
+            if limit:
+                self.limit_within(limit)
+
+    def limit_within(self, seconds: float) -> None:
+        """End the run in so many seconds, whichever attempt it is at then."""
+        self.loop.after(seconds, "time limit", self.reach_limit)
 
     # the end
 
@@ -142,7 +172,8 @@ class Agent:
     def reach_limit(self) -> None:
         """End the run because its time is up, unless it is ending already."""
         seen = self.attempt.seen
-        if seen.cancelled is None and seen.first_failure is None:
+        between = self.restarts is not None and self.attempt.ended
+        if between or (seen.cancelled is None and seen.first_failure is None):
             self.end_all(Order(describe_limit(self.spec["time_limit"]), float(self.spec["grace"]), TIME))
 
     def end_all(self, order: Order) -> None:
@@ -156,6 +187,9 @@ class Agent:
 
     def attempt_ended(self, part: Facts, left: List[Facts]) -> None:
         """Record, tell, and go as soon as the gang knows and the disk has taken it."""
+        if self.restarts is not None and (self.attempt.seen.went or not self.attempt.first):
+            self.restarts.attempt_ended(part, left)
+            return
         self.keep(make_record(self.spec, [part], None, whole=not self.spec.get("gang")))
         state, reason, ended = part["state"], part["reason"], self.attempt.sweep.account()
         self.record.note("ended", state=state, reason=reason, ended=ended, left=left)

@@ -10,10 +10,10 @@ from .deadline import Deadline
 from .departure import Departure
 from .ending import Sweep, as_left
 from .evidence import Evidence
-from .gang import FAILURE_WAIT, TIME, Facts, Order
+from .gang import FAILURE, FAILURE_WAIT, TIME, Facts, Order
 from .processes import Stat
 from .release import Release
-from .state import tag_of
+from .state import mark_of
 from .torchrun import Torchrun
 from .verdict import Seen, describe_end, judge
 from .workers import Worker
@@ -25,12 +25,15 @@ if TYPE_CHECKING:
 class Attempt:
     """Watches torchrun and its workers, and ends what they leave; `spec` is the run's, as this attempt has it."""
 
-    def __init__(self, agent: Agent, spec: Dict[str, Any]) -> None:
+    def __init__(self, agent: Agent, spec: Dict[str, Any], *, idle: bool = False) -> None:
         self.agent = agent
+        self.idle = idle  # nothing runs here: this node is a spare
+        self.first = agent.spec["attempt"] == spec["attempt"]
+        self.began: Optional[float] = None
         self.spec = spec
         self.loop = agent.loop
         self.record = agent.record
-        self.sweep = Sweep(tag_of(spec))
+        self.sweep = Sweep(mark_of(spec))
         self.release = Release(self.loop, spec, self.record, lambda: self.seen.went)
         self.deadline = Deadline(self.loop, self.sweep, self.torchrun_pid, self.release.before(self.finish))
         world_size = spec["world_size"] if spec["module"] else None
@@ -48,12 +51,23 @@ class Attempt:
         self.departure.prepare(secrets)
 
     def tell(self, event: str, **facts: Any) -> None:
-        """Tell whoever leads the start what happens."""
-        self.agent.client.tell(event, **facts)
+        """Tell who leads the start what happens: of the first attempt the client, then the gang."""
+        if self.first:
+            self.agent.client.tell(event, **facts)
+        else:
+            self.agent.gang.departs(event, facts)
 
     def hang_up(self) -> None:
-        """Whoever leads the start has no more to wait for."""
+        """The client has no more to wait for."""
         self.agent.client.close()
+
+    def wait_aside(self) -> None:
+        """GO came for the others, and this node is a spare."""
+        self.seen = self.seen._replace(went=True)
+        self.loop.drop("go")
+        self.tell("going")
+        self.agent.gang.went()
+        self.hang_up()
 
     def torchrun_pid(self) -> Optional[int]:
         """Return the gate's or torchrun's pid while it has not ended."""
@@ -161,8 +175,9 @@ class Attempt:
 
     def follow_order(self, order: Order) -> None:
         """End this node's part: SIGTERM to torchrun once, and a time for the end, which can only come closer."""
-        if self.ended:
-            self.note_stop(order.reason, order.grace)  # the rest of the gang goes on
+        if self.ended or (self.idle and self.seen.went):
+            if not self.idle or order.kind != FAILURE:
+                self.note_stop(order.reason, order.grace)  # the rest of the gang goes on
         elif not self.seen.went:
             self.cancel(order.reason)
         else:

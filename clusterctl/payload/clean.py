@@ -23,7 +23,7 @@ from contextlib import suppress
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 from .processes import all_pids
-from .state import FINAL, State, resolve, run_dirs, tag_of
+from .state import FINAL, State, mark_of, resolve, run_dirs
 from .store import remove_quietly
 from .voice import Voice
 from .wire import Stream, VerbError
@@ -90,7 +90,7 @@ class Cleaner:
     def _part(self, rundir: str, tags: Set[str]) -> Found:
         state, spec = resolve(rundir), read_json(os.path.join(rundir, "spec.json"))
         size, newest, blocked = self._weigh(rundir)
-        if spec is not None and tag_of(spec) in tags:
+        if spec is not None and any(tag.startswith(mark_of(spec)) for tag in tags):
             blocked = blocked or "processes of it still live"
         return {
             "run": os.path.basename(os.path.dirname(rundir)),

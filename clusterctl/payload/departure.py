@@ -26,6 +26,7 @@ class Departure:
         self._spec = attempt.spec
         self._listener: Optional[Listener] = None
         self._ready = False
+        self._address = str(attempt.spec["master_addr"])
         self._port: Optional[int] = None
         self._ports_tried = 0
         self._secrets: Dict[str, str] = {}
@@ -39,9 +40,23 @@ class Departure:
             if self._listener is not None:
                 self._attempt.tell("port", port=self._listener.port)
 
-    def go(self, port: int) -> None:
-        """GO came, with the master's port."""
+    def stand_by(self) -> None:
+        """Be ready to be called in, with nothing started."""
+        agent = self._agent
+        try:
+            agent.gang.open()
+        except Exception as error:  # noqa: BLE001, RUF100 - the client is to hear of whatever it is
+            failure = describe_failure(error)
+            self.fail(failure["message"], failure["traceback"] or failure["message"], failure["code"])
+            return
+        if agent.claim.held:
+            agent.record.set(state="WAITING", reason="spare")
+        self._attempt.tell("started")
+
+    def go(self, port: int, address: Optional[str] = None) -> None:
+        """GO came, with the master's port, and its address where that is not the first node's."""
         self._port = port
+        self._address = address or self._address
         self._go_if_ready()
 
     def ready(self, facts: Dict[str, Any]) -> None:
@@ -59,7 +74,7 @@ class Departure:
             attempt.torchrun = Torchrun(agent.loop, spec, make_places(agent.rundir, spec), attempt.hear)
             if spec["node_rank"] == 0:
                 self._listener = Listener(agent.loop, spec["ports"])
-            if self._ports_tried == 0:
+            if self._ports_tried == 0 and attempt.first:
                 agent.gang.open()
             attempt.torchrun.start(os.environ, self._secrets)
         except Exception as error:  # noqa: BLE001, RUF100 - the client is to hear of whatever it is
@@ -87,8 +102,8 @@ class Departure:
         if self._listener is not None and not self._spec["module"]:
             self._listener.finish()  # the program may bind the port in a way that allows no other holder
             self._listener = None
-        attempt.torchrun.go(self._port)
-        master = f"{self._spec['master_addr']}:{self._port}"
+        attempt.torchrun.go(self._address, self._port)
+        master = f"{self._address}:{self._port}"
         agent.record.set(state="RUNNING", master=master)
         agent.record.note("going", master=master)
         attempt.tell("going")

@@ -22,19 +22,25 @@ AT_ONCE = 16  # connections taken in one turn, so that a flood leaves time for t
 class Door:
     """Hands over a channel for every peer that proved itself; whatever else knocks is bounded and forgotten."""
 
-    def __init__(
-        self, loop: Loop, spec: Dict[str, Any], token: bytes, admit: Callable[[Channel], bool]
-    ) -> None:
+    def __init__(self, loop: Loop, spec: Dict[str, Any], token: bytes) -> None:
         self._loop = loop
         self._spec = spec
         self._token = token
-        self._admit = admit
+        self._here = int(spec.get("seat") or 0)
+        self._seats = int(spec.get("seats") or spec["nnodes"])
+        self._admit: Callable[[Channel], bool] = lambda _: False
         self._guests: Dict[Guest, None] = {}  # the oldest first
-        self._most = int(spec["nnodes"]) + SPARE_GUESTS
+        self._most = self._seats + SPARE_GUESTS
         self._limit = float(spec.get("guest_limit") or GUEST_LIMIT)
-        self._socket: Optional[socket.socket] = listen(spec["master_addr"], spec.get("ports"))
+        address = spec["address"] if spec.get("restart") else spec["master_addr"]
+        self._socket: Optional[socket.socket] = listen(address, spec.get("ports"))
         self.port = int(self._socket.getsockname()[1])
-        loop.watch(self._socket.fileno(), self._accept)
+
+    def open(self, admit: Callable[[Channel], bool]) -> None:
+        """Begin to let in; who has knocked before is waiting."""
+        self._admit = admit
+        if self._socket is not None:
+            self._loop.watch(self._socket.fileno(), self._accept)
 
     def close(self) -> None:
         """Let nobody in any more."""
@@ -67,7 +73,7 @@ class Door:
     def examine(self, guest: Guest, answer: Dict[str, Any]) -> None:
         """Let a guest in, or raise SealError."""
         rank, node, nonce = answer.get("rank"), answer.get("node"), answer.get("nonce")
-        if type(rank) is not int or not 0 < rank < self._spec["nnodes"]:
+        if type(rank) is not int or not 0 <= rank < self._seats or rank == self._here:
             raise SealError("no such rank")
         if not (isinstance(node, str) and isinstance(nonce, str) and len(nonce) == 32):
             raise SealError("no answer")

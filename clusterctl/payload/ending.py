@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import Any, Dict, Iterable, List, Set
+from typing import Any, Dict, Iterable, Iterator, List, Set
 
-from .processes import Identity, Stat, descendants, reap, send_signal, tagged
+from .processes import Identity, Stat, descendants, reap, send_signal, tagged, tagged_below
 
 LEFT_AFTER = 10.0  # seconds after which a killed process that is still there counts as left
 ROUND = 0.005
@@ -35,7 +35,11 @@ class Sweep:
 
     def rest(self) -> List[Stat]:
         """Look at what is below this process; when that is nothing, at what bears the tag."""
-        return living() or list(tagged(self.tag))
+        return living() or list(self._tagged())
+
+    def _tagged(self) -> Iterator[Stat]:
+        """Look for the tag; one that ends with a slash stands for those of all attempts, any other for itself alone."""
+        return tagged_below(self.tag) if self.tag.endswith("/") else tagged(self.tag)
 
     def account(self) -> List[Dict[str, Any]]:
         """Render what was signalled."""

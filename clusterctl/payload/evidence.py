@@ -83,6 +83,8 @@ class Evidence:
         out, err = (self._file(worker, stream) for stream in ("stdout", "stderr"))
         last = max([moment for _, moment in (*stat_of(out), *stat_of(err))], default=moment)
         frozen = worker.rank in self._frozen
+        if worker.starved:
+            end["starved"] = True
         return {**end, "last_at": last, "frozen": frozen, **self._words(err, moment)}
 
     def _file(self, worker: Worker, stream: str) -> str:

@@ -8,9 +8,12 @@ writes before the others were heard, or without the hub.
 from __future__ import annotations
 
 import json
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, NamedTuple, Optional
 
 from .loop import Loop
+
+if TYPE_CHECKING:
+    from .restarts import Restarts
 
 FAILURE_WAIT = 1.0  # seconds that the other workers have after one has failed
 SILENCE_LIMIT = 20.0
@@ -55,6 +58,7 @@ class Side(NamedTuple):
     stop: Callable[[Order], None]  # end this node's part
     keep: Callable[[Facts], None]  # write the record
     leave: Callable[[], None]  # nothing is left to wait for
+    restarts: Optional[Restarts] = None  # begin further attempts, where the job wants that
 
 
 class Gang:
@@ -73,6 +77,18 @@ class Gang:
 
     def join(self, port: int) -> None:
         """Go to the hub."""
+
+    def know(self, doors: List[Any]) -> None:
+        """Hear where each of the others could be found: [seat, address, port]."""
+
+    def departs(self, event: str, facts: Facts) -> None:
+        """A later attempt has come so far here."""
+
+    def cleared(self, unfit: str, progress: Optional[bool]) -> None:
+        """Nothing is left here of the attempt that ended; `unfit`: why this node cannot take part in another."""
+
+    def desert(self) -> None:
+        """This node can take part no more; the others will notice."""
 
     def went(self) -> None:
         """GO was given here."""
@@ -93,6 +109,10 @@ class Gang:
 
 def make_gang(side: Side) -> Gang:
     """Choose what this node is."""
+    if side.restarts is not None:
+        from .circle import Circle
+
+        return Circle(side, side.restarts)
     if not side.spec.get("gang"):
         return Gang(side)
     if side.spec["node_rank"] == 0:

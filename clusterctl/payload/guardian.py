@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .ending import Sweep, as_left
 from .processes import become_subreaper, identify, wake_on
-from .state import FINAL, Record, new_state, tag_of
+from .state import FINAL, Record, mark_of, new_state
 from .verdict import describe_end, split_status
 from .workdir import read_json
 
@@ -78,7 +78,7 @@ def guard(rundir: str, spec: Dict[str, Any], pid: int, silence: Optional[str]) -
     status = os.waitpid(pid, 0)[1]
     if silence is not None or status != 0:
         take_over(rundir, spec, silence or describe_loss(status))
-    Sweep(tag_of(spec)).kill_all()
+    Sweep(mark_of(spec)).kill_all()
 
 
 def watch(pipes: Pipes, wakeup: int, limit: float) -> Optional[str]:
@@ -116,7 +116,7 @@ def pass_stop(orders: int) -> None:
 
 def take_over(rundir: str, spec: Dict[str, Any], how: str) -> None:
     """End everything and record the end in the agent's place."""
-    sweep = Sweep(tag_of(spec))
+    sweep = Sweep(mark_of(spec))
     left = as_left(sweep.kill_all())
     record = Record(rundir, read_json(os.path.join(rundir, "state.json")) or new_state(spec))
     if record.state["state"] in FINAL:

@@ -64,6 +64,8 @@ class Hub(Gang):
 
     def __init__(self, side: Side) -> None:
         super().__init__(side)
+        self.seat = 0
+        self.expected = set(range(side.spec["nnodes"]))  # whose parts make up the run
         self.door: Optional[Door] = None
         self.members: Dict[int, Member] = {}
         self.parts: Dict[int, Part] = {}
@@ -75,7 +77,8 @@ class Hub(Gang):
 
     def open(self) -> None:
         """Listen, and tell the client where; VerbError if that is not possible."""
-        self.door = Door(self.side.loop, self.side.spec, self.side.token, self.admit)
+        self.door = Door(self.side.loop, self.side.spec, self.side.token)
+        self.door.open(self.admit)
         self.side.tell("hub", port=self.door.port)
 
     def admit(self, channel: Channel) -> bool:
@@ -93,7 +96,7 @@ class Hub(Gang):
         self._going = True
         if self.door is not None:
             self.door.close()
-        for rank in set(range(1, self.side.spec["nnodes"])) - set(self.members) - set(self.parts):
+        for rank in self.expected - {self.seat} - set(self.members) - set(self.parts):
             self._lose(rank, f"node {rank}", "it went away before the start")
 
     def failed(self, reason: str) -> None:
@@ -106,7 +109,7 @@ class Hub(Gang):
 
     def ended(self, part: Part) -> None:
         """Take our own part; before GO there is nobody to wait for."""
-        self.parts[0] = part
+        self.parts[self.seat] = part
         if not self._going:
             self._leave()
             return
@@ -144,7 +147,7 @@ class Hub(Gang):
     def _take_part(self, member: Member, part: Any) -> None:
         if not is_part(part):
             raise SealError("no part of a run")
-        about = {"node": member.channel.node, "node_rank": member.channel.rank}
+        about = {"node": member.channel.node, "node_rank": self.rank_of(member.channel.rank)}
         self.parts[member.channel.rank] = {**on_clock(part, member.offset), **about}
         self._look_at_end(member.channel.node, part)
 
@@ -157,9 +160,13 @@ class Hub(Gang):
             self._forget(member)
 
     def _lose(self, rank: int, node: str, why: str) -> None:
-        part = lost_part(node, rank, why, time.time())
+        part = lost_part(node, self.rank_of(rank), why, time.time())
         self.parts[rank] = part
         self._look_at_end(node, part)
+
+    def rank_of(self, seat: int) -> int:
+        """Return the node rank of who came as `seat`."""
+        return seat
 
     def _forget(self, member: Member) -> None:
         if self.members.get(member.channel.rank) is member:
@@ -179,7 +186,7 @@ class Hub(Gang):
         for member in list(self.members.values()):
             if member.channel.node != node:
                 member.channel.send("stop", **as_facts(order))
-        if node != self.here and 0 not in self.parts:
+        if node != self.here and self.seat not in self.parts:
             self.side.stop(order)
 
     def _look_at_end(self, node: str, part: Part) -> None:
@@ -189,16 +196,21 @@ class Hub(Gang):
                 f"{node} is lost: {part['reason']}" if lost else f"{node}: {part['reason'] or part['state']}"
             )
             self._stop_all(node, Order(reason, FAILURE_WAIT, FAILURE))
-        if len(self.parts) == self.side.spec["nnodes"] and not self._told:
-            self._tell_all()
+        if self.expected <= set(self.parts) and not self._told:
+            self._all_ended()
 
-    def _tell_all(self) -> None:
-        self._told = True
-        parts: List[Part] = [part for _, part in sorted(self.parts.items())]
-        record = make_record(self.side.spec, parts, self.stop, whole=True)
+    def _all_ended(self) -> None:
+        record = make_record(self.side.spec, self._parts_in_order(), self.stop, whole=True)
         self.side.keep(record)
+        self._tell_all(record=record)
+
+    def _parts_in_order(self) -> List[Part]:
+        return sorted(self.parts.values(), key=lambda part: int(part["node_rank"]))
+
+    def _tell_all(self, **verdict: Any) -> None:
+        self._told = True
         for member in list(self.members.values()):
-            member.channel.send("verdict", record=record)
+            member.channel.send("verdict", **verdict)
         if self.members:
             self.side.loop.after(FAREWELL, "farewell", self._leave)
         else:

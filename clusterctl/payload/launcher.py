@@ -32,17 +32,16 @@ class Places(NamedTuple):
     rundir: str
     attempt: str
     output: str
-
-    @property
-    def values(self) -> Dict[str, str]:
-        """What the spec's holes may name before GO."""
-        return {"run_dir": self.rundir, "output_dir": self.output}
+    values: Dict[str, str]  # what the spec's holes may name before GO
 
 
 def make_places(rundir: str, spec: Spec) -> Places:
     """Make the attempt's directory and the output directory, which outlives runs."""
     attempt = make_private(os.path.join(rundir, f"attempt-{spec['attempt']}"))
-    return Places(rundir, attempt, make_shared(spec["output_dir"]))
+    output = make_shared(spec["output_dir"])
+    values = {"run_dir": rundir, "output_dir": output, "attempt": str(spec["attempt"])}
+    values["node_rank"] = str(spec["node_rank"])
+    return Places(rundir, attempt, output, values)
 
 
 def fill(text: Text, values: Mapping[str, str]) -> str:
@@ -74,6 +73,7 @@ def plan_environment(
     env.update(
         CLUSTERCTL_RUN=tag_of(spec),
         CLUSTERCTL_RUN_ID=spec["run"],
+        CLUSTERCTL_ATTEMPT=str(spec["attempt"]),
         CLUSTERCTL_PYTHON=spec["python"],
         CLUSTERCTL_OUTPUT_DIR=places.output,
         TORCHELASTIC_ERROR_FILE=os.path.join(places.attempt, "error.json"),

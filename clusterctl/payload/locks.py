@@ -159,6 +159,11 @@ class Claim:
         self._gpus = {GPU + str(gpu["id"]): gpu.get("index") for gpu in spec.get("gpus") or ()}
         self._tell = tell
 
+    @property
+    def held(self) -> bool:
+        """Whether all is ours."""
+        return self._locks.held
+
     def obey(self, order: str) -> None:
         """Carry out one order of ORDERS, and answer."""
         holders: List[Holder] = []
@@ -178,6 +183,7 @@ class Claim:
             if self._record.state["state"] != "WAITING":
                 self._record.note("busy", holders=runs)
             self._record.set(state="WAITING", reason="waits for %s" % ", ".join(runs))
-        elif self._record.state["state"] == "WAITING":
+        elif self._record.state["state"] == "WAITING" and self._record.state["reason"] != "spare":
             self._record.note("locked")
-            self._record.set(state="PREPARING", reason="")
+            spare = bool(self._record.state.get("spare"))
+            self._record.set(state="WAITING" if spare else "PREPARING", reason="spare" if spare else "")

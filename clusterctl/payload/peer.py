@@ -37,6 +37,9 @@ class Peer(Gang):
 
     def __init__(self, side: Side) -> None:
         super().__init__(side)
+        spec = side.spec
+        self._seat = int(spec.get("seat", spec["node_rank"]))
+        self._address, self._hub, self._hub_seat = str(spec["master_addr"]), str(spec["hub"]), 0
         self._port = 0
         self._until = 0.0
         self._conn: Optional[socket.socket] = None
@@ -66,7 +69,7 @@ class Peer(Gang):
             if spec.get("address"):
                 conn.bind((spec["address"], 0))
             conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            conn.connect((spec["master_addr"], self._port))
+            conn.connect((self._address, self._port))
         except BlockingIOError:
             pass
         except OSError as error:
@@ -94,7 +97,7 @@ class Peer(Gang):
             nonce, spec = said.get("nonce"), self.side.spec
             if not isinstance(nonce, str) or len(nonce) != 32:
                 raise SealError("not the hub of this run")
-            self._meeting = Meeting(spec["run"], spec["node_rank"], self.here, nonce, os.urandom(16).hex())
+            self._meeting = Meeting(spec["run"], self._seat, self.here, nonce, os.urandom(16).hex())
             proof = self._meeting.prove(self.side.token, "the peer is who it says")
             about = {"rank": self._meeting.rank, "node": self.here, "nonce": self._meeting.peer_nonce}
             self._link.send(json.dumps({**about, "proof": proof}).encode("ascii") + b"\n")
@@ -117,10 +120,12 @@ class Peer(Gang):
         if time.monotonic() + PAUSE < self._until:
             loop.after(PAUSE, "join", self._try)
         elif not self._over:
-            self.side.tell("join_failed", error=why, port=self._port)
-            self.side.stop(
-                Order(f"node 0 ({self.side.spec['hub']}) could not be reached: {why}", 0.0, FAILURE)
-            )
+            self._give_up(why)
+
+    def _give_up(self, why: str) -> None:
+        """End here: the hub cannot be reached."""
+        self.side.tell("join_failed", error=why, port=self._port)
+        self.side.stop(Order(f"node 0 ({self._hub}) could not be reached: {why}", 0.0, FAILURE))
 
     # what the hub says
 
@@ -149,7 +154,10 @@ class Peer(Gang):
             self._conclude()
         elif not self._over:
             self.side.tell("join_failed", error=why, port=self._port)
-            self.side.stop(Order(f"node 0 ({self.side.spec['hub']}) is lost: {why}", FAILURE_WAIT, FAILURE))
+            self.side.stop(self._without_hub(why))
+
+    def _without_hub(self, why: str) -> Order:
+        return Order(f"node {self._hub_seat} ({self._hub}) is lost: {why}", FAILURE_WAIT, FAILURE)
 
     # what happens here
 
@@ -192,7 +200,7 @@ class Peer(Gang):
     def _conclude(self) -> None:
         """Keep what is known here: our part, and that the hub is gone."""
         if self._lost and self._part is not None and not self._told:
-            hub = lost_part(str(self.side.spec["hub"]), 0, self._lost, time.time())
+            hub = lost_part(self._hub, 0, self._lost, time.time())
             self.side.keep(make_record(self.side.spec, [hub, self._part], None, whole=False))
         self._leave()
 

@@ -33,5 +33,6 @@ def _look(rundir: str, run_id: Optional[str]) -> Optional[State]:
 
 
 def _with_pulses(workdir: str, state: State) -> State:
-    name = f"{state['node_rank']}-{state['node']}"
+    seat = state.get("seat")
+    name = f"{state['node_rank'] if seat is None else seat}-{state['node']}"
     return Pulses(os.path.join(workdir, "runs", state["run"], name), 0.0).put_into(state)

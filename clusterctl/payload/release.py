@@ -83,6 +83,11 @@ class Release:
         self._began = 0.0
         self._done: Callable[[], None] = lambda: None
 
+    @property
+    def held(self) -> bool:
+        """Whether memory was in use when we last looked."""
+        return bool(self._held)
+
     def before(self, finish: Callable[[List[Stat]], None]) -> Callable[[List[Stat]], None]:
         """Look once, and then let the run finish."""
 

@@ -54,7 +54,7 @@ def ensure_payload(workdir: str, digest: str, stream: Stream) -> str:
 
 def make_rundir(workdir: str, spec: Dict[str, Any]) -> str:
     """Make the run's directory on this node and write the spec, which must not be there yet."""
-    name = f"{int(spec['node_rank'])}-{component(spec['node'])}"
+    name = f"{int(spec.get('seat', spec['node_rank']))}-{component(spec['node'])}"
     rundir = make_below(workdir, "runs", spec["run"], name)
     path = os.path.join(rundir, "spec.json")
     try:

@@ -33,7 +33,12 @@ COPIED = (
 
 def tag_of(spec: State) -> str:
     """Render the value of CLUSTERCTL_RUN that marks every process of an attempt."""
-    return f"{spec['run']}/{spec['node']}/{spec['attempt']}"
+    return f"{mark_of(spec)}{spec['attempt']}"
+
+
+def mark_of(spec: State) -> str:
+    """Render what the tags of all attempts of a run on this node begin with."""
+    return f"{spec['run']}/{spec['node']}/"
 
 
 def new_state(spec: State) -> State:
@@ -42,6 +47,9 @@ def new_state(spec: State) -> State:
     state.update(state="SUBMITTED", since=time.time(), boot_id=boot_id(), machine=os.uname().nodename)
     state.update(world_size=spec.get("world_size"), world_size_seen=None, nproc=spec.get("nproc"))
     state.update(gang=bool(spec.get("gang")), parted=False)
+    if spec.get("restart"):
+        about = {key: spec.get(key) for key in ("seat", "seats", "spare", "roster")}
+        state.update(about, attempts=[], gave_up=None)
     state.update(
         guardian=None, agent=None, torchrun=None, ranks={}, master=None, began=None, reason="", left=[]
     )

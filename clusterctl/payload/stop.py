@@ -11,8 +11,18 @@ from typing import Any, Dict, Iterator, List
 from .ending import LEFT_AFTER, Sweep, as_left
 from .forgotten import end_forgotten
 from .lines import LineReader
-from .processes import Identity, Stat, alive, boot_id, descendants, identity_of, look, send_signal, tagged
-from .state import FINAL, Record, State, is_elsewhere, lingers, look_for_run, resolve, tag_of
+from .processes import (
+    Identity,
+    Stat,
+    alive,
+    boot_id,
+    descendants,
+    identity_of,
+    look,
+    send_signal,
+    tagged_below,
+)
+from .state import FINAL, Record, State, is_elsewhere, lingers, look_for_run, mark_of, resolve
 from .wire import Stream, VerbError
 from .workdir import read_json, write_atomically
 
@@ -33,7 +43,7 @@ def run(request: Request, stream: Stream) -> None:
         for frame in end_forgotten(os.path.realpath(os.path.expanduser(request["workdir"])), request):
             stream.send(frame)
         return
-    sweep = Sweep(tag_of(read_json(os.path.join(rundir, "spec.json")) or {}))
+    sweep = Sweep(mark_of(read_json(os.path.join(rundir, "spec.json")) or {}))
     before = resolve(rundir) or {}
     if before and before["state"] == "UNKNOWN" and is_elsewhere(before):
         raise VerbError("CC-RUN-015", f"nothing was stopped: {before['reason']}")
@@ -161,7 +171,7 @@ def remains(state: State, tag: str) -> List[Stat]:
             stat = look(identity) if identity is not None else None
             if stat is not None:
                 found.update((below.identity, below) for below in (stat, *descendants(stat.pid)))
-    found.update((stat.identity, stat) for stat in tagged(tag))
+    found.update((stat.identity, stat) for stat in tagged_below(tag))
     return [stat for stat in found.values() if stat.running]
 
 

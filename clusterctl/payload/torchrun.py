@@ -53,11 +53,11 @@ class Torchrun:
         self._gate = start_gate(self.spec["python"], self.spec["module"], env, self.places)
         self._loop.watch(self._gate.report, self._hear)
 
-    def go(self, port: int) -> None:
-        """Give GO; a gate that has just died is noticed by its end."""
+    def go(self, address: str, port: int) -> None:
+        """Give GO, with the master's address and port; a gate that has just died is noticed by its end."""
         assert self._gate is not None
         self._went = True
-        values = {**self.places.values, "master_port": str(port)}
+        values = {**self.places.values, "master_addr": address, "master_port": str(port)}
         code = os.path.join(self.places.rundir, "code")
         env = {"PWD": code, **{key: fill(text, values) for key, text in self._late.items()}}
         argv = [fill(word, values) for word in self.spec["argv"]]

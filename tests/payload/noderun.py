@@ -120,15 +120,15 @@ class NodeRun:
         """The torchrun line that a plan would hold."""
         flags = {
             "--nnodes": self.spec["nnodes"],
-            "--node-rank": self.spec["node_rank"],
+            "--node-rank": [{"fill": "node_rank"}],
             "--nproc-per-node": self.spec["nproc"],
             "--rdzv-backend": "static",
             "--rdzv-id": self.spec["run"],
-            "--master-addr": self.spec["master_addr"],
+            "--master-addr": [{"fill": "master_addr"}],
             "--master-port": [{"fill": "master_port"}],
             "--max-restarts": "0",
             "--redirects": "3",
-            "--log-dir": [{"fill": "run_dir"}, "/attempt-1"],
+            "--log-dir": [{"fill": "run_dir"}, "/attempt-", {"fill": "attempt"}],
         }
         words = [word for pair in flags.items() for word in pair]
         return [word if isinstance(word, list) else str(word) for word in words] + ["train.py", *self.args]

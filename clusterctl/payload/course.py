@@ -1,0 +1,139 @@
+"""The course of a run that its nodes may start again: its seats, the attempt it is at, and what became of earlier ones.
+
+A seat is an agent of the run, 0 to nnodes-1 for the planned nodes, then the spares; a rank is what an attempt gives it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
+
+from .blame import Texts, read_texts
+
+Facts = Dict[str, Any]
+
+NO_PROGRESS = "no_progress"  # why the gang gives a run up: nothing new in three attempts,
+MOST = "max"  # as many restarts as the job allows,
+CODE = "code"  # an error of the script itself,
+REASON = "reason"  # a reason that the job does not name,
+NODES = "nodes"  # or not enough nodes that may go on
+PATIENCE = 3  # attempts in a row without progress
+LONGEST_PAUSE = 30.0
+
+
+class Policy(NamedTuple):
+    """When a run is started again, as the job says."""
+
+    most: int
+    on: Tuple[str, ...]
+    progress: str
+    texts: Texts
+
+    def refuse(self, reason: str, made: int) -> Optional[str]:
+        """Say why an attempt that ended for a reason is the last, after so many restarts; None if it need not be."""
+        if reason not in self.on:
+            return CODE if reason == CODE else REASON
+        return MOST if made >= self.most else None
+
+
+def read_policy(wish: Facts) -> Policy:
+    """Read the spec's `restart`."""
+    texts = read_texts(wish.get("texts"))
+    return Policy(int(wish["max"]), tuple(wish["on"]), str(wish.get("progress") or "**"), texts)
+
+
+def pause_before(restart: int) -> float:
+    """Return the seconds before the first, second ... restart."""
+    return float(min(LONGEST_PAUSE, 2.0 ** (restart - 1)))
+
+
+class Course:
+    """What every agent knows of the whole run, so that any of them could lead it on."""
+
+    def __init__(self, spec: Facts) -> None:
+        self.here = int(spec["seat"])
+        self.seats = int(spec["seats"])
+        self.nnodes = int(spec["nnodes"])
+        self.attempt = int(spec["attempt"])
+        self.history: List[Facts] = []
+        self.doors: Dict[int, Tuple[str, int]] = {}
+        self.roster: List[Facts] = [dict(entry) for entry in spec["roster"]]
+
+    @property
+    def ranks(self) -> Dict[int, int]:
+        """Give the rank of every seat that has one."""
+        return {entry["seat"]: entry["node_rank"] for entry in self.roster if entry["node_rank"] is not None}
+
+    @property
+    def lost(self) -> Set[int]:
+        """Name the seats that are gone for good."""
+        return {entry["seat"] for entry in self.roster if entry.get("lost")}
+
+    def node(self, seat: int) -> str:
+        """Return a seat's node."""
+        return next((str(entry["node"]) for entry in self.roster if entry["seat"] == seat), f"seat {seat}")
+
+    def lose(self, seat: int, why: str) -> None:
+        """A seat is gone, and will not come back."""
+        for entry in self.roster:
+            if entry["seat"] == seat and not entry.get("lost"):
+                entry.update(lost=True, reason=why)
+
+    def doubt(self, seat: int, why: str) -> None:
+        """A seat can take part no more, although its agent is here; no reason: it can."""
+        for entry in self.roster:
+            if entry["seat"] == seat and why:
+                entry["unfit"] = why
+
+    @property
+    def unfit(self) -> Set[int]:
+        """Name the seats that can take part no more."""
+        return {entry["seat"] for entry in self.roster if entry.get("unfit")}
+
+    def note(self, entry: Facts) -> None:
+        """Write an attempt down that has ended, once."""
+        self.history = [one for one in self.history if one["attempt"] != entry["attempt"]] + [entry]
+
+    @property
+    def outnumbered(self) -> bool:
+        """Whether those who are gone could go on without us."""
+        return 2 * len(self.lost) > self.seats
+
+    def may_go_on(self, present: int) -> bool:
+        """Whether so many agents may lead the run on: nobody else can, and they are enough."""
+        return 2 * present > self.seats and present >= self.nnodes
+
+    def assign(self, fit: Iterable[int]) -> bool:
+        """Give every rank to a seat that is fit; who has one keeps it. False if there are not enough."""
+        able = sorted(fit)
+        kept = {rank: seat for seat, rank in self.ranks.items() if seat in able}
+        free = [seat for seat in able if seat not in kept.values()]
+        for rank in sorted(set(range(self.nnodes)) - set(kept)):
+            if not free:
+                return False
+            kept[rank] = free.pop(0)
+        seats = {seat: rank for rank, seat in kept.items()}
+        for entry in self.roster:
+            entry["node_rank"] = seats.get(entry["seat"])
+        self.attempt += 1
+        return True
+
+    def no_progress(self, entry: Facts) -> bool:
+        """Whether this attempt is one too many without progress."""
+        last = [*(one for one in self.history if one["attempt"] != entry["attempt"]), entry][-PATIENCE:]
+        return len(last) == PATIENCE and all(one["progress"] is False for one in last)
+
+    def as_facts(self) -> Facts:
+        """Render for a message."""
+        return {"course": {"attempt": self.attempt, "roster": self.roster, "history": self.history}}
+
+    def take(self, facts: Facts) -> None:
+        """Take what somebody knows who is further than we are; who is lost stays so."""
+        told = facts["course"]
+        ahead = (int(told["attempt"]), len(told["history"])) > (self.attempt, len(self.history))
+        lost = [entry for entry in (*self.roster, *told["roster"]) if entry.get("lost")]
+        if ahead:
+            self.attempt, self.history = int(told["attempt"]), list(told["history"])
+            self.roster = [dict(entry) for entry in told["roster"]]
+        for entry in lost:
+            if entry["seat"] != self.here:
+                self.lose(int(entry["seat"]), str(entry.get("reason") or ""))

@@ -1,0 +1,304 @@
+"""The hub of a gang that may start the run again: it judges every attempt, and leads the next one to GO."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
+
+from .blame import NODE_LOST, Blame, blame
+from .course import NO_PROGRESS, NODES, pause_before
+from .gang import (
+    FAILURE,
+    FAILURE_WAIT,
+    LOST,
+    STOP,
+    TIME,
+    Facts,
+    Order,
+    Part,
+    limit_of,
+    make_record,
+)
+from .hub import Hub, Member
+from .link import Channel
+from .seal import Message
+
+if TYPE_CHECKING:
+    from .circle import Circle
+
+CLEAR_LIMIT = 60.0  # seconds for GPU memory to become free
+READY_LIMIT = 300.0  # seconds for a new attempt's gates
+
+RUNNING, CLEARING, PAUSING, GATHERING, OVER = range(5)  # GATHERING: see heir.py
+ROUND = ("clear", "again", "departure", "gather")  # the moments that this hub waits for
+
+
+class RestartHub(Hub):
+    """The gang as the seat that leads it sees it."""
+
+    def __init__(self, circle: Circle) -> None:
+        super().__init__(circle.side)
+        self.circle = circle
+        self.course, self.policy = circle.course, circle.restarts.policy
+        self.seat = self.course.here
+        self.phase = RUNNING
+        self.clear: Dict[int, Facts] = {}
+        self.blamed = Blame("", "", "")
+        self._ready: Dict[int, Facts] = {}
+        self._port: Optional[int] = None
+        self._silence = False
+        self._fallen = ""  # the hub before us
+        self._begin_round()
+
+    def _begin_round(self) -> None:
+        self.expected = set(self.course.ranks)
+        self.parts, self.clear, self._ready = {}, {}, {}
+        self.stop, self._port, self._sent_go = None, None, False
+        self._patience = float("inf")
+        self.phase = RUNNING
+
+    def rank_of(self, seat: int) -> int:
+        """Return the rank that the attempt gives a seat; its own number if none."""
+        return self.course.ranks.get(seat, seat)
+
+    def open(self) -> None:
+        """Let the others in, and tell the client where."""
+        self.door = self.circle.door
+        if self.door is not None:
+            self.door.open(self.admit)
+            self.side.tell("hub", port=self.door.port)
+
+    def admit(self, channel: Channel) -> bool:
+        """Take a peer in, unless it is here or was given up."""
+        return channel.rank not in self.course.lost and super().admit(channel)
+
+    def went(self) -> None:
+        """GO was given here; with the first one nobody comes any more."""
+        if not self._going:
+            self._going = True
+            self.circle.close()
+            for seat in set(range(self.course.seats)) - {self.seat} - set(self.members) - set(self.parts):
+                self._lose(seat, self.course.node(seat), "it went away before the start")
+
+    # who is here
+
+    def _left(self, member: Member, why: str) -> None:
+        if self.phase == OVER or not self._going:
+            super()._left(member, why)
+        else:
+            self.members.pop(member.channel.rank, None)
+            self._silence = self._silence or member.channel.quiet >= self._most_quiet
+            self._lose(member.channel.rank, member.channel.node, why)
+
+    def _lose(self, rank: int, node: str, why: str) -> None:
+        seat = rank
+        self.course.lose(seat, why)
+        self._tell("lost", seat=seat, why=why)
+        if self.phase == RUNNING and seat in self.expected and seat not in self.parts:
+            super()._lose(seat, node, why)
+        elif self.phase == RUNNING and self.course.outnumbered:
+            here = self.course.seats - len(self.course.lost)
+            self._stop_all(
+                "", Order(f"only {here} of {self.course.seats} nodes are left", FAILURE_WAIT, FAILURE)
+            )
+        self._look_on()
+
+    def _tell(self, kind: str, **facts: Any) -> None:
+        for member in list(self.members.values()):
+            member.channel.send(kind, **facts)
+
+    # what they say
+
+    def _hear(self, member: Member, message: Message) -> None:
+        kind, seat = message["kind"], member.channel.rank
+        if (
+            kind in ("failed", "ended", "ready", "listening")
+            and message.get("attempt") != self.course.attempt
+        ):
+            return
+        if kind == "clear":
+            self._take_clear(seat, message)
+        elif kind == "ready":
+            self._take_ready(seat, message)
+        elif kind == "listening":
+            self._let_go(int(message["port"]))
+        else:
+            super()._hear(member, message)
+
+    def departs(self, event: str, facts: Facts) -> None:
+        """Our own part of a later attempt has come so far."""
+        if event == "port":
+            self._port = int(facts["port"])
+        elif event == "ready":
+            self._take_ready(self.seat, {"port": self._port, "address": self.side.spec["address"]})
+        elif event == "listening":
+            self._let_go(int(facts["port"]))
+
+    # an attempt ends
+
+    def _stop_all(self, node: str, order: Order) -> None:
+        self.circle.hear_wish(order)
+        if self.phase == RUNNING:
+            super()._stop_all(node, order)
+        elif self.phase != OVER and order.kind in (STOP, TIME):
+            state = "TIMEOUT" if order.kind == TIME else "CANCELLED"
+            self._finish(None, state, order.reason)
+
+    def ended(self, part: Part) -> None:
+        """Take our own part; before the first GO there is nobody to wait for."""
+        if not self._going:
+            self.circle.close()
+        super().ended(part)
+
+    def cleared(self, unfit: str, progress: Optional[bool]) -> None:
+        """We could begin anew ourselves."""
+        self._take_clear(self.seat, {"unfit": unfit, "progress": progress})
+
+    def _take_clear(self, seat: int, message: Message) -> None:
+        self.clear[seat] = {"unfit": str(message["unfit"]), "progress": message["progress"]}
+        self._look_on()
+
+    def _all_ended(self) -> None:
+        """Judge the attempt: it is the last, or all that is left of it must go first."""
+        self.phase = CLEARING
+        for name in ROUND:
+            self.side.loop.drop(name)
+        parts = self._parts_in_order()
+        if all(part["state"] == "SUCCEEDED" for part in parts) or self.circle.wish is not None:
+            self._finish(None)
+            return
+        if self.course.outnumbered:
+            self._finish(NODES)
+            return
+        self.blamed = self._blame(parts)
+        gave_up = self.policy.refuse(self.blamed.reason, self.course.attempt - 1)
+        if gave_up is not None:
+            self._finish(gave_up)
+            return
+        self.side.loop.after(CLEAR_LIMIT, "clear", self._weigh)
+        self._look_on()
+
+    def _blame(self, parts: List[Part]) -> Blame:
+        fallen, self._fallen = self._fallen, ""
+        if fallen and all(part["state"] != LOST for part in parts):
+            return Blame(NODE_LOST, fallen, f"{fallen} is lost")  # a hub without a rank
+        return blame(parts, self.policy.texts)
+
+    @property
+    def _present(self) -> Set[int]:
+        return {self.seat, *self.members} - self.course.lost
+
+    def _look_on(self) -> None:
+        """Go on with what nobody is missing for any more."""
+        if self.phase == CLEARING and self._present & self.expected <= set(self.clear):
+            self._weigh()
+
+    def _fit(self) -> Set[int]:
+        """Name who could take part: spares at once, others when nothing is left there."""
+        for seat in self._present & self.expected:
+            said = self.clear.get(seat)
+            self.course.doubt(seat, said["unfit"] if said else "the last attempt has not been cleared away")
+        return self._present - self.course.unfit
+
+    def _weigh(self) -> None:
+        self.side.loop.drop("clear")
+        entry = self._entry()
+        fit = self._fit()
+        if self.course.no_progress(entry):
+            self._finish(NO_PROGRESS)
+        elif not self.course.may_go_on(len(self._present)) or len(fit) < self.course.nnodes:
+            self._finish(NODES)
+        else:
+            self._pause(entry)
+
+    def _entry(self) -> Facts:
+        """Write down the attempt; what a lost node has brought about is not known."""
+        told = [self.clear[seat]["progress"] if seat in self.clear else None for seat in self.expected]
+        progress = True if True in told else None if None in told else False
+        why = {"reason": self.blamed.reason, "node": self.blamed.node, "text": self.blamed.text}
+        times = {"began": self.circle.restarts.began, "ended": time.time()}
+        return {"attempt": self.course.attempt, **why, **times, "progress": progress}
+
+    def _pause(self, entry: Facts) -> None:
+        self.phase = PAUSING
+        self.course.note(entry)
+        seconds = pause_before(self.course.attempt)
+        if self._silence:  # who was cut off needs as long as we did to notice, and to end its part
+            seconds = max(seconds, limit_of(self.side.spec) / 4)
+        self._silence = False
+        self._tell("pause", entry=entry, seconds=seconds, **self.course.as_facts())
+        self.circle.restarts.pause(entry, seconds)
+        self.side.loop.after(seconds, "again", self._again)
+
+    # the next attempt
+
+    def _again(self) -> None:
+        if not self.course.may_go_on(len(self._present)) or not self.course.assign(self._fit()):
+            self._finish(NODES)
+            return
+        self._begin_round()
+        time_left = self.circle.restarts.time_left
+        self._tell("again", time_left=time_left, **self.course.as_facts())
+        self.side.loop.after(READY_LIMIT, "departure", self._miss)
+        self.circle.begin()
+
+    def _miss(self) -> None:
+        late = [self.course.node(seat) for seat in sorted(self.expected - set(self._ready))]
+        reason = f"{', '.join(late) or 'rank 0'}: not ready within {READY_LIMIT:g} s"
+        self._stop_all("", Order(reason, FAILURE_WAIT, FAILURE))
+
+    def _take_ready(self, seat: int, message: Message) -> None:
+        self._ready[seat] = message
+        if self.phase != RUNNING or self._sent_go or not self.expected <= set(self._ready):
+            return
+        self._sent_go = True
+        first = next(seat for seat in self.expected if self.rank_of(seat) == 0)
+        self._port = int(self._ready[first]["port"])
+        self._send_go(first)
+        if not self.side.spec["module"]:
+            self._let_go(self._port)
+
+    def _let_go(self, port: int) -> None:
+        """Rank 0 listens: let the rest go."""
+        self.side.loop.drop("departure")
+        self._port = port
+        for seat in self.expected:
+            if self.rank_of(seat) != 0:
+                self._send_go(seat)
+
+    def _send_go(self, seat: int) -> None:
+        first = next(seat for seat in self.expected if self.rank_of(seat) == 0)
+        address, port = str(self._ready[first]["address"]), self._port
+        if seat == self.seat:
+            self.circle.restarts.go(address, int(port or 0))
+        elif seat in self.members:
+            self.members[seat].channel.send("go", master_addr=address, master_port=port)
+
+    # the end of all
+
+    def _finish(self, gave_up: Optional[str], state: str = "", reason: str = "") -> None:
+        """Tell all that there will be no further attempt."""
+        self.phase = OVER
+        for name in ROUND:
+            self.side.loop.drop(name)
+        spec = {**self.side.spec, "hub": self.here}
+        parts: List[Part] = self._parts_in_order()
+        record = make_record(spec, parts, self.stop, whole=True)
+        end = {"gave_up": gave_up, "state": state, "reason": reason}
+        record.update(attempts=self.course.history, roster=self.course.roster, **end)
+        self.side.keep(record)
+        self.circle.restarts.conclude(end)
+        self._tell_all(record=record, end=end)
+
+    def desert(self) -> None:
+        """Close every connection."""
+        self.phase = OVER
+        for name in (*ROUND, "farewell"):
+            self.side.loop.drop(name)
+        for member in self.members.values():
+            member.channel.close()
+        self.members.clear()
+
+    def _leave(self) -> None:
+        self.circle.close()
+        super()._leave()

@@ -1,0 +1,167 @@
+"""Further attempts on this node: what follows one that has ended, until the gang says that there will be no more.
+
+Between attempts the run's state is WAITING; its end is recorded when the gang has decided that it is one.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
+
+from .course import Course, Policy, read_policy
+from .progress import Progress
+from .workdir import make_shared
+
+if TYPE_CHECKING:
+    from .agent import Agent
+
+Facts = Dict[str, Any]
+
+NOT_NEEDED = "this spare was not needed"
+
+
+class Restarts:
+    """What an agent does for attempts other than the first."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self.policy: Policy = read_policy(agent.spec["restart"])
+        self.course = Course(agent.spec)
+        self._progress = self._new_progress()
+        self._part: Optional[Facts] = None
+        self._left: List[Facts] = []
+        self._guardless = ""
+        self.time_given: Optional[float] = None
+        self._over = False
+
+    def _new_progress(self) -> Progress:
+        root = make_shared(self._agent.spec["output_dir"])
+        return Progress(self._agent.loop, root, self.policy.progress)
+
+    def begin(self) -> None:
+        """Look at what is there before the attempt."""
+        self._progress.begin()
+
+    # the end of an attempt
+
+    def attempt_ended(self, part: Facts, left: List[Facts]) -> None:
+        """Wait for what the gang makes of it, and look whether this node could go on."""
+        agent, attempt = self._agent, self._agent.attempt
+        self._part, self._left = part, left
+        account = {"ended": attempt.sweep.account(), "left": left}
+        about = {"attempt": self.course.attempt, "state": part["state"], "reason": part["reason"]}
+        agent.record.note("attempt_ended", **about, **account)
+        agent.record.set(state="WAITING", reason="waits for the other nodes", left=left)
+        agent.gang.ended(part)
+        self._clear()
+
+    def _clear(self) -> None:
+        """Tell the gang when the GPUs' memory is free and it is known whether there was progress."""
+        answers: Dict[str, Any] = {}
+        attempt = self._agent.attempt
+
+        def take(name: str) -> Callable[[Any], None]:
+            def hear(answer: Any) -> None:
+                answers[name] = answer
+                if len(answers) == 2 and not self._over and attempt is self._agent.attempt:
+                    self._agent.gang.cleared(self._unfit(), answers["progress"])
+
+            return hear
+
+        attempt.release.then(lambda: take("memory")(None))
+        self._progress.end(take("progress"))
+
+    def _unfit(self) -> str:
+        if self._guardless:
+            return self._guardless
+        if self._left:
+            return "%d processes could not be ended" % len(self._left)
+        return "the memory of its GPUs is still in use" if self._agent.attempt.release.held else ""
+
+    def lose_guardian(self, reason: str) -> None:
+        """Go without protection to the end of this attempt, and no further."""
+        self._guardless = reason
+        attempt = self._agent.attempt
+        if attempt.idle or attempt.ended:
+            self.conclude({"state": "FAILED", "reason": reason})
+            self._agent.gang.desert()
+        else:
+            attempt.lose(reason)
+
+    # what the gang decides
+
+    def pause(self, entry: Facts, seconds: float) -> None:
+        """There will be another attempt, soon."""
+        agent = self._agent
+        most = self.policy.most
+        text = "restart %d of %d in %g s: %s" % (self.course.attempt, most, seconds, entry["text"])
+        agent.record.note("pausing", attempt=entry["attempt"], reason=entry["text"], seconds=seconds)
+        part = self._part or {"state": None, "reason": "", "node_rank": None}
+        mine = {"node_rank": part["node_rank"], "state": part["state"], "reason": part["reason"]}
+        cause = {"cause_reason": entry["reason"], "node": entry["node"], "text": entry["text"]}
+        about = {"attempt": entry["attempt"], "began": entry["began"], "ended": entry["ended"]}
+        before = [one for one in agent.record.state["attempts"] if one["attempt"] != entry["attempt"]]
+        attempts = [*before, {**about, **mine, **cause}]
+        attempts[-1].update(progress=entry["progress"], ranks=agent.record.state["ranks"])
+        agent.record.set(state="WAITING", reason=text, attempts=attempts, roster=self.course.roster)
+
+    def again(self) -> None:
+        """Begin the attempt that the course is at now, with the rank that it gives us, or none."""
+        agent, rank = self._agent, self.course.ranks.get(self.course.here)
+        self._part, self._left = None, []
+        number = self.course.attempt
+        agent.record.note("attempt", attempt=number, node_rank=rank)
+        shown = self.course.here if rank is None else rank
+        agent.record.set(attempt=number, node_rank=shown, roster=self.course.roster, ranks={}, torchrun=None)
+        self._keep_limit()
+        agent.begin_attempt({**agent.spec, "attempt": number, "node_rank": shown}, idle=rank is None)
+        agent.record.set(
+            state="WAITING" if rank is None else "PREPARING", reason="spare" if rank is None else ""
+        )
+        if rank is not None:
+            self._progress = self._new_progress()
+            agent.depart()
+
+    def _keep_limit(self) -> None:
+        """Keep the job's time limit too, where it has not been counted until now."""
+        if self.time_given is not None and self._agent.record.state["began"] is None:
+            self._agent.record.set(began=time.time())
+            self._agent.limit_within(self.time_given)
+
+    def go(self, address: str, port: int) -> None:
+        """The gang says GO."""
+        self._agent.attempt.departure.go(port, address)
+
+    def conclude(self, end: Facts) -> None:
+        """Record the end: the last attempt's as this node saw it, unless it has come about in between."""
+        if self._over:
+            return
+        self._over = True
+        agent = self._agent
+        state, reason = self._own_end(end)
+        account = {"ended": agent.attempt.sweep.account(), "left": self._left}
+        agent.record.note("ended", state=state, reason=reason, **account)
+        agent.record.set(state=state, reason=reason, gave_up=end.get("gave_up"), roster=self.course.roster)
+        agent.client.tell("ended", state=state, reason=reason)
+        agent.client.close()
+        agent.attempt.release.then(lambda: agent.claim.obey("unlock"))
+
+    def _own_end(self, end: Facts) -> Tuple[str, str]:
+        if self._agent.attempt.idle and not self._guardless:
+            return "SUCCEEDED", NOT_NEEDED
+        if end.get("state"):
+            return str(end["state"]), str(end["reason"])
+        if self._part is not None:
+            return str(self._part["state"]), str(self._part["reason"])
+        return "FAILED", self._guardless or "the run ended before this node's part did"
+
+    @property
+    def time_left(self) -> Optional[float]:
+        """Return what is left of the job's time, in seconds."""
+        limit, began = self._agent.spec.get("time_limit"), self._agent.record.state["began"]
+        return max(0.0, limit - (time.time() - began)) if limit and began else None
+
+    @property
+    def began(self) -> Optional[float]:
+        """Return when the attempt got its GO here."""
+        return self._agent.attempt.began

@@ -1,0 +1,137 @@
+"""Gangs whose job may be started again by its nodes, for the tests: seats, spares, and the dialogue up to GO."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from gangs import FINAL, GangRun, Make, wait_for_all
+from noderun import NodeRun, wait_until
+
+# Each rank of each attempt waits for a file of its own, which holds what it is to do.
+SCRIPT = """
+import os, signal, subprocess, sys, time
+attempt = os.environ["CLUSTERCTL_ATTEMPT"]
+place = os.environ["GANG_MARK"] + "/" + attempt + "." + os.environ["RANK"]
+print("settled in attempt", attempt, "rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"], flush=True)
+while not os.path.exists(place):
+    time.sleep(0.01)
+exec(open(place).read())
+"""
+TEXTS = [
+    ["secondary", "Connection closed by peer"],
+    ["gpu", "CUDA error: uncorrectable ECC error"],
+    ["code", "SyntaxError"],
+]
+USUAL = ["node_lost", "worker_killed", "network", "gpu", "port_taken"]
+
+
+class RestartGang(GangRun):
+    """Some nodes of one run, the last of them spares."""
+
+    def __init__(self, make: Make, count: int = 2, spares: int = 0, **changes: Any) -> None:
+        wish = {"max": 3, "on": USUAL, "progress": "**", "texts": TEXTS, **changes.pop("restart", {})}
+        limits = {"gang_limit": 2.0, "join_limit": 1.0}
+        super().__init__(make, count + spares, changes.pop("script", SCRIPT), **{**limits, **changes})
+        self.count = count
+        ranks = [seat if seat < count else None for seat in range(count + spares)]
+        roster = [
+            {"seat": seat, "node": node.spec["node"], "node_rank": rank}
+            for seat, (node, rank) in enumerate(zip(self.nodes, ranks, strict=True))
+        ]
+        for seat, node in enumerate(self.nodes):
+            about = {"seat": seat, "seats": len(self.nodes), "spare": seat >= count, "roster": roster}
+            node.spec.update(about, restart=wish, nnodes=count, world_size=count)
+            node.spec["gang"] = len(self.nodes) > 1
+            node.spec["output_dir"] = str(self.orders)
+        self.doors: list[list[Any]] = []
+
+    @property
+    def active(self) -> list[NodeRun]:
+        """The nodes of the first attempt."""
+        return self.nodes[: self.count]
+
+    def prepare(self) -> RestartGang:
+        """Bring all agents up; each says where its door is."""
+        for node in self.nodes:
+            node.start()
+        for seat, node in enumerate(self.nodes):
+            node.hear("started")
+            for header in node.heard:
+                if header.get("event") == "door":
+                    self.doors.append([seat, node.spec["address"], header["port"]])
+        return self
+
+    def join(self) -> RestartGang:
+        """Let the others go to the hub, and all know every door."""
+        master, *others = self.nodes
+        for node in others:
+            order = {"do": "join", "port": self.doors[0][2], "doors": self.doors}
+            assert node.session is not None
+            node.session.send(order)
+        assert master.session is not None
+        master.session.send({"do": "doors", "doors": self.doors})
+        for node in others:
+            wait_for_all(node, "joined")
+        for node in self.active:
+            wait_for_all(node, "ready")
+        return self
+
+    def go(self) -> RestartGang:
+        """Give GO: node 0 first, spares last; leave when every worker is there."""
+        master, *others = self.nodes
+        assert master.session is not None
+        wait_for_all(master, "port")
+        master.session.send({"do": "go", "master_port": master.port})
+        master.hear("listening")
+        for node in others:
+            assert node.session is not None
+            node.session.send({"do": "go", "master_port": master.port})
+        for node in self.nodes:
+            node.hear("end")
+            assert node.session is not None
+            node.session.close()
+        self.settled(1, range(self.count))
+        return self
+
+    def begin(self) -> RestartGang:
+        """Do all that a client does."""
+        return self.prepare().join().go()
+
+    def settled(self, attempt: int, seats: Any, seconds: float = 15.0) -> None:
+        """Wait until the workers of an attempt are there on these seats."""
+        for seat in seats:
+            wait_until(
+                lambda seat=seat: self._is_settled(seat, attempt), seconds, f"attempt {attempt} on {seat}"
+            )
+
+    def _is_settled(self, seat: int, attempt: int) -> bool:
+        state = self.nodes[seat].state()
+        if state["state"] in FINAL:
+            raise AssertionError(f"ended: {state}\n{self.nodes[seat].agent_log()}")
+        files = [entry["stdout"] for entry in state["ranks"].values()]
+        return state["attempt"] == attempt and any(
+            f"settled in attempt {attempt}" in (self.nodes[seat].rundir / file).read_text() for file in files
+        )
+
+    def order(self, attempt: int, rank: int, code: str) -> None:
+        """Let a rank of an attempt do something."""
+        aside = self.orders.parent / f"{attempt}.{rank}.new"
+        aside.write_text(code)
+        aside.rename(self.orders / f"{attempt}.{rank}")
+
+    def finish(self, attempt: int) -> list[dict[str, Any]]:
+        """Let all ranks of an attempt end well."""
+        for rank in range(self.count):
+            self.order(attempt, rank, "pass")
+        return self.ended()
+
+    def ended(self, seconds: float = 12.0) -> list[dict[str, Any]]:
+        """Wait until nothing is left anywhere; gives the states, of nodes that vanished the last."""
+        wait_until(lambda: not any(node.left() for node in self.nodes), seconds, "nothing left anywhere")
+        return [node.state() for node in self.nodes]
+
+    def causes(self, seat: int = 0) -> list[tuple[str, str]]:
+        """Give the reasons for which earlier attempts ended, as a node recorded them."""
+        state = json.loads((self.nodes[seat].rundir / "state.json").read_text())
+        return [(entry["cause_reason"], entry["text"]) for entry in state["attempts"]]

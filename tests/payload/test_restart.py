@@ -1,0 +1,185 @@
+"""Restarts: the nodes begin a failed run anew by themselves, for good reasons only."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from noderun import NodeRun, wait_until
+from restarting import RestartGang
+
+Make = Callable[..., NodeRun]
+
+KILL = "os.kill(os.getpid(), signal.SIGKILL)"
+
+
+def test_a_killed_worker_is_tried_again(node: Make) -> None:
+    """Nobody watches: attempt 2 runs on the same nodes with the same ranks, and the run succeeds."""
+    gang = RestartGang(node).begin()
+    gang.order(1, 1, KILL)
+    gang.settled(2, [0, 1])
+    between = [one.state() for one in gang.nodes]
+    states = gang.finish(2)
+
+    assert [state["state"] for state in between] == ["RUNNING"] * 2
+    assert [state["state"] for state in states] == ["SUCCEEDED"] * 2
+    assert [(state["attempt"], state["node_rank"]) for state in states] == [(2, 0), (2, 1)]
+    assert gang.causes(0) == gang.causes(1) == [("worker_killed", "rank 1 on gpu02, killed by SIGKILL")]
+    (first,) = states[1]["attempts"]
+    assert (first["state"], first["reason"]) == ("FAILED", "rank 1 was killed by SIGKILL")
+    assert gang.nodes[0].event("pausing")["seconds"] == 1.0
+    assert gang.record(0) == gang.record(1)
+    assert gang.record(0)["attempts"][0]["node"] == "gpu02"
+
+
+def test_a_lost_node_is_replaced_by_a_spare(node: Make) -> None:
+    """Guardian and agent are gone: the spare takes the rank, the others keep theirs, and the lost node stays out."""
+    gang = RestartGang(node, spares=1).begin()
+    spare = gang.nodes[2].state()
+    vanish(gang.nodes[1])
+    gang.settled(2, [0, 2])
+    states = [gang.nodes[seat].state() for seat in (0, 2)]
+    gang.finish(2)
+
+    assert (spare["state"], spare["reason"], spare["spare"]) == ("WAITING", "spare", True)
+    assert [(state["attempt"], state["node_rank"]) for state in states] == [(2, 0), (2, 1)]
+    assert gang.causes(0) == [("node_lost", "gpu02 is lost")]
+    lost = [entry["node"] for entry in states[1]["roster"] if entry.get("lost")]
+    assert lost == ["gpu02"]
+    assert [gang.nodes[seat].state()["state"] for seat in (0, 2)] == ["SUCCEEDED"] * 2
+    assert [part["node"] for part in gang.record(2)["parts"]] == ["gpu01", "gpu03"]
+
+
+def test_a_spare_that_is_not_needed_spoils_nothing(node: Make) -> None:
+    """It has waited, and ends well; one that is lost before it is called stops nobody."""
+    gang = RestartGang(node, spares=2).begin()
+    vanish(gang.nodes[3])
+    states = gang.finish(1)
+
+    assert [state["state"] for state in states[:3]] == ["SUCCEEDED"] * 3
+    assert states[2]["reason"] == "this spare was not needed"
+    for state in states[:3]:
+        assert [entry["node"] for entry in state["roster"] if entry.get("lost")] == ["gpu04"]
+    assert [part["node"] for part in gang.record(2)["parts"]] == ["gpu01", "gpu02"]
+
+
+FATES = [
+    ("raise ValueError('bad loss')", {}, "code", []),
+    ("sys.exit(7)", {}, "code", []),
+    (KILL, {"on": ["node_lost"]}, "reason", []),
+    ("raise RuntimeError('CUDA error: uncorrectable ECC error')", {"max": 1}, "max", ["gpu"]),
+    ("raise RuntimeError('Connection closed by peer')", {"max": 1}, "max", ["network"]),
+]
+
+
+@pytest.mark.parametrize(("code", "wish", "gave_up", "causes"), FATES)
+def test_what_is_not_tried_again(
+    node: Make, code: str, wish: dict[str, Any], gave_up: str, causes: list[str]
+) -> None:
+    """An error of the script, a reason that is not named, and whatever has been tried often enough."""
+    gang = RestartGang(node, restart=wish).begin()
+    gang.order(1, 1, code)
+    gang.order(2, 1, code)
+    states = gang.ended()
+
+    assert [state["state"] for state in states] == ["CANCELLED", "FAILED"]
+    assert {state["gave_up"] for state in states} == {gave_up}
+    assert [cause for cause, _ in gang.causes()] == causes
+    assert gang.record(0)["gave_up"] == gave_up
+
+
+def test_three_attempts_without_progress_are_enough(node: Make) -> None:
+    """A new file that matters counts as progress, whatever else is written does not."""
+    gang = RestartGang(node, 1, restart={"max": 9, "progress": "*.pt"}).begin()
+    save = "open(os.environ['CLUSTERCTL_OUTPUT_DIR'] + '/%s', 'w').close()\n" + KILL
+    gang.order(1, 0, save % "first.pt")
+    for attempt in (2, 3, 4, 5):
+        gang.order(attempt, 0, save % f"log{attempt}.txt")
+    (state,) = gang.ended(25)
+
+    assert (state["state"], state["gave_up"], state["attempt"]) == ("FAILED", "no_progress", 4)
+    assert [entry["progress"] for entry in state["attempts"]] == [True, False, False]
+
+
+def test_a_stop_in_the_pause_is_the_end(node: Make) -> None:
+    """And the reason is the stop, not the failure before it."""
+    gang = RestartGang(node).begin()
+    gang.order(1, 1, KILL)
+    wait_until(lambda: "restart 1 of 3" in gang.nodes[1].state()["reason"], 8, "the pause")
+    gang.nodes[1].verb("stop", grace=1.0, reason="stopped by ann@laptop")
+    states = gang.ended()
+
+    assert [(state["state"], state["reason"]) for state in states] == [
+        ("CANCELLED", "stopped by ann@laptop")
+    ] * 2
+
+
+def test_a_stop_while_it_runs_is_the_end(node: Make) -> None:
+    """Nothing is tried again after it, however the workers end."""
+    gang = RestartGang(node, spares=1).begin()
+    gang.nodes[0].verb("stop", grace=0.5, reason="stopped by ann@laptop")
+    states = gang.ended()
+
+    assert [state["state"] for state in states] == ["CANCELLED", "CANCELLED", "SUCCEEDED"]
+    assert {state["attempt"] for state in states} == {1}
+
+
+def test_the_time_limit_is_that_of_all_attempts(node: Make) -> None:
+    """A new attempt does not begin to count anew."""
+    gang = RestartGang(node, time_limit=4.0, grace=0.5).begin()
+    gang.order(1, 1, KILL)
+    gang.settled(2, [0, 1])
+    began = gang.nodes[0].state()["began"]
+    states = gang.ended()
+
+    assert {state["state"] for state in states} == {"TIMEOUT"}
+    assert 3.5 < gang.nodes[0].event("ended")["time"] - began < 7.5
+
+
+ESCAPES = """
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+code = "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); os.setsid(); time.sleep(300)"
+child = subprocess.Popen([sys.executable, "-c", code], close_fds=True)
+open(os.environ["CLUSTERCTL_OUTPUT_DIR"] + "/escaped.new", "w").write("%d %d" % (os.getpid(), child.pid))
+os.rename(os.environ["CLUSTERCTL_OUTPUT_DIR"] + "/escaped.new", os.environ["CLUSTERCTL_OUTPUT_DIR"] + "/escaped")
+time.sleep(300)
+"""
+
+
+def test_nothing_of_the_old_attempt_lives_when_the_new_one_begins(node: Make) -> None:
+    """A worker that ignores SIGTERM and a child in a session of its own are gone before the next gate starts."""
+    gang = RestartGang(node).begin()
+    gang.order(1, 0, ESCAPES)
+    wait_until((gang.orders / "escaped").exists, 5, "the child")
+    pids = [int(word) for word in (gang.orders / "escaped").read_text().split()]
+    gang.order(1, 1, KILL)
+    first = gang.nodes[0]
+    wait_until(lambda: any(event["event"] == "attempt" for event in first.events()), 10, "the next attempt")
+    alive = [pid for pid in pids if is_alive(pid)]
+    gang.settled(2, [0, 1])
+    gang.finish(2)
+
+    assert alive == []
+
+
+def vanish(one: NodeRun) -> None:
+    """Let a node disappear as a power failure does, but that its connections end at once."""
+    for name in ("guardian", "agent"):
+        os.kill(one.pid(name), signal.SIGSTOP)
+    state = one.state()
+    rest = [entry["pid"] for entry in (state["torchrun"], *state["ranks"].values()) if entry]
+    for pid in (one.pid("guardian"), one.pid("agent"), *rest):
+        os.kill(pid, signal.SIGKILL)
+
+
+def is_alive(pid: int) -> bool:
+    """Tell whether a process runs."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+    return stat.rpartition(b")")[2].split()[0] not in (b"Z", b"X")
