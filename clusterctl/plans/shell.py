@@ -24,13 +24,17 @@ BOOT = (
 # What stderr holds when the user's `activate` ended the shell, and no Python was started.
 SHELL_ENDED = "clusterctl: activate ended the shell with status "
 
+# What stdout holds before and after the user's `activate`, so that one that hangs can be named.
+ACTIVATING = "clusterctl: activate begins"
+ACTIVATED = "clusterctl: activate has come to its end"
+
 # `||` keeps a `set -e` of the user's text from ending the shell; a `set --` in it cannot lose what was kept.
 # The status goes to Python in a variable, which `payload.launcher` keeps from the workers.
 ACTIVATE = (
     "clusterctl_python=$2 clusterctl_boot=$3 clusterctl_status=0; unset CLUSTERCTL_ACTIVATE_STATUS;"
-    f' trap "echo \\"{SHELL_ENDED}\\$?\\" >&2" EXIT;'
+    f' trap "echo \\"{SHELL_ENDED}\\$?\\" >&2" EXIT; echo "{ACTIVATING}";'
     ' eval "$1" </dev/null >&2 || clusterctl_status=$?;'
-    " trap - EXIT;"
+    f' trap - EXIT; echo "{ACTIVATED}";'
     ' export CLUSTERCTL_ACTIVATE_STATUS="$clusterctl_status";'
     ' [ "$clusterctl_status" = 0 ] || echo "clusterctl: activate ended with status $clusterctl_status" >&2;'
     ' exec "$clusterctl_python" -c "$clusterctl_boot"; exit 126'
@@ -45,7 +49,7 @@ def render_bootstrap(python: str, activate: str | None) -> str:
     else:
         steps += _assign("a", activate, home=False)
         steps.append("s=/bin/sh; command -v bash >/dev/null 2>&1 && s=bash")
-        steps.append(f'exec "$s" -c \'{ACTIVATE}\' clusterctl "$a" "$p" \'{BOOT}\'')
+        steps.append(f'exec "$s" -c \'{ACTIVATE}\' activate "$a" "$p" \'{BOOT}\'')
     return "; ".join([*steps, "exit 126"])
 
 

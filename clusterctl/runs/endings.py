@@ -5,6 +5,7 @@ Besides the codes that `runs.connect` lists:
 | CC-PY-001  | the configured interpreter is not there, or cannot be run      | NoInterpreter |
 | CC-PY-002  | it is too old (the node says so)                               | NoInterpreter |
 | CC-PY-003  | it ended before it answered, or `activate` ended the shell     | NoInterpreter |
+| CC-PY-004  | `activate` does not come to its end                            | NoInterpreter |
 | CC-RUN-002 | a step failed on the node in a way that nobody foresaw         | NodeError     |
 |            | the same with a traceback: a bug of ours                       | InternalError |
 | CC-RUN-003 | the step's process on the node died; the connection lives      | NodeError     |
@@ -26,7 +27,7 @@ from clusterctl.errors import (
     SyncError,
     Unreachable,
 )
-from clusterctl.plans.shell import SHELL_ENDED, STOLEN_STDIN
+from clusterctl.plans.shell import ACTIVATED, ACTIVATING, SHELL_ENDED, STOLEN_STDIN
 from clusterctl.runs.frames import FrameReader
 
 NO_STATUS = -1  # paramiko's exit status when there is none: a signal ended the process
@@ -45,8 +46,18 @@ def overdue(node: str, what: str, limit: float) -> ConnectTimeout:
     )
 
 
-def start_overdue(node: str, python: str, limit: float, noise: bytes, stderr: str) -> ConnectTimeout:
-    """Say that the interpreter did not answer in time."""
+def start_overdue(
+    node: str, python: str, limit: float, noise: bytes, stderr: str, *, activate: str | None = None
+) -> ClusterctlError:
+    """Say that the interpreter did not answer in time, or that `activate` kept it from starting."""
+    if activate is not None and ACTIVATING.encode() in noise and ACTIVATED.encode() not in noise:
+        return NoInterpreter(
+            f"`activate` did not come to its end within {limit:g} s: {activate.strip()}",
+            code="CC-PY-004",
+            node=node,
+            evidence=_said(noise, stderr),
+            fix="let `activate` prepare the shell only: nothing in it may wait, ask, or run on; try it there by hand",
+        )
     return ConnectTimeout(
         f"{python} did not answer within {limit:g} s",
         code="CC-SSH-004",
@@ -177,5 +188,6 @@ def _ended(status: int) -> str:
 
 
 def _said(noise: bytes, stderr: str) -> str:
-    shown = (noise.decode("utf-8", "replace").strip(), stderr.strip())
+    lines = noise.decode("utf-8", "replace").splitlines()
+    shown = ("\n".join(line for line in lines if line not in (ACTIVATING, ACTIVATED)).strip(), stderr.strip())
     return "\n".join(text for text in shown if text)[-TAIL:]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from clusterctl.errors import ClusterctlError, ConnectTimeout
+from clusterctl.errors import ClusterctlError
 from clusterctl.plans.shell import DECOYS, render_bootstrap
 from clusterctl.runs import endings, payload
 from clusterctl.runs.channels import WINDOW_TICK, Channel, ParamikoChannel
@@ -196,13 +196,13 @@ class Session:
         """Return how long to wait for something to arrive; raise what is due."""
         limits = self._due(self.silence_limit)
         if deadline is not None and timeout is not None:
-            limits.append((deadline, lambda: endings.overdue(self.node, f"answer from {self.verb}", timeout)))
+            limits.append((deadline, lambda: self._explain_no_answer(timeout)))
         self._check_due(limits)
         return min(due for due, _ in limits) - time.monotonic() if limits else None
 
     def _due(self, silence: float | None) -> list[Due]:
         if not self._reader.begun:
-            return [(self._began + self.timeouts.start, self._explain_no_start)]
+            return [(self._began + self.timeouts.start, lambda: self._explain_no_start(self.timeouts.start))]
         if silence is None:
             return []
         return [(self._heard + silence, lambda: endings.silent(self.node, silence))]
@@ -259,11 +259,15 @@ class Session:
             )
         return endings.verb_died(self.node, self.verb, status, self.stderr)
 
-    def _explain_no_start(self) -> ConnectTimeout:
+    def _explain_no_answer(self, limit: float) -> ClusterctlError:
+        if self._reader.begun:
+            return endings.overdue(self.node, f"answer from {self.verb}", limit)
+        return self._explain_no_start(limit)
+
+    def _explain_no_start(self, limit: float) -> ClusterctlError:
         self._reader.finish()
-        return endings.start_overdue(
-            self.node, self.python, self.timeouts.start, self._reader.noise, self.stderr
-        )
+        noise, said = self._reader.noise, self.stderr
+        return endings.start_overdue(self.node, self.python, limit, noise, said, activate=self.activate)
 
 
 def _open_channel(connection: Any, verb: str, limit: float) -> Channel:

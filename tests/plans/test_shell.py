@@ -11,7 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from clusterctl.plans.shell import DECOYS, REMOTE_COMMAND, SHELL_ENDED, STOLEN_STDIN, render_bootstrap
+from clusterctl.plans.shell import (
+    ACTIVATED,
+    ACTIVATING,
+    DECOYS,
+    REMOTE_COMMAND,
+    SHELL_ENDED,
+    STOLEN_STDIN,
+    render_bootstrap,
+)
 
 SHELLS = ["sh", "bash", "dash", "zsh", "ksh", "mksh", "busybox", "fish", "tcsh", "csh"]
 HOSTILE = [
@@ -49,7 +57,8 @@ def run(shell: list[str], python: str, activate: str | None = None, **changes: s
         timeout=60,
         check=False,
     )
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
+    out = done.stdout.decode().replace(f"{ACTIVATING}\n", "").replace(f"{ACTIVATED}\n", "")
+    return done.returncode, out, done.stderr.decode()
 
 
 @pytest.fixture(autouse=True)
@@ -154,7 +163,8 @@ def test_the_status_of_activate_reaches_python(activate: str, status: str) -> No
         env={**os.environ, STATUS: "99"},
         check=False,
     )
-    assert done.stdout.decode() == f"kept {status}\n"
+    assert done.stdout.decode() == f"{ACTIVATING}\n{ACTIVATED}\nkept {status}\n"
+    assert ("activate: " in done.stderr.decode()) == activate.startswith("source"), "bash names it, not us"
 
 
 @pytest.mark.parametrize("shell_of_node", ["bash", "sh"])

@@ -283,10 +283,23 @@ def test_interpreter_too_old(connection: Any, tmp_path: Path) -> None:
 
 def test_activate_that_hangs(connection: Any) -> None:
     """The interpreter has its own limit, also when the caller would wait longer."""
-    session = start(connection, "echo", activate="sleep 5", timeouts=Timeouts(start=0.5))
-    with session, pytest.raises(ConnectTimeout) as caught:
+    session = start(connection, "echo", activate="echo asking; sleep 5", timeouts=Timeouts(start=0.5))
+    with session, pytest.raises(NoInterpreter) as caught:
         session.receive(30)
-    assert "did not answer within 0.5 s" in caught.value.message
+    assert "did not come to its end within 0.5 s: echo asking; sleep 5" in caught.value.message
+    assert (caught.value.code, caught.value.evidence) == ("CC-PY-004", "asking")
+
+
+@pytest.mark.parametrize("activate", [None, "true"])
+def test_a_python_that_hangs(connection: Any, tmp_path: Path, activate: str | None) -> None:
+    """Whoever waits, for whatever: the one that does not answer is named, and not `activate` before it."""
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nsleep 5\n")
+    python.chmod(0o755)
+    session = start(connection, "echo", str(python), activate=activate)
+    with session, pytest.raises(ConnectTimeout) as caught:
+        session.receive(0.7)
+    assert f"{python} did not answer within 0.7 s" in caught.value.message
 
 
 def test_hostile_activate_and_python_arrive(connection: Any, tmp_path: Path) -> None:

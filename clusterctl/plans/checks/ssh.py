@@ -176,6 +176,12 @@ MEANINGS: dict[str, tuple[str, str, str]] = {
         "The interpreter starts and ends at once: a broken installation, a missing library, or a wrapper "
         "script that does not pass its standard input on.",
     ),
+    "CC-PY-004": (
+        "`activate` hangs",
+        NO_PYTHON,
+        "The shell line `activate:` of the inventory or the job did not come to its end, so no Python was started. It "
+        "has no terminal and no input: a command in it that asks, waits for a network mount or runs on holds it up.",
+    ),
 }  # fmt: skip
 
 
