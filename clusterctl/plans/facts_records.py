@@ -301,7 +301,7 @@ class Logind:
 
 @dataclass(frozen=True)
 class InfinibandPort:
-    """One port of an InfiniBand or RoCE adapter; `link` is InfiniBand or Ethernet, `gids` the kinds of its addresses."""
+    """One port of an adapter; `link` is InfiniBand or Ethernet (RoCE), `gids` the kinds of its addresses."""
 
     adapter: str | None = None
     port: int | None = None
