@@ -31,6 +31,7 @@ from clusterctl.specs.job_file import JobFile, SyncEntry
 from clusterctl.specs.job_restart import RestartEntry
 from clusterctl.specs.leaf import Leaf, OneOrMore
 from clusterctl.specs.placeholders import MEANINGS
+from clusterctl.specs.waive import WaiveEntry
 
 PAGES = Path(__file__).parent / "en"
 PART = re.compile(r"(<!-- generated: (\S+)(?: ([^\n]*?))? -->\n).*?(<!-- end of generated -->\n)", re.DOTALL)
@@ -43,6 +44,7 @@ TABLES: Mapping[str, type[BaseModel]] = {
     "restart": RestartEntry,
     "on_end": OnEndEntry,
     "notify": NotifyEntry,
+    "waive": WaiveEntry,
 }
 SHARED = ("--inventory", "--verbose", "--quiet", "--color")
 

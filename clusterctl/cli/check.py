@@ -16,6 +16,10 @@ from clusterctl.cli.options import Settings, shared_options, takes_nodes
 @click.option(
     "--deep", is_flag=True, help="Then run a real collective, and name the node or link that spoils it."
 )
+@click.option(
+    "--only", multiple=True, metavar="CODES", help="Judge only these: codes, families such as NET, globs."
+)
+@click.option("--skip", multiple=True, metavar="CODES", help="Judge all but these.")
 @click.option("--json", "as_json", is_flag=True, help="Write facts and findings as JSON.")
 @shared_options
 def check(
@@ -24,6 +28,8 @@ def check(
     pattern: str | None,
     exclude: str | None,
     deep: bool,
+    only: tuple[str, ...],
+    skip: tuple[str, ...],
     as_json: bool,
 ) -> int:
     """Prove that the nodes are fit, before anything starts.
@@ -45,13 +51,13 @@ def check(
         )
     with open_cluster() as cluster:
         cluster.open_early(nodes)
-        from clusterctl.cli.proving import prove  # loads while the connections are made
+        from clusterctl.cli.proving import choose, prove  # loads while the connections are made
         from clusterctl.console.choice import out
         from clusterctl.console.deep import deep_to_json, render_deep
         from clusterctl.console.findings import render_check, to_json
         from clusterctl.console.wire import render_wire, wire_to_json
 
-        proof = prove(cluster, nodes, job)
+        proof = prove(cluster, nodes, job, choice=choose(inventory, job, only, skip))
         if deep and proof.exit_code == 0:
             from clusterctl.cli.deepening import deepen
 

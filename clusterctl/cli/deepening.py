@@ -51,7 +51,8 @@ def deepen(cluster: Cluster, nodes: Sequence[Node], job: Job | None, proof: Proo
             trouble = f"{error.code} {error.message}" + (f"\n{error.evidence}" if error.evidence else "")
             at = (error.node,) if error.node in deep.names else ()
             deep = replace(deep, trouble=trouble, fix=error.fix, at=at)
-    findings = evaluate(nodes, proof.facts, proof.failures, job=job, wire=proof.wire, deep=deep)
+    facts, failures = proof.facts, proof.failures
+    findings = evaluate(nodes, facts, failures, job, proof.wire, deep, proof.choice)
     return replace(proof, findings=findings, deep=deep)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from clusterctl.cli.code import read_code
-from clusterctl.cli.proving import Proof, prove
+from clusterctl.cli.proving import Proof, choose, prove
 from clusterctl.cli.reaching import interpreter, myself, notice
 from clusterctl.cli.telling import check_hooks, remember_hooks, remind
 from clusterctl.cli.watching import Report, watch_run
@@ -30,6 +30,7 @@ from clusterctl.runs import preparing
 from clusterctl.runs.attached import Watch
 from clusterctl.runs.claiming import Manners
 from clusterctl.runs.cluster import Cluster
+from clusterctl.runs.passing import Passing, Place
 from clusterctl.runs.source import ScanResult
 from clusterctl.specs.counted import counted
 from clusterctl.specs.inventory import Inventory, Node
@@ -95,8 +96,11 @@ class Launch:
         return self._detach(plan) if self._wishes.detach else self._follow(cluster, plan, proof, secrets)
 
     def _prove(self, cluster: Cluster) -> Proof:
+        choice = choose(self._inventory, self._job)
         self._phases.begin("check")
-        proof = prove(cluster, self._nodes, self._job, lambda name: self._phases.arrive("check", name))
+        proof = prove(
+            cluster, self._nodes, self._job, lambda name: self._phases.arrive("check", name), choice
+        )
         self._phases.end("check", counted(len(proof.findings), "finding") if proof.findings else "all fit")
         if proof.findings:
             render_findings(err(), proof.findings)
@@ -131,7 +135,9 @@ class Launch:
         }
         self._phases.begin("start", "code", "ready", details=details)
         manners = Manners(self._wishes.wait, notice)
-        freight = preparing.Freight(specs, scan, secrets, token, manners=manners)
+        places = {node.name: Place(node.ip, node.member.node.ports) for node in plan.seats if node.ip}
+        passing = Passing(self._job.sync.via, places, notice)
+        freight = preparing.Freight(specs, scan, secrets, token, passing=passing, manners=manners)
         try:
             ready = preparing.prepare_all(cluster, plan, self._interpreters, freight, self._phases)
         except BaseException:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from clusterctl.cli.reaching import interpreter
 from clusterctl.errors import ClusterctlError, ConnectError, ConnectionLost
 from clusterctl.plans.checks.check import Finding
-from clusterctl.plans.checks.registry import evaluate
+from clusterctl.plans.checks.choosing import ALL_CHECKS, Choice, choose_checks, grant
+from clusterctl.plans.checks.registry import checks, evaluate
 from clusterctl.plans.deep import Deep
 from clusterctl.plans.facts import Facts
 from clusterctl.plans.network import resolve_network
@@ -17,7 +18,7 @@ from clusterctl.runs import tasks
 from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.mesh import Taker, prove_wire
 from clusterctl.runs.session import Session
-from clusterctl.specs.inventory import Node
+from clusterctl.specs.inventory import Inventory, Node
 from clusterctl.specs.job import Job
 
 
@@ -30,6 +31,7 @@ class Proof:
     findings: tuple[Finding, ...]
     wire: Wire | None = None
     deep: Deep | None = None
+    choice: Choice = ALL_CHECKS
 
     @property
     def offsets(self) -> dict[str, float]:
@@ -42,7 +44,20 @@ class Proof:
         """Give 4 when a node could not be reached, 3 when a finding is an error, else 0."""
         if any(isinstance(error, (ConnectError, ConnectionLost)) for error in self.failures.values()):
             return 4
-        return 3 if any(finding.severity == "error" for finding in self.findings) else 0
+        counted = (finding for finding in self.findings if not finding.waived)
+        return 3 if any(finding.severity == "error" for finding in counted) else 0
+
+
+def choose(
+    inventory: Inventory, job: Job | None, only: Sequence[str] = (), skip: Sequence[str] = ()
+) -> Choice:
+    """Settle which checks are judged and which findings are waived, by the inventory or the job.
+
+    Raises UsageError for words and codes that mean nothing, before any node is asked.
+    """
+    known, names = checks(), [node.name for node in inventory.nodes]
+    waivers = (*inventory.waive, *(job.waive if job else ()))
+    return Choice(choose_checks(known, only, skip), grant(known, waivers, names))
 
 
 def prove(
@@ -50,6 +65,7 @@ def prove(
     nodes: Sequence[Node],
     job: Job | None,
     arrived: Callable[[str], None] = lambda _: None,
+    choice: Choice = ALL_CHECKS,
 ) -> Proof:
     """Probe every node once, all at the same time, let them call each other, and evaluate the checks."""
     facts: dict[str, Facts] = {}
@@ -68,7 +84,8 @@ def prove(
     finally:
         for session in open_probes.values():
             session.close()
-    return Proof(facts, failures, evaluate(nodes, facts, failures, job, wire), wire)
+    findings = evaluate(nodes, facts, failures, job, wire, choice=choice)
+    return Proof(facts, failures, findings, wire, choice=choice)
 
 
 def _prove_wire(

@@ -16,6 +16,7 @@ from clusterctl.console.activated import render_activated
 from clusterctl.console.choice import print_table
 from clusterctl.console.sanitize import sanitize
 from clusterctl.plans.checks.check import SEVERITIES, Finding
+from clusterctl.plans.checks.registry import in_order
 from clusterctl.plans.checks.torch import nccl_version
 from clusterctl.plans.facts import Facts
 from clusterctl.plans.network import NodeNetwork, resolve_network
@@ -138,7 +139,7 @@ def _gpus(facts: Facts) -> str:
 
 
 def _verdict(name: str, findings: Sequence[Finding]) -> str:
-    count = Counter(finding.severity for finding in findings if name in finding.nodes)
+    count = Counter(one.severity for one in findings if name in one.nodes and not one.waived)
     return next((_counted(count[kind], kind) for kind in ("error", "warning") if count[kind]), "fit")
 
 
@@ -148,16 +149,22 @@ def _counted(count: int, kind: str) -> str:
 
 def render_findings(console: Console, findings: Sequence[Finding]) -> None:
     """Print the findings, worst first: what was seen, why it matters, what mends it."""
-    for finding in sorted(findings, key=lambda one: SEVERITIES.index(one.severity)):
+    for finding in in_order(findings):
         _render_finding(console, finding)
 
 
 def _render_finding(console: Console, finding: Finding) -> None:
-    head = Text(f"{finding.severity} {finding.code}", style=STYLES[finding.severity])
+    if finding.waived:
+        head = Text(f"waived {finding.code}", style="dim")
+    else:
+        head = Text(f"{finding.severity} {finding.code}", style=STYLES[finding.severity])
     console.print(
         Text.assemble(head, f" {sanitize(finding.title)} ", (f"({fold_names(finding.nodes)})", "bold"))
     )
     _print_labelled(console, "seen", finding.evidence)
+    if finding.waived:
+        _print_labelled(console, "waived", finding.waived)
+        return
     _print_labelled(console, "why", finding.why)
     _print_labelled(console, "fix", finding.fix, wrap=False)
 
@@ -175,8 +182,10 @@ def _print_labelled(console: Console, label: str, text: str, *, wrap: bool = Tru
 
 def sum_up(nodes: int, findings: Sequence[Finding]) -> str:
     """Say in one line how it looks."""
-    count = Counter(finding.severity for finding in findings)
-    told = ", ".join(_counted(count[severity], severity) for severity in SEVERITIES if count[severity])
+    count = Counter(finding.severity for finding in findings if not finding.waived)
+    parts = [_counted(count[severity], severity) for severity in SEVERITIES if count[severity]]
+    waived = sum(bool(finding.waived) for finding in findings)
+    told = ", ".join([*parts, f"{waived} waived"] if waived else parts)
     many = counted(nodes, "node")
     if count["error"]:
         return f"{many}: not fit: {told}"

@@ -13,6 +13,7 @@ from clusterctl.specs.examine import examine, repeated, text_at
 from clusterctl.specs.inventory_file import InventoryFile, NodeEntry, SshEntry
 from clusterctl.specs.leaf import BadValueError
 from clusterctl.specs.tree import Listing, Scalar, Table, quoted
+from clusterctl.specs.waive import Waiver, waivers_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +57,7 @@ class Inventory:
     cluster: str
     file: str
     nodes: tuple[Node, ...]
+    waive: tuple[Waiver, ...] = ()
 
 
 def parse_inventory(text: str, file: str) -> Inventory:
@@ -66,7 +68,7 @@ def parse_inventory(text: str, file: str) -> Inventory:
     if issues or entry is None:
         raise SpecError(issues)
     nodes = tuple(_merge(entry, node, node_rank) for node_rank, node in enumerate(entry.nodes))
-    return Inventory(cluster=entry.cluster, file=file, nodes=nodes)
+    return Inventory(cluster=entry.cluster, file=file, nodes=nodes, waive=waivers_of(entry.waive, file))
 
 
 def _merge(top: InventoryFile, node: NodeEntry, node_rank: int) -> Node:

@@ -19,6 +19,7 @@ from clusterctl.specs.entry import (
     whole_number,
 )
 from clusterctl.specs.leaf import Leaf, OneOrMore
+from clusterctl.specs.waive import WaiveEntry
 
 _NIC_SCHEMA = {"type": "string", "pattern": f"^{addresses.NIC_PATTERN}$"}
 
@@ -169,6 +170,7 @@ class NodeEntry(NodeSettings, _Identity):  # pydantic puts the fields of the las
 
 class _Title(Entry):
     cluster: Name = Field(description="Name of the cluster.")
+    waive: tuple[WaiveEntry, ...] = Field((), description="Findings of `check` that do not count, and why.")
 
 
 class InventoryFile(NodeSettings, _Title):

@@ -14,6 +14,7 @@ from clusterctl.specs.job_file import JobFile
 from clusterctl.specs.job_restart import Restart, restart_of
 from clusterctl.specs.job_rules import ONE_PROCESS, broken_rules
 from clusterctl.specs.override import apply_overrides
+from clusterctl.specs.waive import Waiver, waivers_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +23,7 @@ class Sync:
 
     source: str = "."
     exclude: tuple[str, ...] = ()
+    via: Literal["auto", "direct", "tree"] = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +51,7 @@ class Job:
     restart: Restart | None = None
     on_end: OnEnd | None = None
     notify: tuple[Notify, ...] = ()
+    waive: tuple[Waiver, ...] = ()
     python: str | None = None
     activate: str | None = None
 
@@ -82,12 +85,13 @@ def parse_job(text: str, file: str, overrides: Sequence[tuple[str, str]] = ()) -
         backend=entry.backend,
         env=entry.env,
         secrets=entry.secrets,
-        sync=Sync(source=entry.sync.source, exclude=entry.sync.exclude),
+        sync=Sync(source=entry.sync.source, exclude=entry.sync.exclude, via=entry.sync.via),
         grace=entry.grace,
         time_limit=entry.time_limit,
         restart=restart_of(entry.restart),
         on_end=on_end_of(entry.on_end),
         notify=notify_of(entry.notify),
+        waive=waivers_of(entry.waive, file),
         python=entry.python,
         activate=entry.activate,
     )

@@ -25,6 +25,7 @@ from clusterctl.specs.leaf import BadValueError, Leaf
 from clusterctl.specs.nearest import did_you_mean
 from clusterctl.specs.nodeset import parse_pattern
 from clusterctl.specs.tree import quoted
+from clusterctl.specs.waive import WaiveEntry
 
 
 def _parse_nproc(word: str) -> int | str:
@@ -74,6 +75,7 @@ Launcher = Annotated[
 Flag = Annotated[bool, FLAG]
 GpuIndex = Annotated[int, Leaf("the index of a GPU", values.parse_count, whole_number(minimum=0))]
 Backend = Annotated[Literal["nccl", "gloo"], one_of("nccl", "gloo")]
+Via = Annotated[Literal["auto", "direct", "tree"], one_of("auto", "direct", "tree")]
 _DURATION = {
     "type": ["string", "number"],
     "pattern": f"^{values.DURATION_PATTERN}$",
@@ -98,6 +100,11 @@ class SyncEntry(Entry):
     )
     exclude: tuple[Text, ...] = Field(
         (), description="What stays behind, in the words of `.gitignore`; `.gitignore` files count as well."
+    )
+    via: Via = Field(
+        "auto",
+        description="How the code travels: to every node from here (`direct`), or once, and then from node to node"
+        " over the training network (`tree`); `auto` passes it on where that saves much sending.",
     )
 
 
@@ -169,5 +176,6 @@ class JobFile(Entry):
         description="A command of your own that is run when a run has ended, with the verdict on its stdin.",
     )
     notify: tuple[NotifyEntry, ...] = Field((), description="Messages to send when a run has ended.")
+    waive: tuple[WaiveEntry, ...] = Field((), description="Findings of `check` that do not count, and why.")
     python: OptionalPython = Field(None, description="Interpreter for this job; beats the inventory's.")
     activate: OptionalText = Field(None, description="Shell line run before Python; beats the inventory's.")

@@ -15,12 +15,13 @@ from clusterctl.specs.inventory_file import InventoryFile, NodeEntry, NodeSettin
 from clusterctl.specs.job_end import NotifyEntry, OnEndEntry
 from clusterctl.specs.job_file import JobFile, SyncEntry
 from clusterctl.specs.job_restart import RestartEntry
+from clusterctl.specs.waive import WaiveEntry
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 SCHEMAS: dict[str, type[BaseModel]] = {"inventory.schema.json": InventoryFile, "job.schema.json": JobFile}
 SECTIONS: dict[str, tuple[type[BaseModel], ...]] = {
-    "inventory": (InventoryFile, NodeEntry, SshEntry),
-    "job": (JobFile, SyncEntry, RestartEntry, OnEndEntry, NotifyEntry),
+    "inventory": (InventoryFile, NodeEntry, SshEntry, WaiveEntry),
+    "job": (JobFile, SyncEntry, RestartEntry, OnEndEntry, NotifyEntry, WaiveEntry),
 }
 
 

@@ -150,6 +150,17 @@ def test_escape_sequences_and_markup_are_harmless() -> None:
     assert "\x1b" not in text and "[red]eth0[/red]" in text
 
 
+def test_what_is_waived_is_shown_and_does_not_count() -> None:
+    """It stands last with its reason, its node is fit, and the last line counts it apart."""
+    nodes = make_nodes(2)
+    waived = finding(nodes=("gpu01",), waived="old switch (lab.yaml)")
+    text = shown(nodes, all_facts(nodes), [waived, finding(nodes=("gpu02",), severity="warning")])
+    assert text.index("warning CC-NET-001") < text.index("waived CC-NET-001")
+    assert "waived old switch (lab.yaml)" in text
+    assert text.rstrip().endswith("2 nodes: fit (1 warning, 1 waived)")
+    assert next(line for line in text.splitlines() if "gpu01" in line).rstrip().endswith("fit")
+
+
 def test_json_is_json() -> None:
     """Nodes with their facts, findings with all their fields, and a version."""
     nodes = make_nodes(2)
@@ -160,5 +171,5 @@ def test_json_is_json() -> None:
     assert told["nodes"][0]["verdict"] == "fit"
     assert (told["nodes"][1]["answered"], told["nodes"][1]["verdict"]) == (False, "no answer")
     assert sorted(told["findings"][0]) == sorted(
-        ["code", "severity", "nodes", "evidence", "why", "fix", "title"]
+        ["code", "severity", "nodes", "evidence", "why", "fix", "title", "waived"]
     )

@@ -26,7 +26,10 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is not as it should be; `nodes` are the ones to mend, in the inventory's order."""
+    """One thing that is not as it should be; `nodes` are the ones to mend, in the inventory's order.
+
+    `waived` is the reason for which it does not count, where somebody gave one.
+    """
 
     code: str
     severity: Severity
@@ -35,6 +38,7 @@ class Finding:
     why: str
     fix: str
     title: str
+    waived: str = ""
 
 
 @dataclass(frozen=True)

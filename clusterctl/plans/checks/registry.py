@@ -23,6 +23,7 @@ from clusterctl.plans.checks import (
     wire_carry,
 )
 from clusterctl.plans.checks.check import REGISTERED, SEVERITIES, Check, Finding, Hit, Situation
+from clusterctl.plans.checks.choosing import ALL_CHECKS, Choice
 from clusterctl.plans.deep import Deep
 from clusterctl.plans.facts import Facts
 from clusterctl.plans.network import resolve_network
@@ -64,28 +65,42 @@ def evaluate(
     job: Job | None = None,
     wire: Wire | None = None,
     deep: Deep | None = None,
+    choice: Choice = ALL_CHECKS,
 ) -> tuple[Finding, ...]:
-    """Judge the nodes, for a job if there is one; findings come worst first. `nodes[0]` is the master."""
+    """Judge the nodes, for a job if there is one; findings come worst first, what is waived last.
+
+    `nodes[0]` is the master.
+    """
     networks = {node.name: resolve_network(node, facts.get(node.name)) for node in nodes}
     situation = Situation(tuple(nodes), facts, failures, networks, job, wire=wire, deep=deep)
     places = {node.name: place for place, node in enumerate(nodes)}
-    findings = [_finding(one, hits, places) for one, hits in _all_hits(situation)]
-    findings += ssh.failure_findings(situation)
-    return tuple(sorted(findings, key=lambda one: (SEVERITIES.index(one.severity), one.code)))
+    judged = [one for one in REGISTERED.values() if one.code not in choice.left_out]
+    told = [_finding(one, hits, places, waived) for one, waived, hits in _all_hits(judged, situation, choice)]
+    return in_order([*told, *ssh.failure_findings(situation)])
 
 
-def _all_hits(situation: Situation) -> Iterable[tuple[Check, list[Hit]]]:
-    for one in REGISTERED.values():
-        hits = list(one.find(situation.knowing(one.needs)))
-        if hits:
-            yield one, hits
-
-
-def _finding(one: Check, hits: Sequence[Hit], places: Mapping[str, int]) -> Finding:
-    nodes = sorted({name for hit in hits for name in hit.nodes}, key=places.__getitem__)
-    return Finding(
-        one.code, one.severity, tuple(nodes), join_evidence(hits), one.why, join_fixes(hits), one.title
+def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Sort findings: the worst first, what is waived last."""
+    return tuple(
+        sorted(findings, key=lambda one: (bool(one.waived), SEVERITIES.index(one.severity), one.code))
     )
+
+
+def _all_hits(
+    judged: Iterable[Check], situation: Situation, choice: Choice
+) -> Iterable[tuple[Check, str, list[Hit]]]:
+    """Give what each check saw, apart by the waiver that holds for it."""
+    for one in judged:
+        groups: dict[str, list[Hit]] = {}
+        for hit in one.find(situation.knowing(one.needs)):
+            groups.setdefault(choice.waiver_for(one.code, hit.nodes), []).append(hit)
+        yield from ((one, waived, hits) for waived, hits in groups.items())
+
+
+def _finding(one: Check, hits: Sequence[Hit], places: Mapping[str, int], waived: str) -> Finding:
+    nodes = tuple(sorted({name for hit in hits for name in hit.nodes}, key=places.__getitem__))
+    evidence, fix = join_evidence(hits), join_fixes(hits)
+    return Finding(one.code, one.severity, nodes, evidence, one.why, fix, one.title, waived)
 
 
 def join_evidence(hits: Sequence[Hit]) -> str:

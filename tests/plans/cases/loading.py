@@ -13,12 +13,14 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from clusterctl import errors
-from clusterctl.plans.checks.registry import Finding, evaluate
+from clusterctl.plans.checks.choosing import Choice, choose_checks, grant
+from clusterctl.plans.checks.registry import Finding, checks, evaluate
 from clusterctl.plans.deep import MARK, Deep, read_deep
 from clusterctl.plans.facts import Facts, parse_facts
 from clusterctl.plans.wire import MASTER, MESH, Way, Wire, plan_calls
 from clusterctl.specs.inventory import Node, Ssh
 from clusterctl.specs.job import Job
+from clusterctl.specs.waive import Waiver
 
 HERE = Path(__file__).parent
 ASKED, HEARD = 1790000000.0, 1790000000.07  # our clock around the healthy node's answer
@@ -94,7 +96,16 @@ def judge(case: Mapping[str, Any]) -> tuple[Finding, ...]:
         if name not in failures
     }
     job = Job(name="j", file="job.yaml", script="t.py", **case["job"]) if "job" in case else None
-    return evaluate(nodes(case), facts, failures, job, wire_of(case), deep_of(case))
+    return evaluate(nodes(case), facts, failures, job, wire_of(case), deep_of(case), choice_of(case))
+
+
+def choice_of(case: Mapping[str, Any]) -> Choice:
+    """Give the chosen checks and the waivers of a case: `only`, `skip`, and `waive` as in a file."""
+    told = case.get("waive", [])
+    waivers = [Waiver(**{"nodes": "all", "file": "inventory.yaml", **one}) for one in told]
+    names = [node.name for node in nodes(case)]
+    left_out = choose_checks(checks(), case.get("only", []), case.get("skip", []))
+    return Choice(left_out, grant(checks(), waivers, names))
 
 
 def deep_of(case: Mapping[str, Any]) -> Deep | None:
