@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TypeVar, get_args
 
@@ -19,6 +20,8 @@ Model = TypeVar("Model", bound=BaseModel)
 Path = tuple[str | int, ...]
 
 LONGEST_LABEL = 40
+MOST_WORDS = 16  # of a list that is shown
+_PLAIN = re.compile(r"[\w./=+-]+", re.ASCII)
 _KEY = "[key]"  # what pydantic puts behind a key that is itself wrong
 
 
@@ -59,7 +62,17 @@ def _issue(tree: Table, model: type[BaseModel], place: Place, detail: ErrorDetai
     nothing = isinstance(value, Scalar) and value.text is None
     code = codes.NO_VALUE if nothing else codes.WRONG_TYPE
     fix = "give a value, or drop the line" if nothing else ""
+    if expected == "a list" and isinstance(value, Scalar) and value.text:
+        fix = f"{label(path)}: [{', '.join(_words(path, value.text))}]"
     return Issue(code, f"{label(path)}: expected {expected}, got {describe(value)}", place, fix)
+
+
+def _words(path: Path, text: str) -> list[str]:
+    """Write a text as the entries of a list, as its author may have meant it: a command's words, so many GPUs."""
+    if path[-1:] == ("gpus",) and text in map(str, range(1, MOST_WORDS)):
+        return [str(index) for index in range(int(text))]
+    words = [word if _PLAIN.fullmatch(word) else quoted(word) for word in text.split()]
+    return words if len(words) <= MOST_WORDS else [*words[:MOST_WORDS], "..."]
 
 
 def _written(tree: Tree, path: Path) -> Path:

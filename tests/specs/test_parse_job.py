@@ -258,3 +258,20 @@ def test_restarts() -> None:
     assert parse("restart: {}").restart == Restart()
     assert parse("restart: {spares: 1}", ("restart", "null")).restart is None
     assert parse("", ("restart.spares", "1")).restart == Restart(spares=1)
+
+
+@pytest.mark.parametrize(
+    ("line", "fix"),
+    [
+        ("gpus: 2", "gpus: [0, 1]"),
+        ("launcher: command\ncommand: ./go.sh --lr 1e-4 $X", "command: [./go.sh, --lr, 1e-4, '$X']"),
+        ("args: " + "a " * 40, "args: [" + "a, " * 16 + "...]"),
+        ("gpus: many", "gpus: [many]"),
+    ],
+)
+def test_a_text_where_a_list_belongs_is_shown_as_one(line: str, fix: str) -> None:
+    """The way out is a line that can be pasted."""
+    program = "" if "command" in line else "script: t.py\n"
+    with pytest.raises(SpecError) as caught:
+        parse_job(f"name: j\n{program}{line}\n", "job.yaml")
+    assert [issue.fix for issue in caught.value.issues] == [fix]

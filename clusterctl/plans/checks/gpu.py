@@ -12,6 +12,7 @@ from clusterctl.plans.facts import Facts
 from clusterctl.plans.vendors import chosen_gpus
 from clusterctl.specs.counted import counted
 from clusterctl.specs.inventory import Node
+from clusterctl.specs.job import Job
 
 # The oldest driver for each CUDA major version, from NVIDIA's table of minor version compatibility.
 OLDEST_DRIVER = {11: 450, 12: 525, 13: 580}
@@ -61,10 +62,15 @@ def no_gpu(seen: Situation) -> Iterator[Hit]:
     for node, facts in seen.known:
         if not _count(facts) and not node.gpus and not facts.gpus.error:
             told = "nvidia-smi lists none" if facts.gpus.smi else "no nvidia-smi and no driver are there"
-            fix = (
-                f"add --exclude {node.name}" if some else "job: backend: gloo, nproc_per_node: 1  # uses CPUs"
-            )
-            yield on(node, told, fix)
+            yield on(node, told, f"add --exclude {node.name}" if some else _on_cpus(seen.job))
+
+
+def _on_cpus(job: Job) -> str:
+    """Say what in a job asks for GPUs."""
+    changes = ["backend: gloo"] if job.backend == "nccl" else []
+    changes += ["nproc_per_node: 1"] if job.nproc_per_node == "gpu" else []
+    changes += ["no gpus:"] if job.gpus else []
+    return f"job: {', '.join(changes)}  # uses CPUs"
 
 
 @check(
