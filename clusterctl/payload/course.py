@@ -17,7 +17,7 @@ CODE = "code"  # an error of the script itself,
 REASON = "reason"  # a reason that the job does not name,
 NODES = "nodes"  # or not enough nodes that may go on
 PATIENCE = 3  # attempts in a row without progress
-LONGEST_PAUSE = 30.0
+PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds; each is twice the one before
 
 
 class Policy(NamedTuple):
@@ -27,6 +27,11 @@ class Policy(NamedTuple):
     on: Tuple[str, ...]
     progress: str
     texts: Texts
+    pause: float  # seconds before the first restart
+
+    def pause_before(self, restart: int) -> float:
+        """Return the seconds before the first, second ... restart."""
+        return min(LONGEST_PAUSE, self.pause * 2.0 ** (restart - 1))
 
     def refuse(self, reason: str, made: int) -> Optional[str]:
         """Say why an attempt that ended for a reason is the last, after so many restarts; None if it need not be."""
@@ -38,12 +43,8 @@ class Policy(NamedTuple):
 def read_policy(wish: Facts) -> Policy:
     """Read the spec's `restart`."""
     texts = read_texts(wish.get("texts"))
-    return Policy(int(wish["max"]), tuple(wish["on"]), str(wish.get("progress") or "**"), texts)
-
-
-def pause_before(restart: int) -> float:
-    """Return the seconds before the first, second ... restart."""
-    return float(min(LONGEST_PAUSE, 2.0 ** (restart - 1)))
+    progress, pause = str(wish.get("progress") or "**"), float(wish.get("pause") or PAUSE)
+    return Policy(int(wish["max"]), tuple(wish["on"]), progress, texts, pause)
 
 
 class Course:

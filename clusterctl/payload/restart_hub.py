@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
 
 from .blame import NODE_LOST, Blame, blame
-from .course import NO_PROGRESS, NODES, pause_before
+from .course import NO_PROGRESS, NODES
 from .gang import (
     FAILURE,
     FAILURE_WAIT,
@@ -222,7 +222,7 @@ class RestartHub(Hub):
     def _pause(self, entry: Facts) -> None:
         self.phase = PAUSING
         self.course.note(entry)
-        seconds = pause_before(self.course.attempt)
+        seconds = self.policy.pause_before(self.course.attempt)
         if self._silence:  # who was cut off needs as long as we did to notice, and to end its part
             seconds = max(seconds, limit_of(self.side.spec) / 4)
         self._silence = False

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from typing import Any
 
 from gangs import FINAL, GangRun, Make, wait_for_all
@@ -30,7 +32,14 @@ class RestartGang(GangRun):
     """Some nodes of one run, the last of them spares."""
 
     def __init__(self, make: Make, count: int = 2, spares: int = 0, **changes: Any) -> None:
-        wish = {"max": 3, "on": USUAL, "progress": "**", "texts": TEXTS, **changes.pop("restart", {})}
+        wish = {
+            "max": 3,
+            "on": USUAL,
+            "progress": "**",
+            "texts": TEXTS,
+            "pause": 0.2,
+            **changes.pop("restart", {}),
+        }
         limits = {"gang_limit": 2.0, "join_limit": 1.0}
         super().__init__(make, count + spares, changes.pop("script", SCRIPT), **{**limits, **changes})
         self.count = count
@@ -45,6 +54,7 @@ class RestartGang(GangRun):
             node.spec["gang"] = len(self.nodes) > 1
             node.spec["output_dir"] = str(self.orders)
         self.doors: list[list[Any]] = []
+        self.apart: dict[int, int] = {}  # seats that come to the hub by another port, and to each other only
 
     @property
     def active(self) -> list[NodeRun]:
@@ -65,8 +75,10 @@ class RestartGang(GangRun):
     def join(self) -> RestartGang:
         """Let the others go to the hub, and all know every door."""
         master, *others = self.nodes
-        for node in others:
-            order = {"do": "join", "port": self.doors[0][2], "doors": self.doors}
+        for seat, node in enumerate(others, 1):
+            port = self.apart.get(seat, self.doors[0][2])
+            doors = [self._door_for(seat, door) for door in self.doors]
+            order = {"do": "join", "port": port, "doors": doors}
             assert node.session is not None
             node.session.send(order)
         assert master.session is not None
@@ -76,6 +88,12 @@ class RestartGang(GangRun):
         for node in self.active:
             wait_for_all(node, "ready")
         return self
+
+    def _door_for(self, seat: int, door: list[Any]) -> list[Any]:
+        """Show a seat that is apart a wire's end in the place of doors on the other side."""
+        across = (seat in self.apart) != (door[0] in self.apart)
+        wire = next(iter(self.apart.values()), 0)
+        return [door[0], "127.0.0.1", wire] if across else door
 
     def go(self) -> RestartGang:
         """Give GO: node 0 first, spares last; leave when every worker is there."""
@@ -135,3 +153,13 @@ class RestartGang(GangRun):
         """Give the reasons for which earlier attempts ended, as a node recorded them."""
         state = json.loads((self.nodes[seat].rundir / "state.json").read_text())
         return [(entry["cause_reason"], entry["text"]) for entry in state["attempts"]]
+
+
+def vanish(one: NodeRun) -> None:
+    """Let a node disappear as a power failure does, but that its connections end at once."""
+    for name in ("guardian", "agent"):
+        os.kill(one.pid(name), signal.SIGSTOP)
+    state = one.state()
+    rest = [entry["pid"] for entry in (state["torchrun"], *state["ranks"].values()) if entry]
+    for pid in (one.pid("guardian"), one.pid("agent"), *rest):
+        os.kill(pid, signal.SIGKILL)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from noderun import NodeRun, wait_until
-from restarting import RestartGang
+from restarting import RestartGang, vanish
 
 Make = Callable[..., NodeRun]
 
@@ -31,7 +29,7 @@ def test_a_killed_worker_is_tried_again(node: Make) -> None:
     assert gang.causes(0) == gang.causes(1) == [("worker_killed", "rank 1 on gpu02, killed by SIGKILL")]
     (first,) = states[1]["attempts"]
     assert (first["state"], first["reason"]) == ("FAILED", "rank 1 was killed by SIGKILL")
-    assert gang.nodes[0].event("pausing")["seconds"] == 1.0
+    assert gang.nodes[0].event("pausing")["seconds"] == 0.2
     assert gang.record(0) == gang.record(1)
     assert gang.record(0)["attempts"][0]["node"] == "gpu02"
 
@@ -107,9 +105,13 @@ def test_three_attempts_without_progress_are_enough(node: Make) -> None:
 
 def test_a_stop_in_the_pause_is_the_end(node: Make) -> None:
     """And the reason is the stop, not the failure before it."""
-    gang = RestartGang(node).begin()
+    gang = RestartGang(node, restart={"pause": 5.0}).begin()
     gang.order(1, 1, KILL)
-    wait_until(lambda: "restart 1 of 3" in gang.nodes[1].state()["reason"], 8, "the pause")
+    wait_until(
+        lambda: "restart 1 of 3 in 5 s: rank 1 on gpu02, killed" in gang.nodes[1].state()["reason"],
+        8,
+        "the pause",
+    )
     gang.nodes[1].verb("stop", grace=1.0, reason="stopped by ann@laptop")
     states = gang.ended()
 
@@ -164,16 +166,6 @@ def test_nothing_of_the_old_attempt_lives_when_the_new_one_begins(node: Make) ->
     gang.finish(2)
 
     assert alive == []
-
-
-def vanish(one: NodeRun) -> None:
-    """Let a node disappear as a power failure does, but that its connections end at once."""
-    for name in ("guardian", "agent"):
-        os.kill(one.pid(name), signal.SIGSTOP)
-    state = one.state()
-    rest = [entry["pid"] for entry in (state["torchrun"], *state["ranks"].values()) if entry]
-    for pid in (one.pid("guardian"), one.pid("agent"), *rest):
-        os.kill(pid, signal.SIGKILL)
 
 
 def is_alive(pid: int) -> bool:
