@@ -21,7 +21,10 @@ GIVEN_UP: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Seat:
-    """One agent of a run: a node of the inventory, and its rank now; None for an idle spare, and for who is gone."""
+    """One agent of a run: a node of the inventory, and its rank now; None for an idle spare, and for who is gone.
+
+    `reason` says why it is gone, or why it can take part no more.
+    """
 
     number: int
     node: str
@@ -32,7 +35,7 @@ class Seat:
     @property
     def idle(self) -> bool:
         """Tell whether it is a spare that nobody needed so far."""
-        return self.node_rank is None and not self.lost
+        return self.node_rank is None and not self.lost and not self.reason
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ def parse_roster(raw: Any) -> tuple[Seat, ...]:
             _text(entry.get("node")),
             _number(entry.get("node_rank")),
             entry.get("lost") is True,
-            _text(entry.get("reason")),
+            _text(entry.get("reason") or entry.get("unfit")),
         )
         for entry in _mappings(raw)
     )

@@ -190,6 +190,7 @@ class Attached:
         if self._worry is None and not self.stopping and self._goes_on():
             self._worry = (time.monotonic() + GANG_PATIENCE, redact(reason, self._secrets))
             who = "stopping all nodes" if self._wish.reacts else "the nodes are ending the run"
+            who = "the nodes are ending this attempt" if self._attempts.may_follow else who
             self._notice(f"{self._worry[1]}; {who}")
 
     def _look_at_gang(self) -> None:

@@ -25,6 +25,11 @@ class Attempts:
         """Why nodes are gone that took part in an earlier attempt, or would have had a place to take."""
         return {seat.node: seat.reason for seat in self._roster if seat.lost}
 
+    @property
+    def may_follow(self) -> bool:
+        """Tell whether the nodes may start the run again."""
+        return bool(self._roster)
+
     def is_idle(self, node: str) -> bool:
         """Tell whether a node has nothing to do in the current attempt."""
         return any(seat.node == node and seat.node_rank is None for seat in self._roster)

@@ -1,0 +1,76 @@
+"""A run that its nodes start again: real torchrun, a killed worker, node 0 without power, and nobody who watches."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from driving import cctl, leftovers, make_project, read_until, start_cctl, wait_for
+
+from clusterctl.lab.labs import Lab, break_node, heal_node
+from clusterctl.specs.nodeset import fold_names
+
+pytestmark = pytest.mark.lab
+
+# Counts to 40 together, every node keeping the count; a later attempt goes on at the highest that any of them has.
+COUNTING = """
+import os, pathlib, signal, time
+import torch, torch.distributed as dist
+
+dist.init_process_group("gloo")
+attempt, rank = int(os.environ["CLUSTERCTL_ATTEMPT"]), dist.get_rank()
+file = pathlib.Path(os.environ["CLUSTERCTL_OUTPUT_DIR"], "count")
+count = torch.tensor([int(file.read_text()) if attempt > 1 and file.exists() else 0])
+dist.all_reduce(count, dist.ReduceOp.MAX)
+print("attempt", attempt, "begins at", int(count), flush=True)
+while count < 40:
+    one = torch.ones(1)
+    dist.all_reduce(one)
+    count += 1
+    file.write_text(str(int(count)))
+    if attempt == 1 and rank == 1 and count == 10:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.5 if attempt == 2 else 0)
+dist.destroy_process_group()
+"""
+
+
+def test_a_worker_is_killed_and_then_node_0_has_no_power(
+    make_lab: Callable[..., Lab], tmp_path: Path
+) -> None:
+    """Attempt 2 is seen on the screen; attempt 3 runs with a spare and a new leader when the launcher is long gone."""
+    lab = make_lab(n=3)
+    first, second, spare = (node.name for node in lab.nodes)
+    job = make_project(tmp_path, COUNTING, nodes=2, restart={"spares": 1})
+    launcher = start_cctl(lab, "launch", job, "--json")
+    seen = json.loads(read_until(launcher, "attempt 2 begins at 10"))
+    run = seen["run"]
+    launcher.kill()
+    notices = launcher.communicate()[1]
+    wait_for(lambda: int(count_on(lab, second)) > 10, 10, "the count goes on")
+    break_node(lab, first, "power")
+    wait_for(lambda: leftovers(lab) == {}, 60, "the run ends")
+    heal_node(lab, first)
+
+    stranger = {"XDG_STATE_HOME": str(tmp_path / "fresh"), "LOGNAME": "bob"}
+    told = json.loads(cctl(lab, "status", run, "--json", **stranger).out)
+    assert f"attempt 1: rank 1 on {second}, killed by SIGKILL; attempt 2 begins in 1 s" in notices, notices
+    assert f"attempt 2 begins on {fold_names([first, second])}" in notices, notices
+    assert seen["attempt"] == 2
+    assert (told["run"]["state"], told["run"]["attempt"]) == ("SUCCEEDED", 3), told
+    reasons = [(attempt["reason"], attempt["node"]) for attempt in told["run"]["attempts"]]
+    assert reasons == [("worker_killed", second), ("node_lost", first)]
+    assert {node["node"]: node["node_rank"] for node in told["nodes"]} == {first: None, second: 1, spare: 0}
+    begun = cctl(lab, "logs", run, "--node", spare).out.splitlines()[-1]
+    assert 10 < int(begun.rpartition(" ")[2]) < 40, "the spare goes on at the other node's count"
+    assert "attempt 1 begins at 0" in cctl(lab, "logs", run, "--attempt", "1").out
+    assert "it has attempts 1 to 3" in cctl(lab, "logs", run, "--attempt", "4").err
+    assert count_on(lab, spare) == "40"
+
+
+def count_on(lab: Lab, name: str) -> str:
+    """Read how far a node has come."""
+    node = next(node for node in lab.nodes if node.name == name)
+    return node.run(["sh", "-c", "cat ~/.clusterctl/outputs/t/count"]).stdout.strip()
