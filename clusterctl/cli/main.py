@@ -26,6 +26,7 @@ VERBS = {
     "pull": ("pull", "Bring a run's results home."),
     "clean": ("clean", "Remove old runs and unused contents from the nodes."),
     "sync": ("sync", "Send a job's code to the nodes, and start nothing."),
+    "top": ("top", "Show how busy the nodes are: GPUs, processors, memory, network."),
     "exec": ("exec", "Run a command on every node; equal answers are shown once."),
     "explain": ("explain", "Say what a code means, how it looks and what mends it."),
     "inventory": (

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 from typing import Any
 
 from .gpu_memory import APPS, BUSY, read_apps
 from .probe_ask import list_folder, read_text
+from .smi import ask, find, read_rows
 
 SMI_LIMIT = 5.0  # seconds; a sick GPU makes nvidia-smi hang
 APPS_LIMIT = 2.0  # the same, once it has answered
-# Where the driver's tools lie when PATH is as bare as a non-login shell's may be.
-EXTRA_PATH = ["/usr/bin", "/usr/local/bin", "/bin", "/usr/local/nvidia/bin", "/usr/lib/wsl/lib", "/opt/bin"]
 
 BASIC = {
     "index": "index",
@@ -47,7 +44,7 @@ def gpus() -> dict[str, Any]:
         answer.update(_ask_smi(smi))
     answer["count"] = len(answer["devices"])
     if smi is not None and any((device["memory_used"] or 0) > BUSY for device in answer["devices"]):
-        text, code = _run([smi, *APPS], APPS_LIMIT)
+        text, code = ask([smi, *APPS], APPS_LIMIT)
         answer["processes"] = read_apps(text) if code == 0 else []
     return answer
 
@@ -73,67 +70,22 @@ def _module_version() -> str | None:
     return found.group(1) if found else read_text("/sys/module/nvidia/version")
 
 
-def find(program: str) -> str | None:
-    """Find one of the driver's tools, also where PATH is bare."""
-    folders = os.environ.get("PATH", "").split(os.pathsep) + EXTRA_PATH
-    paths = (os.path.join(folder, program) for folder in folders if folder)
-    return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), None)
-
-
 def _ask_smi(smi: str) -> dict[str, Any]:
     text, error = _query(smi, FULL)
     fields = FULL
     if error and "not a valid field" in error:  # a driver older than some of the fields
         text, error = _query(smi, BASIC)
         fields = BASIC
-    devices, strange = _devices(text, fields)
+    devices, strange = read_rows(text, fields)
     driver = next((device["driver"] for device in devices), None)
     return {"devices": devices, "driver": driver, "error": error or "; ".join(strange)[:500] or None}
 
 
-def _devices(text: str, fields: dict[str, str]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Read the table; lines of another shape are complaints that nvidia-smi mixes into it."""
-    devices, strange = [], []
-    for line in text.splitlines():
-        cells = [cell.strip() for cell in line.split(",")]
-        if len(cells) == len(fields) and cells[0].isdigit():
-            devices.append({key: _cell(cells[place]) for place, key in enumerate(fields)})
-        elif line.strip() and "No devices were found" not in line:
-            strange.append(line.strip())
-    return devices, strange
-
-
-def _cell(text: str) -> Any:
-    if text.startswith("[") or text in ("N/A", "ERR!", ""):
-        return None
-    return int(text) if text.isdigit() else text
-
-
 def _query(smi: str, fields: dict[str, str]) -> tuple[str, str | None]:
     command = [smi, "--query-gpu=" + ",".join(fields.values()), "--format=csv,noheader,nounits"]
-    text, code = _run(command, SMI_LIMIT)
+    text, code = ask(command, SMI_LIMIT)
     if code is None:
         return "", "nvidia-smi gave no answer within %g s" % SMI_LIMIT
     if code != 0:
         return text, " ".join(text.split())[:500] or "nvidia-smi ended with %d" % code
     return text, None
-
-
-def _run(command: list[str], limit: float) -> tuple[str, int | None]:
-    """Run a program in a session of its own; past the limit it is killed and the code is `None`."""
-    import subprocess  # 9 ms, spent only where there is something to run
-
-    child = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-        env=dict(os.environ, LC_ALL="C"),
-    )
-    try:
-        output, _ = child.communicate(timeout=limit)
-    except subprocess.TimeoutExpired:
-        os.killpg(child.pid, signal.SIGKILL)
-        return "", None
-    return output[:262144].decode("utf-8", "replace"), child.returncode

@@ -16,8 +16,8 @@ from typing import Any, Callable, Dict, List
 
 from .gpu_memory import APPS, BUSY, USED, read_apps, read_used
 from .loop import Loop
-from .probe_gpu import find
 from .processes import Stat
+from .smi import find
 from .state import Record
 
 LIMIT = 50.0  # seconds for the driver, as in NVIDIA's own resiliency extension

@@ -269,6 +269,12 @@ def clean(c: Connection, node: Node, interpreter: Interpreter, unused: float) ->
     return _session(c, "clean", request, interpreter)
 
 
+@task  # type: ignore[untyped-decorator]  # fabric ships no types
+def top(c: Connection, node: Node, interpreter: Interpreter, interval: float) -> Session:
+    """Open the stream of a node's gauges: a sample every `interval` seconds, until it is closed."""
+    return _session(c, "top", {"node": node.name, "interval": interval}, interpreter)
+
+
 def _session(
     c: Connection,
     verb: str,
