@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from clusterctl.cli.connecting import open_cluster
-from clusterctl.cli.reaching import interpreter, tell_failures
-from clusterctl.console.phases import Phases, render_freight
+from clusterctl.cli.reaching import interpreter, notice, tell_failures
+from clusterctl.console.phases import Phases, render_freight, render_size
 from clusterctl.errors import ClusterctlError
+from clusterctl.plans.network import resolve_network
 from clusterctl.plans.placement import Member
 from clusterctl.runs import tasks
+from clusterctl.runs.cluster import Cluster
+from clusterctl.runs.passing import Passing, Place
 from clusterctl.runs.source import ScanResult
 from clusterctl.runs.sync import Synced
 from clusterctl.runs.turns import Turns
+from clusterctl.specs.inventory import Node
 from clusterctl.specs.job import Job
 from clusterctl.specs.nodeset import fold_names
 
@@ -29,15 +34,17 @@ def sync_code(job: Job, members: Sequence[Member], scan: ScanResult, *, as_json:
     held: dict[str, Synced] = {}
     errors: dict[str, ClusterctlError] = {}
     phases, turns = Phases(names), Turns() if len(members) > 1 else None
+    passing: Passing | None = None
 
     with open_cluster() as cluster:
         cluster.open_early(member.node for member in members)  # a person is asked before the screen moves
         phases.begin("code")
         try:
+            passing = find_places(cluster, job, [member.node for member in members], scan.manifest.size)
             for outcome in cluster.each(
                 [member.node for member in members],
                 lambda c, node: tasks.sync(
-                    c, node, interpreter(node, job), None, ranks[node.name], scan, phases.move, turns
+                    c, node, interpreter(node, job), None, ranks[node.name], scan, phases.move, turns, passing
                 ),
             ):
                 if outcome.value is not None:
@@ -47,6 +54,8 @@ def sync_code(job: Job, members: Sequence[Member], scan: ScanResult, *, as_json:
                 phases.arrive("code", outcome.node.name)
         finally:
             phases.stop()
+            if passing is not None:
+                passing.close()
     ordered = {name: held[name] for name in names if name in held}
     if as_json:
         document = synced_to_json(scan, ordered, errors, names)
@@ -57,11 +66,26 @@ def sync_code(job: Job, members: Sequence[Member], scan: ScanResult, *, as_json:
     return exit_code(ordered, list(errors.values()))
 
 
+def find_places(cluster: Cluster, job: Job, nodes: Sequence[Node], size: int) -> Passing | None:
+    """Find out at which training addresses the nodes can pass the code on, if that may be worth it."""
+    known = {node.name: resolve_network(node, None).ip for node in nodes if not node.nic and not node.network}
+    places = {node.name: Place(known.get(node.name) or "", node.ports) for node in nodes}
+    passing = Passing(job.sync.via, places, notice)
+    if passing.offer(nodes[0].name, size) is None:
+        return None
+    unknown = [node for node in nodes if not known.get(node.name)]
+    for outcome in cluster.each(unknown, lambda c, node: tasks.probe(c, node, interpreter(node, job), nodes)):
+        known[outcome.node.name] = resolve_network(outcome.node, outcome.value).ip
+    found = {node.name: Place(ip, node.ports) for node in nodes if (ip := known.get(node.name))}
+    return replace(passing, places=found)
+
+
 def show_synced(held: Mapping[str, Synced]) -> None:
     """Print what the nodes hold, those with the same to tell together."""
     groups: dict[str, list[str]] = {}
     for name, one in held.items():
-        line = f"{render_freight(one.files, one.bytes, one.sent)}; tree {one.tree[:SHOWN]}"
+        taken = f", {render_size(one.taken)} from another node" if one.taken else ""
+        line = f"{render_freight(one.files, one.bytes, one.sent)}{taken}; tree {one.tree[:SHOWN]}"
         groups.setdefault(line, []).append(name)
     for line, names in groups.items():
         click.echo(f"{fold_names(names)}: {line}")
@@ -79,6 +103,8 @@ def synced_to_json(
                 "node": name,
                 "tree": one.tree if one else None,
                 "sent": one.sent if one else None,
+                "taken": one.taken if one else None,
+                "taken_from": one.giver or None if one else None,
                 "error": f"{error.code} {error.message}" if error else None,
             }
         )

@@ -107,6 +107,11 @@ class Store:
         ):
             self.settle()
 
+    def abandon(self) -> None:
+        """Drop contents of which only a part has come; each can begin anew."""
+        while self._open:
+            self._open.popitem()[1].drop()
+
     def settle(self) -> None:
         """Bring what was written onto the disk, then give it its name."""
         fsync_all([(incoming.descriptor, incoming.path) for _, incoming in self._written])

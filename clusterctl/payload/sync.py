@@ -1,13 +1,17 @@
 """Verb `sync`: takes the contents that are missing here and lays out the run's own copy of the code.
 
-request {"workdir", "run": id or null (store only), "node", "node_rank", "turn": bool}; then
+request {"workdir", "run": id or null (store only), "node", "node_rank", "turn": bool,
+         "give": null or {"address", "ports", "token"}: where to give the contents on to other nodes}; then
 client {"manifest": true} + zlib(JSON rows)      node, if "turn", {"place": the work directory's id}
 client, when it is this node's turn to look into a store that others may be filling, {"look": true}
 node   {"missing": [sha256...]}
 client {"blobs": [[sha256, bytes], ...]} + zlib(contents, one after the other), or for a larger file
        {"blob": sha256, "part": i, "last": bool} + zlib(data), ..., {"done": true}; nothing if all is there
-node   {"stored": true} when all contents are there, {"missing": [...]} again if one turned out wrong, at last
+       or {"take": {"address", "port", "token"}}: they come from that node; if not, {"missing": [...], "untaken": why}
+node   {"stored": true} when all contents are there, with "port" if they can be had here, {"missing": [...]} again
+       if one turned out wrong, at last
 node   {"tree": hash of what is on the disk, "files": n, "bytes": n, "differs": [paths, at most 10]}.
+Who gives goes on until the client hangs up.
 In between the node sends {"beat": n, "steps": n} every 2 s; steps that stand still mean a disk that hangs.
 """
 
@@ -16,13 +20,16 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Set, Tuple
 
 from .store import Store
 from .tree import Layout, Row, parse_rows, read_tree, remove_tree, tree_hash
 from .voice import Voice
 from .wire import DISK_ERRORS, Stream, VerbError
 from .workdir import make_below, open_workdir, workdir_id
+
+if TYPE_CHECKING:
+    from .passing import Giver
 
 ATTEMPTS = 3
 NAMED = 10
@@ -48,15 +55,43 @@ def serve(request: Dict[str, Any], stream: Stream) -> None:
     with Voice(stream) as voice, Store(workdir) as store:
         if request.get("turn") and not await_turn(workdir, voice):
             return
+        giver = None
         for _ in range(ATTEMPTS):
             if not fill(store, rows, voice):
                 return
-            voice.send({"stored": True})
+            giver = giver or offer(store, request.get("give"))
+            voice.send({"stored": True, "port": giver.port} if giver else {"stored": True})
             found = lay_out(store, rows, home, voice) if home else read_store(store, rows, voice)
             wrong = {row.content for row in set(rows) - set(found) if row.kind == "file"}
             if not {sha for sha in wrong if store.discard_if_wrong(sha)}:
                 break
         voice.send(verdict(rows, found))
+        if giver is not None:
+            stay(giver, stream)
+
+
+def offer(store: Store, wish: Optional[Dict[str, Any]]) -> Optional[Giver]:
+    """Begin to give what is stored, if that is wished and can be."""
+    if not wish:
+        return None
+    from .passing import Giver
+
+    try:
+        return Giver(store, wish)
+    except OSError:
+        return None  # others have it from elsewhere
+
+
+def stay(giver: Giver, stream: Stream) -> None:
+    """Give until the client hangs up."""
+    from .passing import GIVE
+
+    try:
+        stream.receive(GIVE)
+    except TimeoutError:
+        pass
+    finally:
+        giver.close()
 
 
 def await_turn(workdir: str, voice: Voice) -> bool:
@@ -98,6 +133,8 @@ def fill(store: Store, rows: List[Row], voice: Voice) -> bool:
             store.settle()  # the next attempt need not send these again
             return False
         done = bool(frame[0].get("done"))
+        if "take" in frame[0]:
+            done = take_from(frame[0]["take"], store, missing, voice)
         for sha, data, last in contents(*frame):
             if sha not in missing:
                 raise VerbError("CC-SYNC-007", f"content {sha} was not asked for")
@@ -109,6 +146,16 @@ def fill(store: Store, rows: List[Row], voice: Voice) -> bool:
         raise VerbError("CC-SYNC-008", f"{len(missing)} files did not arrive")
     store.settle()
     return True
+
+
+def take_from(where: Dict[str, Any], store: Store, missing: Set[str], voice: Voice) -> bool:
+    """Take what is missing from another node; tell what did not come, and why."""
+    from .passing import take
+
+    problem = take(store, missing, where, contents, voice.step)
+    if problem:
+        voice.send({"missing": sorted(missing), "untaken": problem})
+    return not problem
 
 
 def find_missing(store: Store, rows: List[Row], voice: Voice) -> Set[str]:

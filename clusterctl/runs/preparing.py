@@ -17,6 +17,7 @@ from clusterctl.runs.claiming import Claim, Manners, heard, is_settled, refuse
 from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.ending import end_run
 from clusterctl.runs.meeting import Meeting
+from clusterctl.runs.passing import Passing
 from clusterctl.runs.session import Session
 from clusterctl.runs.source import ScanResult
 from clusterctl.runs.turns import Turns
@@ -57,6 +58,7 @@ class Freight:
     secrets: Mapping[str, str]
     token: str = ""
     turns: Turns = field(default_factory=Turns)
+    passing: Passing | None = None
     manners: Manners = field(default_factory=Manners)
     meeting: Meeting = field(default_factory=Meeting)
 
@@ -76,11 +78,15 @@ def prepare_all(
         return prepare(c, plans[node.name], interpreters[node.name], freight, observer)
 
     try:
-        for outcome in cluster.each([node.member.node for node in plan.seats], work):
-            if outcome.error is not None:
-                raise outcome.error
-            if outcome.value is not None:
-                ready[outcome.node.name] = outcome.value
+        try:
+            for outcome in cluster.each([node.member.node for node in plan.seats], work):
+                if outcome.error is not None:
+                    raise outcome.error
+                if outcome.value is not None:
+                    ready[outcome.node.name] = outcome.value
+        finally:
+            if freight.passing is not None:
+                freight.passing.close()
         leashes = {name: node.leash for name, node in ready.items()}
         found = {name: node.busy for name, node in ready.items() if node.busy}
         Claim(leashes, freight.specs, freight.manners).settle(found)
@@ -118,7 +124,16 @@ def prepare(
         if "door" in seen:
             freight.meeting.add_door((seat, str(node.ip), int(seen["door"]["port"])), len(freight.specs))
         with freight.turns.take(str(place.get("id") or "")):
-            tasks.sync(c, node.member.node, interpreter, run, seat, freight.scan, observer.move)
+            tasks.sync(
+                c,
+                node.member.node,
+                interpreter,
+                run,
+                seat,
+                freight.scan,
+                observer.move,
+                passing=freight.passing,
+            )
         observer.arrive("code", node.name)
         seen = _await_ready(leash, node, freight)
     except BaseException as error:

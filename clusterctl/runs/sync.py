@@ -8,6 +8,7 @@ from typing import Any
 
 from clusterctl.errors import ConnectionLost, SyncError
 from clusterctl.runs.conversation import Listener, Talk
+from clusterctl.runs.passing import Giver, Passing
 from clusterctl.runs.source import ScanResult
 from clusterctl.runs.turns import Turns
 
@@ -16,12 +17,14 @@ NAMED = 80  # characters of a senseless answer that are shown
 
 @dataclass(frozen=True)
 class Synced:
-    """What a node holds now, and how much had to be sent (bytes of file content)."""
+    """What a node holds now, and how much had to come (bytes of file content): sent by us, or taken from a node."""
 
     tree: str
     files: int
     bytes: int
     sent: int
+    taken: int = 0  # from another node
+    giver: str = ""  # that node
 
 
 def send_tree(
@@ -30,36 +33,81 @@ def send_tree(
     *,
     node: str,
     turns: Turns | None = None,
+    passing: Passing | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Synced:
     """Send the tree; `progress` is told the bytes of each piece that left.
 
     With `turns`, of the nodes that share a work directory one is sent what it lacks, and then the others look.
+    With `passing`, nodes may take contents from each other; a session whose node gives them is kept by it.
     Raises SyncError if the node cannot take it, or holds something else in the end (CC-SYNC-003).
     """
-    transfer = _Transfer(session, scan, node, progress)
-    session.send({"manifest": True}, scan.contents.listing)
-    if turns is not None:
-        with turns.take(str(transfer.hear("place")["place"])):
-            session.send({"look": True})
-            transfer.hear("stored")
-    return transfer.judge(transfer.hear("tree"))
+    transfer = _Transfer(session, scan, node, progress, passing)
+    try:
+        session.send({"manifest": True}, scan.contents.listing)
+        if turns is not None:
+            with turns.take(str(transfer.hear("place")["place"])):
+                session.send({"look": True})
+                transfer.hear("stored")
+        return transfer.judge(transfer.hear("tree"))
+    finally:
+        if passing is not None:
+            passing.leave(node)
 
 
 class _Transfer:
-    def __init__(self, session: Talk, scan: ScanResult, node: str, progress: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        session: Talk,
+        scan: ScanResult,
+        node: str,
+        progress: Callable[[int], None],
+        passing: Passing | None,
+    ) -> None:
         self.session, self.scan, self.node, self.progress = session, scan, node, progress
-        self.sent = 0
+        self.sent = self.taken = 0
+        self._passing = passing
+        self._giver: Giver | None = None
+        self._lacked = 0  # bytes that were missing when it was last said what is
         self._listener = Listener(session, hung_up=self._hung_up, stalled=self._stalled)
 
     def hear(self, wanted: str) -> Mapping[str, Any]:
         """Send what is asked for until the node says a word."""
         while True:
             header, _ = self._listener.answer()
+            if "missing" in header:
+                self._bring(self._named(header["missing"]), str(header.get("untaken") or ""))
+            elif "stored" in header:
+                self._pass_on(header.get("port"))
             if wanted in header:
                 return header
-            if "missing" in header:
-                self.send_contents(self._named(header["missing"]))
+
+    def _bring(self, missing: frozenset[str], untaken: str) -> None:
+        """Have what is missing brought: by another node, or by us where there is none or that went wrong."""
+        size = sum(self.scan.manifest.blobs[sha].size for sha in missing)
+        first, lacked, self._lacked = self._lacked == 0, self._lacked, size
+        if untaken and self._passing is not None and self._giver is not None:
+            self.taken += lacked - size
+            self._passing.release(self.node, untaken)
+        if missing and first and self._passing is not None:
+            giver = self._passing.find(self.node, size)
+            if giver is not None:
+                self._giver = giver
+                where = {"address": giver.address, "port": giver.port, "token": self._passing.token}
+                self.session.send({"take": where})
+                return
+        self.send_contents(missing)
+
+    def _pass_on(self, port: object) -> None:
+        """All contents are there: the giver is free again, and this node may give them on."""
+        if self._passing is None:
+            return
+        if self._giver is not None and not self.sent:
+            self.taken += self._lacked
+        self._passing.release(self.node)
+        if isinstance(port, int):
+            self._passing.join(self.node, port)
+        self._passing.leave(self.node)
 
     def _hung_up(self) -> ConnectionLost:
         return ConnectionLost("the node hung up during the sync", code="CC-SYNC-008", node=self.node)
@@ -107,7 +155,8 @@ class _Transfer:
 
     def judge(self, header: Mapping[str, Any]) -> Synced:
         if header["tree"] == self.scan.manifest.hash:
-            return Synced(self.scan.manifest.hash, *self._counted(header), self.sent)
+            giver = self._giver.node if self._giver and self.taken else ""
+            return Synced(self.scan.manifest.hash, *self._counted(header), self.sent, self.taken, giver)
         differs = header.get("differs")
         odd = ", ".join(str(path) for path in differs) if isinstance(differs, list) else ""
         raise SyncError(

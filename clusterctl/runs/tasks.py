@@ -13,6 +13,7 @@ from clusterctl.errors import ConnectTimeout, NodeError, StartError
 from clusterctl.plans.facts import Facts, parse_facts, probe_request, with_words
 from clusterctl.plans.state import NodeState, parse_state
 from clusterctl.runs.command import Ended, Hear, hear_command
+from clusterctl.runs.passing import Passing
 from clusterctl.runs.payload import payload_zip
 from clusterctl.runs.session import Session
 from clusterctl.runs.source import ScanResult
@@ -84,7 +85,7 @@ def _ask_facts(c: Connection, request: Mapping[str, Any], interpreter: Interpret
         session.close()
         raise
     facts = parse_facts(header.get("facts"), asked=asked, heard=time.time())
-    return with_words(facts, session.stderr), session
+    return with_words(facts, session.stderr, session.noise), session
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
@@ -97,14 +98,26 @@ def sync(
     scan: ScanResult,
     progress: Callable[[int], None],
     turns: Turns | None = None,
+    passing: Passing | None = None,
 ) -> Synced:
     """Bring the code to a node by content; the tree there hashes as the tree here, or this raises.
 
-    Without a run only the store is filled; `turns` let nodes that share a work directory go one by one.
+    Without a run only the store is filled; `turns` let nodes that share a work directory go one by one, and with
+    `passing` nodes may take the code from each other.
     """
+    give = passing.offer(node.name, scan.manifest.size) if passing else None
     place = {"workdir": node.workdir, "run": run, "node": node.name, "node_rank": node_rank}
-    with _session(c, "sync", {**place, "turn": turns is not None}, interpreter) as session:
-        return send_tree(session, scan, node=node.name, turns=turns, progress=progress)
+    session = _session(c, "sync", {**place, "turn": turns is not None, "give": give}, interpreter)
+    try:
+        synced = send_tree(session, scan, node=node.name, turns=turns, passing=passing, progress=progress)
+    except BaseException:
+        session.close()
+        raise
+    if passing is not None and give is not None:
+        passing.keep(session)
+    else:
+        session.close()
+    return synced
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types

@@ -46,8 +46,9 @@ def test_a_run_from_its_code_to_its_end(make_lab: Callable[..., Bed], tmp_path: 
     assert [(node["tree"], node["sent"] > 0) for node in first["nodes"]] == [(first["tree"], True)] * 3
     again = cctl(cluster, "sync", job)
     assert (again.code, "0 bytes sent" in again.out, len(again.out.splitlines())) == (0, True, 1)
-    launched = cctl(cluster, "launch", job)
-    assert (launched.code, "0 bytes sent" in launched.err) == (0, True), launched.err
+    (job.parent / "more.py").write_text("x = 1\n")
+    launched = cctl(cluster, "launch", "--set", "sync.via=tree", job)
+    assert (launched.code, "; 6 bytes sent" in launched.err) == (0, True), launched.err
     run = run_id(launched.err)
 
     brought = cctl(cluster, "pull", run, "--logs", "--json", cwd=tmp_path)

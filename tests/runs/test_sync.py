@@ -2,110 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
-import select
 import shutil
 import subprocess
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pipenodes import RUN, PipeSession, session
 
 from clusterctl.errors import ConnectionLost, NodeError, SyncError
-from clusterctl.plans.shell import BOOT
-from clusterctl.runs import conversation, payload
+from clusterctl.runs import conversation
 from clusterctl.runs.contents import Contents
-from clusterctl.runs.frames import Frame, FrameReader, encode_frame
+from clusterctl.runs.frames import Frame
 from clusterctl.runs.source import ScanResult, scan_source
 from clusterctl.runs.sync import Synced, send_tree
 
-RUN = "digits-20261120T110000-ab12"
 BIG = 20_000_000
 AWKWARD = ["a b.txt", "quo'te\".txt", "new\nline", "-rf", "$(touch x)", "caf\u00e9", "cafe\u0301", "\u4e2d"]
-
-
-class PipeSession:
-    """The sync verb in a process of its own; what it reports as wrong is raised, as a session does."""
-
-    def __init__(
-        self,
-        workdir: Path,
-        *,
-        run: str | None = RUN,
-        node: str = "gpu01",
-        rank: int = 0,
-        command: Sequence[str] = (),
-        stderr: int | None = None,
-    ) -> None:
-        self.process = subprocess.Popen(
-            [*command, sys.executable, "-c", BOOT],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            bufsize=0,
-        )
-        sentinel = secrets.token_hex(8)
-        self._reader = FrameReader(sentinel)
-        self._arrived: list[Frame] = []
-        self.blobs: list[str] = []
-        request = {"workdir": str(workdir), "run": run, "node": node, "node_rank": rank}
-        header = json.dumps({"sentinel": sentinel, "verb": "sync", "request": request}).encode()
-        for part in (payload.boot(), header, payload.bundle("sync")):
-            self._write(b"%d\n" % len(part) + part)
-
-    def _write(self, data: bytes) -> None:
-        assert self.process.stdin is not None
-        rest = memoryview(data)
-        try:
-            while rest:
-                rest = rest[self.process.stdin.write(rest) or 0 :]
-        except BrokenPipeError:
-            while self.receive(10.0) is not None:
-                pass
-            raise ConnectionLost("the pipe broke", code="CC-SSH-015") from None
-
-    def send(self, header: Mapping[str, Any], body: bytes = b"") -> None:
-        """Send a frame."""
-        self.blobs += [header["blob"]] if header.get("last") else [sha for sha, _ in header.get("blobs", ())]
-        self._write(encode_frame(header, body))
-
-    def receive(self, timeout: float) -> Frame | None:
-        """Wait for a frame; raise what the node reports as wrong."""
-        assert self.process.stdout is not None
-        while not self._arrived:
-            assert select.select([self.process.stdout], [], [], timeout)[0], "no frame in time"
-            piece = os.read(self.process.stdout.fileno(), 1 << 16)
-            if not piece:
-                return None
-            self._arrived += self._reader.feed(piece)
-        header, body = self._arrived.pop(0)
-        if "error" in header:
-            raise NodeError(header["error"]["message"], code=header["error"]["code"])
-        return None if header.get("end") else (header, body)
-
-    def close(self) -> None:
-        """Hang up and wait for the end of the verb."""
-        for pipe in (self.process.stdin, self.process.stdout):
-            assert pipe is not None
-            pipe.close()
-        self.process.wait(10)
-
-
-@contextmanager
-def session(workdir: Path, **how: Any) -> Iterator[PipeSession]:
-    """Open a session that is closed in the end."""
-    opened = PipeSession(workdir, **how)
-    try:
-        yield opened
-    finally:
-        opened.close()
 
 
 def bring(scan: ScanResult, workdir: Path, **how: Any) -> tuple[Synced, list[str]]:

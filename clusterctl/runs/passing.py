@@ -1,0 +1,126 @@
+"""Who takes the code from whom, when nodes pass it on among themselves: each that has it serves one other at a time."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+Via = Literal["auto", "direct", "tree"]
+
+FEWEST = 3  # nodes for which passing on can win
+WORTH = (
+    64_000_000  # bytes that we would send to all nodes together; below, setting up costs more than it saves
+)
+
+
+class Closeable(Protocol):
+    """A conversation that is kept open as long as its node is to give."""
+
+    def close(self) -> None:
+        """Hang up."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a node can be reached by the others, and on which ports it may listen."""
+
+    address: str
+    ports: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Giver:
+    """A node that has all contents, and the port where it gives them on."""
+
+    node: str
+    address: str
+    port: int
+
+
+@dataclass
+class Passing:
+    """Brings takers and givers together; used by one thread for each node, and closed when all have the code.
+
+    `places` are the training addresses by node; with `auto` the code is passed on where that saves much sending.
+    """
+
+    via: Via
+    places: Mapping[str, Place]
+    notice: Callable[[str], None] = lambda _: None
+    token: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
+
+    def __post_init__(self) -> None:
+        self._changed = threading.Condition()
+        self._free: list[Giver] = []
+        self._busy: dict[str, Giver] = {}  # by taker
+        self._seed: str | None = None  # who is sent the contents by us, so that the others can wait for him
+        self._kept: list[Closeable] = []
+
+    def offer(self, node: str, size: int) -> dict[str, Any] | None:
+        """Say where a node shall give contents on, of a tree of `size` bytes; None if it shall not."""
+        if node not in self.places or not self._wins(size):
+            return None
+        place = self.places[node]
+        return {"address": place.address, "ports": place.ports, "token": self.token}
+
+    def find(self, node: str, size: int) -> Giver | None:
+        """Wait for a giver of `size` bytes; None if they shall come from us."""
+        if node not in self.places or not self._wins(size):
+            return None
+        with self._changed:
+            while not self._free:
+                if self._seed is None and not self._busy:
+                    self._seed = node
+                    return None
+                self._changed.wait()
+            self._busy[node] = self._free.pop(0)
+            return self._busy[node]
+
+    def release(self, node: str, problem: str = "") -> None:
+        """A taker has what it wanted, or says why not; a giver that failed is asked no more, and we send instead."""
+        with self._changed:
+            giver = self._busy.pop(node, None)
+            if giver is not None and not problem:
+                self._free.append(giver)
+            if problem and self._seed is None:
+                self._seed = node
+            self._changed.notify_all()
+        if giver is not None and problem:
+            self.notice(f"{node} could not take the code from {giver.node} ({problem}); it is sent from here")
+
+    def join(self, node: str, port: int) -> None:
+        """A node has all contents and gives them on."""
+        with self._changed:
+            if all(giver.node != node for giver in (*self._free, *self._busy.values())):
+                self._free.insert(0, Giver(node, self.places[node].address, port))
+            self._changed.notify_all()
+
+    def leave(self, node: str) -> None:
+        """A node is through, or has failed: nobody waits for it any more."""
+        with self._changed:
+            if self._seed == node:
+                self._seed = None
+            giver = self._busy.pop(node, None)
+            if giver is not None:
+                self._free.append(giver)
+            self._changed.notify_all()
+
+    def keep(self, session: Closeable) -> None:
+        """Leave a conversation open until all have the code."""
+        self._kept.append(session)
+
+    def close(self) -> None:
+        """Let the givers go: they listen no more."""
+        while self._kept:
+            with suppress(Exception):
+                self._kept.pop().close()
+
+    def _wins(self, size: int) -> bool:
+        """Decide whether passing on beats sending `size` bytes to every node."""
+        if self.via == "auto":
+            return len(self.places) >= FEWEST and size * len(self.places) >= WORTH
+        return self.via == "tree" and len(self.places) > 1
