@@ -1,0 +1,231 @@
+"""The faults that a run must stand: what breaks, how it is made, what must be seen, and by when. Data only.
+
+Tests strike each of them once (`tests`), `tests/bench/faults.py` measures those with `within`, and docs/generate.py
+makes the table of docs/en/faults.md of them. In texts `{node}` is the node that is struck.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DEATH, CABLE = 2.0, 25.0  # seconds until all other nodes are stopped
+MATRIX = "tests/lab/test_fault_matrix.py::test_a_fault"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """One fault; `within` None: the run bears it. `place` is the struck node, `left` what may remain."""
+
+    name: str
+    breaks: str
+    how: str
+    within: float | None
+    says: tuple[str, ...]
+    exit: int
+    place: int = 1
+    left: str = "nothing"
+    tests: tuple[str, ...] = (MATRIX,)
+    note: str = ""
+
+
+FAULTS = (
+    Fault(
+        name="worker-raises",
+        breaks="a worker raises an exception",
+        how="`raise ValueError` in its script",
+        within=DEATH,
+        says=("root cause: rank 1 on {node}, exit code 1: ValueError: told to fail",),
+        exit=1,
+    ),
+    Fault(
+        name="worker-killed",
+        breaks="a worker is killed",
+        how="`kill -9` of the worker",
+        within=DEATH,
+        says=("root cause: rank 1 on {node}, killed by SIGKILL", "CC-JOB-041"),
+        exit=1,
+    ),
+    Fault(
+        name="worker-segfault",
+        breaks="a worker crashes",
+        how="it reads address 0",
+        within=DEATH,
+        says=("root cause: rank 1 on {node}, killed by SIGSEGV", "CC-JOB-042"),
+        exit=1,
+    ),
+    Fault(
+        name="worker-stopped",
+        breaks="a worker is halted",
+        how="`kill -STOP` of the worker, later `kill -CONT`",
+        within=None,
+        says=("{node}: rank 1 is stopped (SIGSTOP); the others will wait for it",),
+        exit=0,
+        tests=(MATRIX, "tests/lab/test_causes.py::test_a_rank_that_sigstop_holds_is_never_forgotten"),
+        note="Named, also by `status`; it may be a debugger. If the others give up waiting, it is the cause.",
+    ),
+    Fault(
+        name="torchrun-killed",
+        breaks="torchrun is killed",
+        how="`kill -9` of torchrun on one node",
+        within=DEATH,
+        says=("root cause: {node}, torchrun was killed by SIGKILL",),
+        exit=1,
+    ),
+    Fault(
+        name="agent-killed",
+        breaks="an agent is killed",
+        how="`kill -9` of the agent on one node",
+        within=DEATH,
+        says=("root cause: {node}, the agent was killed by SIGKILL",),
+        exit=1,
+    ),
+    Fault(
+        name="hub-killed",
+        breaks="node 0's agent is killed",
+        how="`kill -9` of the agent on node 0, the gang's hub",
+        within=DEATH,
+        says=("root cause: {node}, the agent was killed by SIGKILL",),
+        exit=1,
+        place=0,
+    ),
+    Fault(
+        name="guardian-killed",
+        breaks="a guardian is killed",
+        how="`kill -9` of the guardian on one node",
+        within=DEATH,
+        says=("root cause: {node}, the guardian was killed",),
+        exit=1,
+    ),
+    Fault(
+        name="agent-stopped",
+        breaks="an agent is halted",
+        how="`kill -STOP` of the agent on one node",
+        within=CABLE,
+        says=("root cause: {node}, ", "silent for 20 s"),
+        exit=1,
+        tests=(MATRIX, "tests/payload/test_gang.py::test_a_silent_node_is_lost"),
+    ),
+    Fault(
+        name="guardian-stopped",
+        breaks="a guardian is halted",
+        how="`kill -STOP` of the guardian on one node",
+        within=None,
+        says=("SUCCEEDED after",),
+        exit=0,
+        tests=(MATRIX, "tests/payload/test_kill.py::test_stop_of_a_frozen_guardian"),
+        note="The agent does all the work; `stop` asks it directly.",
+    ),
+    Fault(
+        name="power-off-node-0",
+        breaks="node 0 loses power",
+        how="its namespaces are killed at once, no packet leaves it any more",
+        within=CABLE,
+        says=("root cause: {node}, lost: ", "LOST after"),
+        exit=1,
+        place=0,
+    ),
+    Fault(
+        name="power-off",
+        breaks="another node loses power",
+        how="the same on node 1",
+        within=CABLE,
+        says=("root cause: {node}, lost: ", "LOST after"),
+        exit=1,
+    ),
+    Fault(
+        name="nic-5s",
+        breaks="a cable is out for 5 s",
+        how="the training NIC of one node down, and up after 5 s",
+        within=None,
+        says=("SUCCEEDED after",),
+        exit=0,
+        note="TCP sends again what was lost. A collective that waits for longer than its own timeout fails as ever.",
+    ),
+    Fault(
+        name="nic-down",
+        breaks="a cable is out for good",
+        how="the training NIC of one node down; SSH still reaches it",
+        within=CABLE,
+        says=("root cause: {node}, lost: ",),
+        exit=1,
+        note="Both sides notice: the cut node ends its own part, too.",
+    ),
+    Fault(
+        name="sshd-killed",
+        breaks="sshd dies",
+        how="`kill -9` of a node's listening sshd",
+        within=None,
+        says=("SUCCEEDED after",),
+        exit=0,
+        note="No part of a run lives in a session of sshd.",
+    ),
+    Fault(
+        name="launcher-killed",
+        breaks="the launching command dies",
+        how="`kill -9` of `clusterctl launch`",
+        within=None,
+        says=("SUCCEEDED after",),
+        exit=0,
+        note="The screen and the exit code are those of `attach` afterwards.",
+    ),
+    Fault(
+        name="disk-full",
+        breaks="a disk fills up",
+        how="the script saves to a full file system",
+        within=DEATH,
+        says=("root cause: rank 1 on {node}, exit code 1: OSError: [Errno 28] No space left", "CC-JOB-021"),
+        exit=1,
+    ),
+    Fault(
+        name="workdir-full",
+        breaks="our own disk fills up",
+        how="the same where the work directory is, so that neither logs nor states can be written",
+        within=DEATH,
+        says=("root cause: rank 1 on {node}, exit code 1", "FAILED after"),
+        exit=1,
+        tests=(MATRIX, "tests/lab/test_faults.py::test_a_full_disk_is_a_clear_error_and_starts_nothing"),
+        note="Each run keeps some room for its last words; the rank's own are lost. A disk that is full before the "
+        "start is [`CC-DISK-001`](findings.md#cc-disk-001), and nothing starts.",
+    ),
+    Fault(
+        name="clock-off",
+        breaks="a clock is 60 s off",
+        how="every Python on one node lives in the next minute; its rank fails first, rank 0 half a second later",
+        within=DEATH,
+        says=("CC-TIME-001", "root cause: rank 1 on {node}, exit code 1: ValueError: told to fail"),
+        exit=1,
+        note="The nodes tell their times to each other; an order of events is never one clock's against another's.",
+    ),
+    Fault(
+        name="stale-store",
+        breaks="an old job's store has the port",
+        how="a `TCPStore` listens on the first of the inventory's `ports`",
+        within=None,
+        says=("SUCCEEDED after",),
+        exit=0,
+        place=0,
+        note="Another port is taken, and a store is only believed if the run's own process owns it.",
+    ),
+    Fault(
+        name="port-stolen",
+        breaks="the master port is stolen",
+        how="somebody listens on it after node 0 has chosen it and before torchrun does",
+        within=None,
+        says=("SUCCEEDED after",),
+        exit=0,
+        place=0,
+        tests=(MATRIX, "tests/payload/test_run.py::test_another_port_is_taken_when_somebody_has_ours"),
+        note="It costs another start of torchrun on node 0, before any other node has heard of the port.",
+    ),
+    Fault(
+        name="ignores-term",
+        breaks="workers ignore SIGTERM",
+        how="`clusterctl stop --grace 1`; their children left the session and the environment, too",
+        within=1.0 + DEATH,
+        says=("CANCELLED after", "stopped by"),
+        exit=1,
+        place=0,
+        tests=(MATRIX, "tests/payload/test_kill.py::test_stop_waits_for_the_grace_and_then_kills"),
+        note="So do all workers in this table: with a `setsid` child each, which ignores SIGTERM and bears no tag.",
+    ),
+)

@@ -1,0 +1,136 @@
+"""Every fault of fault_table.py once, for real: noticed in time, said on the screen, and nothing left.
+
+All run side by side on one lab, so that those which take twenty seconds to be noticed do so at the same time.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from driving import Result, cctl, make_project, wait_for
+from fault_table import FAULTS, Fault
+from faulting import SETTINGS, Seen, Setting, inventory_of, observe
+from victims import begin
+
+from clusterctl.lab import labs
+from clusterctl.lab.building import up
+from clusterctl.lab.labs import Lab
+
+pytestmark = pytest.mark.lab
+
+NICS = ("mgmt0+enp65s0f0", "mgmt0+ib0np0", "mgmt0+eno2")  # SSH does not go over the NIC that is cut
+SLACK = 3.0  # seconds that a machine busy with other tests may take longer; the bench measures
+# Faults of whole nodes have nodes of their own; all others share the first three.
+PLACES = {"power-off-node-0": 1, "power-off": 2, "nic-down": 3, "nic-5s": 4, "sshd-killed": 4}
+BATCHES = (  # few at a time: other tests run beside
+    ("power-off-node-0", "power-off", "nic-down", "agent-stopped"),
+    ("nic-5s", "worker-raises", "worker-killed", "worker-segfault"),
+    ("torchrun-killed", "worker-stopped", "agent-killed", "hub-killed"),
+    ("guardian-killed", "guardian-stopped", "ignores-term", "launcher-killed"),
+    ("stale-store", "port-stolen", "disk-full", "workdir-full", "clock-off", "sshd-killed"),
+)
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """What came of each fault, and what the verbs said while a node was dark."""
+
+    lab: Lab
+    seen: Mapping[str, Future[Seen]]
+    dark: Mapping[str, Future[Result]]
+
+
+@pytest.fixture(scope="module")
+def matrix(namespaces: None) -> Iterator[Matrix]:  # noqa: ARG001  (skips where there can be no lab)
+    """Strike all faults, batch by batch; what comes of each is there when it is asked for."""
+    with ExitStack() as stack:
+        folder = Path(tempfile.mkdtemp(prefix="cl-"))
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        state = folder / "s" / "clusterctl" / "lab"
+        lab = up(state, name="matrix", count=15, nics=NICS, bound=True)
+        stack.callback(labs.down, state)
+        pool = stack.enter_context(ThreadPoolExecutor(len(FAULTS)))
+        seen: dict[str, Future[Seen]] = {}
+        dark: dict[str, Future[Result]] = {}
+        for batch in BATCHES:
+            strike(lab, folder, [fault for fault in FAULTS if fault.name in batch], pool, seen)
+            if "power-off" in batch:
+                dark = ask_in_the_dark(lab, folder, pool)
+        yield Matrix(lab, seen, dark)
+
+
+def strike(
+    lab: Lab, folder: Path, batch: Sequence[Fault], pool: ThreadPoolExecutor, seen: dict[str, Future[Seen]]
+) -> None:
+    """Launch the runs of a batch side by side, and strike each."""
+    runs = {}
+    for fault in batch:
+        first = 3 * PLACES.get(fault.name, 0)
+        nodes = lab.nodes[first : first + 3]
+        prepare = SETTINGS.get(fault.name)
+        setting = prepare(lab, nodes, folder / fault.name) if prepare else Setting()
+        runs[fault.name] = begin(fault.name, lab, nodes, folder, inventory=setting.inventory)
+    for fault in batch:
+        wait_for(runs[fault.name].settled, 120, f"{fault.name} settled: {runs[fault.name].err}")
+        seen[fault.name] = pool.submit(observe, fault, runs[fault.name])
+
+
+def ask_in_the_dark(lab: Lab, folder: Path, pool: ThreadPoolExecutor) -> dict[str, Future[Result]]:
+    """Ask side by side about nodes of which one has no power: each verb waits out its own time limits."""
+    first = 3 * PLACES["power-off"]
+    wait_for(lambda: not lab.nodes[first + 1].state().power, 20, "no power")
+    inventory = inventory_of(lab, lab.nodes[first : first + 3], folder / "dark")
+    job = make_project(folder / "dark" / "p", "print('never')")
+    verbs = (("check", "--json"), ("launch", job), ("ps", "--json"))
+    return {words[0]: pool.submit(cctl, None, "-i", inventory, *words) for words in verbs}
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_fault(matrix: Matrix, fault: Fault) -> None:
+    """In time, with the node's name on the screen, the exit code, and no process left anywhere."""
+    seen = matrix.seen[fault.name].result()
+    node = f"gpu{3 * PLACES.get(fault.name, 0) + fault.place + 1:02}"
+
+    print(fault.name, seen.seconds, seen.said)
+    for text in fault.says:
+        assert text.replace("{node}", node) in seen.said
+    assert seen.exit == fault.exit
+    assert seen.left == {}
+    if fault.within is not None:
+        assert seen.seconds is not None
+        assert seen.seconds < fault.within + SLACK
+
+
+def test_the_port_was_another_one(matrix: Matrix) -> None:
+    """A stale store and a thief got nobody: the run's port was another one of the four."""
+    stale, stolen = matrix.seen["stale-store"].result(), matrix.seen["port-stolen"].result()
+    taken = re.findall(r"settled (\d+)", stolen.out)
+    ports = [int(re.findall(r"master \S+:(\d+)", seen.said)[-1]) for seen in (stale, stolen)]
+
+    assert ports[0] in range(21001, 21004)
+    assert len(taken) == 1
+    assert ports[1] in {*range(21100, 21104)} - {int(taken[0])}
+
+
+def test_a_powered_off_node_is_named_while_the_others_answer(matrix: Matrix) -> None:
+    """check shows two nodes and names the third; launch starts nothing; the others still tell their runs."""
+    check, launch, ps = (matrix.dark[verb].result() for verb in ("check", "launch", "ps"))
+    dark = matrix.lab.nodes[3 * PLACES["power-off"] + 1].name
+
+    assert check.code == 4
+    findings = json.loads(check.out)["findings"]
+    assert [found["nodes"] for found in findings if found["code"].startswith("CC-SSH")] == [[dark]]
+    assert launch.code == 4
+    assert dark in launch.err
+    assert ps.code == 5
+    assert dark in ps.err
+    assert len(json.loads(ps.out)["runs"]) == 1
