@@ -39,6 +39,7 @@ class Sharing:
     persists: bool  # an ordinary `ssh NODE` would leave a master there
     accept_new: bool  # it would take a host key that nobody knows
     via: str | None = None  # what stands between, if something does: `the bastion gate`
+    bastion: str | None = None  # the first of the bastions: nothing stands before it
 
 
 def render_options(node: Node) -> list[str]:
@@ -80,7 +81,9 @@ def parse_sharing(printed: str) -> Sharing:
     persists = found.get("controlpersist", "no") not in ("no", "false")
     known = None if path == "none" else path
     accepts = found.get("stricthostkeychecking") == "accept-new"
-    return Sharing(known, known is not None and masters and persists, accepts, _between(found))
+    first = found.get("proxyjump", "none").partition(",")[0]
+    bastion = None if first == "none" else first
+    return Sharing(known, known is not None and masters and persists, accepts, _between(found), bastion)
 
 
 def _between(found: Mapping[str, str]) -> str | None:
@@ -115,6 +118,14 @@ def master_argv(
             *_ALIVE,
         ]
     return [*words, "--", node.host, "exit 0"]
+
+
+def bastion_argv(program: str, node: Node, bastion: str, *, limit: float) -> list[str]:
+    """Write the command that shows whether a bastion answers at all; it asks nobody anything."""
+    words = [program, *_PLAIN, *_TERSE, *(["-F", node.ssh.config] if node.ssh.config else [])]
+    words += ["-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ControlPath=none"]
+    place = bastion if bastion.startswith("ssh://") else f"ssh://{bastion}"
+    return [*words, "-o", f"ConnectTimeout={limit:.0f}", "--", place, "exit 0"]
 
 
 def new_host_keys(said: str) -> list[str]:

@@ -92,11 +92,30 @@ class Cluster:
 
     def connection(self, node: Node) -> Connection:
         """Give the node's open connection, making it if there is none or it died."""
-        with self._lock:
-            known, early = self._connections.get(node.name), self._early.pop(node.name, None)
+        known = self._connections.get(node.name)
         if known is not None and known.is_connected:
             return known
-        return early.result() if early is not None else self._open(node)
+        with self._lock:
+            newer, promise = self._connections.get(node.name), self._early.get(node.name)
+            if newer is not None and newer is not known:
+                return newer
+            if promise is None or (promise.done() and promise.exception() is None):  # what it gave has died
+                promise = self._early[node.name] = Future()
+                mine = True
+            else:
+                mine = False
+        if mine:
+            self._fulfil(node, promise)
+        return self._take(node, promise)
+
+    def _take(self, node: Node, promise: Future[Connection]) -> Connection:
+        """Wait for a connection that is being made, for however many threads; how that ended is told once."""
+        try:
+            return promise.result()
+        finally:
+            with self._lock:
+                if self._early.get(node.name) is promise:
+                    del self._early[node.name]
 
     def _fulfil(self, node: Node, promise: Future[Connection]) -> None:
         try:

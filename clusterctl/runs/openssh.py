@@ -26,6 +26,7 @@ from invoke import Config, Context
 from clusterctl.errors import AuthenticationFailed, ConnectError
 from clusterctl.plans.openssh import (
     Sharing,
+    bastion_argv,
     control_argv,
     master_argv,
     new_host_keys,
@@ -93,6 +94,7 @@ class Masters:
         self._lock, self._asking = threading.Lock(), threading.Lock()
         self._numbers = itertools.count()
         self._starting: set[subprocess.Popen[bytes]] = set()
+        self._bastions: dict[tuple[str, str | None], ConnectError | None] = {}  # None: it answers
         self._folder: Path | None = None
         self._closer: subprocess.Popen[bytes] | None = None
         self._closed = False
@@ -135,8 +137,28 @@ class Masters:
         """Let ssh ask at the terminal, for one node at a time."""
         with self._asking:
             self._check_open(node)
+            self._check_bastion(node, sharing, timeouts)
             self._notice(f"{node.name}: ssh may ask for a password or a code now")
             self._log_in(node, sharing, mine, timeouts, batch=False)
+
+    def _check_bastion(self, node: Node, sharing: Sharing, timeouts: Timeouts) -> None:
+        """Trouble nobody with questions for nodes whose bastion does not answer at all."""
+        if sharing.bastion is None:
+            return
+        key = sharing.bastion, node.ssh.config
+        if key not in self._bastions:
+            self._bastions[key] = self._find_dead(node, sharing.bastion, timeouts)
+        dead = self._bastions[key]
+        if dead is not None:
+            raise openssh_endings.dead_bastion(node, sharing.bastion, dead)
+
+    def _find_dead(self, node: Node, bastion: str, timeouts: Timeouts) -> ConnectError | None:
+        argv = bastion_argv(self._program, node, bastion, limit=timeouts.connect)
+        try:
+            self._run(node, argv, timeouts.connect + timeouts.handshake + timeouts.login)
+        except ConnectError as error:
+            return error if error.code in openssh_endings.DEAD else None
+        return None
 
     def _log_in(
         self, node: Node, sharing: Sharing, mine: str | None, timeouts: Timeouts, *, batch: bool

@@ -1,5 +1,6 @@
 """What the ssh program says when it does not get in, as the errors that other ways into a node raise.
 
+| CC-SSH-018 | the bastion does not answer                                | Unreachable |
 | CC-SSH-030 | there is no usable ssh program, or it refuses its settings | Unreachable |
 | CC-SSH-031 | ssh failed, and in words that mean nothing to us           | Unreachable |
 """
@@ -20,6 +21,7 @@ from clusterctl.specs.inventory import Node
 
 TAIL = 2048
 REFUSED_LOGIN, CLOSED, BETWEEN = "CC-SSH-007", "CC-SSH-006", "CC-SSH-013"
+DEAD = ("CC-SSH-001", "CC-SSH-002", "CC-SSH-003", "CC-SSH-004")  # no login will help
 NEVER_MET = "kex_exchange_identification: "  # the node itself has said nothing
 
 # What ssh says (OpenSSH 7 to 10), kind, code, message, fix; the first that is found counts.
@@ -147,6 +149,17 @@ def overdue(node: Node, limit: float, said: str) -> ConnectTimeout:
         node=node.name,
         evidence=said.strip()[-TAIL:],
         fix=f"see what `{hand_command(node)}` waits for",
+    )
+
+
+def dead_bastion(node: Node, bastion: str, error: ConnectError) -> Unreachable:
+    """Say that the way ends at the bastion."""
+    return Unreachable(
+        f"the bastion {bastion} does not answer",
+        code="CC-SSH-018",
+        node=node.name,
+        evidence=error.evidence,
+        fix=f"see what `ssh {bastion}` says; if it is another one, correct `jump` or the ProxyJump of ~/.ssh/config",
     )
 
 

@@ -29,6 +29,7 @@ from clusterctl.runs.sshconfig import (
 from clusterctl.specs.addresses import LONGEST_CHAIN, Bastion, parse_host, parse_user, split_jump
 from clusterctl.specs.inventory import Node, Ssh
 from clusterctl.specs.leaf import BadValueError
+from clusterctl.specs.values import parse_port
 
 DEFAULT_PORT = 22
 USUAL_KNOWN = ("~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts")
@@ -171,8 +172,8 @@ def _target(node: str, question: Question, answer: Answer) -> tuple[str, str, in
     """Take the real host, user and port; what a configuration says must be as safe as what an inventory says."""
     host = _first(answer, "hostname") or question.host
     user = question.user or _first(answer, "user") or login_name()
-    port = question.port or int(_first(answer, "port") or DEFAULT_PORT)
     try:
+        port = question.port or parse_port(_first(answer, "port") or str(DEFAULT_PORT))
         return parse_host(host), (user if user == login_name() else parse_user(user)), port
     except BadValueError as wrong:
         raise _strange(node, f"{question.host}: {wrong.message}") from wrong

@@ -30,6 +30,7 @@ from clusterctl.errors import (
     NodeError,
     Unreachable,
 )
+from clusterctl.runs import openssh
 from clusterctl.runs.limits import Timeouts
 from clusterctl.runs.openssh import Masters, is_listening
 
@@ -271,6 +272,23 @@ def test_a_bastion_of_the_users_own_file_is_named(masters: Masters, server: Serv
     failed = refusal(masters, server.node(config=str(config)))
     assert (type(failed), failed.code) == (Unreachable, "CC-SSH-013"), failed.evidence
     assert "through the bastion gate" in failed.message
+
+
+def test_nobody_is_asked_for_nodes_behind_a_dead_bastion(
+    masters: Masters, server: Server, told: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a terminal the bastion is tried once for all of them, and not once more for each."""
+    monkeypatch.setattr(openssh, "may_ask", lambda: True)
+    port = free_port()
+    config = user_config(tmp_path, "UserKnownHostsFile none")
+    node = server.node(config=config, jump=f"127.0.0.1:{port}")
+    began = time.monotonic()
+    errors = [refusal(masters, replace(node, host=f"127.0.0.{number}")) for number in range(1, 9)]
+    assert {error.code for error in errors} == {"CC-SSH-018"}
+    assert f"{port} does not answer" in errors[7].message
+    assert "Connection refused" in errors[7].evidence
+    assert (told, len(masters._bastions)) == ([], 1)
+    assert time.monotonic() - began < 10
 
 
 def test_too_many_sessions_have_an_error_of_their_own(serve: Callable[..., Server], masters: Masters) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import time
@@ -236,3 +237,18 @@ def test_hostile_values_stay_out(desk: Desk, line: str) -> None:
 def test_paths_with_spaces() -> None:
     """ssh prints files with one space between, quoted or not."""
     assert split_paths("/a b /c ~/d e") == ["/a b", "/c", "~/d e"]
+
+
+@pytest.mark.parametrize("port", ["x", "", "0", "70000", "²"])
+def test_a_remembered_answer_that_is_no_port_is_refused(desk: Desk, port: str) -> None:
+    """The file of answers may have been written by anybody: what is wrong in it is no bug of ours."""
+    desk.write("Host gpu1\n Port 2222\n")
+    assert desk.hop().port == 2222
+    (answers,) = (desk.folder / "answers").iterdir()
+    answers.write_text(answers.read_text().replace('"2222"', json.dumps(port)))
+    if not port:
+        assert desk.hop().port == 22
+        return
+    with pytest.raises(Unreachable) as caught:
+        desk.hop()
+    assert (caught.value.code, desk.asked) == ("CC-SSH-019", 1)
