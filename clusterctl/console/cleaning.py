@@ -103,7 +103,9 @@ def _age(seconds: float) -> str:
     days = int(seconds // 86400)
     if days:
         return counted(days, "day")
-    return counted(int(seconds // 3600), "hour") if seconds >= 3600 else counted(int(seconds // 60), "minute")
+    if seconds >= 3600:
+        return counted(int(seconds // 3600), "hour")
+    return counted(int(seconds // 60), "minute") if seconds >= 60 else "less than a minute"
 
 
 def _print(line: str) -> None:

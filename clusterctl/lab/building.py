@@ -103,14 +103,16 @@ def _check_words(name: str, count: int, nics: Sequence[str] | None) -> None:
     if not _NAME.fullmatch(name):
         raise LabError(f"{name!r} cannot name a lab", code="CC-LAB-003", fix="letters, digits, dots, dashes")
     if not 1 <= count <= MOST_NODES:
-        raise LabError(f"a lab has 1 to {MOST_NODES} nodes, not {count}", code="CC-LAB-003")
+        fix = f"clusterctl lab up -n 3, or another number up to {MOST_NODES}"
+        raise LabError(f"a lab has 1 to {MOST_NODES} nodes, not {count}", code="CC-LAB-003", fix=fix)
     for item in nics or ():
         names = item.split("+")
         if len(set(names)) != len(names) or "lo" in names or not all(map(_NIC.fullmatch, names)):
             fix = "1 to 15 letters, digits, dots and dashes each; a+b gives one node two"
             raise LabError(f"{item!r} cannot name NICs", code="CC-LAB-003", fix=fix)
     if nics is not None and not nics:
-        raise LabError("a lab needs the name of a NIC", code="CC-LAB-003")
+        fix = "--nics eth0, or one for each node: --nics ib0,eno1"
+        raise LabError("a lab needs the name of a NIC", code="CC-LAB-003", fix=fix)
 
 
 def _build(plan: LabPlan, directory: Path, *, bound: bool) -> Lab:

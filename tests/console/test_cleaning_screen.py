@@ -18,3 +18,15 @@ def test_runs_that_are_kept_for_one_reason_are_one_line(capsys: pytest.CaptureFi
         "r-0, r-1, r-2 and 2 more  kept on gpu[01,03]: doubtful",
         "x  kept on gpu01: it lives",
     ]
+
+
+@pytest.mark.parametrize(
+    ("age", "told"),
+    [(5.0, "less than a minute"), (60.0, "1 minute"), (7300.0, "2 hours"), (90000.0, "1 day")],
+)
+def test_how_long_a_run_was_still(capsys: pytest.CaptureFixture[str], age: float, told: str) -> None:
+    """In the largest unit that it fills."""
+    part = parse_part("gpu01", {"run": "r-1", "age": age, "bytes": 10})
+    show_choice(Choice(((part, "old"),), ()), {})
+
+    assert f"still for {told}, " in capsys.readouterr().out

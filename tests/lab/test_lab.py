@@ -386,6 +386,7 @@ def test_words_that_make_no_lab(place, wish) -> None:
         up(place, **wish)
 
     assert refused.value.code == "CC-LAB-003"
+    assert refused.value.fix
     assert list(place.iterdir()) == []
 
 
