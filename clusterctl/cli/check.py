@@ -55,6 +55,7 @@ def check(
         from clusterctl.console.choice import out
         from clusterctl.console.deep import deep_to_json, render_deep
         from clusterctl.console.findings import render_check, to_json
+        from clusterctl.console.nics import render_nics
         from clusterctl.console.wire import render_wire, wire_to_json
 
         proof = prove(cluster, nodes, job, choice=choose(inventory, job, only, skip))
@@ -67,6 +68,7 @@ def check(
         click.echo(json.dumps({**told, **deep_to_json(proof.deep)}, ensure_ascii=False, indent=2))
     else:
         render_check(out(), nodes, proof.facts, proof.findings)
+        render_nics(out(), nodes, proof.facts, verbose=settings.verbose)
         render_wire(out(), proof.wire)
         if deep:
             render_deep(out(), proof.deep)

@@ -28,6 +28,12 @@ def find_unread(path: str) -> list[str]:
     ]
 
 
+def refuse_existing(path: str) -> None:
+    """Say at once that a file is there, before anything else is done for it."""
+    if expand(path).exists():
+        raise UsageError(f"{path} is there already", code="CC-USE-040", fix="another name, or --force")
+
+
 def write_inventory(text: str, path: str, *, force: bool) -> None:
     """Write the new inventory; a file that is there is replaced only if that was asked for, and then at once."""
     target = expand(path)

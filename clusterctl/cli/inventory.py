@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import click
 
@@ -77,3 +78,34 @@ def import_(
         )
     if output is not None:
         say(f"written to {output}; next: clusterctl -i {output} check")
+
+
+@inventory.command()
+@click.argument("hosts", metavar="HOST...", nargs=-1, required=True)
+@click.option("-o", "--output", metavar="FILE", help="Write there instead of standard output.")
+@click.option("--force", is_flag=True, help="Replace the file that -o names, if there is one.")
+@click.option("--cluster", metavar="NAME", default="", help="How the cluster is called; default: cluster.")
+@click.option("--user", metavar="USER", help="As whom to log in.")
+@click.option("--port", metavar="PORT", type=click.IntRange(1, 65535), help="The port of the SSH servers.")
+@click.option("--key", metavar="FILE", help="The private key.")
+@click.option("--jump", metavar="HOST", help="The bastion before the hosts, or a chain of them.")
+@click.option("--ssh-config", "config", metavar="FILE", help="Read this in place of ~/.ssh/config.")
+@click.option("--python", metavar="PATH", help="The Python there; default: python3.")
+@shared_options
+def discover(
+    settings: Settings,  # noqa: ARG001 - shared by all verbs
+    hosts: tuple[str, ...],
+    output: str | None,
+    force: bool,
+    cluster: str,
+    **ways: Any,
+) -> int:
+    """Ask machines for their NICs and GPUs, and write an inventory of them.
+
+    HOST is a name, an address, user@host:port or a range such as gpu[01-04]; the order becomes the node_rank. Chooses
+    the fastest network that all of them are in; what else they have stands in comments. Nothing is written on the
+    machines. Exit code 0: all answered; 5: some did, the others stand in comments; 4: none.
+    """
+    from clusterctl.cli import discovering
+
+    return discovering.discover(hosts, discovering.Way(**ways), cluster, output, force=force)

@@ -20,6 +20,7 @@ from clusterctl.plans.checks.registry import in_order
 from clusterctl.plans.checks.torch import nccl_version
 from clusterctl.plans.facts import Facts
 from clusterctl.plans.network import NodeNetwork, resolve_network
+from clusterctl.plans.rdma import plan_hcas
 from clusterctl.specs.counted import counted
 from clusterctl.specs.inventory import Node
 from clusterctl.specs.nodeset import fold_names
@@ -211,6 +212,7 @@ def _node_to_json(node: Node, facts: Facts | None, findings: Sequence[Finding]) 
         "ip": network.ip,
         "nics": list(network.nics),
         "chosen_by": network.source,
+        "nccl_ib_hca": plan_hcas(facts, network.nics) if facts else None,
         "verdict": _verdict(node.name, findings) if facts else "no answer",
         "facts": asdict(facts) if facts else None,
     }

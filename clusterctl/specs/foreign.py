@@ -37,6 +37,7 @@ class ForeignHost:
     key: str | None = None
     jump: str | None = None
     proxy_command: str | None = None
+    config: str | None = None
     known_hosts: str | None = None
     host_keys: str | None = None
 

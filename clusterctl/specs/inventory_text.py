@@ -22,7 +22,7 @@ MOST_REMARKS = 40
 _PLAIN = re.compile(r"[A-Za-z0-9_/~][A-Za-z0-9._/~@+-]*")
 _NULLS = frozenset(("~", "null", "Null", "NULL"))
 _NODE_KEYS = ("gpus", "python")
-_SSH_KEYS = ("user", "port", "key", "jump", "proxy_command", "known_hosts", "host_keys")
+SSH_KEYS = ("user", "port", "key", "jump", "proxy_command", "config", "known_hosts", "host_keys")
 _ADVICE = (
     "The order of the nodes is the node_rank: the first one is the master.",
     "Often to be added: python (the interpreter that has torch), nic or network (what carries the training).",
@@ -33,17 +33,17 @@ Pairs = list[tuple[str, object]]
 
 def render_inventory(foreign: Foreign, cluster: str = "") -> str:
     """Write the machines as an inventory that parse_inventory reads; raises SpecError if it would be too large."""
-    names, renamed = _name_nodes(foreign.hosts)
-    shared = {key: _shared(foreign.hosts, key) for key in (*_NODE_KEYS, *_SSH_KEYS)}
+    names, renamed = name_nodes(foreign.hosts)
+    shared = {key: shared_value(foreign.hosts, key) for key in (*_NODE_KEYS, *SSH_KEYS)}
     remarks = (*foreign.remarks, *renamed)
     head = [f"# Made by `clusterctl inventory import` from {quoted(foreign.file)}, {foreign.kind}."]
     head += [f"# {line}" for line in _ADVICE]
     head += ["#", "# Not taken over, or guessed:", *_comments(remarks)] if remarks else []
     top: Pairs = [(key, shared[key]) for key in _NODE_KEYS if shared[key] is not None]
-    ssh = {key: shared[key] for key in _SSH_KEYS if shared[key] is not None}
-    lines = [*head, "", f"cluster: {_scalar(_cluster_name(foreign.file, cluster))}"]
-    lines += [f"ssh: {_flow(list(ssh.items()))}"] if ssh else []
-    lines += [f"{key}: {_scalar(value)}" for key, value in top]
+    ssh = {key: shared[key] for key in SSH_KEYS if shared[key] is not None}
+    lines = [*head, "", f"cluster: {scalar(cluster_name(foreign.file, cluster))}"]
+    lines += [f"ssh: {flow(list(ssh.items()))}"] if ssh else []
+    lines += [f"{key}: {scalar(value)}" for key, value in top]
     lines += [
         "nodes:",
         *(f"  - {_node(host, name, shared)}" for host, name in zip(foreign.hosts, names, strict=True)),
@@ -55,7 +55,7 @@ def render_inventory(foreign: Foreign, cluster: str = "") -> str:
     return text
 
 
-def _shared(hosts: Sequence[ForeignHost], key: str) -> object:
+def shared_value(hosts: Sequence[ForeignHost], key: str) -> object:
     """Give the value that all hosts have, if they have one and the same."""
     found = {getattr(host, key) for host in hosts}
     return found.pop() if len(found) == 1 else None
@@ -63,28 +63,30 @@ def _shared(hosts: Sequence[ForeignHost], key: str) -> object:
 
 def _node(host: ForeignHost, name: str, shared: dict[str, object]) -> str:
     pairs: Pairs = [("host", host.host)] if name == host.host else [("name", name), ("host", host.host)]
-    own = {key: getattr(host, key) for key in (*_NODE_KEYS, *_SSH_KEYS) if shared[key] is None}
+    own = {key: getattr(host, key) for key in (*_NODE_KEYS, *SSH_KEYS) if shared[key] is None}
     pairs += [(key, own[key]) for key in _NODE_KEYS if own.get(key) is not None]
-    ssh: Pairs = [(key, own[key]) for key in _SSH_KEYS if own.get(key) is not None]
-    return _flow([*pairs, ("ssh", ssh)] if ssh else pairs)
+    ssh: Pairs = [(key, own[key]) for key in SSH_KEYS if own.get(key) is not None]
+    return flow([*pairs, ("ssh", ssh)] if ssh else pairs)
 
 
-def _flow(pairs: Pairs) -> str:
+def flow(pairs: Pairs) -> str:
+    """Write keys and values in one line."""
     return "{" + ", ".join(f"{key}: {_value(value)}" for key, value in pairs) + "}"
 
 
 def _value(value: object) -> str:
-    return _flow(value) if isinstance(value, list) else _scalar(value)
+    return flow(value) if isinstance(value, list) else scalar(value)
 
 
-def _scalar(value: object) -> str:
+def scalar(value: object) -> str:
     """Write a text so that it is read as that text: plain where that is safe, else in double quotes."""
     text = str(value)
     plain = _PLAIN.fullmatch(text) and text not in _NULLS
     return text if plain else json.dumps(text)
 
 
-def _cluster_name(file: str, wanted: str) -> str:
+def cluster_name(file: str, wanted: str) -> str:
+    """Name the cluster as wanted, or after the file, if that may be a name."""
     for text in (wanted, PurePath(file).name.partition(".")[0]):
         try:
             return parse_name(text)
@@ -93,7 +95,7 @@ def _cluster_name(file: str, wanted: str) -> str:
     return "imported"
 
 
-def _name_nodes(hosts: Sequence[ForeignHost]) -> tuple[list[str], list[Remark]]:
+def name_nodes(hosts: Sequence[ForeignHost]) -> tuple[list[str], list[Remark]]:
     """Give each node a name that may stand in our inventory and belongs to it alone."""
     names: dict[str, None] = {}
     remarks = []

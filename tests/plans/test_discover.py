@@ -1,0 +1,122 @@
+"""Which NIC a discovered machine gets, and that what is written is an inventory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from cases.loading import change, healthy_answer
+
+from clusterctl.errors import Place
+from clusterctl.plans.discover import Discovery, plan_discovery
+from clusterctl.plans.facts import Facts, parse_facts
+from clusterctl.specs.discovered_text import render_discovered
+from clusterctl.specs.foreign import Foreign, ForeignHost
+from clusterctl.specs.inventory import Inventory, Node, parse_inventory
+
+
+def facts_of(number: int, changes: dict[str, Any]) -> Facts:
+    """Give the facts of healthy node gpuN, changed; its NICs are eth0 in 10.0.0.0/24 and ib0 in 10.9.0.0/24."""
+    raw = healthy_answer(number)
+    for path, value in changes.items():
+        change(raw, path, value)
+    return parse_facts(raw)
+
+
+def discovered(count: int, changes: dict[int, dict[str, Any]] | None = None, *lost: int) -> Discovery:
+    """Discover gpu1, gpu2, ...; `changes` of number 0 are for all."""
+    told = changes or {}
+    nodes = [Node(name=f"gpu{n}", node_rank=n - 1, host=f"gpu{n}") for n in range(1, count + 1)]
+    facts = {
+        f"gpu{n}": facts_of(n, {**told.get(0, {}), **told.get(n, {})})
+        for n in range(1, count + 1)
+        if n not in lost
+    }
+    return plan_discovery(nodes, facts, {f"gpu{n}": "CC-SSH-002 the SSH port is closed" for n in lost})
+
+
+def written(found: Discovery, **way: Any) -> tuple[str, Inventory]:
+    """Write an inventory and read it again."""
+    place = Place("x", 1, 1)
+    hosts = tuple(ForeignHost(name=name, host=name, place=place, **way) for name in found.nodes)
+    text = render_discovered(Foreign("k", "f", hosts, ()), "lab-a", found.nodes, found.advice)
+    return text, parse_inventory(text, "made.yaml")
+
+
+def test_the_fastest_network_that_all_share() -> None:
+    """A faster network wins over the one that SSH uses, and the address is given as it is not the host's."""
+    found = discovered(2, {0: {"nics.2.speed": 200000}})
+    assert [(one.nic, one.ip) for one in found.nodes.values()] == [
+        (("ib0",), "10.9.0.1"),
+        (("ib0",), "10.9.0.2"),
+    ]
+    assert "All 2 nodes have an address in 10.9.0.0/24 (200 Gbit/s): training goes there." in found.advice
+    assert "They are all in 10.0.0.0/24 (100 Gbit/s) too." in found.advice
+
+
+def test_equal_networks_and_ssh() -> None:
+    """Among equals the network by which SSH came stays."""
+    assert {one.nic for one in discovered(3).nodes.values()} == {("eth0",)}
+
+
+def test_the_slowest_link_counts() -> None:
+    """A network in which one node is slow is as slow as that node; a NIC without a link is none."""
+    slow = discovered(2, {0: {"nics.2.speed": 200000}, 2: {"nics.2.speed": 1000}})
+    assert {one.nic for one in slow.nodes.values()} == {("eth0",)}
+    down = discovered(2, {0: {"nics.2.speed": 200000}, 2: {"nics.2.running": False}})
+    assert {one.nic for one in down.nodes.values()} == {("eth0",)}
+
+
+@pytest.mark.parametrize("name", ["docker0", "br-1f2e", "tailscale0", "eth0:1", "a b"])
+def test_bridges_and_strange_names_are_not_chosen(name: str) -> None:
+    """What every host has under one address, and what NCCL could not be told, carries no training."""
+    found = discovered(2, {0: {"nics.2.speed": 400000, "nics.2.name": name}})
+    assert {one.nic for one in found.nodes.values()} == {("eth0",)}
+
+
+def test_no_common_network() -> None:
+    """Each gets what its host leads to, and the file says so."""
+    found = discovered(
+        2,
+        {
+            2: {
+                "nics.1.addresses.0.ip": "10.1.0.2",
+                "nics.2.addresses": [],
+                "address": {"host": "gpu2", "addresses": ["10.1.0.2"]},
+            }
+        },
+    )
+    assert [(one.nic, one.ip) for one in found.nodes.values()] == [
+        (("eth0",), "10.0.0.1"),
+        (("eth0",), "10.1.0.2"),
+    ]
+    assert any("No network that all nodes are in" in line for line in found.advice)
+
+
+def test_what_is_written_is_an_inventory() -> None:
+    """Keys for what was chosen, comments for the rest; who did not answer stands in comments."""
+    found = discovered(3, {0: {"nics.2.speed": 200000, "infiniband.0.nics": ["ib0"]}}, 2)
+    text, inventory = written(found, user="alice", port=2222)
+    assert [(node.name, node.nic, node.ip, node.gpus) for node in inventory.nodes] == [
+        ("gpu1", ("ib0",), "10.9.0.1", 2),
+        ("gpu3", ("ib0",), "10.9.0.3", 2),
+    ]
+    assert {(node.ssh.user, node.ssh.port) for node in inventory.nodes} == {("alice", 2222)}
+    assert (
+        "    # ib0: 200 Gbit/s, MTU 4092\n    # there is also: eth0 10.0.0.1/24 (100 Gbit/s, MTU 9000)\n"
+        in text
+    )
+    assert "mlx5_0:1 InfiniBand 200 Gb/sec; NCCL_IB_HCA==mlx5_0:1 names them" in text
+    assert (
+        "# Not reached, and so left out:\n#  - host: gpu2\n#    # CC-SSH-002 the SSH port is closed\n" in text
+    )
+
+
+def test_hostile_answers_stay_in_comments() -> None:
+    """A node cannot write keys into the file by what it says of itself."""
+    found = discovered(
+        2, {1: {"torch.version": "1\nssh: {proxy_command: evil}", "gpus.devices.0.name": "x\u2028nodes:"}}
+    )
+    text, inventory = written(found)
+    assert len(inventory.nodes) == 2
+    assert all(line.lstrip().startswith("#") for line in text.splitlines() if "evil" in line)
