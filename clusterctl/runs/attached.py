@@ -171,7 +171,7 @@ class Attached:
         for rank in part.newly_frozen(state):
             self._notice(f"{part.node.name}: rank {rank} is stopped (SIGSTOP); the others will wait for it")
         part.state = replace(state, reason=redact(state.reason, self._secrets))
-        if part.state.state in BAD_ENDS and not self._attempts.is_idle(part.node.name):
+        if part.state.state in BAD_ENDS and not self._attempts.is_out(part.node.name):
             self._fail(f"{part.node.name}: {part.state.reason or part.state.state}")
 
     def _fail(self, reason: str) -> None:
@@ -198,7 +198,7 @@ class Attached:
         if self._worry is not None and time.monotonic() > self._worry[0]:
             broken = self._streams.broke_at
             heard = [part for name, part in self._parts.items() if part.met and name not in broken]
-            heard = [part for part in heard if not self._attempts.is_idle(part.node.name)]
+            heard = [part for part in heard if not self._attempts.is_out(part.node.name)]
             if not all(part.over or part.asked for part in heard):
                 self._end_all(self._worry[1])
         told = self._record() if self._streams.broke_at else None
@@ -257,7 +257,7 @@ class Attached:
     def _lose(self, part: Part, why: str) -> None:
         part.ended, part.lost = True, why
         self._notice(f"{part.node.name}: lost, {why}; what runs there could not be stopped from here")
-        if not self._attempts.is_idle(part.node.name):
+        if not self._attempts.is_out(part.node.name):
             self._end_all(f"{part.node.name}: lost")
 
     # the end of all

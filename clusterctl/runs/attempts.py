@@ -30,9 +30,9 @@ class Attempts:
         """Tell whether the nodes may start the run again."""
         return bool(self._roster)
 
-    def is_idle(self, node: str) -> bool:
-        """Tell whether a node has nothing to do in the current attempt."""
-        return any(seat.node == node and seat.node_rank is None for seat in self._roster)
+    def is_out(self, node: str) -> bool:
+        """Tell whether a node has no part in the current attempt, or none in the next: what befalls it ends nothing."""
+        return any(seat.node == node and (seat.node_rank is None or seat.lost) for seat in self._roster)
 
     def hear_state(self, state: NodeState) -> bool:
         """Take a node's state; tells whether a new attempt has begun with it."""
