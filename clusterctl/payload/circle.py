@@ -86,7 +86,7 @@ class Circle(Gang):
         """Leave the others without a word: they notice."""
         self.role.desert()
         self.close()
-        self.side.leave()
+        super().desert()
 
     def begin(self) -> None:
         """Another attempt begins here; nothing of the one before counts any more."""

@@ -89,6 +89,7 @@ class Gang:
 
     def desert(self) -> None:
         """This node can take part no more; the others will notice."""
+        self.side.leave()
 
     def went(self) -> None:
         """GO was given here."""

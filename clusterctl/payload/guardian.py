@@ -19,7 +19,7 @@ from .ending import Sweep, as_left
 from .processes import become_subreaper, identify, wake_on
 from .state import FINAL, Record, mark_of, new_state
 from .verdict import describe_end, split_status
-from .workdir import read_json
+from .workdir import drop_ballast, read_json
 
 if TYPE_CHECKING:
     from .agent import Agent
@@ -116,12 +116,13 @@ def pass_stop(orders: int) -> None:
 
 def take_over(rundir: str, spec: Dict[str, Any], how: str) -> None:
     """End everything and record the end in the agent's place."""
+    drop_ballast(rundir)
     sweep = Sweep(mark_of(spec))
     left = as_left(sweep.kill_all())
     record = Record(rundir, read_json(os.path.join(rundir, "state.json")) or new_state(spec))
     if record.state["state"] in FINAL:
         return
-    before_go = record.state["state"] in ("SUBMITTED", "PREPARING", "WAITING")
+    before_go = record.state["state"] in ("SUBMITTED", "PREPARING", "WAITING") and not record.state["began"]
     state = "FAILED_SETUP" if before_go else "FAILED"
     record.note("agent_lost", reason=how)
     record.note("ended", state=state, reason=how, ended=sweep.account(), left=left)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Set
 
+from .blame import NODE_LOST, Blame
 from .gang import is_part, limit_of, lost_part, on_clock
 from .hub import Member
 from .restart_hub import GATHERING, RestartHub
@@ -13,7 +14,7 @@ from .seal import Message, SealError
 if TYPE_CHECKING:
     from .circle import Circle
 
-GATHER_TIME = 5.0  # seconds beyond a silence in which the others must have come
+GATHER_TIME = 1.25  # silences in which the others must have come
 
 
 class Heir(RestartHub):
@@ -25,7 +26,7 @@ class Heir(RestartHub):
 
     def take_over(self, fallen: str) -> None:
         """Lead on, after a hub that is lost: wait for the others."""
-        self._fallen = fallen
+        self._known = Blame(NODE_LOST, fallen, f"{fallen} is lost")
         self._going = True
         self.phase = GATHERING
         self._silence = True
@@ -36,7 +37,7 @@ class Heir(RestartHub):
         self.door = self.circle.door
         if self.door is not None:
             self.door.open(self.admit)
-        self.side.loop.after(limit_of(self.side.spec) + GATHER_TIME, "gather", self._gathered)
+        self.side.loop.after(GATHER_TIME * limit_of(self.side.spec), "gather", self._gathered)
         self._look_on()
 
     def _awaited(self) -> Set[int]:

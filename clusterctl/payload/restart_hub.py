@@ -6,11 +6,10 @@ import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
 
 from .blame import NODE_LOST, Blame, blame
-from .course import NO_PROGRESS, NODES
+from .course import CODE, NO_PROGRESS, NODES
 from .gang import (
     FAILURE,
     FAILURE_WAIT,
-    LOST,
     STOP,
     TIME,
     Facts,
@@ -47,7 +46,7 @@ class RestartHub(Hub):
         self._ready: Dict[int, Facts] = {}
         self._port: Optional[int] = None
         self._silence = False
-        self._fallen = ""  # the hub before us
+        self._known: Optional[Blame] = None  # what no part tells
         self._begin_round()
 
     def _begin_round(self) -> None:
@@ -179,10 +178,16 @@ class RestartHub(Hub):
         self._look_on()
 
     def _blame(self, parts: List[Part]) -> Blame:
-        fallen, self._fallen = self._fallen, ""
-        if fallen and all(part["state"] != LOST for part in parts):
-            return Blame(NODE_LOST, fallen, f"{fallen} is lost")  # a hub without a rank
-        return blame(parts, self.policy.texts)
+        """Find the reason; a node that cannot even begin is of no more use than one that is lost."""
+        known, self._known = self._known, None
+        found = blame(parts, self.policy.texts)
+        if known is not None and found.reason != NODE_LOST:
+            return known
+        for seat, part in self.parts.items():
+            if part["state"] == "FAILED_SETUP" and found.reason == CODE and part["node"] == found.node:
+                self.course.doubt(seat, part["reason"])
+                return Blame(NODE_LOST, found.node, found.text)
+        return found
 
     @property
     def _present(self) -> Set[int]:
@@ -243,18 +248,26 @@ class RestartHub(Hub):
         self.circle.begin()
 
     def _miss(self) -> None:
-        late = [self.course.node(seat) for seat in sorted(self.expected - set(self._ready))]
-        reason = f"{', '.join(late) or 'rank 0'}: not ready within {READY_LIMIT:g} s"
+        late = sorted(self.expected - set(self._ready)) or [self._first]
+        names = ", ".join(self.course.node(seat) for seat in late)
+        reason = f"{names}: not ready within {READY_LIMIT:g} s"
+        for seat in late:
+            self.course.doubt(seat, f"not ready within {READY_LIMIT:g} s")
+        self._known = Blame(NODE_LOST, self.course.node(late[0]), reason)
         self._stop_all("", Order(reason, FAILURE_WAIT, FAILURE))
+
+    @property
+    def _first(self) -> int:
+        """The seat of rank 0."""
+        return next(seat for seat in self.expected if self.rank_of(seat) == 0)
 
     def _take_ready(self, seat: int, message: Message) -> None:
         self._ready[seat] = message
         if self.phase != RUNNING or self._sent_go or not self.expected <= set(self._ready):
             return
         self._sent_go = True
-        first = next(seat for seat in self.expected if self.rank_of(seat) == 0)
-        self._port = int(self._ready[first]["port"])
-        self._send_go(first)
+        self._port = int(self._ready[self._first]["port"])
+        self._send_go(self._first)
         if not self.side.spec["module"]:
             self._let_go(self._port)
 
@@ -267,8 +280,7 @@ class RestartHub(Hub):
                 self._send_go(seat)
 
     def _send_go(self, seat: int) -> None:
-        first = next(seat for seat in self.expected if self.rank_of(seat) == 0)
-        address, port = str(self._ready[first]["address"]), self._port
+        address, port = str(self._ready[self._first]["address"]), self._port
         if seat == self.seat:
             self.circle.restarts.go(address, int(port or 0))
         elif seat in self.members:

@@ -5,12 +5,12 @@ Between attempts the run's state is WAITING; its end is recorded when the gang h
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from .course import Course, Policy, read_policy
 from .progress import Progress
-from .workdir import make_shared
 
 if TYPE_CHECKING:
     from .agent import Agent
@@ -35,7 +35,7 @@ class Restarts:
         self._over = False
 
     def _new_progress(self) -> Progress:
-        root = make_shared(self._agent.spec["output_dir"])
+        root = os.path.realpath(os.path.expanduser(self._agent.spec["output_dir"]))
         return Progress(self._agent.loop, root, self.policy.progress)
 
     def begin(self) -> None:

@@ -24,7 +24,7 @@ from .processes import (
 )
 from .state import FINAL, Record, State, is_elsewhere, lingers, look_for_run, mark_of, resolve
 from .wire import Stream, VerbError
-from .workdir import read_json, write_atomically
+from .workdir import drop_ballast, read_json, write_atomically
 
 LOOK = 0.05
 DEAF_AFTER = 3.0  # seconds in which a guardian has passed a stop on, or an agent has taken it
@@ -98,6 +98,7 @@ class Asking:
     def events(self) -> Iterator[Dict[str, Any]]:
         """Yield frames, events and beats, until the run has ended or nobody does anything about it."""
         content = json.dumps(self._wish).encode("utf-8")
+        drop_ballast(self._rundir)
         write_atomically(os.path.join(self._rundir, "stop.json"), content)
         begun = beaten = time.monotonic()
         self._signal_next()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 from typing import Any
 
 from gangs import FINAL, GangRun, Make, wait_for_all
 from noderun import NodeRun, wait_until
+
+from clusterctl.payload.processes import identity_of, send_signal
 
 # Each rank of each attempt waits for a file of its own, which holds what it is to do.
 SCRIPT = """
@@ -157,9 +158,14 @@ class RestartGang(GangRun):
 
 def vanish(one: NodeRun) -> None:
     """Let a node disappear as a power failure does, but that its connections end at once."""
-    for name in ("guardian", "agent"):
-        os.kill(one.pid(name), signal.SIGSTOP)
     state = one.state()
-    rest = [entry["pid"] for entry in (state["torchrun"], *state["ranks"].values()) if entry]
-    for pid in (one.pid("guardian"), one.pid("agent"), *rest):
-        os.kill(pid, signal.SIGKILL)
+    own = [identity_of(state[name]) for name in ("guardian", "agent")]
+    for identity in own:
+        assert identity is not None and send_signal(identity, signal.SIGSTOP)
+    state = one.state()
+    others = [identity_of(entry) for entry in (state["torchrun"], *state["ranks"].values())]
+    for identity in (*own, *others):
+        if identity is not None:
+            send_signal(
+                identity, signal.SIGKILL
+            )  # by pid and start time: what has ended may have lent its pid

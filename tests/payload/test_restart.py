@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -65,9 +67,46 @@ def test_a_spare_that_is_not_needed_spoils_nothing(node: Make) -> None:
     assert [part["node"] for part in gang.record(2)["parts"]] == ["gpu01", "gpu02"]
 
 
+def test_a_node_without_its_guardian_is_replaced(node: Make) -> None:
+    """Its agent is there and ends its part in order, but nobody would protect another one."""
+    gang = RestartGang(node, spares=1, restart={"on": ["agent_killed"]}).begin()
+    os.kill(gang.nodes[1].pid("guardian"), signal.SIGKILL)
+    gang.settled(2, [0, 2])
+    states = gang.finish(2)
+
+    assert gang.causes() == [("agent_killed", "gpu02: the guardian was killed")]
+    assert [states[seat]["state"] for seat in (0, 1, 2)] == ["SUCCEEDED", "FAILED", "SUCCEEDED"]
+    (unfit,) = [entry for entry in states[0]["roster"] if entry.get("unfit")]
+    assert (unfit["node"], unfit["unfit"]) == ("gpu02", "the guardian was killed")
+
+
+def test_a_spare_that_cannot_begin_is_passed_over(node: Make) -> None:
+    """Its interpreter is broken: that attempt fails, and the next spare is called."""
+    gang = RestartGang(node, spares=2)
+    gang.nodes[2].spec["python"] = "/nowhere/python"
+    gang.begin()
+    vanish(gang.nodes[1])
+    gang.settled(3, [0, 3])
+    states = gang.finish(3)
+
+    assert [cause for cause, _ in gang.causes()] == ["node_lost", "node_lost"]
+    assert gang.causes()[1][1].startswith("gpu03: ")
+    assert [states[seat]["state"] for seat in (0, 2, 3)] == ["SUCCEEDED"] * 3
+
+
+def test_a_client_that_leaves_before_go_leaves_nothing(node: Make) -> None:
+    """Also no spare."""
+    gang = RestartGang(node, spares=1).prepare().join()
+    for one in gang.nodes:
+        assert one.session is not None
+        one.session.close()
+    states = gang.ended()
+
+    assert {state["state"] for state in states} == {"CANCELLED"}
+
+
 FATES = [
     ("raise ValueError('bad loss')", {}, "code", []),
-    ("sys.exit(7)", {}, "code", []),
     (KILL, {"on": ["node_lost"]}, "reason", []),
     ("raise RuntimeError('CUDA error: uncorrectable ECC error')", {"max": 1}, "max", ["gpu"]),
     ("raise RuntimeError('Connection closed by peer')", {"max": 1}, "max", ["network"]),
@@ -132,14 +171,14 @@ def test_a_stop_while_it_runs_is_the_end(node: Make) -> None:
 
 def test_the_time_limit_is_that_of_all_attempts(node: Make) -> None:
     """A new attempt does not begin to count anew."""
-    gang = RestartGang(node, time_limit=4.0, grace=0.5).begin()
+    gang = RestartGang(node, time_limit=3.0, grace=0.5).begin()
     gang.order(1, 1, KILL)
     gang.settled(2, [0, 1])
     began = gang.nodes[0].state()["began"]
     states = gang.ended()
 
     assert {state["state"] for state in states} == {"TIMEOUT"}
-    assert 3.5 < gang.nodes[0].event("ended")["time"] - began < 7.5
+    assert 2.5 < gang.nodes[0].event("ended")["time"] - began < 6.5
 
 
 ESCAPES = """

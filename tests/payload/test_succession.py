@@ -62,6 +62,32 @@ def test_two_nodes_are_lost_at_once(node: Make) -> None:
     ]
 
 
+def test_the_hub_is_lost_in_the_pause(node: Make) -> None:
+    """An attempt that has ended already is not counted twice."""
+    gang = RestartGang(node, spares=1, restart={"pause": 3.0}).begin()
+    gang.order(1, 1, "os.kill(os.getpid(), signal.SIGKILL)")
+    wait_until(lambda: "restart 1 of 3" in gang.nodes[1].state()["reason"], 8, "the pause")
+    vanish(gang.nodes[0])
+    gang.settled(2, [1, 2], 20)
+    gang.finish(2)
+
+    assert gang.causes(1) == [("node_lost", "gpu01 is lost")]
+    assert [one.state()["state"] for one in gang.nodes[1:]] == ["SUCCEEDED"] * 2
+
+
+def test_the_hub_is_lost_while_gates_start(node: Make) -> None:
+    """The attempt that was about to begin counts as one that failed, and the next is led by somebody else."""
+    gang = RestartGang(node, spares=1, restart={"pause": 0.5}).begin()
+    gang.order(1, 1, "os.kill(os.getpid(), signal.SIGKILL)")
+    wait_until(lambda: gang.nodes[1].state()["attempt"] == 2, 8, "the next attempt")
+    vanish(gang.nodes[0])
+    gang.settled(3, [1, 2], 20)
+    gang.finish(3)
+
+    assert [one.state()["state"] for one in gang.nodes[1:]] == ["SUCCEEDED"] * 2
+    assert [cause for cause, _ in gang.causes(1)] == ["worker_killed", "node_lost"]
+
+
 def test_half_is_not_enough(node: Make) -> None:
     """The other half might go on as well: two spares of four agents end, and say why."""
     gang = RestartGang(node, spares=2).begin()
