@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import stat
 import time
 from contextlib import suppress
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 from .processes import all_pids
+from .removal import Tell, let_in, remove_tree
 from .state import FINAL, State, mark_of, resolve, run_dirs
 from .store import remove_quietly
 from .voice import Voice
@@ -182,6 +182,7 @@ class Cleaner:
             raise VerbError("CC-CLEAN-002", "it may live elsewhere")
         if part["blocked"]:
             raise VerbError("CC-CLEAN-002", part["blocked"])
+        let_in(rundir)  # without it, it cannot be moved
         os.rename(rundir, os.path.join(make_below(self._workdir, "trash"), os.urandom(8).hex()))
         with suppress(OSError):
             os.rmdir(os.path.dirname(rundir))  # the last one takes the run's directory with it
@@ -191,15 +192,13 @@ class Cleaner:
         for entry in scan(os.path.join(self._workdir, "trash")):
             self._step()
             if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path, onerror=self._tell(account))
+                remove_tree(entry.path, self._step, self._tell(account))
             else:
                 remove_quietly(entry.path)
 
-    def _tell(self, account: Found) -> Callable[..., None]:
-        def tell(_: Any, path: str, info: Any) -> None:
-            self._step()
-            if not isinstance(info[1], FileNotFoundError):  # two cleaners may be at it
-                account["failed"].append([path, str(getattr(info[1], "strerror", None) or info[1])])
+    def _tell(self, account: Found) -> Tell:
+        def tell(path: str, error: OSError) -> None:
+            account["failed"].append([path, error.strerror or str(error)])
 
         return tell
 
