@@ -26,7 +26,8 @@ def exec(  # noqa: A001 - the name of the verb
 
     Several words are a program and its arguments, which arrive as they are. A single word with a space or a
     sign of the shell in it is a line for the node's sh. The inventory's `activate` comes first, so that the
-    command sees what a job would see. Ctrl-C ends the command everywhere.
+    command sees what a job would see. Ctrl-C ends the command everywhere, with all that it started; what it leaves
+    in the background by ending stays there, as with ssh, and is named.
     """
     from clusterctl.cli.executing import run_everywhere
     from clusterctl.plans.placement import choose_nodes

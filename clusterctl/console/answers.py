@@ -34,9 +34,20 @@ def show_answers(answers: Mapping[str, Answer], limit: int) -> None:
         for names, answer in groups:
             head = _paint(fold_names(names), _BOLD, sys.stdout)
             print(f"{head}: {''.join(_lines(answer.stdout))}", flush=True)
-        return
+    else:
+        for names, answer in groups:
+            _show_block(names, answer, limit)
     for names, answer in groups:
-        _show_block(names, answer, limit)
+        _tell_left(fold_names(names), answer.ended)
+
+
+def _tell_left(names: str, ended: Ended) -> None:
+    if ended.left:
+        print(
+            sanitize(f"{names}: left in the background there: {', '.join(ended.left)}"),
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def _is_line(answer: Answer) -> bool:
@@ -97,6 +108,7 @@ def _node_to_json(name: str, answer: Answer | None, error: str | None) -> dict[s
             "stdout": "",
             "stderr": "",
             "cut": [],
+            "left": [],
             "error": error,
         }
     return {
@@ -106,6 +118,7 @@ def _node_to_json(name: str, answer: Answer | None, error: str | None) -> dict[s
         "stdout": answer.stdout.decode("utf-8", "replace"),
         "stderr": answer.stderr.decode("utf-8", "replace"),
         "cut": list(answer.ended.cut),
+        "left": list(answer.ended.left),
         "error": None,
     }
 
@@ -145,9 +158,12 @@ class LinePrinter:
             if ended is None:
                 return
             if self._as_json:
-                self._write({"node": node, "exit": ended.exit, "signal": ended.signal})
-            elif not ended.ok:
+                left = list(ended.left)
+                self._write({"node": node, "exit": ended.exit, "signal": ended.signal, "left": left})
+                return
+            if not ended.ok:
                 print(f"{self._prefix(node, '!')}{render_ending(ended)[2:]}", file=sys.stderr, flush=True)
+            _tell_left(node, ended)
 
     def _print(self, node: str, stream: str, lines: Sequence[bytes]) -> None:
         if not lines:

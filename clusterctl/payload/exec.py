@@ -2,7 +2,9 @@
 
 request {"argv": [program, arguments...], "keep": bytes of each stream that are sent, or null for all}
 node    {"stream": "stdout" | "stderr"} + bytes, as they come; {"beat": n} every 2 s in between; at last
-        {"ended": {"exit": code or null, "signal": number or null, "cut": [streams that were longer]}}
+        {"ended": {"exit": code or null, "signal": number or null, "cut": [streams that were longer],
+        "left": [names of processes that it has left in the background]}}
+What the command leaves behind by ending stays, as with ssh: it may have been started for that. It is told.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import subprocess
 import time
 from typing import Any, Dict, List, Optional
 
-from .ending import Sweep, living
+from .ending import ROUND, Sweep, living
 from .launcher import OURS
 from .processes import become_subreaper, die_with_parent, reap, send_signal
 from .wire import Stream
@@ -22,6 +24,8 @@ from .wire import Stream
 BEAT = 2.0
 TICK = 0.05  # seconds between looks at a command that has closed its output and goes on
 GRACE = 2.0  # seconds between TERM and KILL when the client leaves
+SETTLE = 0.2  # seconds for what is just ending after the command
+MOST_LEFT = 20
 PIECE = 1 << 16
 NOT_FOUND, CANNOT_RUN = 127, 126
 
@@ -43,7 +47,7 @@ def run(request: Dict[str, Any], stream: Stream) -> None:
     if stream.ended:
         end_all()
     else:
-        stream.send({"ended": relay.account()})
+        stream.send({"ended": {**relay.account(), "left": name_left()}})
 
 
 def start(argv: List[bytes]) -> subprocess.Popen[bytes]:
@@ -66,7 +70,7 @@ def refuse(stream: Stream, program: str, error: Exception) -> None:
     reason = getattr(error, "strerror", None) or str(error)
     code = NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_RUN
     stream.send({"stream": "stderr"}, f"{program}: {reason}\n".encode("utf-8", "replace"))
-    stream.send({"ended": {"exit": code, "signal": None, "cut": []}})
+    stream.send({"ended": {"exit": code, "signal": None, "cut": [], "left": []}})
 
 
 class Relay:
@@ -126,6 +130,16 @@ class Relay:
             self._beaten = now
             self._beats += 1
             self._stream.send({"beat": self._beats})
+
+
+def name_left() -> List[str]:
+    """Name the processes that go on without the command."""
+    deadline = time.monotonic() + SETTLE
+    while living() and time.monotonic() < deadline:
+        time.sleep(ROUND)
+        for _ in reap():
+            pass
+    return sorted(stat.name for stat in living())[:MOST_LEFT]
 
 
 def end_all() -> None:

@@ -17,11 +17,12 @@ Hear = Callable[[str, bytes], None]
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended; `cut` names the streams of which only the beginning was sent."""
+    """How a command ended; `cut` names the streams of which only the beginning was sent, `left` what runs on."""
 
     exit: int | None
     signal: int | None
     cut: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -59,7 +60,9 @@ def parse_ended(raw: dict[str, Any]) -> Ended:
     code, number = _number(raw.get("exit")), _number(raw.get("signal"))
     cut = raw.get("cut")
     named = tuple(name for name in STREAMS if isinstance(cut, list) and name in cut)
-    return Ended(NOISY_EXIT if code is None and number is None else code, number, named)
+    left = raw.get("left")
+    staying = tuple(map(str, left)) if isinstance(left, list) else ()
+    return Ended(NOISY_EXIT if code is None and number is None else code, number, named, staying)
 
 
 def _number(value: Any) -> int | None:

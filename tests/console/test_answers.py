@@ -90,4 +90,18 @@ def test_exit_codes(answers: list[Ended], failed: int, code: int) -> None:
 
 def test_an_ending_is_read_with_distrust() -> None:
     """Nonsense is an ending too, and no good one."""
-    assert parse_ended({"exit": "0", "signal": True, "cut": "stdout"}) == Ended(255, None, ())
+    assert parse_ended({"exit": "0", "signal": True, "cut": "stdout", "left": 3}) == Ended(255, None, ())
+
+
+def test_what_runs_on_is_told_once_for_equal_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+    """On stderr, also where the answers are one line each, and for lines as they come."""
+    answers = {
+        name: Answer(b"up\n", b"", Ended(0, None, left=("sleep", "x\x1b[2J"))) for name in ("a1", "a2")
+    }
+    show_answers(answers, 1024)
+    folded = capsys.readouterr()
+    LinePrinter(["a1"], as_json=False).end("a1", Ended(0, None, left=("sleep",)))
+
+    assert folded.out == "a[1-2]: up\n"
+    assert folded.err == "a[1-2]: left in the background there: sleep, x\n"
+    assert capsys.readouterr().err == "a1: left in the background there: sleep\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -28,12 +29,12 @@ def test_arguments_arrive_as_they_are() -> None:
     script = "import sys; print(sys.argv[1:]); print('oops', file=sys.stderr); sys.exit(3)"
     out, err, ended = answer(sys.executable, "-X", "utf8", "-c", script, *words)
     assert (out.decode(), err) == (f"{words}\n", b"oops\n")
-    assert ended == {"exit": 3, "signal": None, "cut": []}
+    assert ended == {"exit": 3, "signal": None, "cut": [], "left": []}
 
 
 def test_a_signal_is_told() -> None:
     """A command that was killed has no exit code."""
-    assert answer("/bin/sh", "-c", "kill -9 $$")[2] == {"exit": None, "signal": 9, "cut": []}
+    assert answer("/bin/sh", "-c", "kill -9 $$")[2] == {"exit": None, "signal": 9, "cut": [], "left": []}
 
 
 @pytest.mark.parametrize(("program", "code"), [("/no/such/program", 127), ("/etc/passwd", 126)])
@@ -46,7 +47,18 @@ def test_what_cannot_be_run_ends_as_in_a_shell(program: str, code: int) -> None:
 def test_more_than_is_kept_is_not_sent() -> None:
     """The beginning is sent, the rest is read and dropped, and that is told."""
     out, _, ended = answer("/bin/sh", "-c", "head -c 300000 /dev/zero", keep=1000)
-    assert (out, ended) == (b"\0" * 1000, {"exit": 0, "signal": None, "cut": ["stdout"]})
+    assert (out, ended) == (b"\0" * 1000, {"exit": 0, "signal": None, "cut": ["stdout"], "left": []})
+
+
+def test_what_stays_in_the_background_is_named(tmp_path: Path) -> None:
+    """It may have been started for that; what is just ending, also as an orphan, is not meant."""
+    out, err = f"{tmp_path}/out", f"{tmp_path}/pid"
+    script = f"sleep 0.05 >/dev/null 2>&1 & setsid sleep 66 >{out} 2>&1 & echo $! > {err}"
+    ended = answer("/bin/sh", "-c", script)[2]
+    pid = int(Path(err).read_text())
+    os.kill(pid, 0)
+    os.kill(pid, signal.SIGKILL)
+    assert ended == {"exit": 0, "signal": None, "cut": [], "left": ["sleep"]}
 
 
 def test_nothing_to_read_and_no_traces_of_ours() -> None:
