@@ -182,29 +182,32 @@ def test_the_time_limit_is_that_of_all_attempts(node: Make) -> None:
 
 
 ESCAPES = """
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-code = "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); os.setsid(); time.sleep(300)"
-child = subprocess.Popen([sys.executable, "-c", code], close_fds=True)
-open(os.environ["CLUSTERCTL_OUTPUT_DIR"] + "/escaped.new", "w").write("%d %d" % (os.getpid(), child.pid))
-os.rename(os.environ["CLUSTERCTL_OUTPUT_DIR"] + "/escaped.new", os.environ["CLUSTERCTL_OUTPUT_DIR"] + "/escaped")
-time.sleep(300)
+code = "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); os.setsid(); print(1); time.sleep(300)"
+child = subprocess.Popen([sys.executable, "-uc", code], stdout=subprocess.PIPE)
+child.stdout.readline()
+place = os.environ["GANG_MARK"] + "/escaped." + os.environ["RANK"]
+open(place + ".new", "w").write("%d %d" % (os.getpid(), child.pid))
+os.rename(place + ".new", place)
 """
+IGNORES = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + ESCAPES + "time.sleep(300)"
 
 
 def test_nothing_of_the_old_attempt_lives_when_the_new_one_begins(node: Make) -> None:
-    """A worker that ignores SIGTERM and a child in a session of its own are gone before the next gate starts."""
+    """A worker that ignores SIGTERM, and children in sessions of their own, one of which outlives its torchrun."""
     gang = RestartGang(node).begin()
-    gang.order(1, 0, ESCAPES)
-    wait_until((gang.orders / "escaped").exists, 5, "the child")
-    pids = [int(word) for word in (gang.orders / "escaped").read_text().split()]
-    gang.order(1, 1, KILL)
-    first = gang.nodes[0]
-    wait_until(lambda: any(event["event"] == "attempt" for event in first.events()), 10, "the next attempt")
+    gang.order(1, 0, IGNORES)
+    wait_until((gang.orders / "escaped.0").exists, 5, "the child")
+    gang.order(1, 1, ESCAPES + KILL)
+    events = [one.rundir / "events.jsonl" for one in gang.nodes]
+    wait_until(
+        lambda: any('"event": "attempt",' in path.read_text() for path in events), 10, "the next attempt"
+    )
+    pids = [int(word) for rank in (0, 1) for word in (gang.orders / f"escaped.{rank}").read_text().split()]
     alive = [pid for pid in pids if is_alive(pid)]
     gang.settled(2, [0, 1])
     gang.finish(2)
 
-    assert alive == []
+    assert (len(pids), alive) == (4, [])
 
 
 def is_alive(pid: int) -> bool:
