@@ -52,7 +52,7 @@ def deepen(cluster: Cluster, nodes: Sequence[Node], job: Job | None, proof: Proo
             at = (error.node,) if error.node in deep.names else ()
             deep = replace(deep, trouble=trouble, fix=error.fix, at=at)
     facts, failures = proof.facts, proof.failures
-    findings = evaluate(nodes, facts, failures, job, proof.wire, deep, proof.choice)
+    findings = evaluate(nodes, facts, failures, job, proof.wire, deep, proof.choice, proof.here)
     return replace(proof, findings=findings, deep=deep)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from clusterctl.cli.reaching import interpreter
 from clusterctl.errors import ClusterctlError, ConnectError, ConnectionLost
-from clusterctl.plans.checks.check import Finding
+from clusterctl.plans.checks.check import Finding, Here
 from clusterctl.plans.checks.choosing import ALL_CHECKS, Choice, choose_checks, grant
 from clusterctl.plans.checks.registry import checks, evaluate
 from clusterctl.plans.deep import Deep
@@ -16,6 +16,7 @@ from clusterctl.plans.network import resolve_network
 from clusterctl.plans.wire import Wire, choose_takers
 from clusterctl.runs import tasks
 from clusterctl.runs.cluster import Cluster
+from clusterctl.runs.here import look_here
 from clusterctl.runs.mesh import Taker, prove_wire
 from clusterctl.runs.session import Session
 from clusterctl.specs.inventory import Inventory, Node
@@ -32,6 +33,7 @@ class Proof:
     wire: Wire | None = None
     deep: Deep | None = None
     choice: Choice = ALL_CHECKS
+    here: Here | None = None
 
     @property
     def offsets(self) -> dict[str, float]:
@@ -84,8 +86,9 @@ def prove(
     finally:
         for session in open_probes.values():
             session.close()
-    findings = evaluate(nodes, facts, failures, job, wire, choice=choice)
-    return Proof(facts, failures, findings, wire, choice=choice)
+    here = look_here(nodes, job)
+    findings = evaluate(nodes, facts, failures, job, wire, choice=choice, here=here)
+    return Proof(facts, failures, findings, wire, choice=choice, here=here)
 
 
 def _prove_wire(

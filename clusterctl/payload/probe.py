@@ -6,6 +6,7 @@ name server costs one answer and not the report. An answer that is missing reads
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -16,6 +17,7 @@ from . import (
     probe_nics,
     probe_packages,
     probe_rdma,
+    probe_room,
     probe_routes,
     probe_system,
     probe_torch,
@@ -69,6 +71,11 @@ def _questions(request: dict[str, Any], nccl: Callable[[], Any]) -> dict[str, Ca
         "workdir_disk": lambda: probe_files.disk(workdir),
         "tmp_disk": lambda: probe_files.disk("/tmp"),
         "shm_disk": lambda: probe_files.disk("/dev/shm"),
+        "home_disk": lambda: probe_files.disk("~"),
+        "python_disk": lambda: probe_files.disk(sys.prefix),
+        "shm_left": probe_room.shared_memory,
+        "cgroup": probe_room.cgroup,
+        "text": probe_room.text,
         "nccl_conf": probe_files.nccl_conf,
         "interpreter": probe_system.interpreter,
         "activate": probe_activate.activate,

@@ -126,11 +126,13 @@ def environment() -> dict[str, str]:
 
 def logind() -> dict[str, Any]:
     """Tell whether logind ends a user's processes with the login session."""
-    kills, running = None, os.path.isdir("/run/systemd/system")
+    running = os.path.isdir("/run/systemd/system")
+    found = {"KillUserProcesses": "no", "RemoveIPC": "yes"}  # systemd's own defaults
     for path in _logind_files() if running else []:
-        value = _settings(read_text(path) or "").get("KillUserProcesses")
-        kills = value.lower() in ("yes", "true", "on", "1") if value else kills
-    return {"running": running, "kills": bool(kills), "linger": _lingers()}
+        found.update(_settings(read_text(path) or ""))
+    names = ("KillUserProcesses", "RemoveIPC")
+    kills, removes = (running and found[name].lower() in ("yes", "true", "on", "1") for name in names)
+    return {"running": running, "kills": kills, "removes_ipc": removes, "linger": _lingers()}
 
 
 def _logind_files() -> list[str]:

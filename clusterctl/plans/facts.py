@@ -35,9 +35,11 @@ from clusterctl.plans.facts_records import (
     Torch,
     Workdir,
 )
+from clusterctl.plans.facts_session import Cgroup, Encoding, SharedMemory
 from clusterctl.specs.inventory import Node
 
 SAID_LINES = 5
+OURS = frozenset({"problems", "notes", "noise"})  # fields that no answer fills
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,12 @@ class Facts:
     workdir_disk: Disk = field(default_factory=Disk)
     tmp_disk: Disk = field(default_factory=Disk)
     shm_disk: Disk = field(default_factory=Disk)
+    home_disk: Disk = field(default_factory=Disk)
+    python_disk: Disk = field(default_factory=Disk)
+    shm_left: SharedMemory = field(default_factory=SharedMemory)
+    cgroup: Cgroup = field(default_factory=Cgroup)
+    text: Encoding = field(default_factory=Encoding)
+    noise: str = ""
     limits: Limits = field(default_factory=Limits)
     environment: Mapping[str, str] = field(default_factory=dict)
     nccl_conf: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -87,7 +95,7 @@ def parse_facts(answer: object, *, asked: float | None = None, heard: float | No
     }
     hints = field_kinds(Facts)
     values = {}
-    for name in hints.keys() & raw.keys() - problems.keys() - {"problems", "notes"}:
+    for name in hints.keys() & raw.keys() - problems.keys() - OURS:
         value = read_value(hints[name], raw[name], name, notes)
         if value is not None:
             values[name] = value
@@ -97,8 +105,10 @@ def parse_facts(answer: object, *, asked: float | None = None, heard: float | No
     return replace(facts, clock=_with_offset(facts.clock, asked, heard))
 
 
-def with_words(facts: Facts, stderr: str) -> Facts:
-    """Add what the session wrote to stderr before Python answered, where there is an `activate` to write it."""
+def with_words(facts: Facts, stderr: str, noise: bytes = b"") -> Facts:
+    """Add what the session wrote before Python answered: to stdout, and to stderr where an `activate` may have."""
+    lines = [line.strip() for line in noise.decode("utf-8", "replace").split("\n")]
+    facts = replace(facts, noise=clean_text(" / ".join(line for line in lines if line)))
     lines = [clean_text(line.strip()) for line in stderr.split("\n") if not line.startswith("clusterctl: ")]
     told = " / ".join([line for line in lines if line][-SAID_LINES:])
     if facts.activate.status is None or not told:

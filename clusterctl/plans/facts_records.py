@@ -296,6 +296,7 @@ class Logind:
 
     running: bool | None = None
     kills: bool | None = None
+    removes_ipc: bool | None = None
     linger: bool | None = None
 
 

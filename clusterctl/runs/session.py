@@ -78,6 +78,11 @@ class Session:
         """Return the end of what the node wrote to stderr."""
         return bytes(self._stderr).decode("utf-8", "replace")
 
+    @property
+    def noise(self) -> bytes:
+        """Return the end of what the node wrote to stdout before Python answered."""
+        return self._reader.noise
+
     def fileno(self) -> int:
         """Return a descriptor that is readable when something arrived or the session ended."""
         return self._channel.fileno()

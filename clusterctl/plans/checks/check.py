@@ -62,6 +62,14 @@ def across(nodes: Iterable[str], evidence: str, fix: str = "") -> Hit:
 
 
 @dataclass(frozen=True)
+class Here:
+    """What this machine adds: key files that others may read, with their modes, and names beside the job's script."""
+
+    open_keys: Mapping[str, int] = field(default_factory=dict)
+    beside_script: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Situation:
     """Everything that checks may look at; `known` are the nodes that answered what the check needs."""
 
@@ -73,6 +81,7 @@ class Situation:
     known: tuple[tuple[Node, Facts], ...] = field(default=())
     wire: Wire | None = None
     deep: Deep | None = None
+    here: Here = field(default_factory=Here)
 
     def knowing(self, needs: Iterable[str]) -> Situation:
         """Narrow `known` to the nodes that answered all these questions."""

@@ -14,7 +14,9 @@ from clusterctl.specs.nodeset import select_nodes
 from clusterctl.specs.waive import Waiver
 
 # Beside nodes that gave no answer: with these findings no launch can work, whatever anybody says.
-IMPOSSIBLE = frozenset({"CC-TORCH-001", "CC-DISK-002", "CC-NET-001", "CC-NET-004", "CC-NET-005"})
+IMPOSSIBLE = frozenset(
+    {"CC-TORCH-001", "CC-DISK-002", "CC-DISK-009", "CC-NET-001", "CC-NET-004", "CC-NET-005"}
+)
 
 
 @dataclass(frozen=True)

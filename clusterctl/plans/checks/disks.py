@@ -18,6 +18,26 @@ KERNEL_FILE_SYSTEMS = (
     *("fusectl", "mqueue", "proc", "pstore", "securityfs", "sysfs", "tracefs"),
 )
 
+NETWORKED = (
+    *(
+        "9p",
+        "afs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "gpfs",
+        "glusterfs",
+        "lustre",
+        "nfs",
+        "nfs4",
+        "smb3",
+        "virtiofs",
+    ),
+    *("fuse.ceph", "fuse.glusterfs", "fuse.juicefs", "fuse.s3fs", "fuse.sshfs", "panfs", "wekafs"),
+)
+HANGS = "no answer within"  # how the probe says that a question took too long
+NEEDED = {"workdir": "the working directory", "workdir_disk": "the working directory"}
+
 
 def room_of(disk: Disk) -> int | None:
     """Give the free bytes; `None` where the file system does not count its blocks (tmpfs without a limit)."""
@@ -130,3 +150,64 @@ def tmp_is_full(seen: Situation) -> Iterator[Hit]:
         free = room_of(facts.tmp_disk)
         if free is not None and free < FULL and facts.tmp_disk.mount != facts.workdir_disk.mount:
             yield on(node, _room(facts.tmp_disk))
+
+
+@check(
+    "CC-DISK-007",
+    "warning",
+    "the home directory is full",
+    why="Caches of torch, Triton and Hugging Face lie below ~/.cache.",
+    needs=("home_disk",),
+)
+def home_is_full(seen: Situation) -> Iterator[Hit]:
+    """The file system of the home has less than 100 MB or no inodes left; the working directory is on another one.
+
+    Torch.hub, datasets and compiled kernels are written there by default: `No space left on device` in the middle of
+    a run. `env: {XDG_CACHE_HOME: ..., HF_HOME: ..., TORCH_HOME: ...}` names other places.
+    """
+    for node, facts in seen.known:
+        disk, elsewhere = facts.home_disk, facts.home_disk.mount != facts.workdir_disk.mount
+        free = room_of(disk)
+        if elsewhere and free is not None and free < FULL:
+            yield on(node, _room(disk), ssh_to(node, "du -xh --max-depth=2 ~ | sort -h | tail"))
+        elif elsewhere and disk.inodes_free == 0:
+            yield on(node, f"no inode left on {disk.mount}")
+
+
+@check(
+    "CC-DISK-008",
+    "info",
+    "Python lies on a network file system",
+    why="Importing torch reads thousands of files: the first start after a while takes half a minute or more.",
+    needs=("python_disk",),
+)
+def python_is_far(seen: Situation) -> Iterator[Hit]:
+    """The environment that runs torch is on NFS or another network file system.
+
+    All nodes reading it at once are slow together, and a server that hangs stops every start. The launch waits up to
+    5 minutes for the import. A copy of the environment on a local disk starts in seconds.
+    """
+    for node, facts in seen.known:
+        if facts.python_disk.kind in NETWORKED:
+            yield on(
+                node, f"{facts.python_disk.path} is on {facts.python_disk.mount} ({facts.python_disk.kind})"
+            )
+
+
+@check(
+    "CC-DISK-009",
+    "error",
+    "the working directory does not answer",
+    why="Whatever touches it hangs, and cannot even be killed while the server is gone.",
+)
+def workdir_hangs(seen: Situation) -> Iterator[Hit]:
+    """The file system of the working directory, or of a directory above it, gave no answer within 2 seconds.
+
+    A mount whose server is gone, or a disk that is failing. The other questions were answered all the same.
+    """
+    for node, facts in seen.known:
+        hung = {text: facts.problems[name] for name, text in NEEDED.items() if name in facts.problems}
+        for what, problem in hung.items():
+            if problem.startswith(HANGS):
+                fix = ssh_to(node, "findmnt -t nfs,nfs4,fuse,cifs; dmesg | tail")
+                yield on(node, f"{what}, {node.workdir}: {problem}", fix)

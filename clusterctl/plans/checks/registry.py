@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.checks import (
+    clock,
     collective,
     disks,
     gpu,
@@ -16,13 +17,15 @@ from clusterctl.plans.checks import (
     paths,
     python,
     rdma,
+    room,
+    shell,
     ssh,
     system,
     torch,
     wire,
     wire_carry,
 )
-from clusterctl.plans.checks.check import REGISTERED, SEVERITIES, Check, Finding, Hit, Situation
+from clusterctl.plans.checks.check import REGISTERED, SEVERITIES, Check, Finding, Here, Hit, Situation
 from clusterctl.plans.checks.choosing import ALL_CHECKS, Choice
 from clusterctl.plans.deep import Deep
 from clusterctl.plans.facts import Facts
@@ -48,6 +51,9 @@ FAMILIES = (
     collective,
     disks,
     system,
+    clock,
+    room,
+    shell,
 )  # importing a family registers its checks
 MOST_FIXES = 4
 MOST_EVIDENCE = 12
@@ -66,13 +72,16 @@ def evaluate(
     wire: Wire | None = None,
     deep: Deep | None = None,
     choice: Choice = ALL_CHECKS,
+    here: Here | None = None,
 ) -> tuple[Finding, ...]:
     """Judge the nodes, for a job if there is one; findings come worst first, what is waived last.
 
     `nodes[0]` is the master.
     """
     networks = {node.name: resolve_network(node, facts.get(node.name)) for node in nodes}
-    situation = Situation(tuple(nodes), facts, failures, networks, job, wire=wire, deep=deep)
+    situation = Situation(
+        tuple(nodes), facts, failures, networks, job, wire=wire, deep=deep, here=here or Here()
+    )
     places = {node.name: place for place, node in enumerate(nodes)}
     judged = [one for one in REGISTERED.values() if one.code not in choice.left_out]
     told = [_finding(one, hits, places, waived) for one, waived, hits in _all_hits(judged, situation, choice)]

@@ -13,10 +13,11 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from clusterctl import errors
+from clusterctl.plans.checks.check import Here
 from clusterctl.plans.checks.choosing import Choice, choose_checks, grant
 from clusterctl.plans.checks.registry import Finding, checks, evaluate
 from clusterctl.plans.deep import MARK, Deep, read_deep
-from clusterctl.plans.facts import Facts, parse_facts
+from clusterctl.plans.facts import Facts, parse_facts, with_words
 from clusterctl.plans.wire import MASTER, MESH, Way, Wire, plan_calls
 from clusterctl.specs.inventory import Node, Ssh
 from clusterctl.specs.job import Job
@@ -95,8 +96,12 @@ def judge(case: Mapping[str, Any]) -> tuple[Finding, ...]:
         for name, raw in answers(case).items()
         if name not in failures
     }
+    for name, said in case.get("noise", {}).items():  # what the login shell prints, in one line or more
+        facts[name] = with_words(facts[name], "", said.encode())
+    told = case.get("here", {})
+    here = Here(told.get("open_keys", {}), tuple(told.get("beside_script", ())))
     job = Job(name="j", file="job.yaml", script="t.py", **case["job"]) if "job" in case else None
-    return evaluate(nodes(case), facts, failures, job, wire_of(case), deep_of(case), choice_of(case))
+    return evaluate(nodes(case), facts, failures, job, wire_of(case), deep_of(case), choice_of(case), here)
 
 
 def choice_of(case: Mapping[str, Any]) -> Choice:
