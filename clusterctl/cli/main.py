@@ -29,6 +29,7 @@ VERBS = {
     "top": ("top", "Show how busy the nodes are: GPUs, processors, memory, network."),
     "exec": ("exec", "Run a command on every node; equal answers are shown once."),
     "explain": ("explain", "Say what a code means, how it looks and what mends it."),
+    "keys": ("keys", "Install your public key on every node."),
     "inventory": (
         "inventory",
         "Show the inventory as clusterctl understands it, or make one of another tool's.",

@@ -30,6 +30,8 @@ Errors from 14 to 17 come from `runs.session`, those from 18 to 20 from `runs.ga
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fabric import Config, Connection
 from paramiko.ssh_exception import IncompatiblePeer
 
@@ -58,6 +60,7 @@ def connect(
     timeouts: Timeouts = LIMITS,
     *,
     gateways: Gateways | None = None,
+    login: Callable[..., Login] = Login,
 ) -> Connection:
     """Open a connection to a node or a bastion; raises a ConnectError that says which step failed and why.
 
@@ -66,19 +69,19 @@ def connect(
     keys = keyring.keys(hop)
     line = _open_line(hop, timeouts, gateways)
     wire = Trunk if hop.bastion else Wire
-    login = Login(hop, line=line, hostkeys=hostkeys, keys=keys, timeouts=timeouts, wire=wire)
-    connection = _build(hop, line, login)
+    entry = login(hop, line=line, hostkeys=hostkeys, keys=keys, timeouts=timeouts, wire=wire)
+    connection = _build(hop, line, entry)
     try:
         connection.open()
     except BaseException as error:
-        rang = login.done()
+        rang = entry.done()
         line.hang_up()
-        failure = _explain(error, login, rang) if isinstance(error, Exception) else None
+        failure = _explain(error, entry, rang) if isinstance(error, Exception) else None
         line.close()
         if failure is None:
             raise
         raise failure from error
-    login.done()
+    entry.done()
     line.settimeout(IDLE_TICK)
     return connection
 
