@@ -14,6 +14,7 @@ from . import (
     probe_activate,
     probe_files,
     probe_gpu,
+    probe_gpu_health,
     probe_nics,
     probe_packages,
     probe_rdma,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 LIMIT = 2.0  # seconds; generous for a busy node, short enough that a dead mount does not hold up the others
 GPU_LIMIT = 7.5  # nvidia-smi has 5 s and then 2 s, and is killed then
+GPU_LIMITS = {"gpus": GPU_LIMIT, "gpu_health": GPU_LIMIT + 0.5}
 
 
 def run(request: dict[str, Any], stream: Stream) -> None:
@@ -45,7 +47,7 @@ def run(request: dict[str, Any], stream: Stream) -> None:
 def gather(request: dict[str, Any], received: float) -> dict[str, Any]:
     """Ask all questions at once; `received` is this node's time of the request's arrival (Unix s)."""
     nccl = probe_torch.ask_nccl_in_child()  # forked first: forking is safe only while there is one thread
-    answers = ask_all(_questions(request, nccl), {"gpus": GPU_LIMIT}, LIMIT)
+    answers = ask_all(_questions(request, nccl), GPU_LIMITS, LIMIT)
     answers["clock"] = {"received": received, "answered": time.time()}
     return answers
 
@@ -56,6 +58,7 @@ def _questions(request: dict[str, Any], nccl: Callable[[], Any]) -> dict[str, Ca
     peers = request.get("peers") or {}
     return {
         "gpus": probe_gpu.gpus,
+        "gpu_health": probe_gpu_health.gpu_health,
         "locks": lambda: ask_holders(names_in_use()),
         "nccl": nccl,
         "torch": probe_torch.torch,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
-from typing import Any
+from typing import Any, Iterator
 
-from .gpu_memory import APPS, BUSY, read_apps
+from .gpu_memory import APPS, BUSY, describe, read_apps
 from .probe_ask import list_folder, read_text
 from .smi import ask, find, read_rows
 
@@ -45,8 +46,25 @@ def gpus() -> dict[str, Any]:
     answer["count"] = len(answer["devices"])
     if smi is not None and any((device["memory_used"] or 0) > BUSY for device in answer["devices"]):
         text, code = ask([smi, *APPS], APPS_LIMIT)
-        answer["processes"] = read_apps(text) if code == 0 else []
+        answer["processes"] = (read_apps(text) if code == 0 else []) or list(openers(answer["devices"]))
     return answer
+
+
+def openers(devices: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Name processes that have a GPU open, for memory that nvidia-smi puts down to nobody: those we may look into."""
+    names = {"/dev/nvidia%d" % device["index"]: device["uuid"] for device in devices}
+    for folder in list_folder("/proc", "[0-9]*"):
+        open_files = {link_of(path) for path in list_folder(folder + "/fd")}
+        for device in sorted(open_files & names.keys()):
+            yield {"gpu": names[device], "memory": None, **describe(int(os.path.basename(folder)))}
+
+
+def link_of(path: str) -> str:
+    """Give where a link leads; nothing if it is gone or none."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
 
 
 def _others() -> dict[str, Any]:

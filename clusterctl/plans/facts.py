@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from clusterctl.plans.facts_gpu_health import GpuHealth
 from clusterctl.plans.facts_reading import clean_text, field_kinds, read_value
 from clusterctl.plans.facts_records import (
     Account,
@@ -56,6 +57,7 @@ class Facts:
     installed: Installed = field(default_factory=Installed)
     nccl: Nccl = field(default_factory=Nccl)
     gpus: Gpus = field(default_factory=Gpus)
+    gpu_health: GpuHealth = field(default_factory=GpuHealth)
     locks: tuple[Holder, ...] = ()
     nics: tuple[Nic, ...] = ()
     routing: tuple[RouteEntry, ...] = ()

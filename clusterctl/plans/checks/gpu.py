@@ -241,8 +241,9 @@ def smi_failed(seen: Situation) -> Iterator[Hit]:
     """
     relevant = seen.job is None or seen.wants_gpus()
     for node, facts in seen.known:
-        if facts.gpus.error and relevant and not _mismatched(facts):
-            yield on(node, facts.gpus.error, ssh_to(node, "nvidia-smi; dmesg | grep -i xid | tail"))
+        error = facts.gpus.error or facts.gpu_health.error
+        if error and relevant and not _mismatched(facts):
+            yield on(node, error, ssh_to(node, "nvidia-smi; dmesg | grep -i xid | tail"))
 
 
 @check(

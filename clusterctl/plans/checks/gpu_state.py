@@ -140,8 +140,15 @@ def gpu_is_silent(seen: Situation) -> Iterator[Hit]:
     for node, facts in seen.known:
         files, count = facts.gpus.files or 0, facts.gpus.count or 0
         if facts.gpus.smi and files > count > 0:
-            evidence = f"{counted(files, 'device file')}, {counted(count, 'GPU')} listed"
+            evidence = f"{counted(files, 'device file')}, {counted(count, 'GPU')} listed{_unlisted(facts)}"
             yield on(node, evidence, ssh_to(node, "dmesg | grep -i xid | tail"))
+
+
+def _unlisted(facts: Facts) -> str:
+    """Name the GPUs on the PCI bus that nvidia-smi does not list; it writes the same address with more zeros."""
+    listed = {(gpu.bus or "")[-10:].lower() for gpu in facts.gpus.devices}
+    missing = [bus for bus in facts.gpu_health.pci if bus[-10:].lower() not in listed]
+    return f"; not listed: PCI {', '.join(missing)}" if missing and listed != {""} else ""
 
 
 @check(
