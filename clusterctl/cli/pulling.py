@@ -19,7 +19,7 @@ from clusterctl.cli.remembering import ask_runs
 from clusterctl.console.choice import say
 from clusterctl.console.results import Progress, pulled_to_json, tell_account
 from clusterctl.errors import ClusterctlError, NodeError, SystemRefusal, UsageError
-from clusterctl.plans.choose_run import choose_run
+from clusterctl.plans.choose_run import Runs, choose_run
 from clusterctl.plans.placement import choose_nodes
 from clusterctl.plans.results import MAX_BYTES, MAX_ENTRIES, Entry, judge
 from clusterctl.runs import tasks
@@ -113,7 +113,7 @@ class Pull:
         if not remembered.answered:
             tell_failures(remembered.errors)
             return ()
-        self._run = choose_run(remembered.runs, self._wishes.run, myself())
+        self._run = self._choose_run(remembered.runs)
         named = _RUN.fullmatch(self._run)
         if named is None:
             raise UsageError(
@@ -124,6 +124,16 @@ class Pull:
         parts = remembered.runs[self._run]
         self._errors = {error.node: error for error in remembered.errors if error.node in parts}
         return tuple(node for node in nodes if node.name in parts)
+
+    def _choose_run(self, runs: Runs) -> str:
+        """Find the run; a name without a slash that is none may have been meant as the directory."""
+        wanted = self._wishes.run
+        try:
+            return choose_run(runs, wanted, myself())
+        except UsageError as error:
+            if wanted and not self._wishes.folder and not any(run.startswith(wanted) for run in runs):
+                error.fix += f"; if it is the directory to pull into: clusterctl pull ./{wanted}"
+            raise
 
     def _target(self) -> Path:
         folder = self._wishes.folder

@@ -10,7 +10,7 @@ from clusterctl.cli.connecting import open_cluster
 from clusterctl.cli.reaching import interpreter, myself, notice, reading_exit_code, tell_failures
 from clusterctl.cli.remembering import Remembered, ask_runs
 from clusterctl.console.choice import say
-from clusterctl.console.logs import JsonLogs, LogPrinter
+from clusterctl.console.logs import JsonLogs, LogPrinter, Logs
 from clusterctl.errors import UsageError
 from clusterctl.plans.choose_run import Parts, choose_run
 from clusterctl.plans.placement import choose_nodes
@@ -48,6 +48,31 @@ class Filter:
         return {"events": None, "logs": logs, "follow": self.follow}
 
 
+class Counting:
+    """Counts the lines that go to a printer."""
+
+    def __init__(self, printer: Logs) -> None:
+        self._printer = printer
+        self.lines = 0
+
+    def show(self, entry: LogLines) -> None:
+        """Write complete lines of one file."""
+        self.lines += len(entry.lines)
+        self._printer.show(entry)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Whose lines of which run are read, and where they go."""
+
+    cluster: Cluster
+    nodes: Sequence[Node]
+    remembered: Remembered
+    run: str
+    wanted: Filter
+    printer: Logs
+
+
 def read_logs(
     inventory: Inventory, run: str | None, pattern: str | None, wanted: Filter, *, as_json: bool
 ) -> int:
@@ -65,7 +90,10 @@ def read_logs(
         say(f"run {chosen}")
         printer = _printer(chosen, parts, as_json)
         read = _follow if wanted.follow else _read
-        failed = read(cluster, holders, remembered, chosen, wanted, printer)
+        counting = Counting(printer)
+        failed = read(Reading(cluster, holders, remembered, chosen, wanted, counting))
+    if wanted.grep is not None and not counting.lines:
+        say(f"no line matches {wanted.grep!r}")
     return reading_exit_code(remembered.asked - len(failed), remembered.asked)
 
 
@@ -111,49 +139,36 @@ def _printer(run: str, parts: Parts, as_json: bool) -> LogPrinter | JsonLogs:
     return LogPrinter(list(known), max((part.world_size or 1 for part in known.values()), default=1))
 
 
-def _follow(
-    cluster: Cluster,
-    nodes: Sequence[Node],
-    remembered: Remembered,
-    run: str,
-    wanted: Filter,
-    printer: LogPrinter | JsonLogs,
-) -> set[str]:
+def _follow(of: Reading) -> set[str]:
     """Print lines as they come until the run has ended, none lost by cuts and none doubled; gives who failed."""
-    failed = {error.node for error in remembered.errors}
-    pythons = {node.name: remembered.pythons.get(node.name) or interpreter(node) for node in nodes}
-    onlooker = Onlooker(cluster, run, nodes, pythons, wanted.request(), notice=notice)
+    failed = {error.node for error in of.remembered.errors}
+    pythons = {node.name: of.remembered.pythons.get(node.name) or interpreter(node) for node in of.nodes}
+    onlooker = Onlooker(of.cluster, of.run, of.nodes, pythons, of.wanted.request(), notice=notice)
     for update in onlooker.updates():
-        _print(update, printer)
+        _print(update, of.printer)
         (failed.add if isinstance(update, StreamEnd) else failed.discard)(update.node)
     return failed
 
 
-def _read(
-    cluster: Cluster,
-    nodes: Sequence[Node],
-    remembered: Remembered,
-    run: str,
-    wanted: Filter,
-    printer: LogPrinter | JsonLogs,
-) -> set[str]:
+def _read(of: Reading) -> set[str]:
     """Open every node's stream and print node by node, while the others are kept alive; gives who failed."""
     opened: dict[str, Session] = {}
-    failed = {error.node for error in remembered.errors}
+    failed = {error.node for error in of.remembered.errors}
 
-    for outcome in cluster.each(
-        nodes, lambda c, node: tasks.follow(c, node, remembered.pythons[node.name], run, wanted.request())
+    for outcome in of.cluster.each(
+        of.nodes,
+        lambda c, node: tasks.follow(c, node, of.remembered.pythons[node.name], of.run, of.wanted.request()),
     ):
         if outcome.value is not None:
             opened[outcome.node.name] = outcome.value
         elif outcome.error is not None:
             tell_failures([outcome.error])
             failed.add(outcome.node.name)
-    ordered = {node.name: opened[node.name] for node in nodes if node.name in opened}
-    return failed | _print_all(ordered, printer)
+    ordered = {node.name: opened[node.name] for node in of.nodes if node.name in opened}
+    return failed | _print_all(ordered, of.printer)
 
 
-def _print_all(streams: Mapping[str, Session], printer: LogPrinter | JsonLogs) -> set[str]:
+def _print_all(streams: Mapping[str, Session], printer: Logs) -> set[str]:
     follower = Follower(live=False)
     failed: set[str] = set()
     for name, stream in streams.items():
@@ -170,7 +185,7 @@ def _print_all(streams: Mapping[str, Session], printer: LogPrinter | JsonLogs) -
     return failed
 
 
-def _print(update: Update, printer: LogPrinter | JsonLogs) -> None:
+def _print(update: Update, printer: Logs) -> None:
     """Print lines; tell at once of a node that is given up, for the others' lines may go on for hours."""
     if isinstance(update, LogLines):
         printer.show(update)

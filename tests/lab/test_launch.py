@@ -128,6 +128,8 @@ def test_status_ps_and_logs_tell_of_it_afterwards(
     assert [(entry["node"], entry["rank"], entry["offset"]) for entry in by_rank] == [
         (cluster.nodes[2].name, 2, 0)
     ]
+    nothing = cctl(cluster, "logs", run, "--grep", "no such word")
+    assert (nothing.code, nothing.out, "no line matches 'no such word'" in nothing.err) == (0, "", True)
 
 
 def test_hostile_values_arrive_byte_for_byte(cluster: Lab, tmp_path: Path) -> None:

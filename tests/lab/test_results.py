@@ -78,6 +78,8 @@ def test_a_run_from_its_code_to_its_end(make_lab: Callable[..., Bed], tmp_path: 
         True,
         False,
     )
+    bare = cctl(cluster, "pull", "results", cwd=tmp_path)
+    assert (bare.code, "clusterctl pull ./results" in bare.err) == (2, True), bare.err
     later = cctl(cluster, "pull", "--job", "results", "./later", cwd=tmp_path)
     assert (later.code, (tmp_path / f"later/{names[2]}/model.pt").exists()) == (5, True)
 
