@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
@@ -43,24 +44,24 @@ def make_board(run: str, offsets: Mapping[str, float], *, as_json: bool) -> Boar
     return LiveBoard(run, offsets) if live else LineBoard(run, offsets)
 
 
-class _Plain:
+class _Board(ABC):
     def __init__(self, run: str, offsets: Mapping[str, float]) -> None:
         self._run, self._offsets = run, offsets
 
-    def __enter__(self) -> _Plain:
+    def __enter__(self) -> _Board:
         return self
 
-    def __exit__(
+    def __exit__(  # noqa: B027 - most boards have nothing open
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Nothing is open."""
 
+    @abstractmethod
     def show(self, parts: Parts) -> None:
         """Show how things stand now."""
-        raise NotImplementedError
 
 
-class JsonBoard(_Plain):
+class JsonBoard(_Board):
     """Writes the whole state as one line of JSON, as `status --json` does, whenever it changes."""
 
     def show(self, parts: Parts) -> None:
@@ -68,7 +69,7 @@ class JsonBoard(_Plain):
         print(json.dumps(status_to_json(self._run, parts, self._offsets), ensure_ascii=False), flush=True)
 
 
-class LineBoard(_Plain):
+class LineBoard(_Board):
     """Writes one line for each node that has changed: `14:03:05 gpu02 RUNNING  r1 running`."""
 
     def __init__(self, run: str, offsets: Mapping[str, float]) -> None:
@@ -85,7 +86,7 @@ class LineBoard(_Plain):
         self._written = said
 
 
-class LiveBoard(_Plain):
+class LiveBoard(_Board):
     """Redraws the table of `status`; ages go on by themselves."""
 
     def __init__(self, run: str, offsets: Mapping[str, float]) -> None:

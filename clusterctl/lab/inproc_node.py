@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import socket
 import traceback
@@ -15,7 +14,7 @@ from clusterctl.lab import syscalls
 from clusterctl.lab.inproc_children import Children
 from clusterctl.lab.inproc_server import Server
 from clusterctl.lab.layout import LabPlan, NodePlan
-from clusterctl.lab.node import MESSAGE_BYTES, close_all_but, describe, watch_children
+from clusterctl.lab.node import close_all_but, describe, obey, watch_children
 from clusterctl.lab.processes import end_below
 
 
@@ -34,7 +33,7 @@ class InprocNode:
             wake = self._prepare()
             self._listen()
             self.channel.send(b'{"ready": true}')
-            self._serve(wake)
+            obey(self.channel, self._answer, wake, self._reap)
         except OSError as error:
             self.channel.send(describe(f"set up {self.node.name}", error))
         except Exception:
@@ -64,19 +63,10 @@ class InprocNode:
         self.server = Server(self.plan, self.node, self.children)
         self.server.open()
 
-    def _serve(self, wake: int) -> None:
-        line = self.channel.fileno()
-        while True:
-            readable, _, _ = select.select([line, wake], [], [])
-            if wake in readable:
-                with suppress(BlockingIOError):
-                    os.read(wake, 4096)
-                self.children.reap()
-            if line in readable:
-                message = self.channel.recv(MESSAGE_BYTES)
-                if not message:
-                    return
-                self.channel.send(self._answer(json.loads(message)))
+    def _reap(self, wake: int) -> None:
+        with suppress(BlockingIOError):
+            os.read(wake, 4096)
+        self.children.reap()
 
     def _answer(self, request: dict[str, Any]) -> bytes:
         try:

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -33,6 +34,25 @@ def run_ip(program: str, lines: str, *, force: bool = False) -> None:
     done = subprocess.run(words, input=lines, text=True, capture_output=True, check=False)
     if done.returncode and not force:
         raise OSError(None, done.stderr.strip())
+
+
+def obey(
+    channel: socket.socket,
+    answer: Callable[[dict[str, Any]], bytes],
+    wake: int,
+    reap_all: Callable[[int], object],
+) -> None:
+    """Answer the holder until it hangs up; when `wake` says that a child has ended, all such are collected."""
+    line = channel.fileno()
+    while True:
+        readable, _, _ = select.select([line, wake], [], [])
+        if wake in readable:
+            reap_all(wake)
+        if line in readable:
+            message = channel.recv(MESSAGE_BYTES)
+            if not message:
+                return
+            channel.send(answer(json.loads(message)))
 
 
 def host_pid() -> int:
@@ -85,7 +105,7 @@ class Init:
         try:
             wake = self._prepare()
             self._move_in()
-            self._serve(wake)
+            obey(self.channel, self._answer, wake, self._reap)
         except OSError as error:
             self.channel.send(describe(f"set up {self.node.name}", error))
         except Exception:
@@ -116,17 +136,9 @@ class Init:
         self._start_sshd()
         self.channel.send(b'{"ready": true}')
 
-    def _serve(self, wake: int) -> None:
-        line = self.channel.fileno()
-        while True:
-            readable, _, _ = select.select([line, wake], [], [])
-            if wake in readable and self.sshd in reap(wake):
-                self.sshd = 0
-            if line in readable:
-                message = self.channel.recv(MESSAGE_BYTES)
-                if not message:
-                    return
-                self.channel.send(self._answer(json.loads(message)))
+    def _reap(self, wake: int) -> None:
+        if self.sshd in reap(wake):
+            self.sshd = 0
 
     def _answer(self, request: dict[str, Any]) -> bytes:
         try:

@@ -7,12 +7,9 @@ import signal
 import stat
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,6 +19,9 @@ from clusterctl.plans.cause import Cause, Failure
 from clusterctl.plans.verdict import Verdict
 from clusterctl.specs.inventory import Inventory, parse_inventory
 from clusterctl.specs.job import Job, parse_job
+
+if TYPE_CHECKING:
+    from conftest import Webhook
 
 RUN = "digits-20261121T101500-ab12"
 SECRET = "s3cr3t-value"
@@ -43,25 +43,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-    """Listen on loopback; the URL is in HOOK_URL, what came is given."""
-    got: list[Any] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            got.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    monkeypatch.setenv("HOOK_URL", f"http://127.0.0.1:{server.server_address[1]}/tok-12345678")
-    yield got
-    server.shutdown()
-    server.server_close()
+def hook(webhook: Webhook, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Give what comes to the URL in HOOK_URL."""
+    monkeypatch.setenv("HOOK_URL", webhook.url)
+    return webhook.got
 
 
 def job(home: Path, text: str) -> Job:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
 from driving import cctl, kill_leftovers, leftovers, make_project, wait_for
 
 from clusterctl.lab.labs import Lab
+
+if TYPE_CHECKING:
+    from conftest import Webhook
 
 pytestmark = pytest.mark.lab
 
@@ -26,30 +26,9 @@ while True:
 """
 
 
-@pytest.fixture
-def hook() -> Iterator[tuple[str, list[Any]]]:
-    """Listen on loopback of the launching machine; gives the URL and what comes."""
-    got: list[Any] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            got.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}/tok-12345678", got
-    server.shutdown()
-    server.server_close()
-
-
-def test_a_time_limit_that_nobody_watches(cluster: Lab, tmp_path: Path, hook: tuple[str, list[Any]]) -> None:
+def test_a_time_limit_that_nobody_watches(cluster: Lab, tmp_path: Path, webhook: Webhook) -> None:
     """The nodes end the run themselves, all of them for that reason; the attach that comes later tells, once."""
-    url, got = hook
+    url, got = webhook.url, webhook.got
     notify = [{"to": "webhook", "url_from": "HOOK_URL", "when": ["timeout"]}]
     job = make_project(tmp_path, REDUCING, time_limit="1h", notify=notify, nodes=2)
     plan = cctl(cluster, "launch", job, "--dry-run")
