@@ -1,0 +1,59 @@
+"""A whole run through a bastion that only the user's own SSH files know, and what is said when it is down."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from driving import STUBBED, cctl, leftovers, make_project, said
+
+from clusterctl.lab.labs import Lab, break_node, heal_node
+
+pytestmark = pytest.mark.lab
+
+
+def behind(lab: Lab, folder: Path) -> Path:
+    """Write an inventory of all nodes but the first, which is the way to them: by Include, Match and ProxyJump."""
+    text = lab.inventory.read_text(encoding="utf-8")
+    relay = re.search(r'  proxy_command: "(.*)"\n', text)
+    assert relay is not None
+    (folder / "gate.conf").write_text(
+        f"Host gate\n HostName {lab.nodes[0].plan.host}\n User {lab.plan.account.name}\n Port {lab.plan.ssh_port}\n"
+        f" IdentityFile {lab.directory / 'id_ed25519'}\n UserKnownHostsFile {lab.directory / 'known_hosts'}\n"
+        f" ProxyCommand {relay[1]}\n",
+        encoding="utf-8",
+    )
+    (folder / "config").write_text(
+        f"Include {folder / 'gate.conf'}\nMatch host {lab.nodes[0].plan.host[:-1]}* !originalhost gate\n"
+        " ProxyJump gate\n",
+        encoding="utf-8",
+    )
+    text = text.replace(relay[0], "").replace('config: "none"', f"config: {folder / 'config'}")
+    text = re.sub(rf"  - {{name: {lab.nodes[0].name},.*\n", "", text)
+    (folder / "inventory.yaml").write_text(text, encoding="utf-8")
+    return folder / "inventory.yaml"
+
+
+def test_a_run_through_a_bastion(cluster: Lab, tmp_path: Path) -> None:
+    """One login there carries check, code, run and logs; when its sshd is down the bastion is named."""
+    inventory = behind(cluster, tmp_path)
+    job = make_project(tmp_path / "job", "print('through')", env=STUBBED)
+    launched = cctl(None, "-i", inventory, "launch", job, "--json")
+    sessions = [process.command for process in cluster.nodes[0].processes() if "sshd: " in process.command]
+    break_node(cluster, cluster.nodes[0].name, "sshd")
+    try:
+        refused = cctl(None, "-i", inventory, "check", "--json")
+    finally:
+        heal_node(cluster, cluster.nodes[0].name)
+
+    assert launched.code == 0, launched.err
+    assert said(launched.json_lines()) == ["through", "through"]
+    assert set(launched.json_lines()[-1]["verdict"]["nodes"]) == {node.name for node in cluster.nodes[1:]}
+    assert not [command for command in sessions if "@" in command], "no session stays at the bastion"
+    (finding,) = json.loads(refused.out)["findings"]
+    assert (refused.code, finding["code"]) == (4, "CC-SSH-018")
+    assert finding["nodes"] == [node.name for node in cluster.nodes[1:]]
+    assert "the bastion gate" in finding["evidence"]
+    assert leftovers(cluster) == {}
