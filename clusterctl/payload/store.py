@@ -1,4 +1,8 @@
-"""File contents by hash, shared by all runs of a work directory, also when several nodes share it."""
+"""File contents by hash, shared by all runs of a work directory, also when several nodes share it.
+
+Nothing is flushed to the disk: what a power cut damages is found when it is copied, since every copy is hashed, and is
+asked for again.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,14 @@ import contextlib
 import hashlib
 import os
 import stat
-import threading
 import time
 from types import TracebackType
-from typing import Dict, List, Optional, Tuple, Type, Union
+from typing import Dict, Optional, Type, Union
 
 from .wire import VerbError
 from .workdir import NEW, make_below, make_private
 
 CHUNK = 1 << 20
-PENDING_FILES = 128  # written but not yet on the disk; bounded, since each holds a descriptor
-PENDING_BYTES = 64 << 20
-FSYNC_THREADS = 16
 STALE = 86400.0  # seconds after which an unfinished file of a broken transfer is swept
 USED_EVERY = 86400.0  # seconds; the day of a content's last use is kept as its time, for `clean`
 
@@ -40,6 +40,14 @@ class Incoming:
         self.size += len(data)
         write_all(self.descriptor, data, self.path)
 
+    def close(self) -> None:
+        """Close; an OSError names the file: network file systems tell only now that they are full."""
+        descriptor, self.descriptor = self.descriptor, -1
+        try:
+            os.close(descriptor)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self.path) from None
+
     def drop(self) -> None:
         """Remove what was written."""
         if self.descriptor >= 0:
@@ -55,7 +63,6 @@ class Store:
         self.root = make_below(workdir, "store")
         self.aside = make_below(self.root, "incoming")
         self._open: Dict[Sha, Incoming] = {}
-        self._written: List[Tuple[Sha, Incoming]] = []
         self._token = os.urandom(8).hex()
         self._count = 0
 
@@ -69,8 +76,7 @@ class Store:
         error: Optional[BaseException],
         trace: Optional[TracebackType],
     ) -> None:
-        for incoming in [*self._open.values(), *(incoming for _, incoming in self._written)]:
-            incoming.drop()
+        self.abandon()
 
     def path(self, sha: Sha) -> str:
         """Return where a content lies, or would lie."""
@@ -100,28 +106,14 @@ class Store:
             return
         if incoming.digest.hexdigest() != sha:
             raise VerbError("CC-SYNC-009", f"a file changed on its way: its content is not {sha}")
-        self._written.append((sha, self._open.pop(sha)))
-        if (
-            len(self._written) >= PENDING_FILES
-            or sum(written.size for _, written in self._written) > PENDING_BYTES
-        ):
-            self.settle()
+        incoming.close()
+        self._name(incoming.path, self.path(sha))
+        del self._open[sha]
 
     def abandon(self) -> None:
         """Drop contents of which only a part has come; each can begin anew."""
         while self._open:
             self._open.popitem()[1].drop()
-
-    def settle(self) -> None:
-        """Bring what was written onto the disk, then give it its name."""
-        fsync_all([(incoming.descriptor, incoming.path) for _, incoming in self._written])
-        while self._written:
-            sha, incoming = self._written[-1]
-            target = self.path(sha)
-            make_private(os.path.dirname(target))
-            os.rename(incoming.path, target)
-            os.close(incoming.descriptor)
-            self._written.pop()
 
     def discard_if_wrong(self, sha: Sha) -> bool:
         """Remove a stored content that does not have its hash; say whether it was so."""
@@ -132,6 +124,13 @@ class Store:
             return True
         remove_quietly(self.path(sha))
         return True
+
+    def _name(self, path: str, target: str) -> None:
+        try:
+            os.rename(path, target)
+        except FileNotFoundError:  # the first of its folder, or `clean` has just removed the empty folder
+            make_private(os.path.dirname(target))
+            os.rename(path, target)
 
     def _sweep(self) -> None:
         oldest = time.time() - STALE
@@ -149,30 +148,6 @@ def write_all(descriptor: int, data: bytes, path: Path) -> None:
             rest = rest[os.write(descriptor, rest) :]
     except OSError as error:
         raise OSError(error.errno, error.strerror, path) from None
-
-
-def fsync_all(files: List[Tuple[int, str]]) -> None:
-    """Flush many files at once, which a disk does far faster than one by one."""
-    waiting, failures = list(files), []  # type: List[Tuple[int, str]], List[OSError]
-
-    def flush() -> None:
-        while True:
-            try:
-                descriptor, path = waiting.pop()
-            except IndexError:
-                return
-            try:
-                os.fsync(descriptor)
-            except OSError as error:
-                failures.append(OSError(error.errno, error.strerror, path))
-
-    threads = [threading.Thread(target=flush) for _ in range(min(FSYNC_THREADS, len(files)))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
 
 
 def hash_file(path: Path) -> Sha:

@@ -130,8 +130,7 @@ def fill(store: Store, rows: List[Row], voice: Voice) -> bool:
     while not done:
         frame = voice.stream.receive()
         if frame is None:
-            store.settle()  # the next attempt need not send these again
-            return False
+            return False  # the next attempt need not send again what is stored
         done = bool(frame[0].get("done"))
         if "take" in frame[0]:
             done = take_from(frame[0]["take"], store, missing, voice)
@@ -144,7 +143,6 @@ def fill(store: Store, rows: List[Row], voice: Voice) -> bool:
                 missing.discard(sha)
     if missing:
         raise VerbError("CC-SYNC-008", f"{len(missing)} files did not arrive")
-    store.settle()
     return True
 
 
