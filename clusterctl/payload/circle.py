@@ -31,6 +31,11 @@ class Circle(Gang):
         self._fallen = ""
         self.role: Gang = RestartHub(self) if self.course.here == 0 else RestartPeer(self, 0)
 
+    @property
+    def address(self) -> str:
+        """Return where the others reach this node; a run of one node may not know its own."""
+        return str(self.side.spec.get("address") or self.side.spec["master_addr"])
+
     def open(self) -> None:
         """Listen, where there are others; VerbError if that is not possible."""
         if self.course.seats > 1 and self.door is None:

@@ -129,7 +129,7 @@ class RestartHub(Hub):
         if event == "port":
             self._port = int(facts["port"])
         elif event == "ready":
-            self._take_ready(self.seat, {"port": self._port, "address": self.side.spec["address"]})
+            self._take_ready(self.seat, {"port": self._port, "address": self.circle.address})
         elif event == "listening":
             self._let_go(int(facts["port"]))
 

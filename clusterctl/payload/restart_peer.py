@@ -106,7 +106,7 @@ class RestartPeer(Peer):
         if event == "port":
             self._master_port = int(facts["port"])
         elif event == "ready":
-            self._send("ready", port=self._master_port, address=self.side.spec["address"])
+            self._send("ready", port=self._master_port, address=self.circle.address)
         elif event == "listening":
             self._send("listening", port=int(facts["port"]))
 

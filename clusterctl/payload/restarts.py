@@ -96,7 +96,8 @@ class Restarts:
         most = self.policy.most
         text = "restart %d of %d in %g s: %s" % (self.course.attempt, most, seconds, entry["text"])
         agent.record.note("pausing", attempt=entry["attempt"], reason=entry["text"], seconds=seconds)
-        part = self._part or {"state": None, "reason": "", "node_rank": None}
+        part = None if agent.attempt.idle else self._part
+        part = part or {"state": None, "reason": "", "node_rank": None}
         mine = {"node_rank": part["node_rank"], "state": part["state"], "reason": part["reason"]}
         cause = {"cause_reason": entry["reason"], "node": entry["node"], "text": entry["text"]}
         about = {"attempt": entry["attempt"], "began": entry["began"], "ended": entry["ended"]}
@@ -108,7 +109,6 @@ class Restarts:
     def again(self) -> None:
         """Begin the attempt that the course is at now, with the rank that it gives us, or none."""
         agent, rank = self._agent, self.course.ranks.get(self.course.here)
-        self._part, self._left = None, []
         number = self.course.attempt
         agent.record.note("attempt", attempt=number, node_rank=rank)
         shown = self.course.here if rank is None else rank
@@ -119,6 +119,7 @@ class Restarts:
             state="WAITING" if rank is None else "PREPARING", reason="spare" if rank is None else ""
         )
         if rank is not None:
+            self._part, self._left = None, []
             self._progress = self._new_progress()
             agent.depart()
 
@@ -147,13 +148,12 @@ class Restarts:
         agent.attempt.release.then(lambda: agent.claim.obey("unlock"))
 
     def _own_end(self, end: Facts) -> Tuple[str, str]:
-        if self._agent.attempt.idle and not self._guardless:
-            return "SUCCEEDED", NOT_NEEDED
-        if end.get("state"):
+        idle = self._agent.attempt.idle
+        if end.get("state") and (self._guardless or not idle):
             return str(end["state"]), str(end["reason"])
-        if self._part is not None:
+        if self._part is not None:  # of an earlier attempt, where this node was fit for no other
             return str(self._part["state"]), str(self._part["reason"])
-        return "FAILED", self._guardless or "the run ended before this node's part did"
+        return ("SUCCEEDED", NOT_NEEDED) if idle else ("FAILED", "the run ended before this node's part did")
 
     @property
     def time_left(self) -> Optional[float]:
