@@ -228,7 +228,8 @@ def _rounded(seconds: float | None) -> float | None:
 
 
 def _any_part(parts: Parts) -> NodeState:
-    return next(part for part in parts.values() if part is not None)
+    """Give the word of a node that got as far as any: what all have in common."""
+    return max((part for part in parts.values() if part is not None), key=lambda part: part.attempt)
 
 
 def _table(*headings: str) -> Table:

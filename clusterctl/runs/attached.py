@@ -160,6 +160,8 @@ class Attached:
         if self._attempts.hear_event(event):
             self._worry = None
         trouble, reason = part.hear_event(event), str(event.get("reason") or "")
+        if part.attempt < self._attempts.number:
+            return  # what became of an earlier attempt is settled
         if trouble:
             self._fail(f"{part.node.name}: {trouble}")
         elif event.get("event") == "stopping" and self._has_gang and ": " in reason:

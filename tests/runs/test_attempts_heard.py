@@ -1,0 +1,64 @@
+"""What a watcher makes of a run's attempts: told once, and what is settled moves nobody any more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clusterctl.plans.state import NodeState, parse_state
+from clusterctl.runs.attached import Attached, Watch
+from clusterctl.runs.attempts import Attempts
+from clusterctl.runs.cluster import Cluster
+from clusterctl.runs.follow import LogLines, NodeEvent, StateChange
+from clusterctl.specs.inventory import parse_inventory
+
+NODES = parse_inventory("cluster: c\nnodes: [{host: gpu01}, {host: gpu02}, {host: gpu03}]", "-").nodes
+
+
+def state(attempt: int, *ranks: int | None, word: str = "RUNNING", lost: str = "") -> NodeState:
+    """Build a node's state with this roster."""
+    roster = [
+        {"seat": seat, "node": node.name, "node_rank": rank, "lost": node.name == lost}
+        for seat, (node, rank) in enumerate(zip(NODES, ranks, strict=True))
+    ]
+    about = {"run": "r", "nnodes": 2, "seats": 3, "gang": True, "attempt": attempt}
+    return parse_state({**about, "state": word, "roster": roster})
+
+
+def pausing(attempt: int) -> dict[str, Any]:
+    """Build the event that announces another attempt."""
+    return {"event": "pausing", "attempt": attempt, "reason": "gpu02 is lost", "seconds": 2.0}
+
+
+def test_each_attempt_is_told_once() -> None:
+    """Whichever node says so first; the spare that comes in is named."""
+    said: list[str] = []
+    heard = Attempts({}, said.append)
+
+    for known in (state(1, 0, 1, None), state(1, 0, 1, None, lost="gpu02")):
+        assert not heard.hear_state(known)
+    assert [heard.hear_event(pausing(1)) for _ in range(3)] == [True, False, False]
+    assert heard.is_out("gpu02"), "it is lost, though its rank is not given away yet"
+    assert [heard.hear_state(state(2, 0, None, 1, lost="gpu02")) for _ in range(2)] == [True, False]
+    assert said == [
+        "attempt 1: gpu02 is lost; attempt 2 begins in 2 s",
+        "attempt 2 begins on gpu01, gpu03 (spare, node 1)",
+    ]
+
+
+def test_who_comes_later_is_not_moved_by_what_is_settled() -> None:
+    """The events of the first attempt are read again; none of them is a failure of the second."""
+    said: list[str] = []
+    now = state(2, 0, 1, None)
+    watch = Watch("r", NODES, {}, {}, known={node.name: now for node in NODES})
+    attached = Attached(Cluster(said.append), watch, show=lambda _: None, notice=said.append)
+    killed = {"event": "rank_exited", "rank": 1, "exit": None, "signal": 9, "time": 5.0}
+
+    attached._take(StateChange("gpu02", now))
+    for event in (killed, {"event": "stopping", "reason": "gpu02: rank 1"}, pausing(1)):
+        attached._take(NodeEvent("gpu02", event))
+    assert said == []
+    attached._take(NodeEvent("gpu02", {"event": "attempt", "attempt": 2}))
+    attached._take(LogLines("gpu02", 1, "stderr", "attempt-1/x", 0, None, ("ValueError: old",), (16,)))
+    assert attached._parts["gpu02"].failures(9.0) == []
+    attached._take(NodeEvent("gpu02", killed))
+    assert said == ["gpu02: rank 1 failed; the nodes are ending this attempt"]
