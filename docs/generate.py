@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import catalogue
 from book import BOOK, book
 
 from clusterctl.cli.main import VERBS, root
@@ -222,6 +223,15 @@ GRADES: Mapping[Grade, str] = {
 }
 
 
+def failing(part: str) -> str:
+    """Write one part of the catalogue of what goes wrong; without a part, how much of it is covered."""
+    if not part:
+        return catalogue.share() + "\n"
+    return table(
+        ("", "what goes wrong", "what is done about it", "codes", "tested by"), catalogue.cells(part)
+    )
+
+
 def plain(text: str) -> str:
     """Keep Markdown from reading signs of its own outside of code."""
     pieces = text.split("`")
@@ -241,6 +251,7 @@ KINDS: Mapping[str, Callable[[str], str]] = {
     "verb": verb,
     "findings": findings,
     "symptoms": symptoms,
+    "catalogue": failing,
 }
 
 
@@ -260,7 +271,7 @@ def generated() -> Iterator[tuple[Path, str]]:
         fresh = render(path.read_text(encoding="utf-8"))
         yield path, fresh
         if path.name == "findings.md":
-            yield BOOK, book(fresh, {})
+            yield BOOK, book(fresh, catalogue.happens())
 
 
 def main(arguments: list[str]) -> int:

@@ -88,3 +88,24 @@ def test_what_no_launch_survives_cannot_be_waived(
     inventory.write_text(inventory.read_text() + "waive: [{code: CC-SSH-002, reason: it is off}]\n")
     code, _, err = check(capsys, inventory)
     assert code == 2 and "CC-USE-051" in err and str(inventory) in err
+
+
+def test_what_this_machine_adds(
+    inventory: Path, server: Server, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A key that others may read, and files beside the script that hide modules; neither stops a launch."""
+    job = tmp_path / "job.yaml"
+    (tmp_path / "torch").mkdir()
+    for name in ("t.py", "random.py", "model.py", "torch/__init__.py"):
+        (tmp_path / name).write_text("")
+    job.write_text("name: j\nscript: t.py\nbackend: gloo\nnproc_per_node: 1\n")
+    server.client_key.chmod(0o644)
+    try:
+        code, out, _ = check(capsys, inventory, str(job), "--only", "SSH,PY-020", "--json")
+    finally:
+        server.client_key.chmod(0o600)
+
+    seen = {one["code"]: one for one in json.loads(out)["findings"]}
+    assert (code, sorted(seen)) == (0, ["CC-PY-020", "CC-SSH-022"])
+    assert seen["CC-SSH-022"]["fix"] == f"chmod 600 {server.client_key}"
+    assert sorted(seen["CC-PY-020"]["fix"].split()[-2:]) == ["random.py", "torch/"]
