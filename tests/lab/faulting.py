@@ -237,7 +237,7 @@ def cut_and_mend(run: Struck) -> None:
 
 
 RAISE = "raise ValueError('told to fail')"
-STRIKES: Mapping[str, Callable[[Struck], None]] = {
+STRIKES: dict[str, Callable[[Struck], None]] = {
     "worker-raises": order(RAISE),
     "worker-killed": signal_to("worker", "KILL"),
     "worker-segfault": order("import ctypes; ctypes.string_at(0)"),
@@ -266,8 +266,9 @@ STRIKES: Mapping[str, Callable[[Struck], None]] = {
 
 @dataclass(frozen=True)
 class Seen:
-    """What a fault led to: seconds until all other nodes were stopped, exit code, screen, and what was left."""
+    """What a fault led to: seconds until the other nodes' ranks had ended, and until nothing at all was left there."""
 
+    stopped: float | None
     seconds: float | None
     exit: int
     said: str
@@ -279,20 +280,23 @@ def observe(fault: Fault, run: Struck, limit: float = 60.0) -> Seen:
     """Strike a settled run and see what comes of it."""
     node, began = run.nodes[fault.place], time.monotonic()
     traces = run.traces(without=[node])
+    training = run.traces(without=[node], watchers=False)
     STRIKES.get(fault.name, lambda _: None)(run)
     began = began if fault.within == CABLE else time.monotonic()  # a signal is sent at the end of its command
-    seconds = None
+    stopped = seconds = None
     if fault.within is None:
         see_it_borne(fault, run)
     else:
-        wait_for(lambda: not any(map(os.path.exists, traces)), limit, f"{fault.name}: the others stopped")
+        wait_for(lambda: not any(map(os.path.exists, training)), limit, f"{fault.name}: the others stopped")
+        stopped = time.monotonic() - began
+        wait_for(lambda: not any(map(os.path.exists, traces)), limit, f"{fault.name}: nothing left there")
         seconds = time.monotonic() - began
     code, said = end_of(fault, run, limit)
     off = [node] if fault.name.startswith("power-off") else []
     deadline = time.monotonic() + 5.0
     while (left := run.left(without=off)) and time.monotonic() < deadline:
         time.sleep(0.1)
-    return Seen(seconds, code, said, left, run.out)
+    return Seen(stopped, seconds, code, said, left, run.out)
 
 
 def see_it_borne(fault: Fault, run: Struck) -> None:

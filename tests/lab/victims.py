@@ -24,6 +24,10 @@ while not os.path.exists("/tmp/" + mark):
     time.sleep(0.05)
 exec(open("/tmp/" + mark).read())
 """
+# One that heeds TERM and has no children.
+PLAIN = "".join(
+    line for line in WORKER.splitlines(keepends=True) if "SIG_IGN" not in line and "Popen" not in line
+)
 
 
 @dataclass
@@ -81,14 +85,15 @@ class Struck:
         }
         return {name: commands for name, commands in found.items() if commands}
 
-    def traces(self, *, without: Sequence[LabNode] = ()) -> list[str]:
-        """Give the places in /proc, as seen from here, of all that lives of it: cheap to look at often."""
+    def traces(self, *, without: Sequence[LabNode] = (), watchers: bool = True) -> list[str]:
+        """Give the places in /proc, as seen from here, of what lives of it: cheap to look at often."""
         nodes = [node for node in self.nodes if node.name not in [other.name for other in without]]
         return [
             f"/proc/{init}/root/proc/{process.pid}"
             for node in nodes
             for init in (node.state().pid,)
             for process in self.processes(node)
+            if watchers or self.mark in process.command
         ]
 
     def find(self, node: LabNode, part: str) -> NodeProcess:
@@ -130,13 +135,14 @@ def begin(
     *,
     inventory: Path | None = None,
     stub: bool = True,
+    worker: str = WORKER,
     **job: object,
 ) -> Struck:
     """Launch a run and stay attached; gives it before it is settled."""
     wish = {"name": name, "args": [f"mark-{name}-"], "grace": "30s", **job}
     if stub:
         wish["env"] = STUBBED
-    file = make_project(folder / name, WORKER, **wish)
+    file = make_project(folder / name, worker, **wish)
     files = folder / f"{name}.out", folder / f"{name}.err"
     where = ["-i", str(inventory)] if inventory else []
     names = ",".join(node.name for node in nodes)
