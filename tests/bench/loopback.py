@@ -56,6 +56,18 @@ class Nodes:
         """Render OpenSSH's command."""
         return ["ssh", "-F", str(self.ssh_config), name, *words]
 
+    def write_inventory(self, workdir: str) -> None:
+        """Write our inventory, with a work directory of that name on every node."""
+        server = self.server
+        known = str(self.folder / "known_hosts")
+        ssh = {"user": ME, "port": server.port, "key": str(server.client_key), "known_hosts": known}
+        listed = [
+            {"name": name, "host": address, "gpus": 0, "workdir": str(self.home(name) / workdir)}
+            for name, address in self.addresses.items()
+        ]
+        document = {"cluster": "loopback", "ssh": ssh, "python": sys.executable, "nodes": listed}
+        self.inventory.write_text(json.dumps(document))
+
     def home(self, name: str) -> Path:
         """Return where a node keeps what is its own."""
         return self.folder / "nodes" / name
@@ -79,14 +91,7 @@ def describe(folder: Path, server: Server, count: int) -> Nodes:
         "".join(f"[{address}]:{server.port} {server.host_key}\n" for address in addresses.values())
     )
     nodes = Nodes(folder, server, addresses)
-    ssh = {"user": ME, "port": server.port, "key": str(server.client_key), "known_hosts": str(known)}
-    listed = [
-        {"name": name, "host": address, "gpus": 0, "workdir": str(nodes.home(name) / "work")}
-        for name, address in addresses.items()
-    ]
-    nodes.inventory.write_text(
-        json.dumps({"cluster": "loopback", "ssh": ssh, "python": sys.executable, "nodes": listed})
-    )
+    nodes.write_inventory("work")
     hosts = "".join(f"Host {name}\n  HostName {address}\n" for name, address in addresses.items())
     nodes.ssh_config.write_text(
         f"{hosts}Host *\n  Port {server.port}\n  User {ME}\n  IdentityFile {server.client_key}\n  IdentitiesOnly yes\n"
