@@ -37,6 +37,7 @@ from clusterctl.plans.facts_records import (
     Workdir,
 )
 from clusterctl.plans.facts_session import Cgroup, Encoding, SharedMemory
+from clusterctl.plans.shell import ACTIVATING
 from clusterctl.specs.inventory import Node
 
 SAID_LINES = 5
@@ -109,8 +110,11 @@ def parse_facts(answer: object, *, asked: float | None = None, heard: float | No
 
 def with_words(facts: Facts, stderr: str, noise: bytes = b"") -> Facts:
     """Add what the session wrote before Python answered: to stdout, and to stderr where an `activate` may have."""
-    lines = [line.strip() for line in noise.decode("utf-8", "replace").split("\n")]
-    facts = replace(facts, noise=clean_text(" / ".join(line for line in lines if line)))
+    shells, _, _ = noise.decode("utf-8", "replace").partition(
+        ACTIVATING
+    )  # what comes after is said by `activate`
+    heard = (line.strip() for line in shells.split("\n"))
+    facts = replace(facts, noise=clean_text(" / ".join(line for line in heard if line)))
     lines = [clean_text(line.strip()) for line in stderr.split("\n") if not line.startswith("clusterctl: ")]
     told = " / ".join([line for line in lines if line][-SAID_LINES:])
     if facts.activate.status is None or not told:

@@ -121,10 +121,10 @@ def noisy_shell(seen: Situation) -> Iterator[Hit]:
     """A start file of the login shell (.bashrc, .cshrc, config.fish) writes to standard output without a terminal.
 
     rsync says `protocol version mismatch -- is your shell clean?`, sftp `Received message too long`. Print only where
-    somebody looks: `case $- in *i*) echo hello;; esac`. Not told where there is an `activate`, which may print too.
+    somebody looks: `case $- in *i*) echo hello;; esac`.
     """
     for node, facts in seen.known:
-        if facts.noise and facts.activate.status is None:  # else it may be what `activate` says
+        if facts.noise:
             shown = facts.noise[:SHOWN_NOISE] + ("..." if len(facts.noise) > SHOWN_NOISE else "")
             yield on(node, f"it says: {shown}", ssh_to(node, "true"))
 
