@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -35,6 +35,13 @@ def lab(settings: Settings) -> None:
     metavar="A,B,...",
     help="NIC names, given to the nodes in turn. A+B gives one node two: SSH on A, training on B.",
 )
+@click.option(
+    "--gpus",
+    default=0,
+    show_default=True,
+    metavar="K",
+    help="Simulated GPUs per node: an nvidia-smi, and no more.",
+)
 @click.option("--shared-home", is_flag=True, help="One home for all nodes, as where it lies on NFS.")
 @click.option(
     "--backend",
@@ -43,14 +50,13 @@ def lab(settings: Settings) -> None:
     show_default=True,
     help="netns: in namespaces, with sshd. inproc: plain processes at loopback addresses, where nothing else goes.",
 )
-def up(count: int, name: str, nics: str | None, shared_home: bool, backend: str) -> None:
+def up(count: int, name: str, nics: str | None, gpus: int, shared_home: bool, backend: str) -> None:
     """Build a lab; it runs until `lab down`."""
     from clusterctl.lab.building import up as build
 
     cards = None if nics is None else [item.strip() for item in nics.split(",")]
-    built = build(
-        lab_dir(), name=name, count=count, nics=cards, shared_home=shared_home, backend=backend, note=say
-    )
+    more: dict[str, Any] = {"nics": cards, "shared_home": shared_home, "gpus": gpus}
+    built = build(lab_dir(), name=name, count=count, backend=backend, note=say, **more)
     say(f"lab {built.name} is up with {counted(count, 'node')}; its inventory:")
     click.echo(str(built.inventory))
 

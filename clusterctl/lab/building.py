@@ -21,6 +21,7 @@ from clusterctl.lab.layout import LabPlan, render_inventory, render_known_hosts,
 from clusterctl.lab.machine import find_program, refusal, require_linux
 from clusterctl.lab.planning import Wish, plan_loopback, plan_namespaces
 from clusterctl.lab.processes import TAG
+from clusterctl.lab.simulated_gpus import MOST, write_smi
 from clusterctl.lab.state import Process, identify, locked, write_holder
 
 MOST_NODES = 250
@@ -51,17 +52,20 @@ def up(
     nics: Sequence[str] | None = None,
     shared_home: bool = False,
     bound: bool = False,
+    gpus: int = 0,
     backend: str = "netns",
     note: Callable[[str], None] = lambda _: None,
 ) -> Lab:
     """Build a lab and return when SSH answers on every node; a bound one ends with this process.
 
-    With `shared_home` all nodes have one home, as over NFS. With the backend `auto` a machine that cannot have
-    namespaces gets a lab without them, and `note` is told why and what it cannot show.
+    With `shared_home` all nodes have one home, as over NFS; with `gpus` each seems to have so many GPUs. With the
+    backend `auto` a machine that cannot have namespaces gets a lab without them, and `note` is told why and what it
+    cannot show.
     """
     require_linux()
     _check_words(name, count, nics)
-    wish = Wish(name=name, count=count, nics=nics, shared_home=shared_home, bound=bound)
+    _check_gpus(gpus)
+    wish = Wish(name=name, count=count, nics=nics, shared_home=shared_home, bound=bound, gpus=gpus)
     if backend != "inproc":
         try:
             return _raise_lab(state_dir, lambda: plan_namespaces(state_dir, wish), wish)
@@ -99,6 +103,12 @@ def _claim(plan: LabPlan) -> Path:
     return directory
 
 
+def _check_gpus(gpus: int) -> None:
+    if not 0 <= gpus <= MOST:
+        fix = f"clusterctl lab up --gpus 2, or another number up to {MOST}"
+        raise LabError(f"a node of a lab has 0 to {MOST} GPUs, not {gpus}", code="CC-LAB-003", fix=fix)
+
+
 def _check_words(name: str, count: int, nics: Sequence[str] | None) -> None:
     if not _NAME.fullmatch(name):
         raise LabError(f"{name!r} cannot name a lab", code="CC-LAB-003", fix="letters, digits, dots, dashes")
@@ -119,6 +129,8 @@ def _build(plan: LabPlan, directory: Path, *, bound: bool) -> Lab:
     for node in plan.nodes:
         (directory / "nodes" / node.name).mkdir(mode=0o700, parents=True)
         Path(plan.home(node)).mkdir(mode=0o700, exist_ok=True)
+        if plan.gpus and plan.backend == "inproc":
+            write_smi(directory / "nodes" / node.name / "programs", node.name, plan.gpus)
     _make_keys(plan, directory)
     leash, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ExitStack() as failing:

@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 from clusterctl.lab.layout import Account, LabPlan, NodePlan, render_hosts, render_sshd_config
+from clusterctl.lab.simulated_gpus import write_smi
 from clusterctl.lab.syscalls import bind, mount_new
 
 FOLDER = "/run/lab"
@@ -25,6 +26,8 @@ def furnish(plan: LabPlan, node: NodePlan) -> None:
         if Path(path).is_dir():
             mount_new("tmpfs", path, "mode=1777" if path != "/run" else "mode=0755")
     _write_files(files)
+    if plan.gpus:
+        write_smi(Path(FOLDER, "programs"), node.name, plan.gpus)
     Path(plan.account.home).mkdir(parents=True, exist_ok=True)
     bind(home, plan.account.home)
     _show_again(visible, covered)
@@ -42,7 +45,7 @@ def _private_files(plan: LabPlan, own: Path) -> dict[str, str]:
     account = plan.account
     files = {
         "hosts": render_hosts(plan.nodes),
-        "sshd_config": render_sshd_config(FOLDER),
+        "sshd_config": render_sshd_config(FOLDER, programs=f"{FOLDER}/programs" if plan.gpus else None),
         "host_key": (own / "host_key").read_text(encoding="ascii"),
         "authorized_keys": (Path(plan.directory) / "id_ed25519.pub").read_text(encoding="ascii"),
         "boot_id": Path("/proc/sys/kernel/random/uuid").read_text(encoding="ascii"),

@@ -10,6 +10,7 @@ from typing import Any
 DEFAULT_NICS = ("enp65s0f0", "ib0np0", "eno2")
 BRIDGES = ("train", "ssh")  # further NICs of a node get bridges of their own: extra1, extra2, ...
 SSH_PORT = 22
+OWN_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ class LabPlan:
     shared_home: bool = False
     backend: str = "netns"
     ssh_port: int = SSH_PORT
+    gpus: int = 0
 
     def home(self, node: NodePlan) -> str:
         """The directory here that is a node's home; one for all nodes if they share it, as with NFS."""
@@ -136,13 +138,14 @@ def session_environment(plan: LabPlan, node: NodePlan) -> dict[str, str]:
     which `lab down` finds what a node has left.
     """
     account = plan.account
-    own = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    own = OWN_PATH if account.uid == 0 else "/usr/local/bin:/usr/bin:/bin"
+    programs = f"{plan.directory}/nodes/{node.name}/programs:" if plan.gpus else ""
     return {
         "USER": account.name,
         "LOGNAME": account.name,
         "HOME": plan.home(node),
         "SHELL": account.shell,
-        "PATH": own if account.uid == 0 else "/usr/local/bin:/usr/bin:/bin",
+        "PATH": programs + own,
         "NCCL_HOSTID": f"{plan.name}-{node.name}",
         "CLUSTERCTL_LAB": plan.directory,
     }
@@ -191,8 +194,8 @@ def render_hosts(nodes: Sequence[NodePlan]) -> str:
     return "127.0.0.1 localhost\n" + names
 
 
-def render_sshd_config(folder: str) -> str:
-    """The nodes' sshd_config: limits are OpenSSH's own, only keys are accepted."""
+def render_sshd_config(folder: str, *, programs: str | None = None) -> str:
+    """The nodes' sshd_config: limits are OpenSSH's own, only keys are accepted; `programs` come first on PATH."""
     lines = [
         f"Port {SSH_PORT}",
         "ListenAddress 0.0.0.0",
@@ -207,6 +210,7 @@ def render_sshd_config(folder: str) -> str:
         "PrintMotd no",
         "PrintLastLog no",
         "Subsystem sftp internal-sftp",
+        *([f"SetEnv PATH={programs}:{OWN_PATH}"] if programs else []),
     ]
     return "\n".join(lines) + "\n"
 

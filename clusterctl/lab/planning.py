@@ -29,6 +29,7 @@ class Wish:
     nics: Sequence[str] | None
     shared_home: bool
     bound: bool
+    gpus: int = 0
 
     def directory(self, state_dir: Path) -> str:
         """Where the lab's files go."""
@@ -47,6 +48,7 @@ def plan_namespaces(state_dir: Path, wish: Wish) -> LabPlan:
         sshd=find_program("sshd"),
         ip=find_program("ip"),
         shared_home=wish.shared_home,
+        gpus=wish.gpus,
     )
 
 
@@ -63,6 +65,7 @@ def plan_loopback(state_dir: Path, wish: Wish) -> LabPlan:
         sshd="",
         ip="",
         shared_home=wish.shared_home,
+        gpus=wish.gpus,
         backend="inproc",
         ssh_port=port,
     )

@@ -1,0 +1,61 @@
+"""`lab up --gpus`: nodes that seem to have GPUs, for check and top; and GPUs that seem to be lost or too hot."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from driving import cctl
+
+from clusterctl.errors import LabError
+from clusterctl.lab import labs
+from clusterctl.lab.building import up
+from clusterctl.lab.labs import Lab
+from clusterctl.lab.simulated_gpus import MODE_FILE, render_smi
+
+pytestmark = pytest.mark.lab
+
+GLOO = "name: t\nscript: t.py\nbackend: gloo\nnproc_per_node: 1\n"
+
+
+@pytest.fixture
+def simulated(place: Path, namespaces: None) -> Iterator[Lab]:  # noqa: ARG001 - skips where there can be none
+    """Two nodes with two simulated GPUs each."""
+    yield up(place / "lab", count=2, gpus=2, bound=True)
+    labs.down(place / "lab")
+
+
+def test_nodes_seem_to_have_gpus(simulated: Lab, tmp_path: Path) -> None:
+    """check and top see them; one that is lost or too hot is named."""
+    (tmp_path / "job.yaml").write_text(GLOO)
+    (tmp_path / "t.py").write_text("")
+    for node, mode in zip(simulated.nodes, ("hot", "lost"), strict=True):
+        node.run(["sh", "-c", f"echo {mode} > ~/{MODE_FILE}"])
+
+    told = json.loads(cctl(simulated, "check", tmp_path / "job.yaml", "--json").out)
+    found = {finding["code"]: finding for finding in told["findings"]}
+    assert [node["facts"]["gpus"]["count"] for node in told["nodes"]] == [2, 1]
+    assert found["CC-GPU-023"]["evidence"] == "gpu01: GPU 1: too hot"
+    bare = json.loads(cctl(simulated, "check", "--json").out)
+    lost = next(finding for finding in bare["findings"] if finding["code"] == "CC-GPU-009")
+    assert lost["nodes"] == ["gpu02"] and "GPU is lost" in lost["evidence"]
+
+    shown = cctl(simulated, "top", "--once")
+    assert shown.code == 0 and "3 GPUs" in shown.out and "GPU is lost" in shown.out
+
+
+def test_the_number_of_gpus_has_bounds(place: Path) -> None:
+    """A number that cannot be is refused before anything is built."""
+    with pytest.raises(LabError, match="0 to 16 GPUs, not 99"):
+        up(place / "lab", gpus=99)
+
+
+def test_the_program_says_that_it_is_simulated(tmp_path: Path) -> None:
+    """A person who calls it sees that at once."""
+    path = tmp_path / "nvidia-smi"
+    path.write_text(render_smi("gpu07", 3))
+    shown = subprocess.run(["sh", path], capture_output=True, text=True, check=True).stdout
+    assert shown.startswith("SIMULATED: 3 GPUs\n") and shown.count("Simulated GPU") == 3
