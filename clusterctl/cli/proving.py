@@ -13,7 +13,7 @@ from clusterctl.plans.checks.registry import checks, evaluate
 from clusterctl.plans.deep import Deep
 from clusterctl.plans.facts import Facts
 from clusterctl.plans.network import resolve_network
-from clusterctl.plans.wire import Wire, choose_takers
+from clusterctl.plans.wire import Wire, choose_takers, plan_rails
 from clusterctl.runs import tasks
 from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.here import look_here
@@ -97,7 +97,9 @@ def _prove_wire(
     """Let the nodes whose training addresses are known call each other; None where there are no two."""
     networks = {node.name: resolve_network(node, facts.get(node.name)) for node in nodes}
     takers = {
-        node.name: Taker(open_probes[node.name], networks[node.name].ip or "", node.ports)
+        node.name: Taker(
+            open_probes[node.name], plan_rails(facts[node.name], networks[node.name]), node.ports
+        )
         for node in choose_takers(nodes, facts, networks)
     }
     return prove_wire(takers) if takers else None

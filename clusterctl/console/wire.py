@@ -19,13 +19,16 @@ def render_wire(console: Console, wire: Wire | None) -> None:
 
 def describe_wire(wire: Wire) -> str:
     """Say in one line how many ways are open and how far apart the nodes are."""
-    ways = wire.through(MESH)
+    ways = [way for rail in wire.rails for way in wire.through(MESH, rail)]
     if not ways:
         return "wire: nothing could be proved"
     good = [way for way in ways if way.open]
     share = f"all {len(ways)}" if len(good) == len(ways) else f"{len(good)} of {len(ways)}"
     sample = " (a sample)" if len(wire.nodes) > FULL else ""
-    line = f"wire: {share} ways open between {counted(len(wire.nodes), 'node')}{sample}, 256 KiB both ways"
+    nets = f" in {len(wire.rails)} networks" if len(wire.rails) > 1 else ""
+    line = (
+        f"wire: {share} ways open between {counted(len(wire.nodes), 'node')}{sample}{nets}, 256 KiB both ways"
+    )
     trips = sorted(way.least_rtt for way in good if way.least_rtt)
     if trips:
         line += f", round trip {_milliseconds(trips[0])} to {_milliseconds(trips[-1])} ms"
@@ -44,6 +47,7 @@ def wire_to_json(wire: Wire | None) -> dict[str, Any] | None:
         {
             "from": way.caller,
             "to": way.peer,
+            "network": way.rail or None,
             "port": "master" if way.door == MASTER else "ephemeral",
             "open": way.open,
             "error": way.error,

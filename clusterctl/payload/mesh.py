@@ -1,8 +1,9 @@
 """The proof on the wire: this node listens on its training address and calls others, as a training would.
 
 The client's orders come over stdin, after the probe's facts:
-{"mesh": "listen", "name", "address", "token", "ports", "master"} -> {"listening": {"port", "master_port"}}
-{"mesh": "call", "peers": [{"name", "address", "port", "door"}]} -> {"ways": [...]}, see Caller.
+{"mesh": "listen", "name", "addresses": {rail: address}, "token", "ports", "master"}
+    -> {"listening": {"ports": {rail: port}, "master_port"}} or {"problem"}; rail "" is the training address
+{"mesh": "call", "peers": [{"name", "address", "port", "door", "rail"}]} -> {"ways": [...]}, see Caller.
 The end of stdin ends all, and the kernel does after ALARM seconds: no listener stays behind.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Dict, List
 
 from .loop import Loop
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 ORDER_LIMIT = 60  # seconds for the first order: the slowest node's probe comes before it; nothing listens yet
 ALARM = 30  # seconds from the first order to the end of this process, whatever happens
+MAIN = ""  # the rail of the training address
 PATIENCE = 5.0  # seconds for a client that does not read
 
 
@@ -45,7 +48,7 @@ class Mesh:
     def __init__(self, stream: Stream, order: Dict[str, Any]) -> None:
         self._loop = Loop()
         self._stream = stream
-        self._address = str(order["address"])
+        self._addresses: Dict[str, str] = order["addresses"]
         self._badge = Badge(str(order["name"]), bytes.fromhex(order["token"]))
         self._order = order
         self._doors: List[Door] = []
@@ -66,14 +69,19 @@ class Mesh:
                 door.close()
 
     def _listen(self) -> Dict[str, Any]:
+        """Listen on the training address, and on those of further NICs as far as that can be done."""
         try:
-            ports: Dict[str, Any] = {"port": self._open(listen(self._address, [0]))}
+            ports = {MAIN: self._open(listen(self._addresses[MAIN], [0]))}
+            told: Dict[str, Any] = {"ports": ports}
             if self._order.get("master"):
                 free = candidates(self._order.get("ports"), ephemeral_range(), os.urandom(1)[0] / 256)
-                ports["master_port"] = self._open(listen(self._address, free))
+                told["master_port"] = self._open(listen(self._addresses[MAIN], free))
         except OSError as error:
             return {"problem": describe(error)}
-        return {"listening": ports}
+        for rail in self._addresses.keys() - {MAIN}:
+            with suppress(OSError):
+                ports[rail] = self._open(listen(self._addresses[rail], [0]))
+        return {"listening": told}
 
     def _open(self, sock: socket.socket) -> int:
         self._doors.append(Door(self._loop, sock, self._badge))
@@ -87,7 +95,10 @@ class Mesh:
             self._loop.stop()
 
     def _call(self, peers: List[Dict[str, Any]]) -> None:
-        self._calls = [Caller(self._loop, self._badge, self._address, peer, self._tell) for peer in peers]
+        self._calls = [
+            Caller(self._loop, self._badge, self._addresses[peer.get("rail", MAIN)], peer, self._tell)
+            for peer in peers
+        ]
         for call in self._calls:
             call.begin()
         self._calling = True

@@ -95,7 +95,7 @@ class Guest:
 class Caller:
     """The calling end; its `report` tells of the way from here to a peer, and back.
 
-    {"peer", "door", "step": "connect" | "greet" | "carry" | "done", "error", "stranger", "connect": seconds,
+    {"peer", "door", "rail", "step": "connect" | "greet" | "carry" | "done", "error", "stranger", "connect": seconds,
     "seconds": to the end of the bulk, "got": bytes of it, "own" and "seen": our address here and there, and what
     `measure` tells}
     """
@@ -191,6 +191,7 @@ class Caller:
             **facts,
             "peer": self._peer["name"],
             "door": self._peer.get("door"),
+            "rail": self._peer.get("rail", ""),
             "error": why,
             "stranger": stranger,
             "seconds": self._passed(),

@@ -3,12 +3,15 @@
 Up to FULL nodes everybody calls everybody. Above that each calls its neighbours in the inventory's ring, and those
 2, 4, 8, ... places further: every node is called by as many, and any two are few steps apart. All call node 0's second
 door, which listens where torchrun's would.
+
+Further NICs that were chosen are rails of their own: nodes that have one in the same network call each other there too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from ipaddress import IPv4Network
 from typing import Any
 
 from clusterctl.plans.facts import Facts
@@ -19,14 +22,15 @@ from clusterctl.specs.inventory import Node
 FULL = 32  # nodes
 SIZE = 256 << 10  # bytes each way
 MESH, MASTER = "mesh", "master"
+MAIN = ""  # the rail of the training addresses; others are called by their network
 
 
 @dataclass(frozen=True)
 class Listening:
-    """Where a node listens for the proof."""
+    """Where a node listens for the proof: ports by rail, and node 0's second one."""
 
-    address: str
-    port: int | None = None
+    addresses: Mapping[str, str]
+    ports: Mapping[str, int] = field(default_factory=dict)
     master_port: int | None = None
 
 
@@ -40,6 +44,7 @@ class Way:
     caller: str = ""
     peer: str = ""
     door: str = MESH
+    rail: str = MAIN
     step: str = "connect"
     error: str | None = None
     stranger: bool = False
@@ -75,10 +80,25 @@ class Wire:
     master_port: int | None = None
     seconds: float = 0.0
 
-    def through(self, door: str) -> tuple[Way, ...]:
-        """Give the calls at one kind of door, between nodes that took part to the end."""
+    def through(self, door: str, rail: str = MAIN) -> tuple[Way, ...]:
+        """Give the calls on one rail at one kind of door, between nodes that took part to the end."""
         both = (way for way in self.ways if not self.absent.keys() & set(way.ends))
-        return tuple(way for way in both if way.door == door)
+        return tuple(way for way in both if (way.door, way.rail) == (door, rail))
+
+    def members(self, rail: str) -> tuple[str, ...]:
+        """Name the nodes that call or are called on a rail, in the order of the inventory."""
+        there = {name for way in self.ways if way.rail == rail for name in way.ends}
+        return tuple(name for name in self.nodes if name in there)
+
+    @property
+    def rails(self) -> tuple[str, ...]:
+        """The rails on which there were calls, the training addresses first."""
+        return tuple(sorted({way.rail for way in self.ways}))
+
+
+def on_rail(rail: str) -> str:
+    """Say on which rail something was seen; the training addresses go without saying."""
+    return f" in {rail}" if rail else ""
 
 
 def choose_takers(
@@ -107,35 +127,58 @@ def _powers(count: int) -> list[int]:
     return [1 << exponent for exponent in range(count.bit_length()) if 1 << exponent < count - 1]
 
 
+def plan_rails(facts: Facts, network: NodeNetwork) -> dict[str, str]:
+    """Give a node's addresses by rail: the training address, and the first one of each further NIC that was chosen."""
+    rails = {MAIN: network.ip or ""}
+    for nic in facts.nics:
+        first = next((one for one in nic.addresses if one.family == 4 and one.ip), None)
+        further = nic.name in network.nics and network.ip not in nic.ipv4 and nic.running
+        if further and first is not None:
+            rails.setdefault(_network_of(first.ip or "", first.prefix), first.ip or "")
+    return rails
+
+
+def _network_of(ip: str, prefix: int | None) -> str:
+    try:
+        return str(IPv4Network((ip, 32 if prefix is None else prefix), strict=False))
+    except ValueError:
+        return ip
+
+
 def plan_orders(listening: Mapping[str, Listening]) -> dict[str, list[dict[str, Any]]]:
-    """Turn calls into what is sent to each node; the first of `listening` is node 0 if it has a second door."""
-    calls = plan_calls(tuple(listening))
-    orders = {name: [_peer(peer, listening[peer]) for peer in peers] for name, peers in calls.items()}
+    """Say what is sent to each node: whom it is to call, on which rail; all call the second door that one node has."""
+    orders: dict[str, list[dict[str, Any]]] = {name: [] for name in listening}
+    for rail in sorted({rail for place in listening.values() for rail in place.ports}):
+        there = [name for name, place in listening.items() if rail in place.ports]
+        for name, peers in plan_calls(there).items():
+            orders[name] += [_peer(peer, listening[peer], rail) for peer in peers]
     for host, place in listening.items():
         for name in orders if place.master_port else ():
             if name != host:
-                orders[name].append({**_peer(host, place), "port": place.master_port, "door": MASTER})
+                orders[name].append({**_peer(host, place, MAIN), "port": place.master_port, "door": MASTER})
     return orders
 
 
-def _peer(name: str, place: Listening) -> dict[str, Any]:
-    return {"name": name, "address": place.address, "port": place.port, "door": MESH}
+def _peer(name: str, place: Listening, rail: str) -> dict[str, Any]:
+    address, port = place.addresses[rail], place.ports[rail]
+    return {"name": name, "address": address, "port": port, "door": MESH, "rail": rail}
 
 
-def read_listening(raw: Mapping[str, Any], address: str) -> Listening | str:
+def read_listening(raw: Mapping[str, Any], addresses: Mapping[str, str]) -> Listening | str:
     """Read where a node listens, or in words why it does not."""
-    place = read_value(Listening, {**_table(raw.get("listening")), "address": address}, "listening", [])
-    if place is not None and place.port:
+    place = read_value(Listening, {**_table(raw.get("listening")), "addresses": addresses}, "listening", [])
+    if place is not None and MAIN in place.ports and place.ports.keys() <= addresses.keys():
         return place
-    return f"it cannot listen on {address}: {str(raw.get('problem') or 'it did not say why')[:200]}"
+    why = str(raw.get("problem") or "it did not say why")[:200]
+    return f"it cannot listen on {addresses[MAIN]}: {why}"
 
 
 def read_ways(raw: object, caller: str, called: Sequence[Mapping[str, Any]]) -> tuple[Way, ...]:
     """Read what a node tells of its calls; only of those that it was to make."""
-    wanted = {(peer["name"], peer["door"]) for peer in called}
+    wanted = {(peer["name"], peer["door"], peer["rail"]) for peer in called}
     ways = read_value(tuple[Way, ...], raw, "ways", []) or ()
     mine = (replace(way, caller=caller) for way in ways)
-    return tuple(way for way in mine if (way.peer, way.door) in wanted)
+    return tuple(way for way in mine if (way.peer, way.door, way.rail) in wanted)
 
 
 def _table(raw: object) -> Mapping[str, Any]:

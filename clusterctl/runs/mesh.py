@@ -21,10 +21,10 @@ Answers = dict[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Taker:
-    """A node that takes part: its open probe, its training address and the ports from which its master port comes."""
+    """A node that takes part: its open probe, its addresses by rail, the ports from which its master port comes."""
 
     session: Session
-    address: str
+    addresses: Mapping[str, str]
     ports: tuple[int, int] | None = None
 
 
@@ -57,12 +57,17 @@ class _Proof:
         """Have all listen; gives where, in the order of the nodes."""
         token = secrets.token_hex(32)
         for place, (name, taker) in enumerate(self._takers.items()):
-            about = {"name": name, "address": taker.address, "ports": taker.ports, "master": place == 0}
+            about = {
+                "name": name,
+                "addresses": dict(taker.addresses),
+                "ports": taker.ports,
+                "master": place == 0,
+            }
             self._send(name, {"mesh": "listen", "token": token, **about})
         answers = self._hear(self._takers, {"listening", "problem"}, LISTEN_LIMIT, "listen")
         found: dict[str, Listening] = {}
         for name in (name for name in self._takers if name in answers):
-            place = read_listening(answers[name], self._takers[name].address)
+            place = read_listening(answers[name], self._takers[name].addresses)
             if isinstance(place, Listening):
                 found[name] = place
             else:

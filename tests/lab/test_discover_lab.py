@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from conftest import Bed
 from driving import cctl
 
 from clusterctl.specs.inventory import parse_inventory
+
+if TYPE_CHECKING:
+    from conftest import Bed
 
 pytestmark = pytest.mark.lab
 

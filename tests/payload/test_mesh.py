@@ -23,12 +23,14 @@ class Taking:
 
     def __init__(self, number: int, *, token: str = TOKEN, **order: Any) -> None:
         self.name, self.address = f"n{number}", f"127.0.0.{number}"
+        addresses = {"": self.address, "second": f"127.0.9.{number}"}
         self.session = Session("probe", {"stay": True, "workdir": "/tmp"})
         assert "facts" in self._hear()
-        asked = {"mesh": "listen", "name": self.name, "address": self.address, "token": token, **order}
+        asked = {"mesh": "listen", "name": self.name, "addresses": addresses, "token": token, **order}
         self.session.send(asked)
         self.answer = self._hear()
-        self.ports: dict[str, int] = self.answer.get("listening", {})
+        told = self.answer.get("listening", {})
+        self.ports: dict[str, int] = {**told.get("ports", {}), "master": told.get("master_port", 0)}
 
     def _hear(self) -> dict[str, Any]:
         frame = self.session.receive()
@@ -37,7 +39,7 @@ class Taking:
 
     def peer(self, door: str = "mesh", **changes: Any) -> dict[str, Any]:
         """Say where this one can be called."""
-        port = self.ports["port" if door == "mesh" else "master_port"]
+        port = self.ports["" if door == "mesh" else "master"]
         return {"name": self.name, "address": self.address, "port": port, "door": door, **changes}
 
     def call(self, *peers: dict[str, Any]) -> None:
@@ -85,24 +87,38 @@ def test_everybody_reaches_everybody(stack: ExitStack) -> None:
             assert way["mss"] > 1000
             assert 0 < way["least_rtt"] < 10**6
             assert 0 < way["connect"] < way["seconds"] < 2
-    assert 20000 <= nodes[0].ports["master_port"] <= 20100
+    assert 20000 <= nodes[0].ports["master"] <= 20100
     for node in nodes:
         node.session.hang_up()
         assert node.session.process.wait(5) == 0
-        assert all(refused(node.address, port) for port in node.ports.values())
+        assert refused(node.address, node.ports[""])
+        assert refused(node.address, nodes[0].ports["master"])
 
 
 def test_what_cannot_be_bound_is_told(stack: ExitStack) -> None:
     """An address that is not ours is the answer, and the process ends with the client."""
-    node = Taking(1, address="192.0.2.1")
+    node = Taking(1, addresses={"": "192.0.2.1"})
     stack.callback(node.session.close)
     assert node.answer == {"problem": "Cannot assign requested address"}
+
+
+def test_further_nics_are_called_by_their_own_addresses(stack: ExitStack) -> None:
+    """A second rail has a door and callers of its own; one that cannot be bound is left out."""
+    nodes = [
+        take(stack, 1),
+        take(stack, 2, addresses={"": "127.0.0.2", "second": "127.0.9.2", "third": "192.0.2.1"}),
+    ]
+    assert sorted(nodes[1].answer["listening"]["ports"]) == ["", "second"]
+    second = {"address": "127.0.9.2", "port": nodes[1].ports["second"], "rail": "second"}
+    nodes[0].call(nodes[1].peer(**second))
+    way = nodes[0].ways()["n2 mesh"]
+    assert (way["error"], way["rail"], way["own"], way["seen"]) == (None, "second", "127.0.9.1", "127.0.9.1")
 
 
 def test_strangers_get_nothing(stack: ExitStack) -> None:
     """Garbage, a flood, silence and a wrong token harm no proof and learn nothing but a nonce."""
     nodes = [take(stack, number) for number in (1, 2)]
-    door = (nodes[1].address, nodes[1].ports["port"])
+    door = (nodes[1].address, nodes[1].ports[""])
     crowd = [stack.enter_context(closing(socket.create_connection(door))) for _ in range(200)]
     crowd[0].sendall(b"x" * 4096)
     crowd[1].sendall(json.dumps({"name": "n1", "nonce": "00", "proof": "00", "bulk": True}).encode() + b"\n")
@@ -161,12 +177,12 @@ def test_a_client_that_dies_leaves_no_listener(stack: ExitStack) -> None:
         assert node.session.process.wait(2) == 0
     finally:
         os.kill(peer.session.process.pid, signal.SIGCONT)
-    assert refused(node.address, node.ports["port"])
+    assert refused(node.address, node.ports[""])
 
 
 def test_the_kernel_ends_what_nobody_ends(stack: ExitStack) -> None:
     """An alarm is set before the first door opens, so that a process that hangs is ended too."""
     node = take(stack, 1, alarm=1)
-    assert not refused(node.address, node.ports["port"])
+    assert not refused(node.address, node.ports[""])
     assert node.session.process.wait(3) == -signal.SIGALRM
-    assert refused(node.address, node.ports["port"])
+    assert refused(node.address, node.ports[""])

@@ -33,7 +33,7 @@ def take(server: Server, client: Client) -> Take:
         pid = next(
             pid for pid in sorted(fresh) if b"clusterctl-boot" in Path(f"/proc/{pid}/cmdline").read_bytes()
         )
-        return Taker(session, f"127.0.1.{number}"), pid
+        return Taker(session, {"": f"127.0.1.{number}"}), pid
 
     return make
 
@@ -78,7 +78,7 @@ def test_one_that_dies_or_cannot_listen_is_told(take: Take) -> None:
     parts = {f"n{number}": take(number) for number in (1, 2, 3, 4)}
     os.kill(parts["n2"][1], signal.SIGKILL)
     takers = {name: taker for name, (taker, _) in parts.items()}
-    takers["n3"] = Taker(takers["n3"].session, "192.0.2.7")
+    takers["n3"] = Taker(takers["n3"].session, {"": "192.0.2.7"})
     wire = prove_wire(takers)
     assert wire.absent["n3"] == "it cannot listen on 192.0.2.7: Cannot assign requested address"
     assert "n2" in wire.absent

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from clusterctl.plans.checks.check import Hit, Situation, across, check
 from clusterctl.plans.checks.patterns import Kind, Pattern, find_patterns
 from clusterctl.plans.checks.remedy import as_root
-from clusterctl.plans.wire import MASTER, MESH, Way, Wire
+from clusterctl.plans.wire import MASTER, MESH, Way, Wire, on_rail
 from clusterctl.specs.nodeset import fold_names
 
 
@@ -26,16 +26,20 @@ def way_is_closed(seen: Situation) -> Iterator[Hit]:
     network or VLAN, or has a dead link.
     """
     wire = seen.wire
-    if wire is None:
-        return
-    ways = {way.ends: way for way in wire.through(MESH)}
+    if wire is not None:
+        for rail in wire.rails:
+            yield from _closed_on(seen, wire, rail)
+
+
+def _closed_on(seen: Situation, wire: Wire, rail: str) -> Iterator[Hit]:
+    ways = {way.ends: way for way in wire.through(MESH, rail)}
     closed = {ends: way for ends, way in ways.items() if _is_closed(way)}
-    patterns = find_patterns(wire.nodes, list(ways), list(closed))
+    patterns = find_patterns(wire.members(rail), list(ways), list(closed))
     for pattern in patterns:
         why = _told({closed[ends].error or "" for ends in pattern.ways})
         rest = len(ways) - len(closed) if len(patterns) == 1 else 0
-        text = f"{_CLOSED[pattern.kind](pattern)} {why}{_rest(rest, pattern)}"
-        if pattern.kind in ("all", "pair") and _master_is_open(wire, pattern.nodes):
+        text = f"{_CLOSED[pattern.kind](pattern)}{on_rail(rail)} {why}{_rest(rest, pattern)}"
+        if pattern.kind in ("all", "pair") and not rail and _master_is_open(wire, pattern.nodes):
             text += "; the port of the master is open, so a firewall passes that one only"
         yield across(pattern.nodes, text, _look_at_firewall(seen, pattern))
 

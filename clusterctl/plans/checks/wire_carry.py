@@ -11,7 +11,7 @@ from clusterctl.plans.checks.patterns import Ends, Kind, Pattern, find_patterns
 from clusterctl.plans.checks.remedy import as_root
 from clusterctl.plans.facts_records import Nic
 from clusterctl.plans.network import training_nic
-from clusterctl.plans.wire import MESH, SIZE, Way
+from clusterctl.plans.wire import MESH, SIZE, Way, Wire, on_rail
 from clusterctl.specs.nodeset import fold_names
 
 SLOW_RTT = 5000  # microseconds
@@ -36,16 +36,20 @@ def large_packets_are_lost(seen: Situation) -> Iterator[Hit]:
     whole way carries.
     """
     wire = seen.wire
-    if wire is None:
-        return
-    ways = [way for way in wire.through(MESH) if way.step in ("carry", "done")]
+    if wire is not None:
+        for rail in wire.rails:
+            yield from _lost_on(seen, wire, rail)
+
+
+def _lost_on(seen: Situation, wire: Wire, rail: str) -> Iterator[Hit]:
+    ways = [way for way in wire.through(MESH, rail) if way.step in ("carry", "done")]
     tried = list(dict.fromkeys(ends for way in ways for ends in (way.ends, way.ends[::-1])))
     lost = {ends: way for way in ways if way.error for ends in _lost_directions(way)}
-    for pattern in find_patterns(wire.nodes, tried, list(lost)):
+    for pattern in find_patterns(wire.members(rail), tried, list(lost)):
         mss = lost[pattern.ways[0]].mss
         segment = f", segments of {mss} bytes" if mss else ""
-        text = f"{_WHERE[pattern.kind](pattern)}: {_amount(lost, pattern)}{segment}"
-        yield across(pattern.nodes, text, _lower_mtu(seen, pattern))
+        text = f"{_WHERE[pattern.kind](pattern)}{on_rail(rail)}: {_amount(lost, pattern)}{segment}"
+        yield across(pattern.nodes, text, "" if rail else _lower_mtu(seen, pattern))
 
 
 def _lost_directions(way: Way) -> list[Ends]:
@@ -107,18 +111,24 @@ def way_is_slow(seen: Situation) -> Iterator[Hit]:
     Nodes in different buildings, a link that fell back to a low speed, a path through a tunnel or a busy router.
     """
     wire = seen.wire
-    ways = [way for way in wire.through(MESH) if way.open] if wire else []
-    if wire is None or len(ways) < 3:
+    if wire is not None:
+        for rail in wire.rails:
+            yield from _slow_on(wire, rail)
+
+
+def _slow_on(wire: Wire, rail: str) -> Iterator[Hit]:
+    ways = [way for way in wire.through(MESH, rail) if way.open]
+    if len(ways) < 3:
         return
     trips = sorted(way.least_rtt or 0 for way in ways)[len(ways) // 4]
     times = median_low(way.seconds or 0.0 for way in ways)
     slow = {way.ends: way for way in ways if _is_slow(way, trips, times)}
-    tried = [way.ends for way in ways]
-    for pattern in find_patterns(wire.nodes, tried, list(slow)):
+    for pattern in find_patterns(wire.members(rail), [way.ends for way in ways], list(slow)):
         way = max((slow[ends] for ends in pattern.ways), key=lambda one: one.seconds or 0.0)
         pace, usual = _pace(way.least_rtt, way.seconds), _pace(trips, times)
-        text = f"{_WHERE[pattern.kind](pattern)}: {pace}; elsewhere {usual}"
-        yield across(pattern.nodes, text)
+        yield across(
+            pattern.nodes, f"{_WHERE[pattern.kind](pattern)}{on_rail(rail)}: {pace}; elsewhere {usual}"
+        )
 
 
 def _is_slow(way: Way, trips: float, times: float) -> bool:

@@ -138,7 +138,9 @@ def wire_of(case: Mapping[str, Any]) -> Wire | None:
     calls = plan_calls(names)
     ends = [(caller, peer, MESH) for caller, peers in calls.items() for peer in peers]
     ends += [(name, names[0], MASTER) for name in names[1:]]
-    ways = (_way(told.get("ways", {}), *each) for each in ends)
+    ways = [_way(told.get("ways", {}), *each) for each in ends]
+    for rail, changes in told.get("rails", {}).items():
+        ways += [replace(_way(changes, *each), rail=rail) for each in ends if each[2] == MESH]
     return Wire(names, tuple(ways), told.get("absent", {}), 20003, 0.3)
 
 
