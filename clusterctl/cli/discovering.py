@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import click
@@ -35,34 +35,57 @@ class Way:
     key: str | None = None
     jump: str | None = None
     config: str | None = None
+    host_keys: str | None = None
     python: str | None = None
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What was found: the inventory's text, and by node what it said or why it said nothing."""
+
+    text: str
+    facts: Mapping[str, Facts]
+    failures: Mapping[str, ClusterctlError]
+
+    @property
+    def exit_code(self) -> int:
+        """0: all answered, 5: some, 4: none."""
+        return reading_exit_code(len(self.facts), len(self.facts) + len(self.failures))
 
 
 def discover(hosts: Sequence[str], way: Way, cluster: str, output: str | None, *, force: bool) -> int:
     """Ask all hosts at once and write what they said; 0 all answered, 5 some, 4 none."""
     if output is not None and not force:
         refuse_existing(output)
-    foreign = read_hosts(hosts, way)
+    answers = ask_hosts(read_hosts(hosts, way), cluster)
+    tell_failures(answers.failures.values())
+    if not answers.facts:
+        say("nothing was written: no host answered")
+    elif output is None:
+        click.echo(answers.text, nl=False)
+    else:
+        write_inventory(answers.text, output, force=force)
+        say(f"written to {output}: {counted(len(answers.facts), 'node')}; next: clusterctl -i {output} check")
+    return answers.exit_code
+
+
+def ask_hosts(foreign: Foreign, cluster: str) -> Answers:
+    """Ask machines of which only the ways to them are known."""
     bare = parse_inventory(render_inventory(foreign, cluster or DEFAULT_NAME), COMMAND_LINE)
     facts, failures = _ask(bare)
-    tell_failures(failures.values())
-    if not facts:
-        say("nothing was written: no host answered")
-        return reading_exit_code(0, len(bare.nodes))
     why = {name: f"{error.code} {error.message}".splitlines()[0] for name, error in failures.items()}
     found = plan_discovery(bare.nodes, facts, why)
     text = render_discovered(foreign, cluster or DEFAULT_NAME, found.nodes, found.advice)
-    if output is None:
-        click.echo(text, nl=False)
-    else:
-        write_inventory(text, output, force=force)
-        say(f"written to {output}: {counted(len(facts), 'node')}; next: clusterctl -i {output} check")
-    return reading_exit_code(len(facts), len(bare.nodes))
+    return Answers(text, facts, failures)
 
 
 def read_hosts(hosts: Sequence[str], way: Way) -> Foreign:
     """Read hosts as they are typed: names, addresses, user@host:port, ranges."""
-    foreign = parse_hostfile("\n".join(hosts), COMMAND_LINE, "hosts")
+    return by_way(parse_hostfile("\n".join(hosts), COMMAND_LINE, "hosts"), way)
+
+
+def by_way(foreign: Foreign, way: Way) -> Foreign:
+    """Complete how to get in, where a host does not say so itself."""
     ways = {key: value for key, value in vars(way).items() if value is not None}
     completed = (
         replace(host, **{key: value for key, value in ways.items() if getattr(host, key) is None})

@@ -29,6 +29,7 @@ VERBS = {
     "top": ("top", "Show how busy the nodes are: GPUs, processors, memory, network."),
     "exec": ("exec", "Run a command on every node; equal answers are shown once."),
     "explain": ("explain", "Say what a code means, how it looks and what mends it."),
+    "init": ("init", "Write an inventory and a job for machines that you can reach."),
     "keys": ("keys", "Install your public key on every node."),
     "inventory": (
         "inventory",

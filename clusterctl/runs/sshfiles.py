@@ -42,6 +42,21 @@ def trace_files(config: str | None, home: Path | None = None) -> Traces:
     return traces
 
 
+def named_hosts(config: Path, folder: Path | None = None) -> list[str]:
+    """List the hosts that a configuration file and its Includes name outright, without patterns, in their order."""
+    return list(dict.fromkeys(_names(config, folder or own_home() / ".ssh", DEEPEST)))
+
+
+def _names(path: Path, folder: Path, depth: int) -> Iterator[str]:
+    for key, words in _read_lines(path):
+        if key == "host":
+            yield from (word for word in words if not set(word) & set("*?!"))
+        elif key == "include" and depth > 0:
+            for pattern in words:
+                for found in _find(pattern, folder):
+                    yield from _names(Path(found), folder, depth - 1)
+
+
 def own_home() -> Path:
     """Return the home that ssh believes in, which HOME does not change."""
     try:
@@ -66,11 +81,18 @@ def _include(pattern: str, folder: Path, traces: Traces, depth: int) -> None:
     if depth == 0 or "%" in pattern or "$" in pattern:
         traces.fixed = False
         return
-    whole = folder / Path(pattern).expanduser() if not pattern.startswith("~") else Path(_expand(pattern))
-    found = sorted(glob.glob(str(whole)))  # noqa: PTH207 - Path.glob takes no absolute pattern
-    traces.marks.append([str(whole), *found])
+    found = _find(pattern, folder)
+    traces.marks.append([_whole(pattern, folder), *found])
     for path in found:
         _follow(Path(path), folder, traces, depth - 1)
+
+
+def _find(pattern: str, folder: Path) -> list[str]:
+    return sorted(glob.glob(_whole(pattern, folder)))  # noqa: PTH207 - Path.glob takes no absolute pattern
+
+
+def _whole(pattern: str, folder: Path) -> str:
+    return _expand(pattern) if pattern.startswith("~") else str(folder / pattern)
 
 
 def _expand(path: str) -> str:

@@ -1,0 +1,124 @@
+"""`init` against real nodes: from a list of machines to a launch, asked and unasked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from driving import COMMAND, cctl, environment
+from terminal import converse
+
+from clusterctl.lab.labs import Lab
+from clusterctl.specs.inventory import parse_inventory
+from clusterctl.specs.job import parse_job
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture
+def lab(make_lab: Callable[..., Lab]) -> Lab:
+    """Two nodes with NICs that nobody has written down."""
+    return make_lab(n=2)
+
+
+def test_two_files_that_check_and_launch_take_as_they_are(lab: Lab, tmp_path: Path) -> None:
+    """Without a terminal: NICs found, one worker a node where there are no GPUs; nothing is overwritten."""
+    (tmp_path / "train.py").write_text("print('trained')\n")
+    words = [
+        "init",
+        "gpu[01-02]",
+        "--ssh-config",
+        lab.ssh_config,
+        "--name",
+        "first",
+        "--python",
+        lab.plan.python,
+    ]
+
+    made = cctl(None, *words, cwd=tmp_path)
+
+    assert made.code == 0, made.err
+    inventory = parse_inventory((tmp_path / "inventory.yaml").read_text(), "inventory.yaml")
+    assert [node.nic for node in inventory.nodes] == [(node.plan.training_nic,) for node in lab.nodes]
+    job = parse_job((tmp_path / "job.yaml").read_text(), "job.yaml")
+    assert (job.name, job.script, job.nproc_per_node, job.backend) == ("first", "train.py", 1, "gloo")
+    assert "next: clusterctl check job.yaml; clusterctl launch job.yaml" in made.err
+    launched = cctl(None, "launch", "job.yaml", "--json", cwd=tmp_path)
+    assert launched.code == 0, launched.err
+    verdict = json.loads(launched.out.splitlines()[-1])
+    assert verdict["verdict"]["state"] == "SUCCEEDED"
+
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    again = cctl(None, *words, cwd=tmp_path)
+
+    assert again.code == 2
+    assert "CC-USE-040" in again.err
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_on_a_terminal_it_asks_what_it_cannot_know(lab: Lab, tmp_path: Path) -> None:
+    """Machines, out of those that the SSH configuration names, and the script; the Python only if it has no torch."""
+    (tmp_path / "fit.py").write_text("print('fit')\n")
+    words = [
+        *COMMAND,
+        "init",
+        "--ssh-config",
+        str(lab.ssh_config),
+        "--dir",
+        str(tmp_path),
+        "--python",
+        "/bin/false",
+    ]
+
+    code, seen = converse(words, environment(None, TERM="xterm"), [("Machines", "gpu01")])
+    assert code == 4, seen
+    assert "your SSH configuration names: gpu01, gpu02" in seen
+    assert "nothing was written" in seen
+    assert [path.name for path in tmp_path.iterdir()] == ["fit.py"]
+
+    answers = [("Machines", "gpu02"), ("gpu02 has no torch", lab.plan.python), ("script [fit.py]", "")]
+    code, seen = converse(words[:-2], environment(None, TERM="xterm"), answers)
+    assert code == 0, seen
+    assert parse_job((tmp_path / "job.yaml").read_text(), "job.yaml").script == "fit.py"
+    inventory = parse_inventory((tmp_path / "inventory.yaml").read_text(), "inventory.yaml")
+    assert [(node.name, node.python) for node in inventory.nodes] == [("gpu02", lab.plan.python)]
+
+
+def test_machines_that_do_not_let_us_in_are_written_for_keys_push(lab: Lab, tmp_path: Path) -> None:
+    """No key fits: the inventory names them, exit code 4, and the next command is said."""
+    from clusterctl.runs.sshfiles import named_hosts
+
+    strange = tmp_path / "config"
+    text = lab.ssh_config.read_text()
+    strange.write_text(text.replace("IdentityFile ", "IdentityFile /dev/null#"))
+    assert named_hosts(strange) == named_hosts(lab.ssh_config) == [node.name for node in lab.nodes]
+
+    made = cctl(None, "init", "--from-ssh-config", "gpu*", "--ssh-config", strange, "--dir", tmp_path)
+
+    assert made.code == 4, made.err
+    assert "clusterctl keys push" in made.err
+    inventory = parse_inventory((tmp_path / "inventory.yaml").read_text(), "inventory.yaml")
+    assert [node.host for node in inventory.nodes] == ["gpu01", "gpu02"]
+    assert not (tmp_path / "job.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ([], "CC-USE-073"),
+        (["gpu01", "--from", "hosts"], "CC-USE-071"),
+        (["--from-ssh-config", "nothing*", "--ssh-config", "/dev/null"], "CC-USE-072"),
+        (["gpu01", "--dir", "nowhere"], "CC-USE-070"),
+    ],
+)
+def test_wrong_words_are_refused_before_anything_is_asked(
+    tmp_path: Path, words: list[str], code: str
+) -> None:
+    """No machine is named, or twice, or none fits; no folder."""
+    refused = cctl(None, "init", *words, cwd=tmp_path)
+
+    assert refused.code == 2
+    assert code in refused.err
+    assert list(tmp_path.iterdir()) == []
