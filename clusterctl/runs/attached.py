@@ -160,8 +160,8 @@ class Attached:
         if self._attempts.hear_event(event):
             self._worry = None
         trouble, reason = part.hear_event(event), str(event.get("reason") or "")
-        if part.attempt < self._attempts.number:
-            return  # what became of an earlier attempt is settled
+        if self._attempts.is_settled(part.attempt):
+            return
         if trouble:
             self._fail(f"{part.node.name}: {trouble}")
         elif event.get("event") == "stopping" and self._has_gang and ": " in reason:
@@ -186,7 +186,7 @@ class Attached:
     @property
     def _has_gang(self) -> bool:
         """Tell whether the nodes themselves end the run when a part of it fails."""
-        return any(part.state is not None and part.state.gang for part in self._parts.values())
+        return any(part.state and (part.state.gang or part.state.seats) for part in self._parts.values())
 
     def _leave_it_to_the_gang(self, reason: str) -> None:
         if self._worry is None and not self.stopping and self._goes_on():
@@ -201,7 +201,7 @@ class Attached:
             broken = self._streams.broke_at
             heard = [part for name, part in self._parts.items() if part.met and name not in broken]
             heard = [part for part in heard if not self._attempts.is_out(part.node.name)]
-            if not all(part.over or part.asked for part in heard):
+            if not all(part.over or part.asked or part.attempt_over for part in heard):
                 self._end_all(self._worry[1])
         told = self._record() if self._streams.broke_at else None
         for lost in (one for one in (told.parts if told else ()) if one.lost):

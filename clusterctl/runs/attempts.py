@@ -30,6 +30,10 @@ class Attempts:
         """Tell whether the nodes may start the run again."""
         return bool(self._roster)
 
+    def is_settled(self, number: int) -> bool:
+        """Tell whether it is known that another attempt follows this one."""
+        return number < self.number or number <= self._paused
+
     def is_out(self, node: str) -> bool:
         """Tell whether a node has no part in the current attempt, or none in the next: what befalls it ends nothing."""
         return any(seat.node == node and (seat.node_rank is None or seat.lost) for seat in self._roster)

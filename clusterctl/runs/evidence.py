@@ -33,6 +33,7 @@ class Part:
     words: dict[int | None, Words] = field(default_factory=dict)
     frozen: set[int] = field(default_factory=set)  # ranks that SIGSTOP held, as last heard while they lived
     attempt: int = 1
+    attempt_over: bool = False  # this node's part of it has ended, and another one may follow
 
     @property
     def over(self) -> bool:
@@ -41,7 +42,7 @@ class Part:
 
     def begin_attempt(self, number: int) -> None:
         """Forget what was heard of the attempts before this one."""
-        self.attempt, self.asked = number, False
+        self.attempt, self.asked, self.attempt_over = number, False, False
         self.stopped_at = self.broken = self.torchrun = None
         for heard in (self.exits, self.finished, self.words, self.frozen):
             heard.clear()
@@ -70,6 +71,8 @@ class Part:
         kind, rank = event.get("event"), event.get("rank")
         if kind == "attempt" and isinstance(event.get("attempt"), int):
             self.begin_attempt(event["attempt"])
+        elif kind == "attempt_ended":
+            self.attempt_over = True
         elif kind == "stopping":
             self.asked = True
             when = self._when(event)

@@ -70,6 +70,24 @@ def test_a_worker_is_killed_and_then_node_0_has_no_power(
     assert count_on(lab, spare) == "40"
 
 
+def test_a_run_that_gets_nowhere_is_given_up(cluster: Lab, tmp_path: Path) -> None:
+    """On one node, watched: three attempts leave nothing, and that has an exit code of its own."""
+    dying = (
+        "import os; print('attempt', os.environ['CLUSTERCTL_ATTEMPT'], flush=True); os.kill(os.getpid(), 9)"
+    )
+    job = make_project(tmp_path, dying, nodes=1, launcher="python", restart={"max": 9})
+    done = cctl(cluster, "launch", job)
+
+    assert done.code == 6, done.err
+    assert [line.rpartition(" ")[2] for line in done.out.splitlines() if "| attempt" in line] == [
+        "1",
+        "2",
+        "3",
+    ]
+    assert "given up: three attempts in a row made no progress" in done.err
+    assert leftovers(cluster) == {}
+
+
 def count_on(lab: Lab, name: str) -> str:
     """Read how far a node has come."""
     node = next(node for node in lab.nodes if node.name == name)

@@ -37,6 +37,8 @@ def test_each_attempt_is_told_once() -> None:
     for known in (state(1, 0, 1, None), state(1, 0, 1, None, lost="gpu02")):
         assert not heard.hear_state(known)
     assert [heard.hear_event(pausing(1)) for _ in range(3)] == [True, False, False]
+    assert heard.is_settled(1)
+    assert not heard.is_settled(2)
     assert heard.is_out("gpu02"), "it is lost, though its rank is not given away yet"
     assert [heard.hear_state(state(2, 0, None, 1, lost="gpu02")) for _ in range(2)] == [True, False]
     assert said == [
