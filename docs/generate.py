@@ -19,6 +19,7 @@ from pydantic.fields import FieldInfo
 sys.path.insert(0, str(Path(__file__).parent))
 
 import catalogue
+import faults
 from book import BOOK, book
 
 from clusterctl.cli.main import VERBS, root
@@ -240,6 +241,17 @@ def plain(text: str) -> str:
     )
 
 
+# ---- faults ----
+
+
+def fault_table(name: str) -> str:
+    """Write what the tests strike, or what the bench has measured."""
+    if name == "struck":
+        headings = ("what breaks", "how it is made", "within", "the screen says", "exit code", "")
+        return table(headings, faults.struck())
+    return f"{table(faults.measured_headings(), faults.measured())}\n{faults.machine()}\n"
+
+
 # ---- pages ----
 
 KINDS: Mapping[str, Callable[[str], str]] = {
@@ -251,6 +263,7 @@ KINDS: Mapping[str, Callable[[str], str]] = {
     "verb": verb,
     "findings": findings,
     "symptoms": symptoms,
+    "faults": fault_table,
     "catalogue": failing,
 }
 

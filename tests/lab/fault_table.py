@@ -190,7 +190,7 @@ FAULTS = (
     Fault(
         name="clock-off",
         breaks="a clock is 60 s off",
-        how="every Python on one node lives in the next minute; its rank fails first, rank 0 half a second later",
+        how="every Python on one node lives in the next minute; its rank fails, and then rank 0",
         within=DEATH,
         says=("CC-TIME-001", "root cause: rank 1 on {node}, exit code 1: ValueError: told to fail"),
         exit=1,
@@ -227,5 +227,15 @@ FAULTS = (
         place=0,
         tests=(MATRIX, "tests/payload/test_kill.py::test_stop_waits_for_the_grace_and_then_kills"),
         note="So do all workers in this table: with a `setsid` child each, which ignores SIGTERM and bears no tag.",
+    ),
+    Fault(
+        name="child-left",
+        breaks="workers end and leave a child",
+        how="the child has left the session with `setsid`, bears no tag and ignores SIGTERM",
+        within=None,
+        says=("SUCCEEDED after",),
+        exit=0,
+        tests=(MATRIX, "tests/payload/test_kill.py::test_nothing_survives"),
+        note="It is ended with the run, however the run ends.",
     ),
 )

@@ -36,7 +36,7 @@ BATCHES = (  # few at a time: other tests run beside
     ("nic-5s", "worker-raises", "worker-killed", "worker-segfault"),
     ("torchrun-killed", "worker-stopped", "agent-killed", "hub-killed"),
     ("guardian-killed", "guardian-stopped", "ignores-term", "launcher-killed"),
-    ("stale-store", "port-stolen", "disk-full", "workdir-full", "clock-off", "sshd-killed"),
+    ("stale-store", "port-stolen", "disk-full", "workdir-full", "clock-off", "sshd-killed", "child-left"),
 )
 
 
