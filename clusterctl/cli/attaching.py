@@ -83,7 +83,9 @@ def _watch(inventory: Inventory, remembered: Remembered, run: str) -> Watch:
 
 def _tell(run: str, parts: Parts, report: Report) -> None:
     """Say what one has attached to, and what one's presence means for it."""
-    say(f"run {run}: {whole_state(parts)} on {counted(len(parts), 'node')}, {describe_launch(parts)}")
+    attempt = max((part.attempt for part in parts.values() if part), default=1)
+    state = whole_state(parts) + (f", attempt {attempt}," if attempt > 1 else "")
+    say(f"run {run}: {state} on {counted(len(parts), 'node')}, {describe_launch(parts)}")
     if is_live(parts):
         say(f"each rank's last {SHOWN} lines, and what comes; all of it: {report.hint('logs', run)}")
     gang = any(part.gang for part in parts.values() if part)

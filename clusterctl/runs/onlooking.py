@@ -35,6 +35,7 @@ class Onlooker:
         )
         self._awaited = {node.name for node in nodes}
         self._over: set[str] = set()
+        self._gone: set[str] = set()  # nodes whose place another has taken, or which the others lost for good
 
     def updates(self) -> Iterator[Update]:
         """Give what the nodes say, as it comes; a StreamEnd comes only for a node that is given up."""
@@ -55,6 +56,7 @@ class Onlooker:
     def _note(self, update: Update) -> None:
         if isinstance(update, StateChange):
             (self._over.discard if update.state.live else self._over.add)(update.node)
+            self._gone |= {seat.node for seat in update.state.roster if seat.lost}
 
     def _ends(self, name: str, error: ClusterctlError | None) -> bool:
         """Tell whether a node's stream has ended for good; if not, it is opened again."""
@@ -68,6 +70,8 @@ class Onlooker:
     def _is_vain(self, name: str) -> bool:
         """Tell whether a node is not worth waiting for: all others have ended, and it has not been heard for long."""
         others = self._awaited - {name}
+        if name in self._gone:
+            return True
         if others or not self._over - {name}:
             return False
         broke_at = self._streams.broke_at.get(name, time.monotonic())
