@@ -33,7 +33,7 @@ VERBS = {
     "keys": ("keys", "Install your public key on every node."),
     "inventory": (
         "inventory",
-        "Show the inventory as clusterctl understands it, or make one of another tool's.",
+        "Show the inventory as clusterctl understands it; make one of another tool's, or of machines.",
     ),
 }
 

@@ -82,7 +82,8 @@ def prove(
                 arrived(name)
             elif outcome.error is not None:
                 failures[name] = outcome.error
-        wire = _prove_wire(nodes, facts, open_probes)
+        wanted = any("wire" in one.needs and code not in choice.left_out for code, one in checks().items())
+        wire = _prove_wire(nodes, facts, open_probes) if wanted else None
     finally:
         for session in open_probes.values():
             session.close()

@@ -16,6 +16,7 @@ from clusterctl.specs.nodeset import fold_names
     "error",
     "two nodes cannot connect to each other",
     why="Gloo and NCCL connect all nodes, on ports that the kernel picks: a run would hang at its start.",
+    needs=("wire",),
 )
 def way_is_closed(seen: Situation) -> Iterator[Hit]:
     """The nodes listened on their training addresses, on ephemeral ports, and called each other; some calls failed.
@@ -102,6 +103,7 @@ def _look_at_firewall(seen: Situation, pattern: Pattern) -> str:
     "error",
     "the master's port is closed",
     why="torchrun on the other nodes waits for node 0 on this port until it gives up.",
+    needs=("wire",),
 )
 def master_port_is_closed(seen: Situation) -> Iterator[Hit]:
     """Node 0 listened on a port chosen as torchrun's will be, and a node that reaches its other ports did not get in.
@@ -129,6 +131,7 @@ def master_port_is_closed(seen: Situation) -> Iterator[Hit]:
     "warning",
     "a node took no part in the proof on the wire",
     why="Whether the others reach it is not known.",
+    needs=("wire",),
 )
 def absent_from_proof(seen: Situation) -> Iterator[Hit]:
     """The node answered the other questions, and then did not listen on its training address or did not tell what
@@ -145,6 +148,7 @@ def absent_from_proof(seen: Situation) -> Iterator[Hit]:
     "error",
     "somebody else answers at a training address",
     why="Packets for this node go to another machine: ranks would wait for one that never comes.",
+    needs=("wire",),
 )
 def stranger_answers(seen: Situation) -> Iterator[Hit]:
     """A call to a node's training address and port was answered by somebody who does not know the secret of this check.
@@ -168,6 +172,7 @@ def stranger_answers(seen: Situation) -> Iterator[Hit]:
     "warning",
     "addresses are translated on the way",
     why="What the nodes tell each other as their addresses is not what the others see: NCCL and Gloo may fail.",
+    needs=("wire",),
 )
 def addresses_are_translated(seen: Situation) -> Iterator[Hit]:
     """A node called from its training address and was seen under another one: a NAT stands between the nodes.

@@ -27,6 +27,7 @@ COMMON_MTU, SMALL_MTU = 1500, 1400
     "error",
     "large packets are lost",
     why="Small messages pass, so the run starts; the first large transfer hangs until a timeout.",
+    needs=("wire",),
 )
 def large_packets_are_lost(seen: Situation) -> Iterator[Hit]:
     """Two nodes connect, and then 256 KiB do not arrive: an MTU black hole.
@@ -103,6 +104,7 @@ def _nic(seen: Situation, name: str) -> Nic | None:
     "warning",
     "a way between nodes is slow",
     why="Every all-reduce waits for the slowest way.",
+    needs=("wire",),
 )
 def way_is_slow(seen: Situation) -> Iterator[Hit]:
     """A way takes more than ten times as long as others: its quickest round trip above 5 ms, or its 256 KiB each
@@ -145,6 +147,7 @@ def _pace(trip: float | None, seconds: float | None) -> str:
     "info",
     "packets are smaller than the NICs allow",
     why="Something between the nodes has a lower MTU; it works, with more packets than needed.",
+    needs=("wire",),
 )
 def path_is_narrower(seen: Situation) -> Iterator[Hit]:
     """The segments that TCP settled on are smaller than the MTU of both NICs allows: a router, tunnel or switch
