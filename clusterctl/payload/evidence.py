@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Set, Tuple
 
 from .processes import look
+from .workdir import drop_ballast
 from .workers import Worker
 
 READ = 256 << 10  # bytes of a file's end that are looked at
@@ -19,6 +21,7 @@ LONGEST_LINE = 400  # characters
 LOOKS = 32
 SHORTEST_SECRET = 4  # characters; see plans/redact.py
 HIDDEN = "[secret]"
+SMALLEST = 8192  # bytes; a disk with less is full
 TRACEBACK = "Traceback (most recent call last)"
 
 Failure = Dict[str, Any]
@@ -56,6 +59,14 @@ class Evidence:
     def note_end(self, worker: Worker) -> None:
         """Remember when a rank ended."""
         self._ended.setdefault(worker.rank, time.time())
+        if worker.failed and is_full(self._rundir):
+            self._speak_for(worker)
+
+    def _speak_for(self, worker: Worker) -> None:
+        """Say on its stderr that the disk is full: its own last words may not have found room."""
+        drop_ballast(self._rundir)
+        with suppress(OSError), open(self._file(worker, "stderr"), "ab") as sink:
+            sink.write(f"\nclusterctl: No space left on device: {self._rundir}\n".encode())
 
     def failures(self, workers: Iterable[Worker]) -> List[Failure]:
         """Tell how each rank ended, and what those that failed said last."""
@@ -115,6 +126,15 @@ class Evidence:
         for value in self._secrets:
             line = line.replace(value, HIDDEN)
         return line
+
+
+def is_full(folder: str) -> bool:
+    """Tell whether a disk has no room left for an account like ours."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return False
+    return found.f_blocks > 0 and found.f_bavail * found.f_frsize < SMALLEST
 
 
 def tracebacks(lines: List[Line]) -> List[List[Line]]:
