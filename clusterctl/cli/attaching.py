@@ -55,7 +55,7 @@ def attach_run(inventory: Inventory, wanted: str | None, report: Report) -> int:
 
 def _attach(inventory: Inventory, wanted: str | None, report: Report) -> int:
     with open_cluster() as cluster:
-        remembered = ask_runs(cluster, inventory.nodes, wanted)
+        remembered = ask_runs(cluster, inventory.nodes, wanted, one=True)
         tell_failures(remembered.errors)
         if not remembered.answered:
             report.write_end("UNKNOWN", 4, error="no node answered")

@@ -79,7 +79,7 @@ def read_logs(
     """Print the logs of a run; 0 when all its chosen nodes answered, 5 some, 4 none."""
     nodes = choose_nodes(inventory, pattern, None)
     with open_cluster() as cluster:
-        remembered = ask_runs(cluster, nodes, run)
+        remembered = ask_runs(cluster, nodes, run, one=True)
         tell_failures(remembered.errors)
         if not remembered.answered:
             return 4

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from clusterctl.cli.reaching import with_any_python
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.choose_run import Parts, gather_runs, is_live
+from clusterctl.plans.choose_run import RUN_ID, Parts, gather_runs, is_complete, is_live
 from clusterctl.plans.state import SUCCEEDED, NodeState, whole_state
 from clusterctl.runs import tasks
 from clusterctl.runs.cluster import Cluster
@@ -33,9 +33,17 @@ class Remembered:
 
 
 def ask_runs(
-    cluster: Cluster, nodes: Sequence[Node], prefix: str | None, *, pulse: bool = False
+    cluster: Cluster,
+    nodes: Sequence[Node],
+    prefix: str | None,
+    *,
+    pulse: bool = False,
+    one: bool = False,
 ) -> Remembered:
-    """Ask every node for its runs at the same time; `pulse`: with signs of life of those that live."""
+    """Ask every node for its runs at the same time; `pulse`: with signs of life of those that live.
+
+    `one`: no other run is wanted, so that once all of its nodes have spoken nobody waits for one that is dark.
+    """
     answers: dict[str, tasks.Listing] = {}
     pythons: dict[str, tasks.Interpreter] = {}
     errors: dict[str, ClusterctlError] = {}
@@ -50,12 +58,18 @@ def ask_runs(
             answers[outcome.node.name], pythons[outcome.node.name] = outcome.value
         elif outcome.error is not None:
             errors[outcome.node.name] = outcome.error
+        if one and prefix is not None and RUN_ID.fullmatch(prefix) and is_complete(_find(answers, prefix)):
+            break
     ordered = {node.name: answers[node.name].runs for node in nodes if node.name in answers}
     offsets = {name: listing.offset for name, listing in answers.items()}
-    gathered = gather_runs(ordered, list(errors))
+    gathered = gather_runs(ordered, [node.name for node in nodes if node.name not in answers])
     names = [node.name for node in nodes]  # what has a rank has it in this order
     runs = {run: {name: parts[name] for name in names if name in parts} for run, parts in gathered.items()}
-    return Remembered(runs, tuple(errors.values()), len(nodes), pythons, offsets)
+    return Remembered(runs, tuple(errors.values()), len(answers) + len(errors), pythons, offsets)
+
+
+def _find(answers: Mapping[str, tasks.Listing], run: str) -> Parts:
+    return {name: state for name, one in answers.items() for state in one.runs if state.run == run}
 
 
 def recall_end(cluster: Cluster, nodes: Sequence[Node], remembered: Remembered, run: str) -> Parts:

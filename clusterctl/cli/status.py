@@ -28,7 +28,7 @@ def status(settings: Settings, run: str | None, watch: bool, as_json: bool) -> i
 
     inventory = load_inventory(settings)
     with open_cluster() as cluster:
-        remembered = ask_runs(cluster, inventory.nodes, run, pulse=True)
+        remembered = ask_runs(cluster, inventory.nodes, run, pulse=True, one=True)
         tell_failures(remembered.errors)
         if not remembered.answered:
             return 4

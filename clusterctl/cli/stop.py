@@ -29,7 +29,7 @@ def stop(settings: Settings, run: str | None, grace: float | None, yes: bool) ->
 
     inventory = load_inventory(settings)
     with open_cluster() as cluster:
-        remembered = ask_runs(cluster, inventory.nodes, run)
+        remembered = ask_runs(cluster, inventory.nodes, run, one=True)
         tell_failures(remembered.errors)
         if not remembered.answered:
             return 4

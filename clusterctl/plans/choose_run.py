@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from clusterctl.errors import UsageError
 from clusterctl.plans.owner import Owner
-from clusterctl.plans.state import NodeState
+from clusterctl.plans.state import NodeState, roster_of
 
 RUN_ID = re.compile(r".+-\d{8}T\d{6}-[0-9a-f]{4}")  # a whole name, not only its beginning
 Parts = Mapping[str, NodeState | None]
@@ -24,8 +24,18 @@ def gather_runs(
             runs.setdefault(state.run, {})[name] = state
     for parts in runs.values():
         missing = max(state.agents for state in parts.values() if state) - len(parts)
-        parts.update(dict.fromkeys(silent if missing > 0 else (), None))
+        known = {seat.node for seat in roster_of(parts)}
+        may = [name for name in silent if not known or name in known]
+        parts.update(dict.fromkeys(may if missing > 0 else (), None))
     return dict(sorted(runs.items(), key=lambda item: -submitted(item[1])))
+
+
+def is_complete(parts: Parts) -> bool:
+    """Tell whether every node has spoken that takes part in a run, or waits to."""
+    roster = roster_of(parts)
+    if roster:
+        return all(seat.lost or parts.get(seat.node) for seat in roster)
+    return len(parts) >= max((state.agents for state in parts.values() if state), default=1 << 30)
 
 
 def submitted(parts: Parts) -> float:

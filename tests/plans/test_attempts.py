@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from clusterctl.plans.cause import Failure
-from clusterctl.plans.choose_run import gather_runs, may_hold
+from clusterctl.plans.choose_run import gather_runs, is_complete, may_hold
 from clusterctl.plans.state import NodeState, attempts_of, parse_state, taking_part, whole_state
 from clusterctl.plans.verdict import judge, to_json
 
@@ -83,3 +83,18 @@ def test_what_a_node_says_of_attempts_is_read_with_distrust() -> None:
     ]
     assert (read.gave_up, len(read.roster)) == ("", 1)
     assert attempts_of({"a": read, "b": None}) == read.attempts
+
+
+def test_a_run_is_complete_without_nodes_that_are_not_its_own() -> None:
+    """By count, or by the roster: then a lost node need not be waited for, and a stranger is no part of it."""
+    plain = {"nnodes": 2, "seats": 0}
+    half = {"gpu01": part("RUNNING", **plain)}
+    replaced = {"gpu01": part("RUNNING", **REPLACED), "gpu03": part("RUNNING", **REPLACED)}
+
+    assert not is_complete({})
+    assert not is_complete(half)
+    assert is_complete({**half, "gpu02": part("RUNNING", **plain)})
+    assert is_complete(replaced)
+    assert not is_complete({"gpu01": replaced["gpu01"]})
+    told = {name: [state] for name, state in replaced.items()}
+    assert list(gather_runs(told, ["gpu02", "gpu77"])["r"]) == ["gpu01", "gpu03", "gpu02"]
