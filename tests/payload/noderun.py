@@ -7,6 +7,7 @@ import io
 import json
 import os
 import secrets
+import shutil
 import signal
 import sys
 import time
@@ -111,9 +112,14 @@ class NodeRun:
         """The value of CLUSTERCTL_RUN."""
         return f"{self.spec['run']}/{self.spec['node']}/{self.spec['attempt']}"
 
-    def use_stub(self) -> NodeRun:
-        """Put a stand-in for torch on the gate's path, which starts in no time."""
-        self.spec["env"]["PYTHONPATH"] = str(STUB)
+    def use_stub(self, torchrun: str = "") -> NodeRun:
+        """Put a stand-in for torch on the gate's path, which starts in no time; with another torchrun if given."""
+        folder = STUB
+        if torchrun:
+            folder = self.root / "stub"
+            shutil.copytree(STUB, folder)
+            (folder / "torch" / "distributed" / "run.py").write_text(torchrun)
+        self.spec["env"]["PYTHONPATH"] = str(folder)
         return self
 
     def argv(self) -> list[Any]:

@@ -262,9 +262,8 @@ def test_another_port_is_taken_when_somebody_has_ours(node: Make) -> None:
 
 def test_torchrun_that_never_can_listen_is_told(node: Make) -> None:
     """After a few ports the client hears that it did not come to it, with torchrun's own words."""
-    run = node(BARE).use_stub()
     stub = "import sys\ndef main(argv): sys.exit('DistNetworkError: port: 1, name: EADDRINUSE')\n"
-    (run.root / "stub" / "torch" / "distributed" / "run.py").write_text(stub)
+    run = node(BARE).use_stub(stub)
     run.start()
     run.hear("ready")
     assert run.session is not None
@@ -281,7 +280,6 @@ def test_torchrun_that_never_can_listen_is_told(node: Make) -> None:
 
 def test_no_port_left_is_told(node: Make) -> None:
     """The only port of the inventory's range is taken after all: that is what the client hears."""
-    run = node(BARE).use_stub()
     stub = (
         "import socket, subprocess, sys, time\ndef main(argv):\n"
         "    port = argv[argv.index('--master-port') + 1]\n"
@@ -289,7 +287,7 @@ def test_no_port_left_is_told(node: Make) -> None:
         "    subprocess.Popen([sys.executable, '-c', take + ' s.listen(); time.sleep(60)'])\n"
         "    time.sleep(0.5)\n    sys.exit('EADDRINUSE')\n"
     )
-    (run.root / "stub" / "torch" / "distributed" / "run.py").write_text(stub)
+    run = node(BARE).use_stub(stub)
     run.spec["ports"] = [28000 + os.getpid() % 4000] * 2
     run.start()
     run.hear("ready")

@@ -34,32 +34,20 @@ def test_node_0_is_lost_and_the_run_goes_on(node: Make) -> None:
 
 
 def test_one_hub_after_another(node: Make) -> None:
-    """Node 0 is lost in the first attempt, who followed it in the second: the third is led by the next."""
-    gang = RestartGang(node, spares=3).begin()
-    vanish(gang.nodes[0])
-    gang.settled(2, [1, 2])
-    vanish(gang.nodes[1])
-    gang.settled(3, [2, 3])
-    gang.finish(3)
-
-    assert gang.causes(2) == [("node_lost", "gpu01 is lost"), ("node_lost", "gpu02 is lost")]
-    assert [one.state()["state"] for one in gang.nodes[2:]] == ["SUCCEEDED"] * 3
-    assert gang.record(4)["hub"] == "gpu03"
-
-
-def test_two_nodes_are_lost_at_once(node: Make) -> None:
-    """Who should have followed is gone too: the next one does."""
-    gang = RestartGang(node, spares=3).begin()
+    """Node 0 and who should have followed are lost at once, then who did: the next one leads each time."""
+    gang = RestartGang(node, spares=5).begin()
     for lost in gang.nodes[:2]:
         vanish(lost)
     gang.settled(2, [2, 3])
-    gang.finish(2)
+    vanish(gang.nodes[2])
+    gang.settled(3, [3, 4])
+    gang.finish(3)
 
-    assert [one.state()["state"] for one in gang.nodes[2:]] == ["SUCCEEDED"] * 3
-    assert [entry["node"] for entry in gang.nodes[2].state()["roster"] if entry.get("lost")] == [
-        "gpu01",
-        "gpu02",
-    ]
+    assert [text for _, text in gang.causes(3)] == ["gpu01 is lost", "gpu03 is lost"]
+    assert [one.state()["state"] for one in gang.nodes[3:]] == ["SUCCEEDED"] * 4
+    gone = [entry["node"] for entry in gang.nodes[3].state()["roster"] if entry.get("lost")]
+    assert gone == ["gpu01", "gpu02", "gpu03"]
+    assert gang.record(6)["hub"] == "gpu04"
 
 
 def test_the_hub_is_lost_in_the_pause(node: Make) -> None:
