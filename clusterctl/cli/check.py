@@ -67,9 +67,12 @@ def check(
         told = {**to_json(nodes, proof.facts, proof.findings), "wire": wire_to_json(proof.wire)}
         click.echo(json.dumps({**told, **deep_to_json(proof.deep)}, ensure_ascii=False, indent=2))
     else:
-        render_check(out(), nodes, proof.facts, proof.findings)
-        render_nics(out(), nodes, proof.facts, verbose=settings.verbose)
-        render_wire(out(), proof.wire)
-        if deep:
-            render_deep(out(), proof.deep)
+
+        def tell_network() -> None:
+            render_nics(out(), nodes, proof.facts, verbose=settings.verbose)
+            render_wire(out(), proof.wire)
+            if deep:
+                render_deep(out(), proof.deep)
+
+        render_check(out(), nodes, proof.facts, proof.findings, tell_network)
     return proof.exit_code

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -65,11 +65,16 @@ OPTIONAL = ("cuda", "gpus")  # left out where no node has any
 
 
 def render_check(
-    console: Console, nodes: Sequence[Node], facts: Mapping[str, Facts], findings: Sequence[Finding]
+    console: Console,
+    nodes: Sequence[Node],
+    facts: Mapping[str, Facts],
+    findings: Sequence[Finding],
+    about: Callable[[], None] = lambda: None,
 ) -> None:
-    """Print the table, the findings, and a line that sums up."""
+    """Print the table, what `about` prints of the network, the findings, and last a line that sums up."""
     render_table(console, [_row(node, facts.get(node.name), findings) for node in nodes])
     render_activated(console, facts)
+    about()
     render_findings(console, findings)
     console.print(Text(sum_up(len(nodes), findings)))
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
-from cases.loading import every_case, judge
+from cases.loading import ASKED, HEARD, answers, every_case, judge, nodes
+from rich.console import Console
 
-from clusterctl.plans.checks.check import SEVERITIES, Situation, across, check
-from clusterctl.plans.checks.registry import checks, join_evidence, join_fixes
+from clusterctl.console.findings import render_check, to_json
+from clusterctl.errors import Unreachable
+from clusterctl.plans.checks.check import SEVERITIES, Hit, Situation, across, check
+from clusterctl.plans.checks.registry import checks, evaluate, join_evidence, join_fixes
 from clusterctl.plans.checks.voting import split_votes
+from clusterctl.plans.facts import parse_facts
 
 CASES = list(every_case())
 
@@ -100,3 +105,36 @@ def test_long_evidence_and_fixes_are_cut() -> None:
     hits = [across((f"a{n:02}",), f"line {n}", f"fix {n}") for n in range(30)]
     assert join_evidence(hits).endswith("line 11\nand 18 more")
     assert join_fixes(hits).endswith("fix 3\n# and likewise on a[04-29]")
+
+
+def test_lines_that_differ_in_numbers_alone_are_one() -> None:
+    """Twenty nodes with little room are one line; three are three."""
+    few = [Hit((f"a{n:02}",), f"{n}.5 GiB free on /") for n in range(1, 4)]
+    many = [Hit((f"a{n:02}",), f"{n}.5 GiB free on /") for n in range(1, 21)]
+    assert join_evidence(few) == "a01: 1.5 GiB free on /\na02: 2.5 GiB free on /\na03: 3.5 GiB free on /"
+    assert join_evidence(many) == "a[01-20]: 1.5 GiB free on / (a01; the others are alike)"
+
+
+def test_two_hundred_nodes_are_a_screen_that_can_be_read() -> None:
+    """Ten nodes in trouble among two hundred: each trouble is told once, and the whole fits on two screens."""
+    low = {f"gpu{n}": {"workdir_disk.free": (40 + n) * 10**6} for n in range(71, 91)}
+    odd = {
+        "gpu7": {"torch": None},
+        "gpu99": {"nics.1.mtu": 1500},
+        "gpu120": {"gpus": {"problem": "no answer within 7.5 s"}},
+    }
+    gone = {f"gpu{n}": f"there is no way to 10.0.0.{n}" for n in range(13, 18)}
+    failures = {name: Unreachable(text, code="CC-SSH-003") for name, text in gone.items()}
+    case = {"nodes": 200, "facts": {**odd, **low}}
+    told_by = {name: raw for name, raw in answers(case).items() if name not in gone}
+    facts = {name: parse_facts(raw, asked=ASKED, heard=HEARD) for name, raw in told_by.items()}
+    findings = evaluate(nodes(case), facts, failures)
+    console = Console(file=io.StringIO(), width=100)
+    render_check(console, nodes(case), facts, findings)
+    shown = console.file.getvalue()  # type: ignore[attr-defined]  # the file is the StringIO above
+
+    assert len(shown.splitlines()) < 50, shown
+    assert "gpu[13-17]: there is no way to 10.0.0.13 (gpu13; the others are alike)" in shown
+    assert shown.rstrip().endswith("200 nodes: not fit: 2 errors, 3 warnings")
+    told = to_json(nodes(case), facts, findings)
+    assert len(told["nodes"]) == 200 and sum(node["answered"] for node in told["nodes"]) == 195

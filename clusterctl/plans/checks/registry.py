@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.checks import (
@@ -59,6 +60,8 @@ FAMILIES = (
 )  # importing a family registers its checks
 MOST_FIXES = 4
 MOST_EVIDENCE = 12
+MOST_ALIKE = 3  # lines that differ in numbers alone
+NUMBER = re.compile(r"\d+(?:\.\d+)*")
 
 
 def checks() -> Mapping[str, Check]:
@@ -119,9 +122,25 @@ def join_evidence(hits: Sequence[Hit]) -> str:
     alike: dict[str, list[str]] = {}
     for hit in hits:
         alike.setdefault(hit.evidence, []).extend(() if hit.shared else hit.nodes)
-    lines = [f"{fold_names(names)}: {text}" if names else text for text, names in alike.items()]
+    lines = [f"{fold_names(names)}: {text}" if names else text for text, names in _fold_shapes(alike)]
     more = [f"and {len(lines) - MOST_EVIDENCE} more"] if len(lines) > MOST_EVIDENCE else []
     return "\n".join([*lines[:MOST_EVIDENCE], *more])
+
+
+def _fold_shapes(alike: Mapping[str, list[str]]) -> Iterator[tuple[str, list[str]]]:
+    """Give texts with their nodes; many that differ in numbers alone become one."""
+    shapes: dict[str, list[str]] = {}
+    for text, names in alike.items():
+        shapes.setdefault(NUMBER.sub("0", text) if names else text, []).append(text)
+    for texts in shapes.values():
+        if len(texts) <= MOST_ALIKE:
+            yield from ((text, alike[text]) for text in texts)
+        else:
+            first = alike[texts[0]][0]
+            yield (
+                f"{texts[0]} ({first}; the others are alike)",
+                [name for text in texts for name in alike[text]],
+            )
 
 
 def join_fixes(hits: Sequence[Hit]) -> str:

@@ -37,9 +37,13 @@ def healthy_answer(number: int) -> dict[str, Any]:
     return dict(json.loads(_healthy(number)))
 
 
-@cache
 def _healthy(number: int) -> str:
-    text = (HERE / "healthy.yaml").read_text().replace("{n}", str(number))
+    return _healthy_text().replace("NUMBER", str(number))
+
+
+@cache
+def _healthy_text() -> str:
+    text = (HERE / "healthy.yaml").read_text().replace("{n}", "NUMBER")
     return json.dumps(YAML(typ="safe").load(text))
 
 
