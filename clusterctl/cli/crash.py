@@ -7,7 +7,9 @@ import traceback
 
 from clusterctl.cli.places import state_dir
 from clusterctl.errors import ClusterctlError, InternalError
+from clusterctl.runs.aside import keep_newest
 
+MOST = 20  # files that are kept
 FROM_NODE = "CC-RUN-002"  # an exception that nobody expected, in our part on a node
 
 
@@ -40,6 +42,7 @@ def _write(trace: str) -> str:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with path.open("a", encoding="utf-8") as file:
             file.write(trace + "\n")
+        keep_newest(folder, MOST)
     except OSError as refusal:
         return f"(not written: {refusal})"
     return str(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -18,3 +19,12 @@ def write_aside(file: Path, text: str) -> None:
     except BaseException:
         Path(aside).unlink(missing_ok=True)
         raise
+
+
+def keep_newest(folder: Path, most: int) -> None:
+    """Remove the oldest files of a folder of ours; what cannot go stays."""
+    with suppress(OSError):
+        files = sorted(folder.iterdir(), key=lambda file: -file.lstat().st_mtime_ns)
+        for file in files[most:]:
+            with suppress(OSError):
+                file.unlink()

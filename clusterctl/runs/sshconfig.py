@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clusterctl.errors import Unreachable
-from clusterctl.runs.aside import write_aside
+from clusterctl.runs.aside import keep_newest, write_aside
 from clusterctl.runs.sshfiles import Traces, trace_files
 
 VERSION = 2
@@ -28,6 +28,7 @@ NONE = "none"
 AT_ONCE = 8  # programs that run at a time
 LIMIT = 10.0  # seconds; `Match exec` may take its time
 MOST = 20_000  # answers in one file
+MOST_BOOKS = 50  # configurations whose answers are kept
 KEPT = {
     *("hostname", "user", "port", "proxyjump", "proxycommand"),
     *("identityfile", "certificatefile", "identitiesonly", "identityagent"),
@@ -151,6 +152,7 @@ class _Book:
         text = json.dumps({"mark": self._mark, "answers": dict(self.answers)})
         with suppress(OSError):
             write_aside(self._file, text)
+            keep_newest(self._file.parent, MOST_BOOKS)
 
 
 def _run_alone(command: list[str]) -> tuple[int, bytes, bytes]:

@@ -10,9 +10,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from clusterctl.runs.aside import write_aside
+from clusterctl.runs.aside import keep_newest, write_aside
 
 VERSION = 1
+MOST_TREES = 100  # source roots that are remembered
 RACY = 2_000_000_000  # ns: a file this young may change again without a new time stamp (FAT counts in 2 s)
 
 Stamp = tuple[int, int, int, int]  # size, mtime_ns, ctime_ns, inode
@@ -56,6 +57,7 @@ class StatCache:
         rows = {path: [*stamp, sha] for path, (stamp, sha) in self._fresh.items()}
         with contextlib.suppress(OSError):
             write_aside(self._file, json.dumps({"version": VERSION, "files": rows}))
+            keep_newest(self._file.parent, MOST_TREES)
 
     def _load(self) -> dict[str, tuple[Stamp, str]]:
         if self._file is None:
