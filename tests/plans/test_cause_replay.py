@@ -155,3 +155,18 @@ def test_texts_of_gpus_name_the_right_rank(name: str) -> None:
 
         assert isinstance(cause, Cause)
         assert (cause.failure.rank, cause.known and cause.known.symptom.code) == (rank, code)
+
+
+def test_a_killed_torchrun_is_the_cause_and_not_what_we_ended_for_it() -> None:
+    """Its node's rank is ended by us a second later, as all others are."""
+    heard = [
+        [10.0, "gpu02", "torchrun_exited", None, None, 9],
+        *[[10.02, node, "stopping", None, None, None] for node in ("gpu01", "gpu03")],
+        *[[11.02, f"gpu0{rank + 1}", "rank_exited", rank, None, 9] for rank in range(3)],
+    ]
+    parts, stopped_at = replay(heard, (0.0, 0.0, 0.0))
+    cause = find_cause([each for part in parts for each in part.failures(99.0)], stopped_at)
+
+    assert cause is not None
+    assert (cause.failure.node, cause.failure.reason) == ("gpu02", "torchrun was killed by SIGKILL")
+    assert len(cause.ended) == 3
