@@ -88,6 +88,9 @@ class Deepening:
         try:
             self._start(plan, scan)
             trouble = self._hear(plan)
+        except BaseException:
+            self._end(plan.run_id)
+            raise
         finally:
             self._phases.stop()
             self._remove(plan.run_id)
@@ -113,13 +116,9 @@ class Deepening:
         preparing.release(ready.values())
 
     def _hear(self, plan: LaunchPlan) -> str:
-        """Listen until the job has ended; gives what went wrong. Leaving ends it: nobody else will."""
+        """Listen until the job has ended; gives what went wrong."""
         watch = Watch(plan.run_id, self._nodes, self._interpreters, self._proof.offsets)
-        try:
-            verdict = Attached(self._cluster, watch, show=self._take, notice=notice).watch()
-        except BaseException:
-            end_run(self._cluster, self._nodes, self._interpreters, plan.run_id, "the deep check was left")
-            raise
+        verdict = Attached(self._cluster, watch, show=self._take, notice=notice).watch()
         cause = verdict.cause
         if cause is None:
             return "" if verdict.exit_code == 0 else f"its job ended as {verdict.state}"
@@ -129,6 +128,10 @@ class Deepening:
     def _take(self, entry: LogLines) -> None:
         if entry.stream == "stdout":
             self._lines += [line for line in entry.lines if line.startswith(MARK)]
+
+    def _end(self, run: str) -> None:
+        """End the job wherever it is, also on nodes that were still preparing; nobody else will."""
+        end_run(self._cluster, self._nodes, self._interpreters, run, "the deep check was left")
 
     def _remove(self, run: str) -> None:
         """Take the run's directories away; where that fails, `clean` will do it some day."""

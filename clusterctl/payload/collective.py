@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import signal
 import sys
@@ -27,6 +28,7 @@ LARGE = (128 << 20,)  # with NCCL
 SPENT = 0.3  # seconds per size, about
 LONGEST = {True: 3.0, False: 0.7}  # seconds that one all_reduce may be expected to take: of all, of fewer
 MOST = 200  # repetitions
+SOURCE = re.compile(r"^\[[^\]]*\.(?:cc|cpp|h):\d+\] ")  # where in Gloo's source, which says nothing to a user
 TELLING = 3  # rows that tell enough, if time runs out in a larger one
 PAIR_SHARE = 0.5  # of the limit of all, for a smaller group
 AFTER = 3.0  # seconds that the leader waits beyond a round's limit
@@ -106,9 +108,10 @@ class Leader:
         self._worker, self._until = worker, time.monotonic() + budget
         keys = ["rank/%d" % rank for rank in range(worker.size)]
         worker.store.wait(keys, PATIENCE)
+        self._nodes = [int(worker.store.get(key)) for key in keys]
         self._ranks: Dict[int, List[int]] = {}
-        for rank, key in enumerate(keys):
-            self._ranks.setdefault(int(worker.store.get(key)), []).append(rank)
+        for rank, node in enumerate(self._nodes):
+            self._ranks.setdefault(node, []).append(rank)
 
     def lead(self) -> None:
         """Go through the rounds; a bug of ours here must still let the others go."""
@@ -132,6 +135,8 @@ class Leader:
         self._worker.take_part(number, wanted)
         answers = self._gather(number, wanted, began)
         groups = [judge([answers.get(rank) for rank in ranks], ranks) for ranks in wanted]
+        for group in groups:
+            group["at"] = None if group["rank"] is None else self._nodes[group["rank"]]
         sizes = [len(ranks) for ranks in wanted]
         told = [{"nodes": n, "ranks": size, **group} for n, size, group in zip(step.groups, sizes, groups)]
         say({"round": step.kind, "seconds": round(time.monotonic() - began, 2), "groups": told})
@@ -158,13 +163,13 @@ def judge(answers: List[Optional[Answer]], ranks: List[int]) -> Answer:
     broken = [(rank, answer) for rank, answer in zip(ranks, answers) if answer and answer.get("error")]
     wrong = [rank for rank, answer in zip(ranks, answers) if answer and answer.get("wrong")]
     if silent:
-        return {"ok": False, "error": "no answer from rank %d" % silent[0], "rows": []}
+        return {"ok": False, "rank": silent[0], "error": "no answer", "rows": []}
     if broken:
         rank, answer = next((one for one in broken if not one[1].get("late")), broken[0])
-        return {"ok": False, "error": "rank %d: %s" % (rank, answer.get("error")), "rows": []}
+        return {"ok": False, "rank": rank, "error": answer["error"], "rows": []}
     first = answers[0] or {}
-    error = "rank %d got a wrong sum" % wrong[0] if wrong else ""
-    return {"ok": not wrong, "error": error, "rows": first["rows"], "joined": first["joined"]}
+    error, rank = ("got a wrong sum", wrong[0]) if wrong else ("", None)
+    return {"ok": not wrong, "rank": rank, "error": error, "rows": first["rows"], "joined": first["joined"]}
 
 
 def result_of(group: Answer, ranks: int) -> Result:
@@ -218,7 +223,7 @@ def speak_and_exit(writer: int, part: Part) -> None:
     try:
         told = measure(writer, part)
     except BaseException as error:  # whatever it is, the leader shall hear of it
-        lines = str(error).strip().splitlines() or [type(error).__name__]
+        lines = SOURCE.sub("", str(error).strip()).splitlines() or [type(error).__name__]
         told = {"error": lines[0][:300], "late": "imed out" in lines[0], "rows": []}
     tell(writer, told)
     os._exit(0)

@@ -29,6 +29,8 @@ class Group:
     ranks: int = 0
     ok: bool = False
     error: str | None = None
+    rank: int | None = None
+    at: int | None = None
     rows: tuple[tuple[float, ...], ...] = ()
     joined: float | None = None
 
@@ -85,6 +87,15 @@ class Deep:
     def name(self, number: int) -> str:
         """Give a node's name."""
         return self.names[number]
+
+    def complaint(self, group: Group | None) -> str:
+        """Say what went wrong in a group, and on which rank."""
+        if group is None or not group.error:
+            return "no answer"
+        where = (
+            f" on {self.name(group.at)}" if group.at is not None and 0 <= group.at < len(self.names) else ""
+        )
+        return group.error if group.rank is None else f"rank {group.rank}{where}: {group.error}"
 
     def groups_with(self, *nodes: int, kinds: Sequence[str] = ("alone", "pairs", "again")) -> list[Group]:
         """Give the smaller groups in which these nodes were, the latest first."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Iterator
 
 import pytest
-from driving import cctl, leftovers, tagged
+from driving import cctl, leftovers, start_cctl, tagged, wait_for
 
 from clusterctl.lab.labs import Lab
 
@@ -47,5 +49,22 @@ def test_a_slow_nic_is_named(slow_third: Lab) -> None:
         "rest": None,
     }
     assert leftovers(slow_third) == tagged(slow_third) == {}
-    runs = [node.run(["sh", "-c", "ls ~/.clusterctl/runs"]).stdout for node in slow_third.nodes]
-    assert "deep-check" not in "".join(runs)
+    assert "deep-check" not in remembered(slow_third)
+
+
+def test_ctrl_c_leaves_nothing(cluster: Lab) -> None:
+    """Also where the nodes are only getting ready."""
+    checking = start_cctl(cluster, "check", "--deep")
+    wait_for(lambda: len(tagged(cluster, "deep-check")) == 3, 60, "all nodes prepare")
+    os.killpg(checking.pid, signal.SIGINT)
+    _, err = checking.communicate(timeout=60)
+
+    assert checking.returncode == 130 and "Traceback" not in err
+    wait_for(lambda: leftovers(cluster) == {}, 10, "nothing is left")
+    assert "deep-check" not in remembered(cluster)
+
+
+def remembered(lab: Lab) -> str:
+    """Name the runs that the nodes remember."""
+    listings = (node.run(["sh", "-c", "ls ~/.clusterctl/runs"], check=False) for node in lab.nodes)
+    return "".join(listing.stdout for listing in listings)

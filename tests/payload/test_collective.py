@@ -49,14 +49,14 @@ def test_a_complaint_stands_before_those_who_only_waited() -> None:
     """Who ran out of time is not blamed while somebody says what is wrong."""
     late = {"error": "Timed out waiting 9000ms", "late": True, "rows": []}
     told = judge([late, {"error": "CUDA error: out of memory", "late": False, "rows": []}], [0, 1])
-    assert (told["ok"], told["error"]) == (False, "rank 1: CUDA error: out of memory")
-    assert judge([None, late], [4, 5])["error"] == "no answer from rank 4"
+    assert (told["ok"], told["rank"], told["error"]) == (False, 1, "CUDA error: out of memory")
+    assert (judge([None, late], [4, 5])["rank"], judge([None, late], [4, 5])["error"]) == (4, "no answer")
 
 
 def test_a_wrong_sum_is_a_failure() -> None:
     """Quick and wrong is not good."""
     good = {"rows": ROWS, "wrong": False, "joined": 0.1}
     told = judge([good, {**good, "wrong": True}], [0, 1])
-    assert (told["ok"], told["error"]) == (False, "rank 1 got a wrong sum")
+    assert (told["ok"], told["rank"], told["error"]) == (False, 1, "got a wrong sum")
     assert not result_of(told, 2).ok
     assert result_of(judge([good, good], [0, 1]), 2) == (True, 1048576 / 0.002, 0.0002)

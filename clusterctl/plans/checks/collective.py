@@ -45,9 +45,9 @@ def _failing(deep: Deep, number: int) -> str:
     failed = [group for group in deep.groups_with(number) if not group.ok]
     alone = next((group for group in failed if len(group.nodes) == 1), None)
     if alone is not None:
-        return f" fails alone: {alone.error}"
+        return f" fails alone: {deep.complaint(alone)}"
     others = sorted({other for group in failed for other in group.nodes} - {number})
-    return f" fails with {_names(deep, others)}: {failed[0].error if failed else 'no answer'}"
+    return f" fails with {_names(deep, others)}: {deep.complaint(failed[0] if failed else None)}"
 
 
 @check(
@@ -67,7 +67,7 @@ def link_fails(seen: Situation) -> Iterator[Hit]:
         return
     for link in deep.found.links:
         failed = next((group for group in _between(deep, link) if not group.ok), None)
-        error = failed.error if failed else "no answer"
+        error = deep.complaint(failed)
         names = [deep.name(number) for number in link]
         yield across(names, f"{' and '.join(names)}: {error}", f"add --exclude {names[-1]}")
 
@@ -94,7 +94,7 @@ def all_fail(seen: Situation) -> Iterator[Hit]:
         return
     pairs = [group for one in deep.rounds if one.kind == "pairs" for group in one.groups]
     working = sum(group.ok for group in pairs)
-    error = deep.whole.error if deep.whole else "no answer"
+    error = deep.complaint(deep.whole)
     tried = f"; of {len(pairs)} pairs tried, {working} work" if pairs else ""
     yield across([node.name for node in seen.nodes], f"all together: {error}{tried}")
 
