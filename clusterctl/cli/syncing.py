@@ -13,7 +13,6 @@ from clusterctl.cli.connecting import open_cluster
 from clusterctl.cli.reaching import interpreter, notice, tell_failures
 from clusterctl.console.phases import Phases, render_freight, render_size
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.network import resolve_network
 from clusterctl.plans.placement import Member
 from clusterctl.runs import tasks
 from clusterctl.runs.cluster import Cluster
@@ -68,6 +67,8 @@ def sync_code(job: Job, members: Sequence[Member], scan: ScanResult, *, as_json:
 
 def find_places(cluster: Cluster, job: Job, nodes: Sequence[Node], size: int) -> Passing | None:
     """Find out at which training addresses the nodes can pass the code on, if that may be worth it."""
+    from clusterctl.plans.network import resolve_network
+
     known = {node.name: resolve_network(node, None).ip for node in nodes if not node.nic and not node.network}
     places = {node.name: Place(known.get(node.name) or "", node.ports) for node in nodes}
     passing = Passing(job.sync.via, places, notice)

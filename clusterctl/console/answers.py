@@ -11,7 +11,6 @@ from typing import Any, TextIO
 from clusterctl.console.choice import wants_color
 from clusterctl.console.logs import display_width, node_color
 from clusterctl.console.sanitize import sanitize
-from clusterctl.plans.cause import signal_name
 from clusterctl.runs.command import Answer, Ended
 from clusterctl.specs.counted import counted
 from clusterctl.specs.nodeset import fold_names
@@ -77,6 +76,8 @@ def render_ending(ended: Ended) -> str:
     """Say how a command ended, unless it was with 0: `: exit 2`, `: SIGKILL`."""
     if ended.ok:
         return ""
+    from clusterctl.plans.cause import signal_name
+
     return f": {signal_name(ended.signal)}" if ended.signal is not None else f": exit {ended.exit}"
 
 

@@ -6,12 +6,13 @@ import json
 import sys
 import zlib
 from collections.abc import Iterable, Mapping
-from typing import Protocol, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from clusterctl.console.choice import wants_color
 from clusterctl.console.sanitize import sanitize
-from clusterctl.plans.attempts import attempt_of
-from clusterctl.runs.follow import LogLines
+
+if TYPE_CHECKING:
+    from clusterctl.runs.follow import LogLines
 
 # Readable on dark and light backgrounds; a node keeps its colour in every run because its name chooses it.
 _COLORS = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
@@ -60,6 +61,8 @@ class JsonLogs:
 
     def show(self, entry: LogLines) -> None:
         """Write complete lines of one file; `offset` is each line's place in the file in bytes."""
+        from clusterctl.plans.attempts import attempt_of
+
         offset = entry.offset
         for line, size in zip(entry.lines, entry.sizes, strict=True):
             record = {

@@ -5,21 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fabric import Connection, task
 
 from clusterctl.errors import ConnectTimeout, NodeError, StartError
-from clusterctl.plans.facts import Facts, parse_facts, probe_request, with_words
-from clusterctl.plans.state import NodeState, parse_state
 from clusterctl.runs.command import Ended, Hear, hear_command
-from clusterctl.runs.passing import Passing
 from clusterctl.runs.payload import payload_zip
 from clusterctl.runs.session import Session
-from clusterctl.runs.source import ScanResult
-from clusterctl.runs.sync import Synced, send_tree
-from clusterctl.runs.turns import Turns
 from clusterctl.specs.inventory import Node
+
+if TYPE_CHECKING:  # each task imports what it alone needs: `exec` is quicker by the tables of facts and causes
+    from clusterctl.plans.facts import Facts
+    from clusterctl.plans.state import NodeState
+    from clusterctl.runs.passing import Passing
+    from clusterctl.runs.source import ScanResult
+    from clusterctl.runs.sync import Synced
+    from clusterctl.runs.turns import Turns
 
 PROBE_LIMIT = 30.0
 ANSWER_LIMIT = 30.0
@@ -62,6 +64,8 @@ class Stopped:
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
 def probe(c: Connection, node: Node, interpreter: Interpreter, nodes: Sequence[Node]) -> Facts:
     """Ask a node for its facts; writes nothing there."""
+    from clusterctl.plans.facts import probe_request
+
     facts, session = _ask_facts(c, probe_request(node, tuple(nodes), payload_zip()[0]), interpreter)
     session.close()
     return facts
@@ -72,11 +76,15 @@ def probe_and_stay(
     c: Connection, node: Node, interpreter: Interpreter, nodes: Sequence[Node]
 ) -> tuple[Facts, Session]:
     """Ask a node for its facts; the open session can take part in a proof on the wire, and else is to be closed."""
+    from clusterctl.plans.facts import probe_request
+
     request = {**probe_request(node, tuple(nodes), payload_zip()[0]), "stay": True}
     return _ask_facts(c, request, interpreter)
 
 
 def _ask_facts(c: Connection, request: Mapping[str, Any], interpreter: Interpreter) -> tuple[Facts, Session]:
+    from clusterctl.plans.facts import parse_facts, with_words
+
     asked = time.time()
     session = _session(c, "probe", request, interpreter)
     try:
@@ -105,6 +113,8 @@ def sync(
     Without a run only the store is filled; `turns` let nodes that share a work directory go one by one, and with
     `passing` nodes may take the code from each other.
     """
+    from clusterctl.runs.sync import send_tree
+
     give = passing.offer(node.name, scan.manifest.size) if passing else None
     place = {"workdir": node.workdir, "run": run, "node": node.name, "node_rank": node_rank}
     session = _session(c, "sync", {**place, "turn": turns is not None, "give": give}, interpreter)
@@ -217,6 +227,8 @@ def stop(
 
 
 def _parse_stopped(raw: Mapping[str, Any]) -> Stopped:
+    from clusterctl.plans.state import parse_state
+
     state = raw.get("state")
     return Stopped(
         ended=tuple(_render_process(entry) for entry in raw.get("ended") or ()),
@@ -234,6 +246,8 @@ def ps(
     c: Connection, node: Node, interpreter: Interpreter, run: str | None, limit: int, *, pulse: bool = False
 ) -> Listing:
     """List the runs that a node remembers, newest first; `pulse` asks for signs of life of those that live."""
+    from clusterctl.plans.state import parse_state
+
     request = {"workdir": node.workdir, "node": node.name, "run": run, "limit": limit, "pulse": pulse}
     asked = time.time()
     with _session(c, "ps", request, interpreter) as session:
