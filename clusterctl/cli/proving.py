@@ -97,10 +97,7 @@ def _prove_wire(
 ) -> Wire | None:
     """Let the nodes whose training addresses are known call each other; None where there are no two."""
     networks = {node.name: resolve_network(node, facts.get(node.name)) for node in nodes}
-    takers = {
-        node.name: Taker(
-            open_probes[node.name], plan_rails(facts[node.name], networks[node.name]), node.ports
-        )
-        for node in choose_takers(nodes, facts, networks)
-    }
+    chosen = choose_takers(nodes, facts, networks)
+    rails = plan_rails(chosen, facts, networks)
+    takers = {node.name: Taker(open_probes[node.name], rails[node.name], node.ports) for node in chosen}
     return prove_wire(takers) if takers else None

@@ -9,6 +9,7 @@ Further NICs that were chosen are rails of their own: nodes that have one in the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network
@@ -16,7 +17,7 @@ from typing import Any
 
 from clusterctl.plans.facts import Facts
 from clusterctl.plans.facts_reading import read_value
-from clusterctl.plans.network import NodeNetwork
+from clusterctl.plans.network import NodeNetwork, training_nic
 from clusterctl.specs.inventory import Node
 
 FULL = 32  # nodes
@@ -127,12 +128,27 @@ def _powers(count: int) -> list[int]:
     return [1 << exponent for exponent in range(count.bit_length()) if 1 << exponent < count - 1]
 
 
-def plan_rails(facts: Facts, network: NodeNetwork) -> dict[str, str]:
-    """Give a node's addresses by rail: the training address, and the first one of each further NIC that was chosen."""
+def plan_rails(
+    nodes: Sequence[Node], facts: Mapping[str, Facts], networks: Mapping[str, NodeNetwork]
+) -> dict[str, dict[str, str]]:
+    """Give each node's addresses by rail: the training address, and the first one of each further NIC that was chosen.
+
+    What two nodes have (a bridge of containers, say) leads nowhere and is left out.
+    """
+    found = {node.name: _rails(facts[node.name], networks[node.name]) for node in nodes}
+    count = Counter(ip for rails in found.values() for ip in rails.values())
+    return {
+        name: {rail: ip for rail, ip in rails.items() if rail == MAIN or count[ip] == 1}
+        for name, rails in found.items()
+    }
+
+
+def _rails(facts: Facts, network: NodeNetwork) -> dict[str, str]:
     rails = {MAIN: network.ip or ""}
+    main = training_nic(network, facts)
     for nic in facts.nics:
         first = next((one for one in nic.addresses if one.family == 4 and one.ip), None)
-        further = nic.name in network.nics and network.ip not in nic.ipv4 and nic.running
+        further = nic.name in network.nics and nic != main and nic.kind != "loopback" and nic.running
         if further and first is not None:
             rails.setdefault(_network_of(first.ip or "", first.prefix), first.ip or "")
     return rails
@@ -175,10 +191,10 @@ def read_listening(raw: Mapping[str, Any], addresses: Mapping[str, str]) -> List
 
 def read_ways(raw: object, caller: str, called: Sequence[Mapping[str, Any]]) -> tuple[Way, ...]:
     """Read what a node tells of its calls; only of those that it was to make."""
-    wanted = {(peer["name"], peer["door"], peer["rail"]) for peer in called}
     ways = read_value(tuple[Way, ...], raw, "ways", []) or ()
-    mine = (replace(way, caller=caller) for way in ways)
-    return tuple(way for way in mine if (way.peer, way.door, way.rail) in wanted)
+    told = {(way.peer, way.door, way.rail): replace(way, caller=caller) for way in ways}
+    wanted = ((peer["name"], peer["door"], peer["rail"]) for peer in called)
+    return tuple(told[one] for one in wanted if one in told)
 
 
 def _table(raw: object) -> Mapping[str, Any]:
