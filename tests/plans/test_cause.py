@@ -329,3 +329,14 @@ def test_the_kernels_count_tells_who_killed() -> None:
     assert cause is not None
     assert cause.known is not None
     assert cause.known.symptom.code == "CC-JOB-040"
+
+
+@pytest.mark.parametrize(("survived_at", "blamed"), [(1.0, 0), (98.0, 1)])
+def test_what_a_rank_survived_long_ago_is_not_why_it_was_stopped(survived_at: float, blamed: int) -> None:
+    """An exception that it went on after counts for a minute: it may be why the others fail, later it is history."""
+    lost = failure(0, 99.5, PEER_GONE)
+    stopped = failure(1, 100.0, TRACEBACK, by=signal.SIGTERM, raised_at=survived_at)
+    cause = find_cause([lost, replace(stopped, went_on=True)], 99.8)
+
+    assert cause is not None
+    assert cause.failure.rank == blamed
