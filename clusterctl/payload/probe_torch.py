@@ -11,7 +11,8 @@ import re
 import select
 import signal
 import sys
-from typing import Any, Callable
+from contextlib import suppress
+from typing import Any, Callable, Iterator
 
 from .probe_ask import list_folder, problem_of, read_text
 
@@ -111,8 +112,19 @@ def _nccl() -> dict[str, Any] | None:
     wheels = ("nvidia/nccl/lib/libnccl.so.2", "torch/lib/librccl.so*", "torch/lib/libnccl.so*")
     found = preloaded + _installed(*wheels)
     if found:
-        return {"library": found[0], "version": _library_version(found[0]), "preloaded": bool(preloaded)}
+        own = {"library": found[0], "version": _library_version(found[0]), "preloaded": bool(preloaded)}
+        return {**own, "others": list(_others(found[0]))}
     return _system_nccl() if _installed("torch/lib/libtorch_cuda.so") else None
+
+
+def _others(own: str) -> Iterator[dict[str, str]]:
+    """Give the NCCLs that variables lead other programs, or torch built without a path of its own, to."""
+    folders = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    places = [("LD_LIBRARY_PATH", os.path.join(folder, "libnccl.so.2")) for folder in folders if folder]
+    for name, path in [("VLLM_NCCL_SO_PATH", os.environ.get("VLLM_NCCL_SO_PATH", "")), *places]:
+        with suppress(OSError):  # one that cannot be loaded is in nobody's way
+            if path and not os.path.samefile(path, own):
+                yield {"by": name, "library": path, "version": _library_version(path)}
 
 
 def _system_nccl() -> dict[str, Any] | None:

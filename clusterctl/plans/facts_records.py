@@ -93,12 +93,22 @@ class Torch:
 
 
 @dataclass(frozen=True)
+class OtherNccl:
+    """An NCCL to which a variable leads."""
+
+    by: str | None = None
+    library: str | None = None
+    version: str | None = None
+
+
+@dataclass(frozen=True)
 class Nccl:
     """The NCCL library on disk and the version it reports."""
 
     library: str | None = None
     version: str | None = None
     preloaded: bool | None = None
+    others: tuple[OtherNccl, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -206,7 +206,21 @@ def test_nccl_is_asked(tmp_path: Path, number: int, version: str) -> None:
     """The library's own word is told; the number has had two forms."""
     library = fake_nccl(tmp_path, f"*version = {number}; return 0;")
     facts = probe(env=with_module(tmp_path, {}))
-    assert facts["nccl"] == {"library": str(library), "version": version, "preloaded": False}
+    assert facts["nccl"] == {"library": str(library), "version": version, "preloaded": False, "others": []}
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="needs a C compiler")
+def test_nccls_that_lie_in_the_way(tmp_path: Path) -> None:
+    """What a variable leads to is asked too; torch's own by another name, and what is no library, are left out."""
+    own = fake_nccl(tmp_path / "own", "*version = 22602; return 0;")
+    other = fake_nccl(tmp_path / "other", "*version = 21803; return 0;")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "libnccl.so.2").write_text("text")
+    paths = f"/nowhere:{own.parent}:{tmp_path / 'broken'}:{other.parent}"
+    env = {**with_module(tmp_path / "own", {}), "LD_LIBRARY_PATH": paths, "VLLM_NCCL_SO_PATH": str(own)}
+    told = probe(env=env)["nccl"]
+    assert told["version"] == "2.26.2"
+    assert told["others"] == [{"by": "LD_LIBRARY_PATH", "library": str(other), "version": "2.18.3"}]
 
 
 @pytest.mark.skipif(not shutil.which("cc"), reason="needs a C compiler")

@@ -228,3 +228,26 @@ def cudnn_differs(seen: Situation) -> Iterator[Hit]:
         split = _votes(seen, lambda facts: _package(facts, "nvidia-cudnn"))
         if split:
             yield across(split.odd, split.evidence)
+
+
+@check(
+    "CC-TORCH-010",
+    "warning",
+    "another NCCL lies in the way",
+    why="Whether it or torch's own is loaded depends on how torch and its companions were built.",
+    needs=("nccl",),
+)
+def other_nccl(seen: Situation) -> Iterator[Hit]:
+    """LD_LIBRARY_PATH or VLLM_NCCL_SO_PATH leads to an NCCL of another version than the one that torch brings.
+
+    torch's wheels find their own first; builds of conda or of your own, and vLLM, take the one that the variable names.
+    `NCCL_DEBUG=VERSION` says at a run's start which it was. Leave the variable out, or make the versions equal.
+    """
+    for node, facts in seen.known:
+        told = [
+            f"{one.by}: {one.library} is {one.version}, torch's own {facts.nccl.version}"
+            for one in facts.nccl.others
+            if one.version and one.version != facts.nccl.version
+        ]
+        if told:
+            yield on(node, "; ".join(told))
