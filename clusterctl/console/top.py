@@ -44,7 +44,7 @@ class Dashboard:
     def __enter__(self) -> Dashboard:
         from rich.live import Live
 
-        self._live = Live(console=out(), auto_refresh=False, transient=True)
+        self._live = Live(console=out(), auto_refresh=False)
         self._live.start()
         return self
 

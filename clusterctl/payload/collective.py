@@ -255,7 +255,7 @@ def measure(writer: int, part: Part) -> Answer:
 
 
 def join(part: Part) -> Bench:
-    """Form the process group; its own patience ends a little before ours, because its error says more."""
+    """Form the process group; Gloo's own patience ends a little before ours, because its error says more."""
     import torch
     import torch.distributed as dist
 
@@ -263,7 +263,10 @@ def join(part: Part) -> Bench:
     if part.backend == "nccl":
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
-    patience = timedelta(seconds=max(1.0, part.limit - 1.0))
+    waits = (
+        part.limit - 1.0 if device.type == "cpu" else 2 * part.limit
+    )  # NCCL's own end is an abort without words
+    patience = timedelta(seconds=max(1.0, waits))
     store = dist.PrefixStore(part.key, open_store())
     dist.init_process_group(
         part.backend, store=store, rank=part.place, world_size=part.size, timeout=patience
