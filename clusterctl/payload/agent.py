@@ -10,11 +10,12 @@ from typing import Any, Dict, List, NamedTuple, Optional
 
 from .attempt import Attempt
 from .client import Client
-from .gang import TIME, Facts, Gang, Order, Side, interval_of, make_gang, make_record
+from .gang import TIME, Facts, Gang, Order, Side, interval_of, make_record
 from .locks import ORDERS, Claim, Locks
 from .loop import Loop
 from .processes import Identity, become_subreaper, identify, reap, send_signal, wake_on
 from .restarts import Restarts
+from .role import make_gang
 from .state import Record, new_state
 from .verdict import describe_limit
 from .workdir import drop_ballast, lay_ballast, read_json
@@ -44,7 +45,7 @@ class Agent:
         self.record = Record(rundir, new_state(spec))
         locks = Locks(self.loop, spec, lambda: self.attempt.seen.went)
         self.claim = Claim(locks, self.record, spec, self.client.tell)
-        self.attempt = Attempt(self, spec, idle=bool(spec.get("spare")))
+        self.attempt: Attempt = Attempt(self, spec, idle=bool(spec.get("spare")))
         self.restarts = Restarts(self) if spec.get("restart") else None
         self.gang = Gang(self.side(b""))
         self.secrets: Optional[Dict[str, str]] = None
@@ -94,7 +95,7 @@ class Agent:
 
     def prepare(self) -> None:
         """Make the gang, and set out; a spare only opens its door."""
-        self.gang = make_gang(self.side(self.token.encode("utf-8")))
+        self.gang = make_gang(self.side(self.token.encode("utf-8")), self.restarts)
         if self.attempt.idle:
             self.attempt.departure.stand_by()
         else:
@@ -114,8 +115,7 @@ class Agent:
 
     def side(self, token: bytes) -> Side:
         """Give what the gang may do here."""
-        can = (self.client.tell, self.follow_order, self.keep, self.leave)
-        return Side(self.loop, self.spec, token, *can, self.restarts)
+        return Side(self.loop, self.spec, token, self.client.tell, self.follow_order, self.keep, self.leave)
 
     def client_left(self) -> None:
         """Cancel unless GO was given."""

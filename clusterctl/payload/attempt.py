@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 from .client import tail_of
 from .deadline import Deadline
@@ -11,6 +11,7 @@ from .departure import Departure
 from .ending import Sweep, as_left
 from .evidence import Evidence
 from .gang import FAILURE, FAILURE_WAIT, TIME, Facts, Order
+from .host import Host
 from .processes import Stat
 from .release import Release
 from .state import mark_of
@@ -18,14 +19,11 @@ from .torchrun import Torchrun
 from .verdict import Seen, describe_end, judge
 from .workers import Worker
 
-if TYPE_CHECKING:
-    from .agent import Agent
-
 
 class Attempt:
     """Watches torchrun and its workers, and ends what they leave; `spec` is the run's, as this attempt has it."""
 
-    def __init__(self, agent: Agent, spec: Dict[str, Any], *, idle: bool = False) -> None:
+    def __init__(self, agent: Host, spec: Dict[str, Any], *, idle: bool = False) -> None:
         self.agent = agent
         self.idle = idle  # nothing runs here: this node is a spare
         self.first = agent.spec["attempt"] == spec["attempt"]

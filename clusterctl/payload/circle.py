@@ -6,11 +6,12 @@ import time
 from typing import Any, List, Optional
 
 from .door import Door
-from .gang import STOP, TIME, Facts, Gang, Order, Part, Side, limit_of, lost_part, make_record
+from .gang import Facts, Gang, Order, Part, Side, limit_of, lost_part, make_record
 from .heir import Heir
 from .restart_hub import RestartHub
 from .restart_peer import RestartPeer
 from .restarts import Restarts
+from .standing import Standing
 
 SUCCESSION_LIMIT = 3.0  # silences within which somebody must be found to follow
 
@@ -20,27 +21,17 @@ class Circle(Gang):
 
     def __init__(self, side: Side, restarts: Restarts) -> None:
         super().__init__(side)
-        self.restarts = restarts
+        self.standing = Standing(side, restarts, self.succeed)
         self.course = restarts.course
-        self.door: Optional[Door] = None
-        self.wish: Optional[Order] = None
-        self.clear: Optional[Facts] = None
-        self.part: Optional[Part] = None
-        self.idle = bool(side.spec.get("spare"))
-        self._until = 0.0
-        self._fallen = ""
-        self.role: Gang = RestartHub(self) if self.course.here == 0 else RestartPeer(self, 0)
-
-    @property
-    def address(self) -> str:
-        """Return where the others reach this node; a run of one node may not know its own."""
-        return str(self.side.spec.get("address") or self.side.spec["master_addr"])
+        leads = self.course.here == 0
+        self.role: Gang = RestartHub(self.standing) if leads else RestartPeer(self.standing, 0)
 
     def open(self) -> None:
         """Listen, where there are others; VerbError if that is not possible."""
-        if self.course.seats > 1 and self.door is None:
-            self.door = Door(self.side.loop, self.side.spec, self.side.token)
-            self.side.tell("door", port=self.door.port)
+        if self.course.seats > 1 and self.standing.door is None:
+            door = Door(self.side.loop, self.side.spec, self.side.token)
+            self.standing.door = door
+            self.side.tell("door", port=door.port)
             self.role.open()
 
     def know(self, doors: List[Any]) -> None:
@@ -63,24 +54,19 @@ class Circle(Gang):
         """Something failed here."""
         self.role.failed(reason)
 
-    def hear_wish(self, order: Order) -> None:
-        """Remember that somebody, or the time limit, wants the end: nothing is tried again."""
-        if self.wish is None and order.kind in (STOP, TIME):
-            self.wish = order
-
     def stopped(self, order: Order) -> None:
         """Somebody stopped the run here, or its time was up."""
-        self.hear_wish(order)
+        self.standing.hear_wish(order)
         self.role.stopped(order)
 
     def ended(self, part: Part) -> None:
         """This node's part of the attempt has ended."""
-        self.part, self.clear = part, None
+        self.standing.part, self.standing.clear = part, None
         self.role.ended(part)
 
     def cleared(self, unfit: str, progress: Optional[bool]) -> None:
         """Nothing is left here of it."""
-        self.clear = {"unfit": unfit, "progress": progress}
+        self.standing.clear = {"unfit": unfit, "progress": progress}
         self.role.cleared(unfit, progress)
 
     def beat(self) -> None:
@@ -90,56 +76,33 @@ class Circle(Gang):
     def desert(self) -> None:
         """Leave the others without a word: they notice."""
         self.role.desert()
-        self.close()
+        self.standing.close()
         super().desert()
-
-    def begin(self) -> None:
-        """Another attempt begins here; nothing of the one before counts any more."""
-        self.part, self.clear = None, None
-        self.idle = self.course.here not in self.course.ranks
-        self.restarts.again()
-
-    def close(self) -> None:
-        """Let nobody in any more."""
-        if self.door is not None:
-            self.door.close()
-            self.door = None
-
-    # the hub is lost
 
     def succeed(self, fallen: int) -> None:
         """Our part has ended, and the hub is gone: find who follows, or do so."""
-        self._fallen = self.course.node(fallen)
-        now = time.monotonic()
-        self._until = self._until or now + SUCCESSION_LIMIT * limit_of(self.side.spec)
+        now, standing = time.monotonic(), self.standing
+        standing.until = standing.until or now + SUCCESSION_LIMIT * limit_of(self.side.spec)
         able = {*self.course.doors, self.course.here} - self.course.lost
-        if self.wish is not None or not self.course.may_go_on(len(able)) or now > self._until:
+        if standing.wish is not None or not self.course.may_go_on(len(able)) or now > standing.until:
             self.conclude_alone()
         elif min(able) == self.course.here:
-            hub = Heir(self)
-            self.role = hub
-            hub.take_over(self._fallen)
+            heir = Heir(standing)
+            self.role = heir
+            heir.take_over(self.course.node(fallen))
         else:
-            seat = min(able)
-            address, port = self.course.doors[seat]
-            peer = RestartPeer(self, seat)
+            peer = RestartPeer(standing, min(able))
             self.role = peer
-            peer.follow(address, port)
-
-    def found(self) -> None:
-        """Somebody leads again."""
-        self._until = 0.0
+            peer.follow(*self.course.doors[min(able)])
 
     def conclude_alone(self) -> None:
         """End with what is known here: who is lost, and our part."""
-        spec = {**self.side.spec, "hub": self.here}
+        standing = self.standing
         lost = [entry for entry in self.course.roster if entry.get("lost") and entry["node_rank"] is not None]
         parts = [lost_part(one["node"], one["node_rank"], one["reason"], time.time()) for one in lost]
-        parts += [self.part] if self.part is not None else []
-        gave_up = None if self.wish is not None else "nodes"
-        record = make_record(spec, parts, None, whole=False)
-        record.update(attempts=self.course.history, gave_up=gave_up, roster=self.course.roster)
-        self.side.keep(record)
-        self.restarts.conclude({"gave_up": gave_up})
-        self.close()
+        parts += [standing.part] if standing.part is not None else []
+        gave_up = None if standing.wish is not None else "nodes"
+        self.side.keep(standing.story(make_record(standing.spec, parts, None, whole=False), gave_up))
+        standing.restarts.conclude({"gave_up": gave_up})
+        standing.close()
         self.side.leave()

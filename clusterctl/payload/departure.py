@@ -3,24 +3,48 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Dict, Optional
+from typing import Any, Dict, Optional, Protocol
 
 from .client import tail_of
+from .deadline import Deadline
+from .host import Host
 from .launcher import make_places
 from .listener import Listener
 from .torchrun import Torchrun
+from .verdict import Seen
 from .wire import describe_failure
-
-if TYPE_CHECKING:
-    from .attempt import Attempt
+from .workers import Worker
 
 PORT_TRIES = 3  # ports that torchrun may find taken by somebody else before the run fails
+
+
+class Departing(Protocol):
+    """The attempt, as its departure sees it."""
+
+    agent: Host
+    spec: Dict[str, Any]
+    first: bool
+    seen: Seen
+    torchrun: Optional[Torchrun]
+    deadline: Deadline
+
+    def hear(self, event: str, **facts: Any) -> None:
+        """Take what torchrun and its workers do."""
+
+    def workers(self) -> Dict[int, Worker]:
+        """Return the workers announced so far."""
+
+    def tell(self, event: str, **facts: Any) -> None:
+        """Tell who leads the start what happens."""
+
+    def hang_up(self) -> None:
+        """The client has no more to wait for."""
 
 
 class Departure:
     """What an attempt does until its torchrun runs, and on node 0 listens."""
 
-    def __init__(self, attempt: Attempt) -> None:
+    def __init__(self, attempt: Departing) -> None:
         self._attempt = attempt
         self._agent = attempt.agent
         self._spec = attempt.spec
@@ -104,7 +128,7 @@ class Departure:
             self._listener = None
         attempt.torchrun.go(self._address, self._port)
         master = f"{self._address}:{self._port}"
-        agent.record.set(state="RUNNING", master=master)
+        agent.record.set(state="RUNNING", reason="", master=master)
         agent.record.note("going", master=master)
         attempt.tell("going")
         agent.gang.went()

@@ -8,12 +8,9 @@ writes before the others were heard, or without the hub.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional
 
 from .loop import Loop
-
-if TYPE_CHECKING:
-    from .restarts import Restarts
 
 FAILURE_WAIT = 1.0  # seconds that the other workers have after one has failed
 SILENCE_LIMIT = 20.0
@@ -58,7 +55,6 @@ class Side(NamedTuple):
     stop: Callable[[Order], None]  # end this node's part
     keep: Callable[[Facts], None]  # write the record
     leave: Callable[[], None]  # nothing is left to wait for
-    restarts: Optional[Restarts] = None  # begin further attempts, where the job wants that
 
 
 class Gang:
@@ -106,23 +102,6 @@ class Gang:
 
     def beat(self) -> None:
         """Say that we are here, and count silence."""
-
-
-def make_gang(side: Side) -> Gang:
-    """Choose what this node is."""
-    if side.restarts is not None:
-        from .circle import Circle
-
-        return Circle(side, side.restarts)
-    if not side.spec.get("gang"):
-        return Gang(side)
-    if side.spec["node_rank"] == 0:
-        from .hub import Hub
-
-        return Hub(side)
-    from .peer import Peer
-
-    return Peer(side)
 
 
 def silent_beats(spec: Dict[str, Any], interval: float) -> int:

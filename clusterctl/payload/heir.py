@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Set
+from typing import Set
 
 from .blame import NODE_LOST, Blame
 from .gang import is_part, limit_of, lost_part, on_clock
 from .hub import Member
 from .restart_hub import GATHERING, RestartHub
 from .seal import Message, SealError
-
-if TYPE_CHECKING:
-    from .circle import Circle
+from .standing import Standing
 
 GATHER_TIME = 1.25  # silences in which the others must have come
 
@@ -20,8 +18,8 @@ GATHER_TIME = 1.25  # silences in which the others must have come
 class Heir(RestartHub):
     """The gang as the lowest seat that is left sees it."""
 
-    def __init__(self, circle: Circle) -> None:
-        super().__init__(circle)
+    def __init__(self, standing: Standing) -> None:
+        super().__init__(standing)
         self._greeted: Set[int] = set()
 
     def take_over(self, fallen: str) -> None:
@@ -30,11 +28,11 @@ class Heir(RestartHub):
         self._going = True
         self.phase = GATHERING
         self._silence = True
-        if self.circle.part is not None:
-            self.parts[self.seat] = self.circle.part
-        if self.circle.clear is not None:
-            self.clear[self.seat] = self.circle.clear
-        self.door = self.circle.door
+        if self.standing.part is not None:
+            self.parts[self.seat] = self.standing.part
+        if self.standing.clear is not None:
+            self.clear[self.seat] = self.standing.clear
+        self.door = self.standing.door
         if self.door is not None:
             self.door.open(self.admit)
         self.side.loop.after(GATHER_TIME * limit_of(self.side.spec), "gather", self._gathered)
@@ -56,8 +54,8 @@ class Heir(RestartHub):
     def _gathered(self) -> None:
         """Whoever has not come is lost; then judge the attempt as any other."""
         self.side.loop.drop("gather")
-        self.circle.found()
-        self.circle.close()
+        self.standing.found()
+        self.standing.close()
         for seat in self._awaited() - self._greeted:
             self.course.lose(seat, "it did not come to the next hub")
         self.expected = set(self.course.ranks)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
+from typing import Any, Dict, List, Optional, Set
 
 from .blame import NODE_LOST, Blame, blame
 from .course import CODE, NO_PROGRESS, NODES
@@ -21,9 +21,7 @@ from .gang import (
 from .hub import Hub, Member
 from .link import Channel
 from .seal import Message
-
-if TYPE_CHECKING:
-    from .circle import Circle
+from .standing import Standing
 
 CLEAR_LIMIT = 60.0  # seconds for GPU memory to become free
 READY_LIMIT = 300.0  # seconds for a new attempt's gates
@@ -35,10 +33,10 @@ ROUND = ("clear", "again", "departure", "gather")  # the moments that this hub w
 class RestartHub(Hub):
     """The gang as the seat that leads it sees it."""
 
-    def __init__(self, circle: Circle) -> None:
-        super().__init__(circle.side)
-        self.circle = circle
-        self.course, self.policy = circle.course, circle.restarts.policy
+    def __init__(self, standing: Standing) -> None:
+        super().__init__(standing.side)
+        self.standing = standing
+        self.course, self.policy = standing.course, standing.restarts.policy
         self.seat = self.course.here
         self.phase = RUNNING
         self.clear: Dict[int, Facts] = {}
@@ -62,7 +60,7 @@ class RestartHub(Hub):
 
     def open(self) -> None:
         """Let the others in, and tell the client where."""
-        self.door = self.circle.door
+        self.door = self.standing.door
         if self.door is not None:
             self.door.open(self.admit)
             self.side.tell("hub", port=self.door.port)
@@ -75,7 +73,7 @@ class RestartHub(Hub):
         """GO was given here; with the first one nobody comes any more."""
         if not self._going:
             self._going = True
-            self.circle.close()
+            self.standing.close()
             for seat in set(range(self.course.seats)) - {self.seat} - set(self.members) - set(self.parts):
                 self._lose(seat, self.course.node(seat), "it went away before the start")
 
@@ -129,14 +127,14 @@ class RestartHub(Hub):
         if event == "port":
             self._port = int(facts["port"])
         elif event == "ready":
-            self._take_ready(self.seat, {"port": self._port, "address": self.circle.address})
+            self._take_ready(self.seat, {"port": self._port, "address": self.standing.address})
         elif event == "listening":
             self._let_go(int(facts["port"]))
 
     # an attempt ends
 
     def _stop_all(self, node: str, order: Order) -> None:
-        self.circle.hear_wish(order)
+        self.standing.hear_wish(order)
         if self.phase == RUNNING:
             super()._stop_all(node, order)
         elif self.phase != OVER and order.kind in (STOP, TIME):
@@ -146,7 +144,7 @@ class RestartHub(Hub):
     def ended(self, part: Part) -> None:
         """Take our own part; before the first GO there is nobody to wait for."""
         if not self._going:
-            self.circle.close()
+            self.standing.close()
         super().ended(part)
 
     def cleared(self, unfit: str, progress: Optional[bool]) -> None:
@@ -163,7 +161,7 @@ class RestartHub(Hub):
         for name in ROUND:
             self.side.loop.drop(name)
         parts = self._parts_in_order()
-        if all(part["state"] == "SUCCEEDED" for part in parts) or self.circle.wish is not None:
+        if all(part["state"] == "SUCCEEDED" for part in parts) or self.standing.wish is not None:
             self._finish(None)
             return
         if self.course.outnumbered:
@@ -221,7 +219,7 @@ class RestartHub(Hub):
         told = [self.clear[seat]["progress"] if seat in self.clear else None for seat in self.expected]
         progress = True if True in told else None if None in told else False
         why = {"reason": self.blamed.reason, "node": self.blamed.node, "text": self.blamed.text}
-        times = {"began": self.circle.restarts.began, "ended": time.time()}
+        times = {"began": self.standing.restarts.began, "ended": time.time()}
         return {"attempt": self.course.attempt, **why, **times, "progress": progress}
 
     def _pause(self, entry: Facts) -> None:
@@ -232,7 +230,7 @@ class RestartHub(Hub):
             seconds = max(seconds, limit_of(self.side.spec) / 4)
         self._silence = False
         self._tell("pause", entry=entry, seconds=seconds, **self.course.as_facts())
-        self.circle.restarts.pause(entry, seconds)
+        self.standing.restarts.pause(entry, seconds)
         self.side.loop.after(seconds, "again", self._again)
 
     # the next attempt
@@ -242,10 +240,10 @@ class RestartHub(Hub):
             self._finish(NODES)
             return
         self._begin_round()
-        time_left = self.circle.restarts.time_left
+        time_left = self.standing.restarts.time_left
         self._tell("again", time_left=time_left, **self.course.as_facts())
         self.side.loop.after(READY_LIMIT, "departure", self._miss)
-        self.circle.begin()
+        self.standing.begin()
 
     def _miss(self) -> None:
         late = sorted(self.expected - set(self._ready)) or [self._first]
@@ -282,7 +280,7 @@ class RestartHub(Hub):
     def _send_go(self, seat: int) -> None:
         address, port = str(self._ready[self._first]["address"]), self._port
         if seat == self.seat:
-            self.circle.restarts.go(address, int(port or 0))
+            self.standing.restarts.go(address, int(port or 0))
         elif seat in self.members:
             self.members[seat].channel.send("go", master_addr=address, master_port=port)
 
@@ -293,13 +291,11 @@ class RestartHub(Hub):
         self.phase = OVER
         for name in ROUND:
             self.side.loop.drop(name)
-        spec = {**self.side.spec, "hub": self.here}
-        parts: List[Part] = self._parts_in_order()
-        record = make_record(spec, parts, self.stop, whole=True)
+        record = make_record(self.standing.spec, self._parts_in_order(), self.stop, whole=True)
+        record = self.standing.story(record, gave_up, state=state, reason=reason)
         end = {"gave_up": gave_up, "state": state, "reason": reason}
-        record.update(attempts=self.course.history, roster=self.course.roster, **end)
         self.side.keep(record)
-        self.circle.restarts.conclude(end)
+        self.standing.restarts.conclude(end)
         self._tell_all(record=record, end=end)
 
     def desert(self) -> None:
@@ -312,5 +308,5 @@ class RestartHub(Hub):
         self.members.clear()
 
     def _leave(self) -> None:
-        self.circle.close()
+        self.standing.close()
         super()._leave()

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Optional
+from typing import Optional
 
 from .gang import FAILURE_WAIT, Order, Part, read_order
 from .peer import Peer
 from .seal import Message
-
-if TYPE_CHECKING:
-    from .circle import Circle
+from .standing import Standing
 
 
 class RestartPeer(Peer):
     """The gang as any seat but the hub's sees it."""
 
-    def __init__(self, circle: Circle, hub: int) -> None:
-        super().__init__(circle.side)
-        self.circle = circle
-        self.course = circle.course
+    def __init__(self, standing: Standing, hub: int) -> None:
+        super().__init__(standing.side)
+        self.standing = standing
+        self.course = standing.course
         self._hub_seat, self._hub = hub, self.course.node(hub)
         self._master_port: Optional[int] = None
         self._follows = False
@@ -26,7 +24,7 @@ class RestartPeer(Peer):
     def follow(self, address: str, port: int) -> None:
         """Go to who is to be the next hub, our part having ended."""
         self._follows = self._going = True
-        self._part = self.circle.part
+        self._part = self.standing.part
         self._address = address
         self.join(port)
 
@@ -36,19 +34,19 @@ class RestartPeer(Peer):
         kind = message["kind"]
         if kind == "welcome" and self._follows and not self._welcome:
             super()._hear(message)
-            self.circle.found()
+            self.standing.found()
             self._send("hello", part=self._part, **self.course.as_facts())
-            if self.circle.clear is not None:
-                self._send("clear", **self.circle.clear)
+            if self.standing.clear is not None:
+                self._send("clear", **self.standing.clear)
         elif kind == "lost":
             self.course.lose(int(message["seat"]), str(message["why"]))
         elif kind == "pause":
             self.course.take(message)
-            self.circle.restarts.pause(message["entry"], float(message["seconds"]))
+            self.standing.restarts.pause(message["entry"], float(message["seconds"]))
         elif kind == "again":
             self._begin(message)
         elif kind == "go":
-            self.circle.restarts.go(str(message["master_addr"]), int(message["master_port"]))
+            self.standing.restarts.go(str(message["master_addr"]), int(message["master_port"]))
         elif kind == "stop":
             self._hear_stop(read_order(message))
         elif kind == "verdict":
@@ -59,18 +57,18 @@ class RestartPeer(Peer):
     def _begin(self, message: Message) -> None:
         self.course.take(message)
         self._part, self._master_port = None, None
-        self.circle.restarts.time_given = message.get("time_left")
-        self.circle.begin()
+        self.standing.restarts.time_given = message.get("time_left")
+        self.standing.begin()
 
     def _hear_stop(self, order: Order) -> None:
-        self.circle.hear_wish(order)
+        self.standing.hear_wish(order)
         if self._part is None:
             self.side.stop(order)
 
     def _hear_verdict(self, message: Message) -> None:
         self._told = True
         self.side.keep(message["record"])
-        self.circle.restarts.conclude(message["end"])
+        self.standing.restarts.conclude(message["end"])
         self._send("ack")
         self.side.loop.after(FAILURE_WAIT, "farewell", self._leave)
 
@@ -81,7 +79,7 @@ class RestartPeer(Peer):
         if self._follows:
             self._over = True
             self.course.lose(self._hub_seat, why)
-            self.circle.succeed(self._hub_seat)
+            self.standing.succeed(self._hub_seat)
         else:
             super()._give_up(why)
 
@@ -94,8 +92,8 @@ class RestartPeer(Peer):
         self.side.loop.drop("join")
         self._over = True
         self.course.lose(self._hub_seat, why)
-        if self._part is not None or self.circle.idle:
-            self.circle.succeed(self._hub_seat)
+        if self._part is not None or self.standing.idle:
+            self.standing.succeed(self._hub_seat)
         else:
             self.side.stop(self._without_hub(why))
 
@@ -106,7 +104,7 @@ class RestartPeer(Peer):
         if event == "port":
             self._master_port = int(facts["port"])
         elif event == "ready":
-            self._send("ready", port=self._master_port, address=self.circle.address)
+            self._send("ready", port=self._master_port, address=self.standing.address)
         elif event == "listening":
             self._send("listening", port=int(facts["port"]))
 
@@ -114,7 +112,7 @@ class RestartPeer(Peer):
         """Tell the hub; if there is none any more, look for the next."""
         if self._over and not self._told:
             self._part = part
-            self.circle.succeed(self._hub_seat)
+            self.standing.succeed(self._hub_seat)
         else:
             super().ended(part)
 
@@ -135,5 +133,5 @@ class RestartPeer(Peer):
         super()._send(kind, attempt=self.course.attempt, **facts)
 
     def _leave(self) -> None:
-        self.circle.close()
+        self.standing.close()
         super()._leave()

@@ -7,23 +7,37 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Protocol, Tuple
 
+from .attempt import Attempt
 from .course import Course, Policy, read_policy
+from .host import Host
 from .progress import Progress
-
-if TYPE_CHECKING:
-    from .agent import Agent
 
 Facts = Dict[str, Any]
 
 NOT_NEEDED = "this spare was not needed"
 
 
+class Lasting(Host, Protocol):
+    """The agent, as it goes from one attempt to the next."""
+
+    attempt: Attempt
+
+    def begin_attempt(self, spec: Facts, *, idle: bool) -> None:
+        """Put a new attempt in the place of one that has ended."""
+
+    def depart(self) -> None:
+        """Set out for GO."""
+
+    def limit_within(self, seconds: float) -> None:
+        """End the run in so many seconds."""
+
+
 class Restarts:
     """What an agent does for attempts other than the first."""
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: Lasting) -> None:
         self._agent = agent
         self.policy: Policy = read_policy(agent.spec["restart"])
         self.course = Course(agent.spec)
@@ -112,7 +126,9 @@ class Restarts:
         number = self.course.attempt
         agent.record.note("attempt", attempt=number, node_rank=rank)
         shown = self.course.here if rank is None else rank
-        agent.record.set(attempt=number, node_rank=shown, roster=self.course.roster, ranks={}, torchrun=None)
+        agent.record.set(
+            attempt=number, node_rank=shown, roster=self.course.roster, ranks={}, torchrun=None, master=None
+        )
         self._keep_limit()
         agent.begin_attempt({**agent.spec, "attempt": number, "node_rank": shown}, idle=rank is None)
         agent.record.set(
