@@ -36,6 +36,7 @@ from clusterctl.specs.job import Job
 
 NEVER = 10 * 365 * 86400.0  # seconds after which `clean` would spare what it was not told
 CLEAN_TRIES = 3
+MOST_LINES = 2000  # of the leader's; a search has some dozens
 
 
 def deepen(cluster: Cluster, nodes: Sequence[Node], job: Job | None, proof: Proof) -> Proof:
@@ -127,7 +128,8 @@ class Deepening:
 
     def _take(self, entry: LogLines) -> None:
         if entry.stream == "stdout":
-            self._lines += [line for line in entry.lines if line.startswith(MARK)]
+            told = [line for line in entry.lines if line.startswith(MARK)]
+            self._lines += told[: MOST_LINES - len(self._lines)]
 
     def _end(self, run: str) -> None:
         """End the job wherever it is, also on nodes that were still preparing; nobody else will."""

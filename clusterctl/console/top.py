@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 BARS = "▁▂▃▄▅▆▇█"
 SPARKS = 12
 MOST_GPUS = 8  # whose shares are written one by one
-AROUND = 8  # lines of the screen that are not rows of nodes
+AROUND = 10  # lines of the screen that are not rows of nodes
 PLAIN_ROWS = 40  # where there is no screen
-HOT = 85  # degrees
+MOST_NOTES = 5
 
-COLUMNS = ("node", "GPUs", "each", "GPU memory", "°C", "CPU", "memory", "in", "out", "")
-LEFT = ("node", "GPUs", "each", "")
+COLUMNS = ("node", "GPUs", "each", "GPU memory", "°C", "CPU", "memory", "in", "out")
+LEFT = ("node", "GPUs", "each")
 
 Number = Callable[[Gauged], float | None]
 
@@ -63,13 +63,15 @@ class Dashboard:
 
 def show_top(nodes: Sequence[Gauged], now: float, silence: float) -> None:
     """Print how things stand, once."""
-    summary, table = render_top(nodes, now, silence, PLAIN_ROWS)
-    print_table(out(), table)
-    out().print(summary)
+    for part in render_top(nodes, now, silence, PLAIN_ROWS):
+        if isinstance(part, Table):
+            print_table(out(), part)
+        else:
+            out().print(part)
 
 
-def render_top(nodes: Sequence[Gauged], now: float, silence: float, most: int) -> tuple[Text, Table]:
-    """Give a line about all nodes, and a table with at most about `most` rows."""
+def render_top(nodes: Sequence[Gauged], now: float, silence: float, most: int) -> list[Table | Text]:
+    """Give a table with at most about `most` rows, a line for each thing that is wrong, and one about all nodes."""
     groups = fold(nodes, now, silence, most)
     rows = [_row(group, now, silence) for group in groups]
     kept = [place for place in range(len(COLUMNS)) if not place or any(row[place].plain for row in rows)]
@@ -78,7 +80,20 @@ def render_top(nodes: Sequence[Gauged], now: float, silence: float, most: int) -
         table.add_column(name, justify="left" if name in LEFT else "right", no_wrap=True)
     for row in rows:
         table.add_row(*(row[place] for place in kept))
-    return _sum_up(nodes, now, silence), table
+    return [table, *_notes(nodes, now, silence), _sum_up(nodes, now, silence)]
+
+
+def _notes(nodes: Sequence[Gauged], now: float, silence: float) -> Iterator[Text]:
+    """Say what is wrong, once for all nodes of which it is true."""
+    alike: dict[str, list[str]] = {}
+    for one in nodes:
+        note = _note(one, now, silence)
+        if note:
+            alike.setdefault(note, []).append(one.node.name)
+    for text, names in list(alike.items())[:MOST_NOTES]:
+        yield Text.assemble((sanitize(fold_names(names)), "bold"), ": ", (sanitize(text), "red"))
+    if len(alike) > MOST_NOTES:
+        yield Text(f"and {counted(len(alike) - MOST_NOTES, 'more note')}; --json has all")
 
 
 def _sum_up(nodes: Sequence[Gauged], now: float, silence: float) -> Text:
@@ -94,9 +109,8 @@ def _sum_up(nodes: Sequence[Gauged], now: float, silence: float) -> Text:
 def _row(group: Sequence[Gauged], now: float, silence: float) -> list[Text]:
     first = group[0]
     name = Text(sanitize(fold_names([one.node.name for one in group])), "bold")
-    note = _note(first, now, silence)
     if first.sample is None:
-        return [name, *(Text("") for _ in range(8)), note]
+        return [name, *(Text("") for _ in COLUMNS[1:])]
     faint = "dim" if is_silent(first, now, silence) else ""
     values = (
         _gpus(group),
@@ -108,17 +122,15 @@ def _row(group: Sequence[Gauged], now: float, silence: float) -> list[Text]:
         _rate(group, lambda one: one.traffic.received),
         _rate(group, lambda one: one.traffic.sent),
     )
-    return [name, *(Text(value, faint) for value in values), note]
+    return [name, *(Text(value, faint) for value in values)]
 
 
-def _note(one: Gauged, now: float, silence: float) -> Text:
+def _note(one: Gauged, now: float, silence: float) -> str:
     if one.trouble:
-        return Text(sanitize(one.trouble), "red")
+        return one.trouble
     if is_silent(one, now, silence) and one.heard is not None:
-        return Text(f"silent for {now - one.heard:.0f} s", "red")
-    if one.sample is None:
-        return Text("no answer yet", "dim")
-    return Text(sanitize(one.sample.gpu_problem or ""), "red")
+        return f"silent for {now - one.heard:.0f} s"
+    return "no answer yet" if one.sample is None else one.sample.gpu_problem or ""
 
 
 def _gpus(group: Sequence[Gauged]) -> str:

@@ -168,7 +168,7 @@ def read_deep(lines: Sequence[str], deep: Deep) -> Deep:
 def _entry(line: str) -> Mapping[str, Any]:
     try:
         entry = json.loads(line.removeprefix(MARK)) if line.startswith(MARK) else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return entry if isinstance(entry, Mapping) else {}
 
