@@ -41,7 +41,8 @@ def stop(settings: Settings, run: str | None, grace: float | None, yes: bool) ->
             _confirm(f"{chosen} was {describe_launch(parts)}")
         nodes = [node for node in inventory.nodes if may_hold(node.name, parts, remembered.pythons)]
         silent = [name for name, part in parts.items() if part is None]
-        return stop_run(cluster, nodes, silent, remembered.pythons, chosen, grace)
+        lived = is_live(parts)
+        return stop_run(cluster, nodes, silent, remembered.pythons, chosen, grace, lived=lived)
 
 
 def _confirm(why: str) -> None:

@@ -22,6 +22,8 @@ def stop_run(
     pythons: Mapping[str, tasks.Interpreter],
     run: str,
     grace: float | None,
+    *,
+    lived: bool = False,
 ) -> int:
     """Stop on all nodes at once; 0 when nothing is left, 4 when a node was not reached, 5 when something is left."""
     codes = {4} if silent else set()
@@ -35,6 +37,8 @@ def stop_run(
         if outcome.value is not None:
             codes |= {5} if outcome.value.left else set()
             found = found or bool(outcome.value.ended or outcome.value.left)
+            ended_so = outcome.value.state is not None and outcome.value.state.reason == reason
+            found = found or (lived and ended_so)  # between two attempts there is no process to end
             if outcome.value.known:
                 click.echo(render_stopped(outcome.node.name, outcome.value))
         elif outcome.error is not None:

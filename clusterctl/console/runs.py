@@ -70,9 +70,10 @@ def _attempt(parts: Parts) -> str:
 
 def _render_nodes(parts: Parts) -> str:
     """Name the nodes, those that take no part at the moment apart."""
-    out = {seat.node: "lost" if seat.lost else "spare" for seat in roster_of(parts) if seat.node_rank is None}
+    seats = [seat for seat in roster_of(parts) if seat.node_rank is None]
+    out = {seat.node: "spare" if seat.idle else "lost" if seat.lost else "unfit" for seat in seats}
     said = [fold_names([name for name in parts if name not in out])]
-    for word in ("spare", "lost"):
+    for word in ("spare", "unfit", "lost"):
         names = [name for name in parts if out.get(name) == word]
         said += [f"{word}: {fold_names(names)}"] if names else []
     return "; ".join(said)
@@ -137,6 +138,7 @@ def _status_row(
         return name, Text("UNKNOWN", "red"), "", "", "did not answer"
     ranks = "  ".join(f"r{rank.rank} {_ending(rank, live=node.live)}" for rank in node.ranks)
     notes = [node.reason, *(f"left: {left}" for left in node.left)]
+    notes += [seat.reason] if seat is not None and seat.reason != node.reason else []
     notes += [f"r{rank}: {why}" for rank, why in stalls.items()]
     return (
         name,

@@ -14,6 +14,7 @@ from clusterctl.plans.cause import Cause, Failure, advised_command, find_symptom
 from clusterctl.plans.state import CANCELLED, LOST, SUCCEEDED
 from clusterctl.plans.verdict import Verdict
 from clusterctl.plans.words import strip_rank
+from clusterctl.specs.counted import counted
 from clusterctl.specs.nodeset import fold_names
 
 _RED, _GREEN, _PLAIN = "\x1b[1;31m", "\x1b[1;32m", "\x1b[0m"
@@ -31,7 +32,7 @@ def show_verdict(verdict: Verdict, seconds: float, command: str = "clusterctl") 
     lines = [] if verdict.cause is None else render_cause(verdict.cause, verdict.run, command)
     lines += [*_render_reasons(verdict), *_render_left(verdict, f"{command} stop {verdict.run}")]
     lines += [*render_attempts(verdict.attempts), *_render_giving_up(verdict)]
-    tries = f", {len(verdict.attempts) + 1} attempts" if verdict.attempts else ""
+    tries = f", {counted(verdict.attempt, 'attempt')}" if verdict.attempts else ""
     last = f"{verdict.run}: {state} after {seconds:.1f} s{tries}"
     print("\n".join([*map(sanitize, lines), last]), file=sys.stderr, flush=True)
 

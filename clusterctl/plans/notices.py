@@ -15,6 +15,7 @@ from clusterctl.plans.spans import render_span
 from clusterctl.plans.state import CANCELLED, SUCCEEDED, TIMEOUT
 from clusterctl.plans.verdict import Verdict, to_json
 from clusterctl.plans.words import strip_rank
+from clusterctl.specs.counted import counted
 from clusterctl.specs.job_end import Notify
 from clusterctl.specs.nodeset import fold_names
 
@@ -56,7 +57,7 @@ def is_wanted(when: Sequence[str], state: str) -> bool:
 def render_message(ended: Ended) -> str:
     """Write the message: what ended how, after how long, why, and the command that shows the rest."""
     verdict = ended.verdict
-    tries = f", {len(verdict.attempts) + 1} attempts" if verdict.attempts else ""
+    tries = f", {counted(verdict.attempt, 'attempt')}" if verdict.attempts else ""
     head = f"{ended.job} {verdict.state} after {render_span(ended.seconds)}{tries}"
     where = f"run {verdict.run} on {ended.cluster}, {fold_names(verdict.parts)}"
     return "\n".join(map(_cut, [head, where, *_render_why(verdict), _render_more(ended)]))

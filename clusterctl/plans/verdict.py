@@ -34,7 +34,8 @@ NO_PROGRESS_EXIT = 6
 class Verdict:
     """The end of a run; by node: `parts` states, `left` what could not be ended, `gpu_memory` what is still in use.
 
-    `attempts` are those before the last one, `gave_up` is why no other followed, `spares` the nodes not needed.
+    `attempt` is the last one, `attempts` are those that another followed, or was to follow; `gave_up` is why there was
+    no other, `spares` are the nodes that were not needed.
     """
 
     run: str
@@ -44,6 +45,7 @@ class Verdict:
     reasons: Mapping[str, str]
     left: Mapping[str, tuple[str, ...]]
     gpu_memory: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    attempt: int = 1
     attempts: tuple[Attempt, ...] = ()
     gave_up: str = ""
     spares: tuple[str, ...] = ()
@@ -67,7 +69,7 @@ def judge(
     counting, roster = taking_part(parts), roster_of(parts)
     out = set(parts) - set(counting)
     failures = [failure for failure in failures if failure.node not in out]
-    asked = _asked_to_end(counting, failures, stopped_at)
+    asked = _ended_between(counting) or _asked_to_end(counting, failures, stopped_at)
     cause = None if asked else find_cause(failures, stopped_at)
     lost = {failure.node for failure in failures if failure.lost} | {
         seat.node for seat in roster if seat.lost
@@ -80,6 +82,7 @@ def judge(
         reasons={name: part.reason for name, part in counting.items() if part and part.reason},
         left={name: part.left for name, part in parts.items() if part and part.left},
         gpu_memory={name: part.gpu_memory for name, part in parts.items() if part and part.gpu_memory},
+        attempt=max((part.attempt for part in parts.values() if part), default=1),
         attempts=attempts_of(parts),
         gave_up=next((part.gave_up for part in counting.values() if part and part.gave_up), ""),
         spares=tuple(seat.node for seat in roster if seat.idle),
@@ -105,6 +108,16 @@ def fill_parts(parts: Mapping[str, NodeState | None], record: Record | None) -> 
             told_so = replace(template, state=one.state, reason=one.reason, ranks=(), left=())
             filled[name] = replace(told_so, node=name, node_rank=one.node_rank)
     return filled
+
+
+def _ended_between(parts: Mapping[str, NodeState | None]) -> str:
+    """Name the end of a run that was waiting for its next attempt; what had failed before was to be tried again."""
+    known = [part for part in parts.values() if part]
+    if not all(part.roster for part in known):
+        return ""
+    if known and all(part.state == CANCELLED and part.reason.startswith(STOPPED_BY) for part in known):
+        return CANCELLED
+    return TIMEOUT if known and all(part.state == TIMEOUT for part in known) else ""
 
 
 def _asked_to_end(
@@ -141,7 +154,7 @@ def to_json(verdict: Verdict) -> dict[str, object]:
         "reasons": dict(verdict.reasons),
         "left": {name: list(left) for name, left in verdict.left.items()},
         "gpu_memory": {name: list(held) for name, held in verdict.gpu_memory.items()},
-        "attempt": len(verdict.attempts) + 1,
+        "attempt": verdict.attempt,
         "attempts": [attempt_to_json(attempt) for attempt in verdict.attempts],
         "gave_up": verdict.gave_up or None,
         "spares": list(verdict.spares),

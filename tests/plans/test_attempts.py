@@ -98,3 +98,16 @@ def test_a_run_is_complete_without_nodes_that_are_not_its_own() -> None:
     assert not is_complete({"gpu01": replaced["gpu01"]})
     told = {name: [state] for name, state in replaced.items()}
     assert list(gather_runs(told, ["gpu02", "gpu77"])["r"]) == ["gpu01", "gpu03", "gpu02"]
+
+
+def test_a_stop_between_two_attempts_is_a_stop() -> None:
+    """What the attempt before had failed of was to be tried again; a node that failed by itself still counts."""
+    failed = Failure("gpu01", 0, 1, None, 5.0, exception="OSError: [Errno 98] Address already in use")
+    told = {"roster": roster(0, 1, None), "reason": "stopped by ann@laptop"}
+    parts = {name: part("CANCELLED", **told) for name in ("gpu01", "gpu02")}
+
+    assert judge("r", parts, [failed], stopped_at=9.0).state == "CANCELLED"
+    late = {name: part("TIMEOUT", **told) for name in parts}
+    assert judge("r", late, [failed], stopped_at=9.0).state == "TIMEOUT"
+    own = {**parts, "gpu01": part("FAILED", roster=told["roster"])}
+    assert judge("r", own, [failed], stopped_at=9.0).state == "FAILED"
