@@ -140,7 +140,9 @@ class Cleaner:
             return
         for entry in scan(os.path.join(self._workdir, "bin")):
             if SHA.match(entry.name) and entry.name != self._payload:
-                yield from self._if_old(os.path.join(entry.path, "payload.zip"))
+                for file in scan(entry.path):
+                    if file.name.startswith("payload") and file.name.endswith(".zip"):
+                        yield from self._if_old(file.path)
 
     def _if_old(self, path: str) -> Iterator[Tuple[str, int]]:
         self._step()
@@ -210,7 +212,7 @@ class Cleaner:
                 os.unlink(path)
                 account["contents"] += 1
                 account["bytes"] += size
-            if os.path.basename(path) == "payload.zip":
+            if os.path.basename(path).startswith("payload"):
                 with suppress(OSError):
                     os.rmdir(os.path.dirname(path))
 

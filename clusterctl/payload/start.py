@@ -12,6 +12,7 @@ from hashlib import sha256
 from typing import Any, Dict, List
 
 from .client import tail_of
+from .compiled import with_byte_code
 from .launcher import restore_signals
 from .state import Record, new_state
 from .wire import Stream, VerbError
@@ -24,7 +25,7 @@ LAST_WORDS = ("going", "listening", "failed", "ended")  # after which an agent m
 def run(request: Request, stream: Stream) -> None:
     """Start a run on this node and relay the dialogue between client and agent."""
     workdir = open_workdir(request["workdir"])
-    payload = ensure_payload(workdir, request["payload"]["sha256"], stream)
+    payload = with_byte_code(ensure_payload(workdir, request["payload"]["sha256"], stream))
     rundir = make_rundir(workdir, request["spec"])
     stream.send({"event": "workdir", "id": workdir_id(workdir)})
     ours, theirs = socket.socketpair()
