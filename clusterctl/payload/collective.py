@@ -168,8 +168,8 @@ def judge(answers: List[Optional[Answer]], ranks: List[int]) -> Answer:
         rank, answer = next((one for one in broken if not one[1].get("late")), broken[0])
         return {"ok": False, "rank": rank, "error": answer["error"], "rows": []}
     first = answers[0] or {}
-    error, rank = ("got a wrong sum", wrong[0]) if wrong else ("", None)
-    return {"ok": not wrong, "rank": rank, "error": error, "rows": first["rows"], "joined": first["joined"]}
+    blamed, error = (wrong[0], "got a wrong sum") if wrong else (None, "")
+    return {"ok": not wrong, "rank": blamed, "error": error, "rows": first["rows"], "joined": first["joined"]}
 
 
 def result_of(group: Answer, ranks: int) -> Result:
