@@ -110,9 +110,12 @@ class Launch:
         measured = {node.name: measure(self._job, node, proof.facts[node.name]) for node in self._nodes}
         plan = plan_launch(self._job, self._members, measured, run_id=make_run_id(self._job.name))
         for node in plan.seats:
-            if node.missing:
+            unmet = (
+                [f"ip@{node.name}"] if self._job.restart and node.ip is None else []
+            )  # any may have to lead
+            if missing := [*node.missing, *unmet]:
                 raise UsageError(
-                    f"not known: {', '.join(node.missing)}",
+                    f"not known: {', '.join(missing)}",
                     code="CC-USE-006",
                     node=node.name,
                     fix="give `ip:`, `nic:` or `gpus:` in the inventory, or a number as nproc_per_node",
