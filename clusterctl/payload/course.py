@@ -17,6 +17,7 @@ CODE = "code"  # an error of the script itself,
 REASON = "reason"  # a reason that the job does not name,
 NODES = "nodes"  # or not enough nodes that may go on
 PATIENCE = 3  # attempts in a row without progress
+WARM = 5.0
 PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds; each is twice the one before
 
 
@@ -28,6 +29,7 @@ class Policy(NamedTuple):
     progress: str
     texts: Texts
     pause: float  # seconds before the first restart
+    warm: float  # of these the last, in which gates may import torch already
 
     def pause_before(self, restart: int) -> float:
         """Return the seconds before the first, second ... restart."""
@@ -44,7 +46,8 @@ def read_policy(wish: Facts) -> Policy:
     """Read the spec's `restart`."""
     texts = read_texts(wish.get("texts"))
     progress, pause = str(wish.get("progress") or "**"), float(wish.get("pause") or PAUSE)
-    return Policy(int(wish["max"]), tuple(wish["on"]), progress, texts, pause)
+    warm = WARM if wish.get("warm") is None else float(wish["warm"])
+    return Policy(int(wish["max"]), tuple(wish["on"]), progress, texts, pause, warm)
 
 
 class Course:

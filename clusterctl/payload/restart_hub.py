@@ -27,7 +27,7 @@ CLEAR_LIMIT = 60.0  # seconds for GPU memory to become free
 READY_LIMIT = 300.0  # seconds for a new attempt's gates
 
 RUNNING, CLEARING, PAUSING, GATHERING, OVER = range(5)  # GATHERING: see heir.py
-ROUND = ("clear", "again", "departure", "gather")  # the moments that this hub waits for
+ROUND = ("clear", "again", "hold", "departure", "gather")  # the moments that this hub waits for
 
 
 class RestartHub(Hub):
@@ -44,6 +44,7 @@ class RestartHub(Hub):
         self._ready: Dict[int, Facts] = {}
         self._port: Optional[int] = None
         self._silence = False
+        self._go_at = 0.0
         self._known: Optional[Blame] = None  # what no part tells
         self._begin_round()
 
@@ -231,7 +232,8 @@ class RestartHub(Hub):
         self._silence = False
         self._tell("pause", entry=entry, seconds=seconds, **self.course.as_facts())
         self.standing.restarts.pause(entry, seconds)
-        self.side.loop.after(seconds, "again", self._again)
+        self._go_at = time.monotonic() + seconds
+        self.side.loop.after(max(0.0, seconds - self.policy.warm), "again", self._again)
 
     # the next attempt
 
@@ -261,7 +263,15 @@ class RestartHub(Hub):
 
     def _take_ready(self, seat: int, message: Message) -> None:
         self._ready[seat] = message
+        self._go_if_ready()
+
+    def _go_if_ready(self) -> None:
+        """Let rank 0 go, once, when all gates are ready and the pause is over."""
         if self.phase != RUNNING or self._sent_go or not self.expected <= set(self._ready):
+            return
+        wait = self._go_at - time.monotonic()
+        if wait > 0:
+            self.side.loop.after(wait, "hold", self._go_if_ready)
             return
         self._sent_go = True
         self._port = int(self._ready[self._first]["port"])

@@ -126,15 +126,13 @@ class Restarts:
         number = self.course.attempt
         agent.record.note("attempt", attempt=number, node_rank=rank)
         shown = self.course.here if rank is None else rank
-        agent.record.set(
-            attempt=number, node_rank=shown, roster=self.course.roster, ranks={}, torchrun=None, master=None
-        )
+        known = {"attempt": number, "node_rank": shown, "roster": self.course.roster}
+        agent.record.set(**known, ranks={}, torchrun=None, master=None)
         self._keep_limit()
         agent.begin_attempt({**agent.spec, "attempt": number, "node_rank": shown}, idle=rank is None)
-        agent.record.set(
-            state="WAITING" if rank is None else "PREPARING", reason="spare" if rank is None else ""
-        )
-        if rank is not None:
+        if rank is None:
+            agent.record.set(state="WAITING", reason="spare")
+        else:  # WAITING as well, until GO
             self._part, self._left = None, []
             self._progress = self._new_progress()
             agent.depart()

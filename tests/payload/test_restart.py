@@ -143,7 +143,7 @@ def test_three_attempts_without_progress_are_enough(node: Make) -> None:
 
 def test_a_stop_in_the_pause_is_the_end(node: Make) -> None:
     """And the reason is the stop, not the failure before it."""
-    gang = RestartGang(node, restart={"pause": 5.0}).begin()
+    gang = RestartGang(node, restart={"pause": 5.0, "warm": 0.0}).begin()
     gang.order(1, 1, KILL)
     wait_until(
         lambda: "restart 1 of 3 in 5 s: rank 1 on gpu02, killed" in gang.nodes[1].state()["reason"],
@@ -216,3 +216,23 @@ def is_alive(pid: int) -> bool:
     except OSError:
         return False
     return stat.rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+
+
+def test_gates_start_in_the_pause_and_a_stop_ends_them(node: Make) -> None:
+    """They import torch while the pause runs; GO comes when it is over, and not after a stop."""
+    gang = RestartGang(node, restart={"pause": 4.0}).begin()
+    gang.order(1, 1, KILL)
+    first = gang.nodes[0]
+    wait_until(
+        lambda: len([event for event in first.events() if event["event"] == "ready"]) == 2, 8, "the gate"
+    )
+    ready = first.state()
+    gang.nodes[1].verb("stop", grace=1.0, reason="stopped by ann@laptop")
+    states = gang.ended()
+
+    assert (ready["state"], ready["attempt"], ready["master"]) == ("WAITING", 2, None)
+    assert ready["reason"].startswith("restart 1 of 3 in 4 s: ")
+    assert [(state["state"], state["reason"]) for state in states] == [
+        ("CANCELLED", "stopped by ann@laptop")
+    ] * 2
+    assert len([event for event in first.events() if event["event"] == "going"]) == 1

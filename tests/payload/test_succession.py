@@ -52,7 +52,7 @@ def test_one_hub_after_another(node: Make) -> None:
 
 def test_the_hub_is_lost_in_the_pause(node: Make) -> None:
     """An attempt that has ended already is not counted twice."""
-    gang = RestartGang(node, spares=1, restart={"pause": 3.0}).begin()
+    gang = RestartGang(node, spares=1, restart={"pause": 3.0, "warm": 0.0}).begin()
     gang.order(1, 1, "os.kill(os.getpid(), signal.SIGKILL)")
     wait_until(lambda: "restart 1 of 3" in gang.nodes[1].state()["reason"], 8, "the pause")
     vanish(gang.nodes[0])
