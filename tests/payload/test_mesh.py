@@ -161,7 +161,7 @@ def test_closed_and_silent_peers_cost_their_own_limit(stack: ExitStack) -> None:
         ways = nodes[0].ways()
     finally:
         os.kill(nodes[2].session.process.pid, signal.SIGCONT)
-    assert time.monotonic() - began < 5.5
+    assert time.monotonic() - began < 10
     assert ways["n2 mesh"]["error"] is None
     assert (ways["gone mesh"]["step"], ways["gone mesh"]["error"]) == ("connect", "Connection refused")
     assert (ways["n3 mesh"]["step"], ways["n3 mesh"]["connect"] < 1) == ("greet", True)
