@@ -182,7 +182,9 @@ def _peer(name: str, place: Listening, rail: str) -> dict[str, Any]:
 
 def read_listening(raw: Mapping[str, Any], addresses: Mapping[str, str]) -> Listening | str:
     """Read where a node listens, or in words why it does not."""
-    place = read_value(Listening, {**_table(raw.get("listening")), "addresses": addresses}, "listening", [])
+    place: Listening | None = read_value(
+        Listening, {**_table(raw.get("listening")), "addresses": addresses}, "listening", []
+    )
     if place is not None and MAIN in place.ports and place.ports.keys() <= addresses.keys():
         return place
     why = str(raw.get("problem") or "it did not say why")[:200]

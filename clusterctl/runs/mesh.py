@@ -56,22 +56,22 @@ class _Proof:
     def _listen(self) -> dict[str, Listening]:
         """Have all listen; gives where, in the order of the nodes."""
         token = secrets.token_hex(32)
-        for place, (name, taker) in enumerate(self._takers.items()):
+        for node_rank, (name, taker) in enumerate(self._takers.items()):
             about = {
                 "name": name,
                 "addresses": dict(taker.addresses),
                 "ports": taker.ports,
-                "master": place == 0,
+                "master": node_rank == 0,
             }
             self._send(name, {"mesh": "listen", "token": token, **about})
         answers = self._hear(self._takers, {"listening", "problem"}, LISTEN_LIMIT, "listen")
         found: dict[str, Listening] = {}
         for name in (name for name in self._takers if name in answers):
-            place = read_listening(answers[name], self._takers[name].addresses)
-            if isinstance(place, Listening):
-                found[name] = place
+            told = read_listening(answers[name], self._takers[name].addresses)
+            if isinstance(told, Listening):
+                found[name] = told
             else:
-                self._absent[name] = place
+                self._absent[name] = told
         return found
 
     def _call(self, listening: Mapping[str, Listening]) -> list[Way]:
