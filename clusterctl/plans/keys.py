@@ -9,7 +9,8 @@ MARK = "clusterctl-key:"
 ADDED, PRESENT, FAILED, NOTE = "added", "present", "failed", "note"
 
 # One line, for login shells that read no more than that. What start-up files print stands before the marks.
-# The lock is for nodes that share a home; one that was left behind costs five seconds. The modes are those that sshd's StrictModes asks for; a home that others may write is the owner's to mend.
+# The lock is for nodes that share a home; one that was left behind costs five seconds. The modes are those that
+# sshd's StrictModes asks for; a home that others may write is the owner's to mend.
 _SCRIPT = r"""
 umask 077
 key={key}
