@@ -3,8 +3,8 @@
     python -m tests.bench fanout [-r ROUNDS] [-n NODES] [--pssh VENV]
 
 The nodes are addresses of one sshd on this machine. Start-up (Python, imports, reading the inventory) is measured with
-one node; what 64 nodes take more, divided by 63, is the cost of a node. `its fan-out alone` starts no program of ours on
-the nodes: on one machine the 64 interpreters that `exec` starts share the cores with us. Peers: see `check`.
+one node; what 64 nodes take more, divided by 63, is the cost of a node. `its fan-out alone` starts no program of ours
+there: on one machine the 64 interpreters that `exec` starts share the cores with us. Peers: see `check`.
 """
 
 from __future__ import annotations

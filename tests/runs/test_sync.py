@@ -175,6 +175,34 @@ def test_a_broken_transfer_is_continued(source: Path, tmp_path: Path) -> None:
     assert listing(code_of(tmp_path / "work")) == listing(source)
 
 
+class Killed(PipeSession):
+    """A node whose process is killed, as by the power or the kernel, when a content of a large file is half there."""
+
+    def send(self, header: Mapping[str, Any], body: bytes = b"") -> None:
+        """Send a frame."""
+        if header.get("part") == 2:
+            self.process.kill()
+            self.process.wait()
+        super().send(header, body)
+
+
+def test_a_killed_transfer_is_continued(source: Path, tmp_path: Path) -> None:
+    """Nothing had time to tidy up: contents that were whole count, the half one comes anew."""
+    (source / "0.txt").write_text("0" * 70_000)
+    scan = scan_source(source)
+    killed = Killed(tmp_path / "work")
+    with pytest.raises(ConnectionLost):
+        send_tree(killed, scan, node="gpu01")
+    killed.close()
+    whole = {path.name for path in (tmp_path / "work/store").glob("??/*")}
+    result, blobs = bring(scan, tmp_path / "work")
+    sha = {entry.path: entry.content for entry in scan.manifest.entries}
+    assert sha["0.txt"] in whole
+    assert whole.isdisjoint(blobs)
+    assert BIG <= result.sent < scan.manifest.size
+    assert listing(code_of(tmp_path / "work")) == listing(source)
+
+
 @pytest.mark.parametrize("name", ["run.sh", "big.bin"])
 def test_a_file_that_changes_before_it_is_sent_is_named(source: Path, tmp_path: Path, name: str) -> None:
     """What was hashed is what is sent, or nothing starts."""
