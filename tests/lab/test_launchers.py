@@ -26,18 +26,31 @@ print(dist.get_rank(), args.local_rank, os.environ["LOCAL_RANK"], args.epochs, i
 dist.destroy_process_group()
 """
 
-# One process per node that starts its workers itself, and finds the others by what it is told.
+# One process per node that starts its workers itself, which find the others by what it is told. With torch it is the
+# playbook mp-spawn; here the ranks meet at a socket.
 SPAWN = """
-import argparse, os
-import torch, torch.distributed as dist, torch.multiprocessing as mp
+import argparse, os, socket, time
+from multiprocessing import get_context
+from urllib.parse import urlsplit
+
+def meet(place, rank, world):
+    if rank == 0:
+        door = socket.create_server((place.hostname, place.port))
+        guests = [door.accept()[0] for _ in range(world - 1)]
+        for guest in guests:
+            guest.sendall(b"%d" % world)
+        return world
+    for _ in range(600):
+        try:
+            with socket.create_connection((place.hostname, place.port)) as call:
+                return int(call.recv(9))
+        except OSError:
+            time.sleep(0.05)
 
 def worker(local_rank, args):
     rank = args.node_rank * args.nproc + local_rank
-    dist.init_process_group("gloo", init_method=args.init_method, rank=rank, world_size=args.nnodes * args.nproc)
-    total = torch.ones(1)
-    dist.all_reduce(total)
-    print(rank, int(total.item()), os.environ["GLOO_SOCKET_IFNAME"], flush=True)
-    dist.destroy_process_group()
+    total = meet(urlsplit(args.init_method), rank, args.nnodes * args.nproc)
+    print(rank, total, os.environ["GLOO_SOCKET_IFNAME"], flush=True)
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
@@ -45,7 +58,11 @@ if __name__ == "__main__":
     for name in ("--node-rank", "--nnodes", "--nproc"):
         parser.add_argument(name, type=int)
     args = parser.parse_args()
-    mp.spawn(worker, args=(args,), nprocs=args.nproc)
+    started = [get_context("spawn").Process(target=worker, args=(n, args)) for n in range(args.nproc)]
+    for one in started:
+        one.start()
+    for one in started:
+        one.join()
 """
 
 
