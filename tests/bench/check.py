@@ -160,9 +160,12 @@ def main() -> None:
     options = options_for(__doc__, rounds=3)
     options.add_argument("--sizes", nargs="*", type=int, default=[64, 200], help="numbers of nodes")
     options.add_argument("--fan-out", type=int, default=64, help="connections at a time of the others: 64")
+    options.add_argument(
+        "--peers", nargs="*", default=["pdsh", "clush", "ansible"], help="whom to compare with"
+    )
     options.add_argument("--pssh", metavar="VENV", help="a virtual environment that has parallel-ssh")
     asked = options.parse_args()
-    peers = find_peers("pdsh", "clush", "ansible")
+    peers = find_peers(*asked.peers)
     if asked.pssh:
         peers["parallel-ssh"] = f"{asked.pssh}/bin/python"
     tables, bars = [], []
