@@ -147,7 +147,7 @@ def leftovers(lab: Lab) -> dict[str, list[str]]:
 def kill_leftovers(lab: Lab) -> None:
     """End what a failed test has left on the nodes, guardians first; a clean test leaves nothing to end."""
     for node in lab.nodes:
-        ours = [process for process in node.processes() if process.tag or "payload.zip" in process.command]
+        ours = [process for process in node.processes() if process.tag or "/payload" in process.command]
         if ours:
             node.run(["kill", "-9", *(str(process.pid) for process in ours)], check=False)
 

@@ -27,7 +27,7 @@ def test_orphans_are_shown_and_then_ended(cluster: Lab, tmp_path: Path) -> None:
         supervisors = [
             str(process.pid)
             for process in node.processes()
-            if "payload.zip" in process.command
+            if "/payload" in process.command
             and (crashed in process.command or process.tag.startswith(crashed))
         ]
         assert len(supervisors) == 3, "guardian, agent, gate"

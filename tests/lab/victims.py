@@ -103,9 +103,7 @@ class Struck:
             guardian = self.find(node, "guardian").pid
             children = node.run(["cat", f"/proc/{guardian}/task/{guardian}/children"]).stdout.split()
             return next(process for process in ours if str(process.pid) in children)
-        word = {"guardian": "payload.zip guardian", "torchrun": "payload.zip gate", "worker": "train.py"}[
-            part
-        ]
+        word = {"guardian": ".zip guardian", "torchrun": ".zip gate", "worker": "train.py"}[part]
         return next(process for process in ours if word in process.command)
 
     def signal(self, node: LabNode, part: str, name: str) -> None:
