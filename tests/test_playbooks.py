@@ -56,16 +56,23 @@ def test_the_inventory_of_rented_machines_is_right() -> None:
     assert [node.nic for node in inventory.nodes] == [("meth919", "meth920"), ("meth917", "meth918")]
 
 
-def train(output: Path, *options: str) -> str:
-    """Run digits-ddp on two processes of this machine, with the arguments of its job file and these."""
+TORCHRUN = (
+    *("-m", "torch.distributed.run", "--nproc-per-node", "2"),
+    *("--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", "--local-addr", "127.0.0.1"),
+)
+# What torchrun tells a process that is alone, for the tests in which a second one would only cost time.
+ALONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+
+
+def train(output: Path, *options: str, alone: bool = False) -> str:
+    """Run digits-ddp on two processes of this machine or one, with the arguments of its job file and these."""
     job = parse_job((DIGITS / "job.yaml").read_text(encoding="utf-8"), "job.yaml")
     values = {"${output_dir}": str(output), "${run_id}": "digits-1", "${attempt}": "1"}
     args = [values.get(word, word) for word in job.args]
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    here = ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", "--local-addr", "127.0.0.1"]
+    launcher, told = ((), ALONE) if alone else (TORCHRUN, {})
     done = subprocess.run(
-        [*torchrun, *here, DIGITS / "train.py", *args, "--samples", str(SAMPLES), *options],
-        env={**os.environ, **job.env, "GLOO_SOCKET_IFNAME": "lo", "CUDA_VISIBLE_DEVICES": ""},
+        [sys.executable, *launcher, DIGITS / "train.py", *args, "--samples", str(SAMPLES), *options],
+        env={**os.environ, **job.env, **told, "GLOO_SOCKET_IFNAME": "lo", "CUDA_VISIBLE_DEVICES": ""},
         capture_output=True,
         text=True,
         check=False,
@@ -114,7 +121,7 @@ def test_all_ranks_end_with_the_same_parameters(trained: tuple[Path, str]) -> No
 def test_a_checkpoint_is_resumed(trained: tuple[Path, str]) -> None:
     """Training goes on where it stopped, and no file written aside is left over."""
     output, _ = trained
-    text = train(output, "--epochs", "3", "--resume")
+    text = train(output, "--epochs", "3", "--resume", alone=True)
 
     assert f"resumed after epoch 2 from {output}/checkpoint.pt" in text
     assert re.findall(r"^epoch (\d)/3", text, re.MULTILINE) == ["3"]
@@ -124,8 +131,9 @@ def test_a_checkpoint_is_resumed(trained: tuple[Path, str]) -> None:
 def test_a_run_that_is_started_again_goes_on_where_it_was(trained: tuple[Path, str]) -> None:
     """By itself from its own checkpoint; that of another run is none of its business."""
     output, _ = trained
-    own = train(output, "--epochs", "4", "--samples", "400", "--attempt", "2")
-    other = train(output, "--epochs", "1", "--samples", "400", "--run-id", "digits-2", "--attempt", "2")
+    own = train(output, "--epochs", "4", "--samples", "400", "--attempt", "2", alone=True)
+    another = ("--run-id", "digits-2", "--attempt", "2")
+    other = train(output, "--epochs", "1", "--samples", "400", *another, alone=True)
 
     assert "resumed after epoch " in own
     assert "resumed" not in other
