@@ -1,5 +1,18 @@
-"""Lets `python -m clusterctl` do what the command `clusterctl` does."""
+"""Where both commands begin, and `python -m clusterctl`: an interrupt while modules load is one like any other."""
 
-from clusterctl.cli.main import main
+import sys
 
-main()
+
+def main() -> None:
+    """Run the command line; Ctrl-C leaves with 130, however early it comes."""
+    try:
+        from clusterctl.cli.main import main as run
+
+        run()
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -43,7 +43,7 @@ def test_both_names_of_the_command_lead_to_the_same_function() -> None:
     """`cctl` stands in where another clusterctl is installed."""
     found = {entry.name: entry.value for entry in entry_points(group="console_scripts")}
 
-    assert found["clusterctl"] == found["cctl"] == "clusterctl.cli.main:main"
+    assert found["clusterctl"] == found["cctl"] == "clusterctl.__main__:main"
 
 
 def test_the_version_is_told_once() -> None:

@@ -318,3 +318,17 @@ def test_a_strange_terminal_is_no_bug(folder: Path) -> None:
         "{cluster: c, nodes: [{host: 192.0.2.1, name: one, activate: 'echo 名'}]}"
     )
     assert run(folder, "inventory", "show", "--json", PYTHONIOENCODING="ascii").returncode == 0
+
+
+def test_an_interrupt_while_modules_load_shows_no_traceback(tmp_path: Path) -> None:
+    """Ctrl-C at once after Enter: 130 and one word."""
+    (tmp_path / "click.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "clusterctl", "ps"],
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
