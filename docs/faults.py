@@ -81,7 +81,7 @@ def machine() -> str:
     compared = ", ".join(f"{name} {version}" for name, version in names.items())
     return (
         f"Medians of {rounds} rounds, of the others one round each, in seconds; {found['date']}, {where}, {compared}. "
-        f"Other work ran on that machine: load average {found['load']:g}.{rest}"
+        f"Much other work ran there: load averages from {min(found['loads']):g} to {max(found['loads']):g}.{rest}"
     )
 
 

@@ -91,12 +91,13 @@ class Found:
     skew: list[float] = field(default_factory=list)
     memory: float = 0.0
     cpu: float = 0.0
+    loads: list[float] = field(default_factory=list)
 
     def write(self, path: Path | None) -> None:
         """Write all as JSON: what was measured is kept also if the rest fails."""
+        self.loads.append(round(os.getloadavg()[2], 1))
         if path is not None:
             facts = {"date": time.strftime("%Y-%m-%d"), **asdict(self), "machine": describe_machine()}
-            facts["load"] = round(os.getloadavg()[2], 1)
             path.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
 
@@ -216,8 +217,8 @@ def table_of(faults: Sequence[Fault], found: Found) -> Table:
         rows.append([fault.name, *mine, *(cell_of(peer.get(fault.name)) for peer in found.peers.values())])
     note = (
         "Median seconds from the fault until the workers and their children had ended on all other nodes, the worst of "
-        "the rounds, and until torchrun and clusterctl's own processes had ended there, too. Load average of the last "
-        f"quarter of an hour, the bench's own included: {os.getloadavg()[2]:.1f}."
+        "the rounds, and until torchrun and clusterctl's own processes had ended there, too. Load average over "
+        f"quarters of an hour, the bench's own included: {min(found.loads):g} to {max(found.loads):g}."
     )
     columns = ("fault", "clusterctl", "worst", "nothing left", *found.peers)
     return Table("From a fault to all other nodes stopped", columns, rows, note)
@@ -264,9 +265,9 @@ def cost_of(run: Struck) -> tuple[float, float]:
         Path(f"/proc/{node.state().pid}/root/proc/{run.find(node, part).pid}")
         for part in ("guardian", "agent")
     ]
-    before, began = [ticks_of(part) for part in parts], time.monotonic()
+    before, began = [time_of(part) for part in parts], time.monotonic()
     time.sleep(IDLE_SECONDS)
-    spent = sum(ticks_of(part) for part in parts) - sum(before)
+    spent = sum(time_of(part) for part in parts) - sum(before)
     seconds = time.monotonic() - began
     size = sum(
         int(line.split()[1])
@@ -274,13 +275,12 @@ def cost_of(run: Struck) -> tuple[float, float]:
         for line in (part / "smaps_rollup").read_text().splitlines()
         if line.startswith("Pss:")
     )
-    return size / 1000, 100 * spent / os.sysconf("SC_CLK_TCK") / seconds
+    return size / 1000, 100 * spent / seconds
 
 
-def ticks_of(part: Path) -> int:
-    """Give the CPU time that a process has used, in the kernel's ticks."""
-    fields = (part / "stat").read_text().rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])
+def time_of(part: Path) -> float:
+    """Give the CPU time that a process has used, in seconds; the kernel's ticks would be too coarse."""
+    return int((part / "schedstat").read_text().split()[0]) / 1e9
 
 
 if __name__ == "__main__":
