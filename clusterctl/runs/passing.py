@@ -12,9 +12,7 @@ from typing import Any, Literal, Protocol
 Via = Literal["auto", "direct", "tree"]
 
 FEWEST = 3  # nodes for which passing on can win
-WORTH = (
-    64_000_000  # bytes that we would send to all nodes together; below, setting up costs more than it saves
-)
+WORTH = 256_000_000  # bytes for all nodes together; below, the rounds cost more than they save
 
 
 class Closeable(Protocol):

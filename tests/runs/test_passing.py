@@ -241,8 +241,8 @@ def test_a_node_that_has_all_gives_at_once(made: Callable[..., Nodes]) -> None:
     ("via", "count", "size", "passes"),
     [
         ("auto", 2, 10**9, False),
-        ("auto", 8, 1_000_000, False),
-        ("auto", 8, 8_000_000, True),
+        ("auto", 16, 8_000_000, False),
+        ("auto", 8, 40_000_000, True),
         ("direct", 8, 10**9, False),
         ("tree", 2, 1, True),
         ("tree", 1, 1, False),
