@@ -2,9 +2,10 @@
 
     python -m tests.bench check [-r ROUNDS] [--sizes 64 200] [--fan-out 64]
 
-One sshd at all loopback addresses plays the nodes: every node is an address of its own. `check` asks for all facts and
-judges them; the others only run `true`. On one machine the servers share the cores with the client: the probe's work
-on the nodes is in our wall time, and client CPU is what the nodes do not take part in.
+One sshd at all loopback addresses plays the nodes: every node is an address of its own. `check` asks for all facts,
+judges them, and lets the nodes call each other (`no wire`: without that); the others only run `true`. On one machine
+the servers share the cores with the client: the probe's work on the nodes is in our wall time, and client CPU is what
+the nodes do not take part in.
 
 pdsh and clush: apt install pdsh clustershell. Ansible: apt install ansible-core. parallel-ssh is no command but a
 library: python -m venv /somewhere/pssh && /somewhere/pssh/bin/pip install parallel-ssh, then --pssh /somewhere/pssh.
@@ -66,9 +67,9 @@ class Field:
         workdir = f"workdir: {self.folder}/work\n"
         return f"cluster: bench\nssh: {ssh}\npython: {sys.executable}\n{workdir}nodes:\n{nodes}"
 
-    def check(self) -> Sample:
+    def check(self, *words: str) -> Sample:
         """Ask with clusterctl; 3, since many addresses of one machine are not fit for training."""
-        command = [sys.executable, "-m", "clusterctl", "-q", "-i", str(self.inventory), "check"]
+        command = [sys.executable, "-m", "clusterctl", "-q", "-i", str(self.inventory), "check", *words]
         return time_commands([command], codes=(0, 3), env=self._environment())
 
     def run_pdsh(self, program: str) -> Sample:
@@ -137,7 +138,8 @@ def ways_of(field: Field, peers: Mapping[str, str]) -> list[Way]:
         "parallel-ssh": field.run_pssh,
     }
     others = [Way(name, lambda run=runs[name], at=path: run(at)) for name, path in peers.items()]  # type: ignore[misc]  # a default binds the loop's value
-    return [Way("check", field.check), *others]
+    alone = Way("check, no wire", lambda: field.check("--skip", "NET-03*"))
+    return [Way("check", field.check), alone, *others]
 
 
 def measure(field: Field, peers: Mapping[str, str], rounds: int) -> tuple[Table, list[Bar]]:
