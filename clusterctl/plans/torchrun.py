@@ -73,6 +73,7 @@ def _flag(name: str, *value: Segment) -> tuple[Text, Text]:
 
 
 def _program(job: Job) -> tuple[Text, ...]:
+    """Give what is run, behind a `--`: without it torchrun takes --run or --log of the script for half of its own."""
     if job.module is not None:
-        return text("--module"), text(job.module)
-    return (text(escape_dollars(job.script or "")),)
+        return text("--module"), text("--"), text(job.module)
+    return text("--"), text(escape_dollars(job.script or ""))

@@ -18,6 +18,7 @@ import torch, torch.distributed as dist
 parser = argparse.ArgumentParser()
 parser.add_argument("--local-rank", type=int, default=-1)
 parser.add_argument("--epochs", type=int)
+parser.add_argument("--run")  # to torchrun, half of its own --run-path
 args = parser.parse_args()
 dist.init_process_group("gloo", init_method="env://")
 total = torch.ones(1)
@@ -96,7 +97,7 @@ def test_an_old_script_on_nodes_that_lend_different_numbers_of_gpus(cluster: Lab
         launcher="launch",
         nproc_per_node="gpu",
         nodes=2,
-        args=["--epochs", 3],
+        args=["--epochs", 3, "--run", "x"],
         activate=SIMULATED,
     )
     lent = tmp_path / "inventory.yaml"

@@ -20,7 +20,8 @@ def main(argv: list[str]) -> None:
     flags = {name: argv.index(name) + 1 for name in FLAGS}
     node, nodes, count, port = (int(argv[flags[name]]) for name in FLAGS[1:])
     store = listen(port) if node == 0 else None
-    words = [sys.executable, *argv[flags["--log-dir"] + 1 :]]
+    rest = argv[flags["--log-dir"] + 1 :]
+    words = [sys.executable, *(rest[1:] if rest[:1] == ["--"] else rest)]
     folder = Path(argv[flags["--log-dir"]], "attempt_0")
     workers = [start(words, folder, node * count + local, local, nodes * count) for local in range(count)]
     signal.signal(signal.SIGTERM, lambda *_: terminate(workers))
