@@ -116,7 +116,9 @@ def disk_is_low(seen: Situation) -> Iterator[Hit]:
     for node, facts in seen.known:
         free = room_of(facts.workdir_disk)
         if free is not None and FULL <= free < LOW:
-            yield on(node, _room(facts.workdir_disk))
+            yield on(
+                node, _room(facts.workdir_disk), f"clusterctl clean --nodes {node.name}  # old runs go first"
+            )
 
 
 @check(
@@ -134,7 +136,9 @@ def few_inodes(seen: Situation) -> Iterator[Hit]:
     for node, facts in seen.known:
         left = facts.workdir_disk.inodes_free
         if left is not None and left < FEW_INODES:
-            yield on(node, f"{counted(left, 'inode')} left on {facts.workdir_disk.mount}")
+            where = shlex.quote(facts.workdir_disk.mount or "/")
+            look = ssh_to(node, f"du -x --inodes --max-depth=3 {where} | sort -n | tail")
+            yield on(node, f"{counted(left, 'inode')} left on {facts.workdir_disk.mount}", look)
 
 
 @check(
@@ -149,7 +153,7 @@ def tmp_is_full(seen: Situation) -> Iterator[Hit]:
     for node, facts in seen.known:
         free = room_of(facts.tmp_disk)
         if free is not None and free < FULL and facts.tmp_disk.mount != facts.workdir_disk.mount:
-            yield on(node, _room(facts.tmp_disk))
+            yield on(node, _room(facts.tmp_disk), ssh_to(node, "du -xh --max-depth=2 /tmp | sort -h | tail"))
 
 
 @check(
@@ -189,9 +193,9 @@ def python_is_far(seen: Situation) -> Iterator[Hit]:
     """
     for node, facts in seen.known:
         if facts.python_disk.kind in NETWORKED:
-            yield on(
-                node, f"{facts.python_disk.path} is on {facts.python_disk.mount} ({facts.python_disk.kind})"
-            )
+            evidence = f"{facts.python_disk.path} is on {facts.python_disk.mount} ({facts.python_disk.kind})"
+            fix = in_inventory(node, "python: /local/copy/bin/python  # if starting takes long")
+            yield on(node, evidence, fix)
 
 
 @check(

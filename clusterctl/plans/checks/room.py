@@ -112,7 +112,8 @@ def memory_is_limited(seen: Situation) -> Iterator[Hit]:
     for node, facts in seen.known:
         limit, memory = facts.cgroup.memory or facts.machine.memory_limit, facts.machine.memory
         if limit and memory and limit < 0.9 * memory:
-            yield on(node, f"{size_text(limit)} of {size_text(memory)}")
+            look = ssh_to(node, "cat /proc/self/cgroup; systemctl show -p MemoryMax user-$(id -u).slice")
+            yield on(node, f"{size_text(limit)} of {size_text(memory)}", look)
 
 
 @check(
@@ -154,7 +155,8 @@ def few_processors(seen: Situation) -> Iterator[Hit]:
         usable = min(facts.machine.cpus_allowed or total, total if quota is None else quota)
         workers = workers_of(seen, facts)
         if usable < min(total, workers):
-            yield on(node, f"{usable:g} of {counted(total, 'processor')} for {counted(workers, 'worker')}")
+            evidence = f"{usable:g} of {counted(total, 'processor')} for {counted(workers, 'worker')}"
+            yield on(node, evidence, f"job: nproc_per_node: {max(1, int(usable))}  # or a higher quota")
 
 
 @check(
