@@ -73,16 +73,18 @@ def prove(
     facts: dict[str, Facts] = {}
     failures: dict[str, ClusterctlError] = {}
     open_probes: dict[str, Session] = {}
-    ask = tasks.probe_and_stay
+    judged = (one for code, one in checks().items() if code not in choice.left_out)
+    ask, wanted = tasks.probe_and_stay, len(nodes) > 1 and any("wire" in one.needs for one in judged)
     try:
-        for outcome in cluster.each(nodes, lambda c, node: ask(c, node, interpreter(node, job), nodes)):
+        for outcome in cluster.each(
+            nodes, lambda c, node: ask(c, node, interpreter(node, job), nodes, stay=wanted)
+        ):
             name = outcome.node.name
             if outcome.value is not None:
                 facts[name], open_probes[name] = outcome.value
                 arrived(name)
             elif outcome.error is not None:
                 failures[name] = outcome.error
-        wanted = any("wire" in one.needs and code not in choice.left_out for code, one in checks().items())
         wire = _prove_wire(nodes, facts, open_probes) if wanted else None
     finally:
         for session in open_probes.values():

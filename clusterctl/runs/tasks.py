@@ -15,7 +15,9 @@ from clusterctl.runs.payload import payload_zip
 from clusterctl.runs.session import Session
 from clusterctl.specs.inventory import Node
 
-if TYPE_CHECKING:  # each task imports what it alone needs: `exec` is quicker by the tables of facts and causes
+if (
+    TYPE_CHECKING
+):  # each task imports what it alone needs: `exec` is quicker by the tables of facts and causes
     from clusterctl.plans.facts import Facts
     from clusterctl.plans.state import NodeState
     from clusterctl.runs.passing import Passing
@@ -73,12 +75,15 @@ def probe(c: Connection, node: Node, interpreter: Interpreter, nodes: Sequence[N
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
 def probe_and_stay(
-    c: Connection, node: Node, interpreter: Interpreter, nodes: Sequence[Node]
+    c: Connection, node: Node, interpreter: Interpreter, nodes: Sequence[Node], *, stay: bool = True
 ) -> tuple[Facts, Session]:
-    """Ask a node for its facts; the open session can take part in a proof on the wire, and else is to be closed."""
+    """Ask a node for its facts; the open session can take part in a proof on the wire, and is to be closed.
+
+    Without `stay` the node makes itself ready for no such thing, and ends.
+    """
     from clusterctl.plans.facts import probe_request
 
-    request = {**probe_request(node, tuple(nodes), payload_zip()[0]), "stay": True}
+    request = {**probe_request(node, tuple(nodes), payload_zip()[0]), "stay": stay}
     return _ask_facts(c, request, interpreter)
 
 
