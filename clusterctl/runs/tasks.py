@@ -15,9 +15,8 @@ from clusterctl.runs.payload import payload_zip
 from clusterctl.runs.session import Session
 from clusterctl.specs.inventory import Node
 
-if (
-    TYPE_CHECKING
-):  # each task imports what it alone needs: `exec` is quicker by the tables of facts and causes
+# Each task imports what it alone needs: `exec` is quicker by the tables of facts and causes.
+if TYPE_CHECKING:
     from clusterctl.plans.facts import Facts
     from clusterctl.plans.state import NodeState
     from clusterctl.runs.passing import Passing
