@@ -22,7 +22,9 @@ def with_byte_code(path: str) -> str:
     with suppress(OSError):
         for name in os.listdir(folder):
             known = os.path.join(folder, name)
-            if name.startswith(prefix) and sha256(read_bytes(known) or b"").hexdigest() in name:
+            if not (name.startswith(prefix) and name.endswith(".zip")):
+                continue  # also one that another start is writing aside, and is about to rename
+            if name == f"{prefix}{sha256(read_bytes(known) or b'').hexdigest()}.zip":
                 os.utime(known)  # in use: `clean` leaves it alone
                 return known
         content = build(read_bytes(path) or b"")

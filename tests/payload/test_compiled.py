@@ -61,6 +61,15 @@ def test_it_is_made_once_and_made_again_when_damaged(plain: Path) -> None:
     assert mended.read_bytes() == before
 
 
+def test_what_another_start_is_writing_is_not_run(plain: Path) -> None:
+    """Nodes that share a home start at once: a file that is about to get another name is left alone."""
+    made = Path(compiled.with_byte_code(str(plain)))
+    aside = made.with_name(f"{made.name}.0123456789abcdef.new")
+    made.rename(aside)
+
+    assert compiled.with_byte_code(str(plain)) != str(aside)
+
+
 def test_what_cannot_be_compiled_is_run_as_it_is(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A directory without room, or a payload that this interpreter cannot read, costs time only."""
     monkeypatch.setattr(compiled, "write_atomically", full)
