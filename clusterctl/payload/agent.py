@@ -86,12 +86,20 @@ class Agent:
         elif order.get("do") in ORDERS:
             self.claim.obey(order["do"])
             self.await_go()
-        elif order.get("do") == "go" and self.attempt.idle:
-            self.attempt.wait_aside()
         elif order.get("do") == "go":
-            self.attempt.departure.go(int(order["master_port"]))
+            self.take_go(order)
         elif order.get("do") == "cancel":
             self.attempt.cancel(order.get("reason") or "cancelled before the start")
+
+    def take_go(self, order: Dict[str, Any]) -> None:
+        """Let the first attempt go; the client's GO for a spare may come after the gang has called it in."""
+        if not self.attempt.first:
+            self.client.tell("going")
+            self.client.close()
+        elif self.attempt.idle:
+            self.attempt.wait_aside()
+        else:
+            self.attempt.departure.go(int(order["master_port"]))
 
     def prepare(self) -> None:
         """Make the gang, and set out; a spare only opens its door."""
@@ -119,7 +127,7 @@ class Agent:
 
     def client_left(self) -> None:
         """Cancel unless GO was given."""
-        if not self.attempt.seen.went:
+        if self.attempt.first and not self.attempt.seen.went:
             self.attempt.cancel("the client left before GO")
 
     def hear_guardian(self) -> None:

@@ -267,7 +267,7 @@ class RestartHub(Hub):
 
     def _go_if_ready(self) -> None:
         """Let rank 0 go, once, when all gates are ready and the pause is over."""
-        if self.phase != RUNNING or self._sent_go or not self.expected <= set(self._ready):
+        if self.phase != RUNNING or self._sent_go or self.stop or not self.expected <= set(self._ready):
             return
         wait = self._go_at - time.monotonic()
         if wait > 0:
@@ -280,7 +280,9 @@ class RestartHub(Hub):
             self._let_go(self._port)
 
     def _let_go(self, port: int) -> None:
-        """Rank 0 listens: let the rest go."""
+        """Rank 0 listens: let the rest go, unless the attempt is ending already."""
+        if self.stop:
+            return
         self.side.loop.drop("departure")
         self._port = port
         for seat in self.expected:

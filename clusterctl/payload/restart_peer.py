@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Optional
 
-from .gang import FAILURE_WAIT, Order, Part, read_order
+from .gang import FAILURE, FAILURE_WAIT, Order, Part, as_facts, read_order
 from .peer import Peer
 from .seal import Message
 from .standing import Standing
@@ -32,12 +32,16 @@ class RestartPeer(Peer):
 
     def _hear(self, message: Message) -> None:
         kind = message["kind"]
+        if kind in ("pause", "again"):
+            self._going = True  # GO was given, also where the client's has not come yet
         if kind == "welcome" and self._follows and not self._welcome:
             super()._hear(message)
             self.standing.found()
             self._send("hello", part=self._part, **self.course.as_facts())
             if self.standing.clear is not None:
                 self._send("clear", **self.standing.clear)
+            if self.standing.wish is not None:
+                self._send("stop", **as_facts(self.standing.wish))
         elif kind == "lost":
             self.course.lose(int(message["seat"]), str(message["why"]))
         elif kind == "pause":
@@ -62,7 +66,7 @@ class RestartPeer(Peer):
 
     def _hear_stop(self, order: Order) -> None:
         self.standing.hear_wish(order)
-        if self._part is None:
+        if self._part is None and not (self.standing.idle and order.kind == FAILURE):
             self.side.stop(order)
 
     def _hear_verdict(self, message: Message) -> None:

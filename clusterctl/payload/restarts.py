@@ -67,7 +67,8 @@ class Restarts:
         agent.record.note("attempt_ended", **about, **account)
         agent.record.set(state="WAITING", reason="waits for the other nodes", left=left)
         agent.gang.ended(part)
-        self._clear()
+        if not self._over:
+            self._clear()
 
     def _clear(self) -> None:
         """Tell the gang when the GPUs' memory is free and it is known whether there was progress."""
@@ -125,6 +126,7 @@ class Restarts:
         agent, rank = self._agent, self.course.ranks.get(self.course.here)
         number = self.course.attempt
         agent.record.note("attempt", attempt=number, node_rank=rank)
+        agent.loop.drop("go")  # a spare may be called in before the client's GO has come to it
         shown = self.course.here if rank is None else rank
         known = {"attempt": number, "node_rank": shown, "roster": self.course.roster}
         agent.record.set(**known, ranks={}, torchrun=None, master=None)
@@ -144,8 +146,9 @@ class Restarts:
             self._agent.limit_within(self.time_given)
 
     def go(self, address: str, port: int) -> None:
-        """The gang says GO."""
-        self._agent.attempt.departure.go(port, address)
+        """The gang says GO; it cannot know yet of a gate that has just ended."""
+        if not self._agent.attempt.ended:
+            self._agent.attempt.departure.go(port, address)
 
     def conclude(self, end: Facts) -> None:
         """Record the end: the last attempt's as this node saw it, unless it has come about in between."""

@@ -98,20 +98,24 @@ class RestartGang(GangRun):
 
     def go(self) -> RestartGang:
         """Give GO: node 0 first, spares last; leave when every worker is there."""
-        master, *others = self.nodes
-        assert master.session is not None
-        wait_for_all(master, "port")
-        master.session.send({"do": "go", "master_port": master.port})
-        master.hear("listening")
-        for node in others:
+        self.release(self.nodes)
+        self.settled(1, range(self.count))
+        return self
+
+    def release(self, nodes: list[NodeRun]) -> None:
+        """Give GO to these nodes, to node 0 first if it is one of them, and hang up."""
+        master = self.nodes[0]
+        for node in nodes:
+            if node is master:
+                wait_for_all(master, "port")
             assert node.session is not None
             node.session.send({"do": "go", "master_port": master.port})
-        for node in self.nodes:
+            if node is master:
+                master.hear("listening")
+        for node in nodes:
             node.hear("end")
             assert node.session is not None
             node.session.close()
-        self.settled(1, range(self.count))
-        return self
 
     def begin(self) -> RestartGang:
         """Do all that a client does."""

@@ -105,6 +105,25 @@ def test_a_client_that_leaves_before_go_leaves_nothing(node: Make) -> None:
     assert {state["state"] for state in states} == {"CANCELLED"}
 
 
+def test_a_spare_that_is_called_in_before_the_clients_go_waits_for_the_gangs(node: Make) -> None:
+    """The first attempt fails before the client has told the spare: its GO, with the old port, counts no more."""
+    gang = RestartGang(node, spares=1, restart={"pause": 4.0}).prepare().join()
+    spare = gang.nodes[2]
+    gang.release(gang.active)
+    gang.settled(1, [0, 1])
+    vanish(gang.nodes[1])
+    wait_until(lambda: "ready" in [event["event"] for event in spare.events()], 10, "the spare's gate")
+    gang.release([spare])
+    before = spare.state()
+    gang.settled(2, [0, 2])
+    states = gang.finish(2)
+
+    assert (before["state"], before["attempt"], before["master"]) == ("WAITING", 2, None)
+    assert [states[seat]["state"] for seat in (0, 2)] == ["SUCCEEDED"] * 2
+    assert states[2]["master"] == states[0]["master"]
+    assert gang.causes() == [("node_lost", "gpu02 is lost")]
+
+
 FATES = [
     ("raise ValueError('bad loss')", {}, "code", []),
     (KILL, {"on": ["node_lost"]}, "reason", []),
