@@ -342,7 +342,7 @@ def test_node_that_does_not_read(connection: Any) -> None:
         began = time.monotonic()
         with pytest.raises(ConnectTimeout) as caught:
             session.send({"big": 1}, b"x" * (16 << 20), timeout=1.0)
-        assert 1.0 <= time.monotonic() - began < 2.0
+        assert 1.0 <= time.monotonic() - began < 3.0
         assert "room" in caught.value.message
 
 
