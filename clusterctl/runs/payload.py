@@ -29,7 +29,7 @@ for _ in range(4):  # brackets within brackets
 ALIAS = re.compile(
     rf"^(\w+) = (?:Callable|Dict|Generator|Iterator|List|Optional|Tuple|Union)\[{INNER}\]", re.MULTILINE
 )
-USED_AT_RUN_TIME = re.compile(r"\b(?:NamedTuple|cast|TypeVar)\b")
+USED_AT_RUN_TIME = re.compile(r"\b(?:NamedTuple|cast|TypeVar)\b|\(Protocol\)|, Protocol\)")
 
 RELATIVE = re.compile(r"^[ \t]*from[ \t]+\.(\w*)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]*)", re.MULTILINE)
 
