@@ -16,6 +16,7 @@ import json
 import os
 import socket
 import threading
+import time
 import zlib
 from contextlib import suppress
 from hashlib import sha256
@@ -245,13 +246,15 @@ def _send_line(connection: socket.socket, message: Dict[str, str]) -> None:
 
 
 def _read_line(connection: socket.socket) -> Dict[str, Any]:
-    """Read one line of JSON; nobody sends more before he has his answer."""
-    line = b""
+    """Read one line of JSON; nobody sends more before he has his answer. Who sends it drop by drop has no more time."""
+    line, until = b"", time.monotonic() + PROVE
     while not line.endswith(b"\n"):
+        connection.settimeout(max(0.001, until - time.monotonic()))
         piece = connection.recv(LONGEST_LINE + 1 - len(line))
         line += piece
         if not piece or len(line) > LONGEST_LINE or b"\n" in line[:-1]:
             raise PassError("it is none of ours")
+    connection.settimeout(PROVE)
     message = json.loads(line.decode("ascii"))
     if not isinstance(message, dict):
         raise PassError("it is none of ours")

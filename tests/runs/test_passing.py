@@ -18,6 +18,7 @@ import pytest
 from pipenodes import PipeSession
 
 from clusterctl.errors import ClusterctlError
+from clusterctl.payload import passing as giving
 from clusterctl.runs.passing import Passing, Place
 from clusterctl.runs.source import ScanResult, scan_source
 from clusterctl.runs.sync import Synced, send_tree
@@ -202,6 +203,28 @@ def knock(port: int) -> None:
             stranger.sendall(answer)
             with suppress(ConnectionResetError):
                 assert stranger.recv(1000) == b""
+
+
+def test_who_proves_the_token_drop_by_drop_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are few places to take from: nobody keeps one by sending a byte now and then."""
+    monkeypatch.setattr(giving, "PROVE", 0.4)
+    ours, stranger = socket.socketpair()
+    over = threading.Event()
+
+    def drip() -> None:
+        with suppress(OSError):
+            while not over.wait(0.1):
+                stranger.sendall(b" ")
+
+    dripping = threading.Thread(target=drip)
+    dripping.start()
+    try:
+        with ours, pytest.raises(TimeoutError):
+            giving.examine(ours, b"token")
+    finally:
+        over.set()
+        dripping.join()
+        stranger.close()
 
 
 def test_a_giver_that_lies_is_found_out(made: Callable[..., Nodes], scan: ScanResult) -> None:
