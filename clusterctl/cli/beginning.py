@@ -141,8 +141,7 @@ class Begin:
             for error in strangers:
                 click.echo(sanitize(f"{error.node}: {error.evidence}"), err=True)
             if click.confirm("These machines are not known here. Are these their own host keys?", err=True):
-                foreign = _with(foreign, host_keys="accept-new")
-                answers = ask_hosts(foreign, self._name)
+                answers = ask_hosts(foreign, self._name, host_keys="accept-new")  # they are known from now on
         without = _without_torch(answers)
         if without and self._attended and self._way.python is None:
             question = f"python3 on {without} has no torch. Path of the Python that has it (empty: later)"

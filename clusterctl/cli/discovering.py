@@ -69,9 +69,10 @@ def discover(hosts: Sequence[str], way: Way, cluster: str, output: str | None, *
     return answers.exit_code
 
 
-def ask_hosts(foreign: Foreign, cluster: str) -> Answers:
-    """Ask machines of which only the ways to them are known."""
-    bare = parse_inventory(render_inventory(foreign, cluster or DEFAULT_NAME), COMMAND_LINE)
+def ask_hosts(foreign: Foreign, cluster: str, *, host_keys: str | None = None) -> Answers:
+    """Ask machines of which only the ways to them are known; `host_keys` counts for this once and is not written."""
+    asked = by_way(foreign, Way(host_keys=host_keys))
+    bare = parse_inventory(render_inventory(asked, cluster or DEFAULT_NAME), COMMAND_LINE)
     facts, failures = _ask(bare)
     why = {name: f"{error.code} {error.message}".splitlines()[0] for name, error in failures.items()}
     found = plan_discovery(bare.nodes, facts, why)

@@ -86,6 +86,25 @@ def test_on_a_terminal_it_asks_what_it_cannot_know(lab: Lab, tmp_path: Path) -> 
     assert [(node.name, node.python) for node in inventory.nodes] == [("gpu02", lab.plan.python)]
 
 
+def test_new_host_keys_are_believed_once(lab: Lab, tmp_path: Path) -> None:
+    """Who agrees to the keys that are shown has not agreed to any other that may come later."""
+    strange, known = tmp_path / "config", tmp_path / "known_hosts"
+    lines = lab.ssh_config.read_text().splitlines()
+    told = [line for line in lines if "UserKnownHostsFile" in line]
+    strange.write_text("\n".join(lines).replace(told[0].strip(), f"UserKnownHostsFile {known}") + "\n")
+    words = [*COMMAND, "init", "gpu01", "--ssh-config", str(strange), "--dir", str(tmp_path)]
+    answers = [("their own host keys?", "y"), ("script [train.py]", "")]
+
+    code, seen = converse([*words, "--python", lab.plan.python], environment(None, TERM="xterm"), answers)
+
+    assert code == 0, seen
+    (node,) = parse_inventory((tmp_path / "inventory.yaml").read_text(), "inventory.yaml").nodes
+    assert node.ssh.host_keys is None
+    assert len(known.read_text().splitlines()) == 1
+    again = cctl(None, "nodes", cwd=tmp_path)
+    assert "CC-SSH-009" not in again.err
+
+
 def test_machines_that_do_not_let_us_in_are_written_for_keys_push(lab: Lab, tmp_path: Path) -> None:
     """No key fits: the inventory names them, exit code 4, and the next command is said."""
     from clusterctl.runs.sshfiles import named_hosts
