@@ -91,6 +91,7 @@ class RestartHub(Hub):
     def _lose(self, rank: int, node: str, why: str) -> None:
         seat = rank
         self.course.lose(seat, why)
+        self.standing.restarts.show_roster()
         self._tell("lost", seat=seat, why=why)
         if self.phase == RUNNING and seat in self.expected and seat not in self.parts:
             super()._lose(seat, node, why)

@@ -105,6 +105,10 @@ class Restarts:
 
     # what the gang decides
 
+    def show_roster(self) -> None:
+        """Let who watches see at once who is lost: SSH may reach it, and nothing from there need be waited for."""
+        self._agent.record.set(roster=self.course.roster)
+
     def pause(self, entry: Facts, seconds: float) -> None:
         """There will be another attempt, soon."""
         agent = self._agent

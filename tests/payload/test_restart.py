@@ -67,6 +67,19 @@ def test_a_spare_that_is_not_needed_spoils_nothing(node: Make) -> None:
     assert [part["node"] for part in gang.record(2)["parts"]] == ["gpu01", "gpu02"]
 
 
+def test_who_is_lost_is_seen_before_the_pause(node: Make) -> None:
+    """Who watches has no patience with a node that SSH reaches, but that does not end its part."""
+    gang = RestartGang(node, spares=1).begin()
+    gang.order(1, 0, "signal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(300)")
+    vanish(gang.nodes[1])
+    wait_until(lambda: gang.nodes[0].state()["roster"][1].get("lost"), 8, "it is known to be lost")
+    first = [event["event"] for event in gang.nodes[0].events()]
+    gang.settled(2, [0, 2])
+    gang.finish(2)
+
+    assert "attempt_ended" not in first
+
+
 def test_a_node_without_its_guardian_is_replaced(node: Make) -> None:
     """Its agent is there and ends its part in order, but nobody would protect another one."""
     gang = RestartGang(node, spares=1, restart={"on": ["agent_killed"]}).begin()
