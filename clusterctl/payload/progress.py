@@ -32,7 +32,7 @@ class Progress:
 
     def begin(self) -> None:
         """Look at what is there."""
-        self._in_thread(lambda: self._before.append(marks(self._root, self._wanted)))
+        self._in_thread(lambda: self._before.append(self._look()))
 
     def end(self, done: Callable[[Optional[bool]], None]) -> None:
         """Call `done` with whether anything is new; with None if that cannot be told in time."""
@@ -40,7 +40,7 @@ class Progress:
         reader, writer = os.pipe()
 
         def look() -> None:
-            found.append(marks(self._root, self._wanted))
+            found.append(self._look())
             with suppress(OSError):
                 os.write(writer, b".")
 
@@ -55,6 +55,10 @@ class Progress:
         self._loop.watch(reader, tell)
         self._loop.after(LIMIT, "progress", tell)
         self._in_thread(look)
+
+    def _look(self) -> Marks:
+        """Look at the directory; only here, for its path alone may lead through a file system that hangs."""
+        return marks(os.path.realpath(os.path.expanduser(self._root)), self._wanted)
 
     def _compare(self, after: List[Marks]) -> Optional[bool]:
         known = self._before and after and self._before[0] is not None and after[0] is not None

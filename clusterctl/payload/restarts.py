@@ -5,7 +5,6 @@ Between attempts the run's state is WAITING; its end is recorded when the gang h
 
 from __future__ import annotations
 
-import os
 import time
 from typing import Any, Callable, Dict, List, Optional, Protocol, Tuple
 
@@ -49,8 +48,7 @@ class Restarts:
         self._over = False
 
     def _new_progress(self) -> Progress:
-        root = os.path.realpath(os.path.expanduser(self._agent.spec["output_dir"]))
-        return Progress(self._agent.loop, root, self.policy.progress)
+        return Progress(self._agent.loop, str(self._agent.spec["output_dir"]), self.policy.progress)
 
     def begin(self) -> None:
         """Look at what is there before the attempt."""
