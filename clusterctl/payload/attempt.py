@@ -194,6 +194,7 @@ class Attempt:
 
     def finish(self, rest: List[Stat]) -> None:
         """Decide how it ended, and hand that over."""
+        self.departure.close()
         if self.torchrun is not None:
             self.torchrun.conclude()
             self.torchrun.close()

@@ -171,6 +171,11 @@ class Departure:
             self._port = self._listener.port if self._listener is not None else None
         return True
 
+    def close(self) -> None:
+        """Let go of a port that is held for a GO that will not come."""
+        if self._listener is not None:
+            self._listener.finish()
+
     def end(self, code: Optional[int]) -> None:
         """Torchrun has ended: nobody will listen any more."""
         if self._listener is not None and self._listener.waiting:

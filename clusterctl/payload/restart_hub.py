@@ -217,9 +217,10 @@ class RestartHub(Hub):
             self._pause(entry)
 
     def _entry(self) -> Facts:
-        """Write down the attempt; what a lost node has brought about is not known."""
+        """Write down the attempt; what a lost node has brought about is not known, without a GO there is nothing."""
         told = [self.clear[seat]["progress"] if seat in self.clear else None for seat in self.expected]
-        progress = True if True in told else None if None in told else False
+        began = self._sent_go or self.course.attempt == 1
+        progress = True if True in told else False if began and None not in told else None
         why = {"reason": self.blamed.reason, "node": self.blamed.node, "text": self.blamed.text}
         times = {"began": self.standing.restarts.began, "ended": time.time()}
         return {"attempt": self.course.attempt, **why, **times, "progress": progress}

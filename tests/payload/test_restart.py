@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -105,6 +107,32 @@ def test_a_spare_that_cannot_begin_is_passed_over(node: Make) -> None:
     assert [cause for cause, _ in gang.causes()] == ["node_lost", "node_lost"]
     assert gang.causes()[1][1].startswith("gpu03: ")
     assert [states[seat]["state"] for seat in (0, 2, 3)] == ["SUCCEEDED", "FAILED_SETUP", "SUCCEEDED"]
+
+
+def test_ports_held_for_attempts_that_came_to_nothing_are_free_again(node: Make) -> None:
+    """Two spares cannot begin; the range has two ports. What never began has not failed to get on either."""
+    gang = RestartGang(node, spares=3)
+    gang.nodes[0].spec["ports"] = two_free_ports()
+    for seat in (2, 3):
+        gang.nodes[seat].spec["python"] = "/nowhere/python"
+    gang.begin()
+    vanish(gang.nodes[1])
+    gang.settled(4, [0, 4])
+    states = gang.finish(4)
+
+    assert [states[seat]["state"] for seat in (0, 4)] == ["SUCCEEDED"] * 2
+    assert [entry["progress"] for entry in states[0]["attempts"]] == [None] * 3
+
+
+def two_free_ports() -> list[int]:
+    """Find two neighbours that nobody has."""
+    for first in range(21000 + os.getpid() % 1000, 30000, 2):
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            for port in (first, first + 1):
+                probe = stack.enter_context(contextlib.closing(socket.socket()))
+                probe.bind(("0.0.0.0", port))
+            return [first, first + 1]
+    raise AssertionError("no two free ports")
 
 
 def test_a_client_that_leaves_before_go_leaves_nothing(node: Make) -> None:
