@@ -141,7 +141,7 @@ class Cleaner:
         for entry in scan(os.path.join(self._workdir, "bin")):
             if SHA.match(entry.name) and entry.name != self._payload:
                 for file in scan(entry.path):
-                    if file.name.startswith("payload") and file.name.endswith(".zip"):
+                    if file.name.startswith("payload") and file.name.endswith((".zip", ".new")):
                         yield from self._if_old(file.path)
 
     def _if_old(self, path: str) -> Iterator[Tuple[str, int]]:

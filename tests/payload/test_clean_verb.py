@@ -171,6 +171,7 @@ def test_payloads_go_when_no_run_lives_anywhere(work: Work) -> None:
     own = work.write("bin/" + "f" * 64 + "/payload.zip", 99)
     old = work.write("bin/" + "a" * 64 + "/payload.zip", 99)
     work.write("bin/" + "a" * 64 + "/payload-cpython-311-" + "b" * 64 + ".zip", 99)
+    work.write("bin/" + "a" * 64 + "/payload.zip.0123456789abcdef.new", 99)  # of a start that broke off
     elsewhere = work.run("elsewhere", node="gpu02", state="RUNNING", boot_id="another")
     assert work.clean()["found"]["payloads"]["contents"] == 0
     (elsewhere / "state.json").write_text('{"state": "SUCCEEDED"}')
