@@ -3,7 +3,8 @@
 What torchrun itself prints is kept back while ranks run and sent last: after a stop, and sometimes after a
 success, it is a traceback that means nothing. A run that went well or was stopped sends none of it, unless
 the request has {"logs": {"torchrun": true}}. Of a run that was started again the logs are those of the last attempt
-and of what follows, unless {"logs": {"attempt": 1}} asks for those of an earlier one.
+and of what follows, unless {"logs": {"attempt": 1}} asks for those of an earlier one, or {"logs": {"since": 1}} for
+those of all from one on.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ class Follower:
         if not self._wants_logs:
             return
         last = state["state"] in FINAL or self._asks_for_earlier(state)
-        for log in logs_of(self._rundir, state, self._wish):
+        for log in logs_since(self._rundir, state, self._wish):
             if log.file in self._logs or not os.path.exists(log.reader.path):
                 continue
             offset = (self._wish.get("offsets") or {}).get(log.file)
@@ -194,6 +195,13 @@ def keep_of(pattern: Optional[str]) -> Optional[Keep]:
     except re.error as error:
         raise VerbError("CC-USE-026", f"not a regular expression: {pattern!r}: {error}") from None
     return lambda line: search(line.decode("utf-8", "replace").rstrip("\r\n")) is not None
+
+
+def logs_since(rundir: str, state: State, wish: Dict[str, Any]) -> Iterator[Log]:
+    """Yield the files of every attempt from `since` on: one may have ended before anybody came to look."""
+    for attempt in range(int(wish.get("since") or state["attempt"]), state["attempt"]):
+        yield from logs_of(rundir, state, {**wish, "attempt": wish.get("attempt") or attempt})
+    yield from logs_of(rundir, state, wish)
 
 
 def logs_of(rundir: str, state: State, wish: Dict[str, Any]) -> Iterator[Log]:

@@ -77,7 +77,8 @@ class Attached:
         self._parts = {node.name: watch.part(node) for node in watch.nodes}
         self._attempts = Attempts(watch.known, notice)
         self._show, self._notice, self._secrets = show, notice, tuple(watch.secrets)
-        logs = {"ranks": None, "streams": ["stdout", "stderr"], "tail": watch.tail}
+        first = self._attempts.number  # it may be over before we come to look
+        logs = {"ranks": None, "streams": ["stdout", "stderr"], "tail": watch.tail, "since": first}
         request = {"events": 0, "logs": logs}
         self._streams = Streams(
             cluster,

@@ -201,6 +201,22 @@ def test_three_attempts_without_progress_are_enough(node: Make) -> None:
     assert [entry["progress"] for entry in state["attempts"]] == [True, False, False]
 
 
+def test_an_attempt_that_was_over_before_anybody_looked_is_shown(node: Make) -> None:
+    """Who launches wants to see why the first one failed, however quickly it did; others see the last only."""
+    gang = RestartGang(node, 1).begin()
+    gang.order(1, 0, KILL)
+    gang.settled(2, [0])
+    about = {"follow": False, "events": None}
+    last, since = (
+        b"".join(body for _, body in gang.nodes[0].verb("follow", logs={"ranks": None, **wish}, **about))
+        for wish in ({}, {"since": 1})
+    )
+    gang.finish(2)
+
+    assert (b"settled in attempt 1" in last, b"settled in attempt 2" in last) == (False, True)
+    assert since.index(b"settled in attempt 1") < since.index(b"settled in attempt 2")
+
+
 def test_a_stop_in_the_pause_is_the_end(node: Make) -> None:
     """And the reason is the stop, not the failure before it."""
     gang = RestartGang(node, restart={"pause": 5.0, "warm": 0.0}).begin()
