@@ -37,9 +37,14 @@ def names(tree: ast.Module) -> Iterator[str]:
             yield ast.unparse(node.func)
 
 
+BYTE_CODE = {"clusterctl/payload/compiled.py": ("marshal", "marshal.dumps", "compile")}  # writes it, never reads it
+
+
 def builds_objects(path: str, text: str) -> Iterator[str]:
     """Data of a node or a file is read as JSON, text or our own YAML tree: nothing in it can be code."""
     for name in names(parse(text)):
+        if name in BYTE_CODE.get(path, ()):
+            continue
         if name.partition(".")[0] in RUNS_OBJECTS or name in (
             "torch.load",
             "numpy.load",
@@ -99,6 +104,7 @@ BREACHES: list[tuple[Rule, str, str]] = [
     (builds_objects, "clusterctl/runs/a.py", "from yaml import load"),
     (builds_objects, "clusterctl/cli/a.py", "eval(text)"),
     (builds_objects, "clusterctl/cli/a.py", "exec(text)"),
+    (builds_objects, "clusterctl/payload/compiled.py", "import marshal\nmarshal.loads(data)"),
     (calls_a_shell, "clusterctl/runs/a.py", "subprocess.run(text, shell=True)"),
     (calls_a_shell, "clusterctl/runs/a.py", "os.system(text)"),
     (runs_other_programs, "clusterctl/runs/a.py", "subprocess.run(['rsync', '-a', source])"),

@@ -108,3 +108,21 @@ def test_a_broken_cifar_file_is_refused(
 
     with pytest.raises(ValueError, match=words):
         cifar.load(tmp_path, ("data.bin",))
+
+
+def test_data_that_are_in_place_stay(
+    cifar: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The files are made once; the second time, and where the real ones lie, nothing is changed."""
+    monkeypatch.setattr(sys, "argv", ["cifar.py", str(tmp_path)])
+    cifar.main()
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    cifar.main()
+
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert set(before) == {*cifar.TRAIN, *cifar.TEST, "batches.meta.txt"}
+    said = capsys.readouterr().out.splitlines()
+    assert [line.partition(": ")[2] for line in said] == [
+        "made small files in CIFAR-10's format",
+        "all files are there",
+    ]

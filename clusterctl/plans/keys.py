@@ -18,7 +18,7 @@ blob={blob}
 say() {{ printf '\n%s %s %s\n' '{mark}' "$1" "$2"; }}
 fail() {{ say failed "$1"; exit 0; }}
 cd || fail 'the home directory cannot be entered'
-[ -d .ssh ] || why=$(mkdir .ssh 2>&1) || fail "$why"
+why=$(mkdir -p .ssh 2>&1) || fail "$why"
 file=.ssh/authorized_keys
 state=present
 lock=.ssh/.clusterctl-lock tries=0

@@ -72,7 +72,8 @@ def test_a_waived_error_is_shown_and_stops_nothing(
     inventory.write_text(bare.replace("nodes:", f"{waiver}nodes:"))
     code, out, _ = check(capsys, inventory, str(job), "--only", "GPU")
     assert code == 0, out
-    assert "waived CC-GPU-003" in out and f"cards are in repair ({inventory})" in out
+    assert "waived CC-GPU-003" in out
+    assert f"cardsareinrepair({inventory})" in "".join(out.split())  # a long path may be broken anywhere
     assert "1 node: fit (1 waived)" in out
 
     inventory.write_text(bare)

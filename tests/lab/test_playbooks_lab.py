@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -81,11 +84,9 @@ def test_tcp_init_mnist(rented: Lab) -> None:
 def test_private_network(rented: Lab) -> None:
     """The data are put in place once; each node's own NIC is in all three variables."""
     made = launch(rented, "private-network/make-data.yaml")
-    again = launch(rented, "private-network/make-data.yaml")
     lines = launch(rented, "private-network/job.yaml")
 
     assert [line.partition(": ")[2] for line in made] == ["made small files in CIFAR-10's format"] * 2
-    assert [line.partition(": ")[2] for line in again] == ["all files are there"] * 2
     told = sorted(line for line in lines if "NCCL_SOCKET_IFNAME" in line)
     nics = {"gpu01": "meth919", "gpu02": "meth917"}
     assert told == [
@@ -111,8 +112,10 @@ def test_allreduce_bench(rented: Lab, tmp_path: Path) -> None:
     assert next(tmp_path.rglob("allreduce.svg")).read_text().count("<rect") == 1 + len(numbers["sizes"])
 
 
-def test_torchrun_ddp_goes_on_after_an_interruption_as_if_there_had_been_none(rented: Lab) -> None:
-    """Stopped in the middle and resumed, a training prints the losses of one that ran through."""
+def test_torchrun_ddp_goes_on_after_an_interruption_as_if_there_had_been_none(
+    rented: Lab, tmp_path: Path
+) -> None:
+    """Stopped in the middle and resumed, a training prints the losses of one that ran through on one machine."""
     job, cut_name = PLAYBOOKS / "torchrun-ddp" / "job.yaml", ("--set", "name=cut")
     cut = start_cctl(rented, "launch", job, "--json", *cut_name, "--", "--epochs", "999")
     read_until(cut, "epoch 2/999")
@@ -124,7 +127,7 @@ def test_torchrun_ddp_goes_on_after_an_interruption_as_if_there_had_been_none(re
     reached = max([2, *(int(number) for number in re.findall(r"epoch (\d+)/999", rest))])
     until = ("--epochs", str(reached + 3))
     resumed = launch(rented, "torchrun-ddp/job.yaml", *cut_name, "--", "--resume", *until)
-    whole = launch(rented, "torchrun-ddp/job.yaml", "--", *until)
+    whole = train_here(tmp_path, *until)
     assert len(epochs(whole)) == reached + 3
     done = int(next(line for line in resumed if line.startswith("resumed after epoch")).split()[-1])
     assert done in (reached, reached + 1)
@@ -133,12 +136,18 @@ def test_torchrun_ddp_goes_on_after_an_interruption_as_if_there_had_been_none(re
     assert float(proven.split()[-1]) < 1e-6
 
 
-def test_torchrun_ddp_on_one_node(rented: Lab) -> None:
-    """The same script and job, on a node alone."""
-    lines = launch(rented, "torchrun-ddp/job.yaml", "--nodes", "0")
-
-    assert "1 ranks, gloo, cpu" in lines
-    assert accuracies(lines)[-1] > 90
+def train_here(output: Path, *options: str) -> list[str]:
+    """Run the script by hand, as two ranks of this machine alone, and give what it said."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run(
+        [*torchrun, PLAYBOOKS / "torchrun-ddp" / "train.py", "--output", output, *options],
+        env={**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
 
 
 def epochs(lines: list[str]) -> list[str]:

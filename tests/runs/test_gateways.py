@@ -216,7 +216,8 @@ def test_a_bastion_that_goes_away_is_told_and_entered_again(serve: Serve, tmp_pa
     node = far.node(jump="bastion", config=config)
     with opened(tmp_path) as cluster:
         connection = cluster.connection(node)
-        with Session(connection, "probe", {"peers": {}, "workdir": "/tmp"}, python="sleep 30 #") as session:
+        request = {"peers": {}, "workdir": "/tmp"}
+        with Session(connection, "probe", request, python="python3", activate="sleep 30") as session:
             port = bastion.port
             bastion.stop()
             began = time.monotonic()
