@@ -39,7 +39,7 @@ def cifar(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return load_module(PLAYBOOKS / "private-network" / "cifar.py", monkeypatch)
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "packed"])
 def test_an_idx_file_as_it_is_described(
     idx: ModuleType, tmp_path: Path, pack: Callable[[bytes], bytes]
 ) -> None:
@@ -69,8 +69,9 @@ def test_what_is_written_is_read_again(idx: ModuleType, tmp_path: Path) -> None:
         (b"\0\0\x0d\x01\0\0\0\1\0\0\0\0", "of type 13"),
         (b"\0\0\x08\x03\0\0", "ends within its head"),
         (b"\0\0\x08\x01\0\0\0\5abc", "3 numbers, expected 5"),
-        (gzip.compress(b"\0\0\x08\x01\0\0\0\2ab")[:-9], "damaged"),
+        (gzip.compress(b"\0\0\x08\x01\0\0\0\2ab", mtime=0)[:-9], "damaged"),
     ],
+    ids=["empty", "a page", "floats", "a head cut off", "numbers missing", "gzip cut off"],
 )
 def test_a_broken_idx_file_is_refused_by_name(
     idx: ModuleType, tmp_path: Path, content: bytes, words: str
@@ -99,6 +100,7 @@ def test_cifar_records_as_they_are_described(cifar: ModuleType, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("content", "words"),
     [(b"", "0 bytes"), (bytes(3000), "3000 bytes"), (bytes([10]) + bytes(3072), "label 10")],
+    ids=["empty", "cut off", "another data set"],
 )
 def test_a_broken_cifar_file_is_refused(
     cifar: ModuleType, tmp_path: Path, content: bytes, words: str

@@ -26,8 +26,9 @@ def keys(settings: Settings) -> None:
     "--password-from", metavar="VARIABLE", help="Take the password of all nodes from this variable."
 )
 @click.option(
-    "-y", "--yes", is_flag=True, help="Make a missing key, and believe new host keys, without asking."
+    "--accept-new", is_flag=True, help="Believe host keys that are not known yet; passwords go there."
 )
+@click.option("-y", "--yes", is_flag=True, help="Make a missing key without asking.")
 @shared_options
 def push(
     settings: Settings,
@@ -36,6 +37,7 @@ def push(
     key: str | None,
     same_password: bool,
     password_from: str | None,
+    accept_new: bool,
     yes: bool,
 ) -> int:
     """Install your public key on every node, as ssh-keygen and ssh-copy-id do one by one.
@@ -48,4 +50,4 @@ def push(
     from clusterctl.plans.placement import choose_nodes
 
     nodes = choose_nodes(load_inventory(settings), pattern, exclude)
-    return Pushing(nodes, Wishes(key, same_password, password_from, yes)).run()
+    return Pushing(nodes, Wishes(key, same_password, password_from, accept_new, yes)).run()

@@ -32,6 +32,7 @@ class Wishes:
     key: str | None
     same_password: bool
     password_from: str | None
+    accept_new: bool
     yes: bool
 
 
@@ -138,7 +139,7 @@ class Pushing:
         question = (
             "Are these the nodes' own keys (compare with `ssh-keygen -lf /etc/ssh/ssh_host_*.pub` there)?"
         )
-        if not self._wishes.yes and not (self._attended and click.confirm(question, err=True)):
+        if not self._wishes.accept_new and not (self._attended and click.confirm(question, err=True)):
             return
         doorway.hostkeys.welcome_all()
         again = [

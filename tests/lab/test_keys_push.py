@@ -182,6 +182,7 @@ def test_a_wrong_password_is_asked_for_again_and_the_other_node_is_done_meanwhil
     """Each node has its own question; who gives up on one keeps the other."""
     code, seen = site.converse(
         "-y",
+        "--accept-new",
         answers=[
             ("trainer@127.0.0.2 (gpu02", "wrong"),
             ("trainer@127.0.0.3 (gpu03", ""),
@@ -196,14 +197,17 @@ def test_a_wrong_password_is_asked_for_again_and_the_other_node_is_done_meanwhil
 
 
 def test_without_a_terminal_nothing_is_asked(site: Site) -> None:
-    """Strangers are refused by default; with -y, a variable gives the password; a wrong one is tried once."""
+    """Strangers get no password unless that is said; a variable gives it; a wrong one is tried once."""
     refused = site.push()
-    unasked = site.push("-y")
-    wrong = site.push("-y", "--password-from", "SECRET", SECRET="wrong")
-    right = site.push("-y", "--password-from", "SECRET", SECRET=PASSWORD)
+    strange = site.push("-y", "--password-from", "SECRET", SECRET=PASSWORD)
+    unasked = site.push("--accept-new")
+    wrong = site.push("--password-from", "SECRET", SECRET="wrong")
+    right = site.push("--password-from", "SECRET", SECRET=PASSWORD)
 
     assert refused.returncode == 2
     assert "CC-KEYS-007" in refused.stderr
+    assert strange.returncode == 4
+    assert "CC-SSH-009" in strange.stderr
     assert unasked.returncode == 2
     assert "CC-KEYS-010" in unasked.stderr
     assert wrong.returncode == 4
@@ -216,7 +220,7 @@ def test_without_a_terminal_nothing_is_asked(site: Site) -> None:
 def test_a_home_that_cannot_be_written(site: Site) -> None:
     """The password is right, and the node says what is in the way; nothing else is changed."""
     os.chown(site.account, 0, 0)
-    done = site.push("-y", "--password-from", "SECRET", SECRET=PASSWORD)
+    done = site.push("-y", "--accept-new", "--password-from", "SECRET", SECRET=PASSWORD)
 
     assert done.returncode == 1
     assert "CC-KEYS-003" in done.stderr
@@ -227,7 +231,7 @@ def test_a_home_that_cannot_be_written(site: Site) -> None:
 def test_a_home_that_others_may_write(site: Site) -> None:
     """The key is there, sshd does not believe it, and the way out is said; the home's mode is left alone."""
     site.account.chmod(0o777)
-    done = site.push("-y", "--password-from", "SECRET", SECRET=PASSWORD)
+    done = site.push("-y", "--accept-new", "--password-from", "SECRET", SECRET=PASSWORD)
 
     assert done.returncode == 1
     assert "CC-KEYS-004" in done.stderr
@@ -237,14 +241,14 @@ def test_a_home_that_others_may_write(site: Site) -> None:
 
 def test_a_key_that_changed_meanwhile_is_not_let_in(site: Site) -> None:
     """A host key that is known and another one now is refused, whatever is agreed to."""
-    assert site.push("-y", "--password-from", "SECRET", SECRET=PASSWORD).returncode == 0
+    assert site.push("-y", "--accept-new", "--password-from", "SECRET", SECRET=PASSWORD).returncode == 0
     known = site.me / ".ssh" / "known_hosts"
     lines = known.read_text().splitlines()
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", site.me / "other"], check=True)
     other = (site.me / "other.pub").read_text().split()[1]
     known.write_text("".join(f"{line.rpartition(' ')[0]} {other}\n" for line in lines))
 
-    done = site.push("-y", "--password-from", "SECRET", SECRET=PASSWORD)
+    done = site.push("-y", "--accept-new", "--password-from", "SECRET", SECRET=PASSWORD)
 
     assert done.returncode == 4
     assert "CC-SSH-010" in done.stderr
