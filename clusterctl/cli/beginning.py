@@ -14,7 +14,8 @@ import click
 
 from clusterctl.cli.discovering import Answers, Way, ask_hosts, by_way, read_hosts
 from clusterctl.cli.importing import read_foreign, refuse_existing, write_inventory
-from clusterctl.cli.reaching import tell_failures
+from clusterctl.cli.introducing import introduce
+from clusterctl.cli.reaching import notice, tell_failures
 from clusterctl.console.choice import say
 from clusterctl.console.sanitize import sanitize
 from clusterctl.errors import UsageError
@@ -135,19 +136,18 @@ class Begin:
 
     def _ask(self, foreign: Foreign) -> Answers:
         """Ask all, and again with what a person adds: that new host keys are to be believed, where torch is."""
-        answers = ask_hosts(foreign, self._name)
-        strangers = [error for error in answers.failures.values() if error.code == UNKNOWN_HOST]
-        if strangers and self._attended:
-            for error in strangers:
-                click.echo(sanitize(f"{error.node}: {error.evidence}"), err=True)
-            if click.confirm("These machines are not known here. Are these their own host keys?", err=True):
-                answers = ask_hosts(foreign, self._name, host_keys="accept-new")  # they are known from now on
+        from clusterctl.runs.introductions import Introductions
+
+        introductions = Introductions(notice)
+        answers = ask_hosts(foreign, self._name, introductions)
+        if introduce(introductions, believe=False, attended=self._attended):
+            answers = ask_hosts(foreign, self._name, introductions)
         without = _without_torch(answers)
         if without and self._attended and self._way.python is None:
             question = f"python3 on {without} has no torch. Path of the Python that has it (empty: later)"
             python = click.prompt(question, default="", show_default=False, err=True).strip()
             if python:
-                answers = ask_hosts(_with(foreign, python=python), self._name)
+                answers = ask_hosts(_with(foreign, python=python), self._name, introductions)
         return answers
 
     def _choose_script(self) -> str:

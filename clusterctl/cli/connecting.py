@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from clusterctl.runs.cluster import Cluster
+    from clusterctl.runs.hostkeys import HostKeys
 
 
-def open_cluster() -> Cluster:
-    """Give the connections of this command; nothing is opened yet."""
+def open_cluster(hostkeys: HostKeys | None = None) -> Cluster:
+    """Give the connections of this command; nothing is opened yet. `hostkeys` judges in place of the usual ones."""
     from clusterctl.cli.places import state_dir
     from clusterctl.cli.reaching import notice
     from clusterctl.runs.cluster import Cluster
 
-    return Cluster(notice, remember=state_dir() / "ssh", ask=ask_passphrase if _is_attended() else None)
+    ask = ask_passphrase if _is_attended() else None
+    return Cluster(notice, remember=state_dir() / "ssh", ask=ask, hostkeys=hostkeys)
 
 
 def ask_passphrase(path: str) -> str | None:

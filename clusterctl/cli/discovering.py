@@ -15,6 +15,7 @@ from clusterctl.errors import ClusterctlError
 from clusterctl.plans.discover import plan_discovery
 from clusterctl.plans.facts import Facts
 from clusterctl.runs import tasks
+from clusterctl.runs.hostkeys import HostKeys
 from clusterctl.specs.counted import counted
 from clusterctl.specs.discovered_text import render_discovered
 from clusterctl.specs.foreign import Foreign
@@ -69,11 +70,10 @@ def discover(hosts: Sequence[str], way: Way, cluster: str, output: str | None, *
     return answers.exit_code
 
 
-def ask_hosts(foreign: Foreign, cluster: str, *, host_keys: str | None = None) -> Answers:
-    """Ask machines of which only the ways to them are known; `host_keys` counts for this once and is not written."""
-    asked = by_way(foreign, Way(host_keys=host_keys))
-    bare = parse_inventory(render_inventory(asked, cluster or DEFAULT_NAME), COMMAND_LINE)
-    facts, failures = _ask(bare)
+def ask_hosts(foreign: Foreign, cluster: str, hostkeys: HostKeys | None = None) -> Answers:
+    """Ask machines of which only the ways to them are known; `hostkeys` judges in place of the usual ones."""
+    bare = parse_inventory(render_inventory(foreign, cluster or DEFAULT_NAME), COMMAND_LINE)
+    facts, failures = _ask(bare, hostkeys)
     why = {name: f"{error.code} {error.message}".splitlines()[0] for name, error in failures.items()}
     found = plan_discovery(bare.nodes, facts, why)
     text = render_discovered(foreign, cluster or DEFAULT_NAME, found.nodes, found.advice)
@@ -95,11 +95,11 @@ def by_way(foreign: Foreign, way: Way) -> Foreign:
     return replace(foreign, hosts=tuple(completed))
 
 
-def _ask(bare: Inventory) -> tuple[dict[str, Facts], dict[str, ClusterctlError]]:
+def _ask(bare: Inventory, hostkeys: HostKeys | None) -> tuple[dict[str, Facts], dict[str, ClusterctlError]]:
     facts: dict[str, Facts] = {}
     failures: dict[str, ClusterctlError] = {}
     nodes = bare.nodes
-    with open_cluster() as cluster:
+    with open_cluster(hostkeys) as cluster:
         for outcome in cluster.each(nodes, lambda c, node: tasks.probe(c, node, interpreter(node), nodes)):
             if outcome.value is not None:
                 facts[outcome.node.name] = outcome.value

@@ -16,7 +16,7 @@ from clusterctl.console.sanitize import sanitize
 from clusterctl.errors import ClusterctlError, SystemRefusal, UsageError
 
 if TYPE_CHECKING:
-    from clusterctl.runs.keypush import Doorway, Stranger
+    from clusterctl.runs.keypush import Doorway
     from clusterctl.specs.inventory import Node
 
 USUAL = ("id_ed25519", "id_ecdsa", "id_rsa")
@@ -132,22 +132,12 @@ class Pushing:
 
     def _introduce(self, doorway: Doorway) -> None:
         """Show the host keys that nobody here knows, and go on with those that are agreed to."""
-        strangers = sorted(doorway.hostkeys.strangers.values(), key=lambda one: (one.node, one.place))
-        if not strangers:
-            return
-        _show_strangers(strangers)
-        question = (
-            "Are these the nodes' own keys (compare with `ssh-keygen -lf /etc/ssh/ssh_host_*.pub` there)?"
-        )
-        if not self._wishes.accept_new and not (self._attended and click.confirm(question, err=True)):
-            return
-        doorway.hostkeys.welcome_all()
-        again = [
-            node
-            for node in self._nodes
-            if getattr(self._errors.get(node.name), "code", "") in (UNKNOWN_HOST, "CC-SSH-018")
-        ]
-        self._look(doorway, again)
+        from clusterctl.cli.introducing import introduce
+
+        if introduce(doorway.hostkeys, believe=self._wishes.accept_new, attended=self._attended):
+            strange = (UNKNOWN_HOST, "CC-SSH-018")
+            codes = {name: error.code for name, error in self._errors.items()}
+            self._look(doorway, [node for node in self._nodes if codes.get(node.name) in strange])
 
     # passwords
 
@@ -168,6 +158,7 @@ class Pushing:
         for round_ in range(TRIES):
             if not self._closed:
                 return
+            self._closed.sort(key=lambda node: node.node_rank)
             passwords = self._ask(round_)
             waiting, self._closed = [node for node in self._closed if node.name in passwords], []
             self._install_with(doorway, waiting, passwords)
@@ -248,12 +239,6 @@ def _read_public(private: Path) -> str:
 def _no_key(path: Path, why: str) -> SystemRefusal:
     fix = f"make it by hand: ssh-keygen -t ed25519 -f {path}"
     return SystemRefusal(f"the key {path} cannot be used", code="CC-KEYS-009", evidence=why, fix=fix)
-
-
-def _show_strangers(strangers: Sequence[Stranger]) -> None:
-    for one in strangers:
-        text = f"{one.node} ({one.place}) is not known here yet; it shows {one.key_type} {one.fingerprint}"
-        click.echo(sanitize(text), err=True)
 
 
 def _ask_password(text: str) -> str:

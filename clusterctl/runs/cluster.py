@@ -36,11 +36,16 @@ class Cluster:
     """Connects to nodes when they are first needed and closes everything at the end."""
 
     def __init__(
-        self, notice: Callable[[str], None], *, remember: Path | None = None, ask: Ask | None = None
+        self,
+        notice: Callable[[str], None],
+        *,
+        remember: Path | None = None,
+        ask: Ask | None = None,
+        hostkeys: HostKeys | None = None,
     ) -> None:
         """Tell what is worth knowing to `notice`; `remember` is a folder of ours, `ask` asks for passphrases."""
         raise_descriptor_limit()
-        self._hostkeys = HostKeys(
+        self._hostkeys = hostkeys or HostKeys(
             lambda new: notice(f"{new.node}: new host key {new.fingerprint} recorded in {new.file}")
         )
         self._keyring = Keyring(ask=ask)

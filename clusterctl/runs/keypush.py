@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -14,15 +13,14 @@ from types import TracebackType
 import paramiko
 from fabric import Connection
 
-from clusterctl.errors import AuthenticationFailed, ClusterctlError, HostKeyError, NodeError
+from clusterctl.errors import AuthenticationFailed, ClusterctlError, NodeError
 from clusterctl.plans.keys import FAILED, Installed, parse_installed, render_install
 from clusterctl.runs.connect import connect
 from clusterctl.runs.executor import fan_out
 from clusterctl.runs.gateways import Gateways
 from clusterctl.runs.hop import Hop
-from clusterctl.runs.hostkeys import HostKeys
+from clusterctl.runs.introductions import Introductions
 from clusterctl.runs.keyring import Ask, Keyring
-from clusterctl.runs.knownhosts import fingerprint
 from clusterctl.runs.outcome import Outcome
 from clusterctl.runs.password import PasswordLogin
 from clusterctl.runs.patience import insist
@@ -30,51 +28,8 @@ from clusterctl.runs.routes import Routes
 from clusterctl.runs.sshconfig import SshConfig
 from clusterctl.specs.inventory import Node
 
-UNKNOWN = "CC-SSH-009"
 INSTALL_LIMIT = 30.0  # seconds
 MOST_SAID = 64 << 10  # bytes
-
-
-@dataclass(frozen=True)
-class Stranger:
-    """A server whose host key is not known yet."""
-
-    node: str
-    place: str
-    key_type: str
-    fingerprint: str
-
-
-class Introductions(HostKeys):
-    """Host keys that remembers the unknown ones; those that a person agrees to are accepted, and no others."""
-
-    def __init__(self, observe: Callable[..., None]) -> None:
-        super().__init__(observe)
-        self.strangers: dict[tuple[str, bytes], Stranger] = {}
-        self._welcome: set[tuple[str, bytes]] = set()
-        self._turn = threading.Lock()
-
-    def verify(self, hop: Hop, key_type: str, key: bytes, certificate: bytes = b"") -> None:
-        """Judge as always; an unknown key that was agreed to is recorded."""
-        who = (hop.place, key)
-        try:
-            super().verify(hop, key_type, key, certificate)
-        except HostKeyError as error:
-            if error.code != UNKNOWN:
-                raise
-            with self._turn:
-                if who not in self._welcome:
-                    self.strangers[who] = Stranger(
-                        hop.bastion or hop.name, hop.place, key_type, fingerprint(key)
-                    )
-                    raise
-            super().verify(replace(hop, host_keys="accept-new"), key_type, key, certificate)
-
-    def welcome_all(self) -> None:
-        """Accept the strangers met so far, each with the very key that it has shown."""
-        with self._turn:
-            self._welcome |= set(self.strangers)
-            self.strangers.clear()
 
 
 class Doorway:
@@ -84,9 +39,7 @@ class Doorway:
         self, key: Path, public: str, notice: Callable[[str], None], *, remember: Path, ask: Ask | None
     ) -> None:
         self._key, self._public = key, public
-        self.hostkeys = Introductions(
-            lambda new: notice(f"{new.node}: new host key {new.fingerprint} recorded in {new.file}")
-        )
+        self.hostkeys = Introductions(notice)
         self._routes = Routes(SshConfig(notice, folder=remember))
         self._ours, self._any = Keyring(ask=ask), Keyring(ask=ask)
         self._gateways = Gateways(lambda hop: insist(lambda: self._connect(hop, self._any)))

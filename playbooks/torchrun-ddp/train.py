@@ -65,12 +65,13 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--batch-size", type=int, default=32, help="points per micro-batch and rank")
     parser.add_argument("--accumulate", type=int, default=2, help="micro-batches per step of the optimizer")
     parser.add_argument("--lr", type=float, default=1e-2)
+    parser.add_argument("--points", type=int, default=6000)
     parser.add_argument("--output", type=Path, default=Path("output"), help="folder for data and checkpoint")
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint if there is one")
     return parser.parse_args()
 
 
-def draw_spiral(count: int = 6000) -> tuple[Tensor, Tensor]:
+def draw_spiral(count: int) -> tuple[Tensor, Tensor]:
     """Draw points on `ARMS` arms, with some noise."""
     random = torch.Generator().manual_seed(5)
     labels = torch.randint(ARMS, (count,), generator=random)
@@ -80,12 +81,12 @@ def draw_spiral(count: int = 6000) -> tuple[Tensor, Tensor]:
     return torch.stack([radius * angle.cos(), radius * angle.sin()], dim=1), labels
 
 
-def prepare_data(place: Place, folder: Path) -> TensorDataset:
+def prepare_data(place: Place, folder: Path, count: int) -> TensorDataset:
     """Let one rank per node write the data and the others wait: each node has a disk of its own."""
     file = folder / "spiral.pt"
     if place.local_rank == 0:
         folder.mkdir(parents=True, exist_ok=True)
-        save_aside(file, draw_spiral())
+        save_aside(file, draw_spiral(count))
     dist.barrier()  # nobody reads before all have written
     points, labels = torch.load(file, weights_only=True)
     return TensorDataset(points, labels)
@@ -194,7 +195,7 @@ def train(
 ) -> None:
     """Train from where the checkpoint ends, and save after each epoch."""
     file, done = options.output / "checkpoint.pt", 0
-    data = prepare_data(place, options.output)
+    data = prepare_data(place, options.output, options.points)
     difference = prove_accumulation(place, model, data)
     place.say(f"4 micro-batches with no_sync against 1 large batch: largest difference {difference:.0e}")
     if options.resume and (state := load_checkpoint(place, file)):

@@ -16,6 +16,7 @@ from driving import cctl, leftovers, read_until, said, start_cctl
 from clusterctl.lab.labs import Lab
 
 PLAYBOOKS = Path(__file__).parents[2] / "playbooks"
+FEW = ("--points", "1200")
 EPOCH = re.compile(r"epoch (\d+)/\d+  (loss [\d.]+  accuracy [\d.]+%)")
 
 
@@ -117,7 +118,7 @@ def test_torchrun_ddp_goes_on_after_an_interruption_as_if_there_had_been_none(
 ) -> None:
     """Stopped in the middle and resumed, a training prints the losses of one that ran through on one machine."""
     job, cut_name = PLAYBOOKS / "torchrun-ddp" / "job.yaml", ("--set", "name=cut")
-    cut = start_cctl(rented, "launch", job, "--json", *cut_name, "--", "--epochs", "999")
+    cut = start_cctl(rented, "launch", job, "--json", *cut_name, "--", *FEW, "--epochs", "999")
     read_until(cut, "epoch 2/999")
     stopped = cctl(rented, "stop", "-y", "--grace", "1")
     rest, _ = cut.communicate(timeout=30)
@@ -125,7 +126,7 @@ def test_torchrun_ddp_goes_on_after_an_interruption_as_if_there_had_been_none(
     assert stopped.code == 0, stopped.err
     assert cut.returncode == 1
     reached = max([2, *(int(number) for number in re.findall(r"epoch (\d+)/999", rest))])
-    until = ("--epochs", str(reached + 3))
+    until = (*FEW, "--epochs", str(reached + 3))
     resumed = launch(rented, "torchrun-ddp/job.yaml", *cut_name, "--", "--resume", *until)
     whole = train_here(tmp_path, *until)
     assert len(epochs(whole)) == reached + 3

@@ -207,8 +207,8 @@ def test_a_killed_transfer_is_continued(source: Path, tmp_path: Path) -> None:
 def test_a_file_that_changes_before_it_is_sent_is_named(source: Path, tmp_path: Path, name: str) -> None:
     """What was hashed is what is sent, or nothing starts."""
     scan = scan_source(source)
-    with (source / name).open("r+b") as file:
-        file.write(b"X")
+    content = (source / name).read_bytes()
+    (source / name).write_bytes(bytes([content[0] ^ 1]) + content[1:])
     with session(tmp_path / "work") as opened, pytest.raises(SyncError, match=f"{name} changed") as caught:
         send_tree(opened, scan, node="gpu01")
     assert caught.value.code == "CC-SYNC-006"
