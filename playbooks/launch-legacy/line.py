@@ -29,15 +29,16 @@ def fit(local_rank: int, steps: int) -> None:
     optimizer = torch.optim.SGD(line.parameters(), lr=0.1)
     dist.init_process_group("nccl" if gpu else "gloo", init_method="env://")
     try:
-        model = DistributedDataParallel(line, device_ids=[local_rank] if gpu else None)
-        _train(model, optimizer, device, steps)
+        _train(line, optimizer, device, steps)
         said = f"rank {dist.get_rank()} of {dist.get_world_size()}, local rank {local_rank}"
         print(f"{said}: y = {line.weight.item():.2f} x + {line.bias.item():.2f}", flush=True)
     finally:
         dist.destroy_process_group()
 
 
-def _train(model: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device, steps: int) -> None:
+def _train(line: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device, steps: int) -> None:
+    # The wrapper ends with this function: one that outlives its process group can hang the process as it exits.
+    model = DistributedDataParallel(line, device_ids=[device.index] if device.type == "cuda" else None)
     points = draw_points()
     sampler: DistributedSampler[TensorDataset] = DistributedSampler(points)
     batches = DataLoader(points, batch_size=64, sampler=sampler)

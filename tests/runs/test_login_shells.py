@@ -117,8 +117,8 @@ def test_startup_file_that_floods(startup: Callable[[str], object]) -> None:
 
 def test_startup_file_that_leaves(startup: Callable[[str], object]) -> None:
     """A shell that ends is shown with its words: an account that is switched off, for one."""
-    session = ask(startup("echo This account is currently not available.; exit 1"))
-    with session, pytest.raises(NodeError) as caught:
+    connection = startup("echo This account is currently not available.; exit 1")
+    with pytest.raises(NodeError) as caught, ask(connection) as session:
         session.receive(20)
     assert caught.value.code == "CC-PY-003"
     assert caught.value.evidence == "This account is currently not available."
