@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from noderun import wait_until
@@ -78,6 +79,8 @@ def test_a_tag_is_compared_whole() -> None:
         for value in values
     ]
     try:
+        # A process in the middle of exec has no environment yet, although Popen has already returned.
+        wait_until(lambda: all(Path(f"/proc/{child.pid}/environ").read_bytes() for child in children), 10, "exec")
         found = [stat.pid for stat in processes.tagged("t/gpu01/1")]
     finally:
         for child in children:
