@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from clusterctl.cli.options import Settings, shared_options
+from clusterctl.cli.options import Settings, shared_options, takes_ways
 
 
 @click.command()
@@ -25,12 +25,7 @@ from clusterctl.cli.options import Settings, shared_options
 )
 @click.option("--force", is_flag=True, help="Replace inventory.yaml and job.yaml if they are there.")
 @click.option("--accept-new", is_flag=True, help="Believe host keys that are not known yet, and record them.")
-@click.option("--user", metavar="USER", help="As whom to log in.")
-@click.option("--port", metavar="PORT", type=click.IntRange(1, 65535), help="The port of the SSH servers.")
-@click.option("--key", metavar="FILE", help="The private key.")
-@click.option("--jump", metavar="HOST", help="The bastion before the hosts, or a chain of them.")
-@click.option("--ssh-config", "config", metavar="FILE", help="Read this in place of ~/.ssh/config.")
-@click.option("--python", metavar="PATH", help="The Python there that has torch; default: python3.")
+@takes_ways
 @shared_options
 def init(
     settings: Settings,  # noqa: ARG001 - shared by all verbs

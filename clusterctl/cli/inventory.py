@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from clusterctl.cli.loading import load_inventory
-from clusterctl.cli.options import Settings, shared_options
+from clusterctl.cli.options import Settings, shared_options, takes_ways
 
 
 @click.group()
@@ -85,12 +85,7 @@ def import_(
 @click.option("-o", "--output", metavar="FILE", help="Write there instead of standard output.")
 @click.option("--force", is_flag=True, help="Replace the file that -o names, if there is one.")
 @click.option("--cluster", metavar="NAME", default="", help="How the cluster is called; default: cluster.")
-@click.option("--user", metavar="USER", help="As whom to log in.")
-@click.option("--port", metavar="PORT", type=click.IntRange(1, 65535), help="The port of the SSH servers.")
-@click.option("--key", metavar="FILE", help="The private key.")
-@click.option("--jump", metavar="HOST", help="The bastion before the hosts, or a chain of them.")
-@click.option("--ssh-config", "config", metavar="FILE", help="Read this in place of ~/.ssh/config.")
-@click.option("--python", metavar="PATH", help="The Python there; default: python3.")
+@takes_ways
 @shared_options
 def discover(
     settings: Settings,  # noqa: ARG001 - shared by all verbs

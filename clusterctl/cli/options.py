@@ -88,3 +88,20 @@ def takes_nodes(function: Command) -> Command:
     for option in reversed(node_options):
         function = option(function)
     return function
+
+
+_WAYS = (
+    click.option("--user", metavar="USER", help="As whom to log in."),
+    click.option("--port", metavar="PORT", type=click.IntRange(1, 65535), help="The port of the SSH servers."),
+    click.option("--key", metavar="FILE", help="The private key."),
+    click.option("--jump", metavar="HOST", help="The bastion before the hosts, or a chain of them."),
+    click.option("--ssh-config", "config", metavar="FILE", help="Read this in place of ~/.ssh/config."),
+    click.option("--python", metavar="PATH", help="The Python there that has torch; default: python3."),
+)
+
+
+def takes_ways(function: Command) -> Command:
+    """Add the options that say how to reach machines of which no inventory tells."""
+    for option in reversed(_WAYS):
+        function = option(function)
+    return function

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import ConfigDict, Field
 
@@ -26,16 +26,7 @@ Reason = Literal[
     "gpu",
     "port_taken",
 ]
-REASONS: tuple[Reason, ...] = (
-    "node_lost",
-    "worker_killed",
-    "worker_crashed",
-    "agent_killed",
-    "out_of_memory",
-    "network",
-    "gpu",
-    "port_taken",
-)
+REASONS: tuple[Reason, ...] = get_args(Reason)
 DEFAULT: tuple[Reason, ...] = ("node_lost", "worker_killed", "network", "gpu", "port_taken")
 
 
