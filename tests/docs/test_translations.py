@@ -9,13 +9,15 @@ import pytest
 from pages import ROOT, Block, blocks, links
 
 DOCS = ROOT / "docs"
-TRANSLATED = sorted(path for path in (DOCS / "zh").glob("*.md") if path.name != "README.md")
+INDEX = DOCS / "zh" / "README.md"
+TRANSLATED = sorted(path for path in (DOCS / "zh").glob("*.md") if path != INDEX)
+FRONT = ROOT / "README.zh-CN.md"
 CODE = re.compile(r"\bCC-[A-Z]+-[0-9]{3}\b")
 
 
 def english(page: Path) -> Path:
     """Give the page that a Chinese page translates."""
-    return DOCS / "en" / page.name
+    return ROOT / "README.md" if page == FRONT else DOCS / "en" / page.name
 
 
 def shown(page: Path) -> list[str]:
@@ -34,28 +36,31 @@ def headings(page: Path) -> list[str]:
     return re.findall(r"^#+ (?:\d+\. )?", text, re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", TRANSLATED, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [FRONT, *TRANSLATED], ids=lambda page: page.name)
 def test_it_is_in_step_with_the_english_page(page: Path) -> None:
     """If this fails, the English page has changed: bring the Chinese one up to date."""
     assert shown(page) == shown(english(page))
     assert headings(page) == headings(english(page))
 
 
-@pytest.mark.parametrize("page", TRANSLATED, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [FRONT, *TRANSLATED], ids=lambda page: page.name)
 def test_it_leaves_nothing_out(page: Path) -> None:
-    """The same codes in the same order, and as many rows in the tables."""
+    """The same codes in the same order, as many rows in the tables, as many points in the lists."""
     chinese, other = (one.read_text(encoding="utf-8") for one in (page, english(page)))
 
     assert CODE.findall(chinese) == CODE.findall(other)
-    assert chinese.count("\n| ") == other.count("\n| ")
+    for mark in ("\n| ", "\n- ", "\n1. ", "\n2. "):
+        assert chinese.count(mark) == other.count(mark), mark
 
 
 def test_every_chinese_page_can_be_reached() -> None:
-    """From the README by way of the index."""
-    named = set(links(DOCS / "zh" / "README.md"))
+    """From the README by way of the index, and from either language to the other at the top of the page."""
+    named = set(links(INDEX))
 
     assert {page.name for page in TRANSLATED} <= named
-    assert "docs/zh/quickstart.md" in links(ROOT / "README.md")
+    assert "docs/zh/README.md" in links(FRONT)
+    for page, other in ((ROOT / "README.md", FRONT.name), (FRONT, "README.md"), (INDEX, "../en/README.md")):
+        assert f"]({other})" in "\n".join(page.read_text(encoding="utf-8").splitlines()[:5]), page.name
     assert "../zh/README.md" in links(DOCS / "en" / "README.md")
 
 
