@@ -51,14 +51,17 @@ def check(
         )
     with open_cluster() as cluster:
         cluster.open_early(nodes)
-        from clusterctl.cli.proving import choose, prove  # loads while the connections are made
+        from clusterctl.cli.proving import PHASE, choose, prove  # loads while the connections are made
         from clusterctl.console.choice import out
         from clusterctl.console.deep import deep_to_json, render_deep
         from clusterctl.console.findings import render_check, to_json
         from clusterctl.console.nics import render_nics
+        from clusterctl.console.phases import Phases
         from clusterctl.console.wire import render_wire, wire_to_json
 
-        proof = prove(cluster, nodes, job, choice=choose(inventory, job, only, skip))
+        choice, phases = choose(inventory, job, only, skip), Phases([node.name for node in nodes])
+        with phases.shown(PHASE, cluster.steps):
+            proof = prove(cluster, nodes, job, choice, phases)
         if deep and proof.exit_code == 0:
             from clusterctl.cli.deepening import deepen
 

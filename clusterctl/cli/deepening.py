@@ -78,6 +78,7 @@ class Deepening:
         self._cluster, self._nodes, self._job, self._proof = cluster, nodes, job, proof
         self._interpreters = {node.name: interpreter(node, job) for node in nodes}
         self._phases = Phases([node.name for node in nodes])
+        self._phases.look_at(cluster.steps)
         self._lines: list[str] = []
 
     def run(self, deep: Deep, scan: ScanResult) -> Deep:
@@ -112,7 +113,7 @@ class Deepening:
         }
         self._phases.begin("deep")
         freight = preparing.Freight(specs, scan, {}, random_source.token_hex(32))
-        ready = preparing.prepare_all(self._cluster, plan, self._interpreters, freight, _Silent())
+        ready = preparing.prepare_all(self._cluster, plan, self._interpreters, freight, _Noting(self._phases))
         preparing.go(self._cluster, plan, self._interpreters, ready)
         preparing.release(ready.values())
 
@@ -157,11 +158,18 @@ def _inside(run: str, member: Member) -> str:
     return f"{member.node.workdir}/runs/{run}/{member.node_rank}-{member.name}/outputs"
 
 
-class _Silent:
-    """Hears of the progress of the preparations, and keeps it to itself."""
+class _Noting:
+    """Hears of the progress of the preparations, of which the screen shows what each node is at."""
+
+    def __init__(self, phases: Phases) -> None:
+        self._phases = phases
 
     def arrive(self, phase: str, name: str) -> None:
         """A node is through a phase."""
 
-    def move(self, count: int) -> None:
+    def note(self, name: str, what: str) -> None:
+        """A node is at this."""
+        self._phases.note(name, what)
+
+    def move(self, name: str, count: int) -> None:
         """So many bytes have left."""

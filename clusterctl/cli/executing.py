@@ -40,17 +40,21 @@ def run_everywhere(nodes: Sequence[Node], words: Sequence[str], *, fold: bool, a
 
     with open_cluster() as cluster:
         cluster.open_early(nodes)  # a person is asked before the screen moves
+        phases.look_at(cluster.steps)
         if fold:
             phases.begin("exec")
         try:
-            for outcome in cluster.each(nodes, lambda c, node: _run(c, node, argv, printer)):
+            for outcome in cluster.each(
+                nodes, lambda c, node: _run(c, node, argv, printer), step="running it"
+            ):
                 if outcome.value is not None:
                     answers[outcome.node.name] = outcome.value
+                    phases.arrive("exec", outcome.node.name)
                 elif outcome.error is not None:
                     errors[outcome.node.name] = outcome.error
+                    phases.fail(outcome.node.name)
                 if printer is not None:
                     printer.check()
-                phases.arrive("exec", outcome.node.name)
         except KeyboardInterrupt:
             phases.stop()
             if fold and not as_json:

@@ -64,6 +64,7 @@ class Launch:
     def run(self, cluster: Cluster) -> int:
         """Go through the steps; the exit code is the verdict's."""
         secrets: dict[str, str] = {}
+        self._phases.look_at(cluster.steps)
         try:
             secrets = read_secrets(self._job)
             if not self._wishes.detach:
@@ -98,9 +99,7 @@ class Launch:
     def _prove(self, cluster: Cluster) -> Proof:
         choice = choose(self._inventory, self._job)
         self._phases.begin("check")
-        proof = prove(
-            cluster, self._nodes, self._job, lambda name: self._phases.arrive("check", name), choice
-        )
+        proof = prove(cluster, self._nodes, self._job, choice, self._phases)
         self._phases.end("check", counted(len(proof.findings), "finding") if proof.findings else "all fit")
         if proof.findings:
             render_findings(err(), proof.findings)

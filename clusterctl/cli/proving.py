@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from clusterctl.cli.reaching import interpreter
+from clusterctl.console.phases import Phases
 from clusterctl.errors import ClusterctlError, ConnectError, ConnectionLost
 from clusterctl.plans.checks.check import Finding, Here
 from clusterctl.plans.checks.choosing import ALL_CHECKS, Choice, choose_checks, grant
@@ -21,6 +22,8 @@ from clusterctl.runs.mesh import Taker, prove_wire
 from clusterctl.runs.session import Session
 from clusterctl.specs.inventory import Inventory, Node
 from clusterctl.specs.job import Job
+
+PHASE = "check"
 
 
 @dataclass(frozen=True)
@@ -66,10 +69,13 @@ def prove(
     cluster: Cluster,
     nodes: Sequence[Node],
     job: Job | None,
-    arrived: Callable[[str], None] = lambda _: None,
-    choice: Choice = ALL_CHECKS,
+    choice: Choice,
+    phases: Phases,
 ) -> Proof:
-    """Probe every node once, all at the same time, let them call each other, and evaluate the checks."""
+    """Probe every node once, all at the same time, let them call each other, and evaluate the checks.
+
+    The phase is PHASE, which the caller has begun.
+    """
     facts: dict[str, Facts] = {}
     failures: dict[str, ClusterctlError] = {}
     open_probes: dict[str, Session] = {}
@@ -77,14 +83,18 @@ def prove(
     ask, wanted = tasks.probe_and_stay, len(nodes) > 1 and any("wire" in one.needs for one in judged)
     try:
         for outcome in cluster.each(
-            nodes, lambda c, node: ask(c, node, interpreter(node, job), nodes, stay=wanted)
+            nodes,
+            lambda c, node: ask(c, node, interpreter(node, job), nodes, stay=wanted),
+            step="telling its facts",
         ):
             name = outcome.node.name
             if outcome.value is not None:
                 facts[name], open_probes[name] = outcome.value
-                arrived(name)
+                phases.arrive(PHASE, name)
             elif outcome.error is not None:
                 failures[name] = outcome.error
+                phases.fail(name)
+        phases.turn("the nodes call each other")
         wire = _prove_wire(nodes, facts, open_probes) if wanted else None
     finally:
         for session in open_probes.values():

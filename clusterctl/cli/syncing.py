@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import click
 
 from clusterctl.cli.connecting import open_cluster
 from clusterctl.cli.reaching import interpreter, notice, tell_failures
-from clusterctl.console.phases import Phases, render_freight, render_size
+from clusterctl.console.phases import Phases, render_freight
+from clusterctl.console.progress import render_size
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.placement import Member
 from clusterctl.runs import tasks
@@ -35,22 +37,26 @@ def sync_code(job: Job, members: Sequence[Member], scan: ScanResult, *, as_json:
     phases, turns = Phases(names), Turns() if len(members) > 1 else None
     passing: Passing | None = None
 
+    def send(c: Any, node: Node) -> Synced:
+        ours = partial(phases.move, node.name)
+        held: Synced = tasks.sync(
+            c, node, interpreter(node, job), None, ranks[node.name], scan, ours, turns, passing
+        )
+        return held
+
     with open_cluster() as cluster:
         cluster.open_early(member.node for member in members)  # a person is asked before the screen moves
+        phases.look_at(cluster.steps)
         phases.begin("code")
         try:
             passing = find_places(cluster, job, [member.node for member in members], scan.manifest.size)
-            for outcome in cluster.each(
-                [member.node for member in members],
-                lambda c, node: tasks.sync(
-                    c, node, interpreter(node, job), None, ranks[node.name], scan, phases.move, turns, passing
-                ),
-            ):
+            for outcome in cluster.each([member.node for member in members], send, step="taking the code"):
                 if outcome.value is not None:
                     held[outcome.node.name] = outcome.value
+                    phases.arrive("code", outcome.node.name)
                 elif outcome.error is not None:
                     errors[outcome.node.name] = outcome.error
-                phases.arrive("code", outcome.node.name)
+                    phases.fail(outcome.node.name)
         finally:
             phases.stop()
             if passing is not None:
@@ -75,7 +81,10 @@ def find_places(cluster: Cluster, job: Job, nodes: Sequence[Node], size: int) ->
     if passing.offer(nodes[0].name, size) is None:
         return None
     unknown = [node for node in nodes if not known.get(node.name)]
-    for outcome in cluster.each(unknown, lambda c, node: tasks.probe(c, node, interpreter(node, job), nodes)):
+    ask = tasks.probe
+    for outcome in cluster.each(
+        unknown, lambda c, node: ask(c, node, interpreter(node, job), nodes), step="telling its addresses"
+    ):
         known[outcome.node.name] = resolve_network(outcome.node, outcome.value).ip
     found = {node.name: Place(ip, node.ports) for node in nodes if (ip := known.get(node.name))}
     return replace(passing, places=found)

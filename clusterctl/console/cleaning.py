@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from clusterctl.console.phases import render_size
+from clusterctl.console.progress import render_size
 from clusterctl.console.sanitize import sanitize
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.cleaning import Choice, Part

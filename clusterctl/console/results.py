@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clusterctl.console.choice import is_quiet, wants_color
-from clusterctl.console.phases import render_size
+from clusterctl.console.progress import render_size
 from clusterctl.console.sanitize import sanitize
 from clusterctl.errors import ClusterctlError
 from clusterctl.runs.arrival import Account

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
@@ -15,7 +16,7 @@ from typing import TypeVar
 from fabric import Connection
 
 from clusterctl.runs.connect import connect
-from clusterctl.runs.executor import fan_out
+from clusterctl.runs.executor import MOST, fan_out
 from clusterctl.runs.gateways import Gateways
 from clusterctl.runs.hop import Hop
 from clusterctl.runs.hostkeys import HostKeys
@@ -25,6 +26,7 @@ from clusterctl.runs.outcome import Outcome
 from clusterctl.runs.patience import insist
 from clusterctl.runs.routes import Routes
 from clusterctl.runs.sshconfig import SshConfig
+from clusterctl.runs.steps import Steps
 from clusterctl.specs.inventory import Node
 
 T = TypeVar("T")
@@ -54,6 +56,7 @@ class Cluster:
         self._masters = Masters(notice)
         self._connections: dict[str, Connection] = {}
         self._early: dict[str, Future[Connection]] = {}
+        self.steps = Steps()
         self._closed = False
         self._lock = threading.Lock()
 
@@ -65,11 +68,27 @@ class Cluster:
     ) -> None:
         self.close()
 
-    def each(self, nodes: Iterable[Node], work: Callable[[Connection, Node], T]) -> Iterator[Outcome[T]]:
-        """Do some work on every node at once; outcomes come as they are ready, failures are values."""
+    def each(
+        self,
+        nodes: Iterable[Node],
+        work: Callable[[Connection, Node], T],
+        *,
+        step: str = "answering",
+        limit: int = MOST,
+    ) -> Iterator[Outcome[T]]:
+        """Do some work on every node at once; outcomes come as they are ready, failures are values.
+
+        `step` is what a node is at meanwhile; at most `limit` nodes are at it at a time.
+        """
         wanted = tuple(nodes)
         self._prepare(wanted)
-        return fan_out(wanted, lambda node: work(self.connection(node), node))
+
+        def begin(node: Node) -> T:
+            connection = self.connection(node)
+            self.steps.note(node.name, step)
+            return work(connection, node)
+
+        return fan_out(wanted, begin, limit=limit)
 
     def open_early(self, nodes: Iterable[Node]) -> None:
         """Begin to connect while there is other work to do here; what comes of it is told at the first use."""
@@ -139,11 +158,16 @@ class Cluster:
 
     def _connect(self, node: Node) -> Connection:
         if node.ssh.transport == "openssh":
+            self.steps.note(node.name, "connecting by ssh")
             return self._masters.connect(node)
         return self._enter(self._routes.find(node))
 
     def _enter(self, hop: Hop) -> Connection:
-        return insist(lambda: connect(hop, self._hostkeys, self._keyring, gateways=self._gateways))
+        at = partial(self.steps.note, hop.name)
+        return insist(
+            lambda: connect(hop, self._hostkeys, self._keyring, gateways=self._gateways, at=at),
+            busy=lambda: at("waiting until its sshd is less busy"),
+        )
 
     def forget(self, node: Node) -> None:
         """Close a node's connection, which may look alive and be dead; the next use makes a new one."""

@@ -62,15 +62,19 @@ def connect(
     *,
     gateways: Gateways | None = None,
     login: Callable[..., Login] = Login,
+    at: Callable[[str], None] = lambda _: None,
 ) -> Connection:
     """Open a connection to a node or a bastion; raises a ConnectError that says which step failed and why.
 
-    Close it with its own `close`; that also ends a proxy command.
+    Close it with its own `close`; that also ends a proxy command. `at` is told each step.
     """
     keys = keyring.keys(hop)
+    at(f"connecting through {hop.jump.bastion}" if hop.jump else "connecting")
     line = _open_line(hop, timeouts, gateways)
+    at("waiting for its sshd")
     wire = Trunk if hop.bastion else Wire
     entry = login(hop, line=line, hostkeys=hostkeys, keys=keys, timeouts=timeouts, wire=wire)
+    entry.at = at
     connection = _build(hop, line, entry)
     try:
         connection.open()

@@ -7,7 +7,7 @@ none, so always), and for the login. Each is also where a step ends and the next
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import paramiko
@@ -47,6 +47,7 @@ class Login:
         self.limit = timeouts.handshake
         self.transport: Wire | None = None
         self.tried: list[str] = []
+        self.at: Callable[[str], None] = lambda _: None
         self.unheard = False
         self.alarm = WATCHDOG.set(timeouts.handshake, line.hang_up)
         if line.proxied and timeouts.greeting < timeouts.handshake:
@@ -79,6 +80,7 @@ class Login:
     def authenticate(self, transport: paramiko.Transport) -> None:
         """Show our keys one after the other until one is accepted."""
         self._begin("login", self.timeouts.login)
+        self.at("logging in")
         for candidate in self.keys:
             self.tried.append(candidate.label)
             try:

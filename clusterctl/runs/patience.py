@@ -15,14 +15,20 @@ PATIENCE = 25.0  # seconds after which no further try begins
 FIRST_WAIT, LONGEST_WAIT, GROWTH = 0.15, 3.0, 1.5  # seconds, and a factor from one wait to the next
 
 
-def insist(attempt: Callable[[], T], patience: float | None = None) -> T:
-    """Call `attempt` until it is not told that the server is busy; the last such error says how often it was."""
+def insist(
+    attempt: Callable[[], T], patience: float | None = None, *, busy: Callable[[], None] = lambda: None
+) -> T:
+    """Call `attempt` until it is not told that the server is busy, and `busy` each time that it is.
+
+    The last such error says how often it was.
+    """
     began, wait, tries = time.monotonic(), FIRST_WAIT, 0
     while True:
         try:
             return attempt()
         except ServerBusy as error:
             tries += 1
+            busy()
             pause = wait * random.uniform(0.5, 1.5)  # many nodes may wait for the same server
             wait = min(LONGEST_WAIT, wait * GROWTH)
             spent = time.monotonic() - began

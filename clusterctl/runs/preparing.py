@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 from fabric import Connection
@@ -16,6 +17,7 @@ from clusterctl.runs import tasks
 from clusterctl.runs.claiming import Claim, Manners, heard, is_settled, refuse
 from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.ending import end_run
+from clusterctl.runs.executor import MOST
 from clusterctl.runs.meeting import Meeting
 from clusterctl.runs.passing import Passing
 from clusterctl.runs.session import Session
@@ -32,8 +34,11 @@ class Observer(Protocol):
     def arrive(self, phase: str, name: str) -> None:
         """A node is through `start`, `code` or `ready`."""
 
-    def move(self, count: int) -> None:
-        """So many bytes of code have left."""
+    def note(self, name: str, what: str) -> None:
+        """A node is at this from now on."""
+
+    def move(self, name: str, count: int) -> None:
+        """So many bytes of code have left for a node."""
 
 
 @dataclass(frozen=True)
@@ -73,13 +78,16 @@ def prepare_all(
     """Bring all nodes to the gate at once; the first failure, or Ctrl-C, cancels what was prepared everywhere."""
     plans = {node.name: node for node in plan.seats}
     ready: dict[str, Ready] = {}
+    # Where every agent has a door nobody is through before all have come.
+    limit = len(plans) if any(map(has_doors, freight.specs.values())) else MOST
 
     def work(c: Connection, node: Node) -> Ready:
         return prepare(c, plans[node.name], interpreters[node.name], freight, observer)
 
     try:
         try:
-            for outcome in cluster.each([node.member.node for node in plan.seats], work):
+            nodes = [node.member.node for node in plan.seats]
+            for outcome in cluster.each(nodes, work, step="starting its agent", limit=limit):
                 if outcome.error is not None:
                     raise outcome.error
                 if outcome.value is not None:
@@ -119,6 +127,7 @@ def prepare(
         if not freight.manners.wait and any(map(is_settled, busy)):
             raise refuse({node.name: busy}, freight.specs)
         observer.arrive("start", node.name)
+        observer.note(node.name, "taking the code")
         if "hub" in seen:
             freight.meeting.open(int(seen["hub"]["port"]))
         if "door" in seen:
@@ -131,10 +140,11 @@ def prepare(
                 run,
                 seat,
                 freight.scan,
-                observer.move,
+                partial(observer.move, node.name),
                 passing=freight.passing,
             )
         observer.arrive("code", node.name)
+        observer.note(node.name, "getting ready")
         seen = _await_ready(leash, node, freight)
     except BaseException as error:
         if seat == 0 or has_doors(spec):
