@@ -1,4 +1,4 @@
-"""Rewrite the parts of the manual that the code knows better: keys, options, checks.
+"""Rewrite the parts of the manual that the code knows better: keys, options, checks, in both languages.
 
 `python docs/generate.py` rewrites them, `python docs/generate.py --check` only names the pages that are stale.
 A generated part stands between `<!-- generated: KIND NAME -->` and `<!-- end of generated -->`.
@@ -19,8 +19,11 @@ from pydantic.fields import FieldInfo
 sys.path.insert(0, str(Path(__file__).parent))
 
 import catalogue
+import chinese
 import faults
+import troubles
 from book import BOOK, book
+from troubles import plain
 
 from clusterctl.cli.main import VERBS, root
 from clusterctl.plans.checks.registry import checks
@@ -36,6 +39,7 @@ from clusterctl.specs.placeholders import MEANINGS
 from clusterctl.specs.waive import WaiveEntry
 
 PAGES = Path(__file__).parent / "en"
+CHINESE = Path(__file__).parent / "zh"
 PART = re.compile(r"(<!-- generated: (\S+)(?: ([^\n]*?))? -->\n).*?(<!-- end of generated -->\n)", re.DOTALL)
 TABLES: Mapping[str, type[BaseModel]] = {
     "inventory": InventoryFile,
@@ -207,11 +211,10 @@ def findings(prefix: str) -> str:
 
 def symptoms(_: str) -> str:
     """Write the texts of ranks that are known, with the command that is shown for them."""
-    named = {"node": "gpu02", "rank": "3", "module": "timm", "path": "/data/images", "run": "RUN"}
     return "\n".join(
         f"### {one.code}\n\n**{plain(one.meaning)}** ({GRADES[one.grade]}). {plain(one.advice)}"
         + (f" See [{one.see}](#{one.see.lower()}).\n" if one.see else "\n")
-        + (f"\n`{one.fill(named)}`\n" if one.command else "")
+        + (f"\n`{one.fill(troubles.NAMED)}`\n" if one.command else "")
         for one in all_symptoms()
     )
 
@@ -233,11 +236,14 @@ def failing(part: str) -> str:
     )
 
 
-def plain(text: str) -> str:
-    """Keep Markdown from reading signs of its own outside of code."""
-    pieces = text.split("`")
-    return "`".join(
-        re.sub(r"([*_<])", r"\\\1", piece) if n % 2 == 0 else piece for n, piece in enumerate(pieces)
+def told(language: str) -> str:
+    """Write what one sees, its code and what to do, family by family."""
+    known = chinese.words() if language == "zh" else {}
+    headings = ("you see", "code", "do")
+    return "\n".join(
+        f"### {known.get(title, title)}: CC-{family}\n\n"
+        + table(tuple(known.get(one, one) for one in headings), troubles.rows(family, title, language))
+        for family, title in troubles.families()
     )
 
 
@@ -265,12 +271,13 @@ KINDS: Mapping[str, Callable[[str], str]] = {
     "symptoms": symptoms,
     "faults": fault_table,
     "catalogue": failing,
+    "troubles": told,
 }
 
 
-def render(page: str) -> str:
-    """Fill every generated part of a page."""
-    return PART.sub(lambda found: f"{found[1]}\n{fill(found[2], found[3] or '')}\n\n{found[4]}", page)
+def render(page: str, say: Callable[[str], str] = str) -> str:
+    """Fill every generated part of a page; `say` puts it into the page's language."""
+    return PART.sub(lambda found: f"{found[1]}\n{say(fill(found[2], found[3] or ''))}\n\n{found[4]}", page)
 
 
 def fill(kind: str, name: str) -> str:
@@ -285,6 +292,8 @@ def generated() -> Iterator[tuple[Path, str]]:
         yield path, fresh
         if path.name == "findings.md":
             yield BOOK, book(fresh, catalogue.happens())
+    for path in sorted(CHINESE.glob("*.md")):
+        yield path, render(path.read_text(encoding="utf-8"), chinese.translate)
 
 
 def main(arguments: list[str]) -> int:
@@ -292,7 +301,7 @@ def main(arguments: list[str]) -> int:
     stale = []
     for path, fresh in generated():
         if not path.exists() or path.read_text(encoding="utf-8") != fresh:
-            stale.append(path.name)
+            stale.append(f"{path.parent.name}/{path.name}")
             if "--check" not in arguments:
                 path.write_text(fresh, encoding="utf-8")
     if "--check" not in arguments or not stale:
