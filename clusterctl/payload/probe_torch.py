@@ -36,9 +36,8 @@ def packages() -> dict[str, str]:
 
 def torch() -> dict[str, Any] | None:
     """Tell the torch that `import torch` would find; `None` if there is none."""
-    import importlib.util
-
-    spec = importlib.util.find_spec("torch")
+    finders = (getattr(finder, "find_spec", None) for finder in sys.meta_path)  # importlib.util costs 3 ms
+    spec = next(filter(None, (find("torch", None) for find in finders if find)), None)
     if spec is None or not spec.origin:
         return None
     folder = os.path.dirname(spec.origin)
