@@ -1,0 +1,98 @@
+"""Hundreds of simulated nodes, some of which fail: every outcome is there, nothing grows with their number."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from simulated import DYING, REFUSED, SILENT, SimulatedCluster, Ways, simulated_nodes
+
+from clusterctl.cli.proving import PHASE, choose, prove
+from clusterctl.console.phases import Phases
+from clusterctl.plans.agent_spec import render_spec
+from clusterctl.plans.launch import offline, plan_launch
+from clusterctl.plans.placement import Member
+from clusterctl.runs import preparing, tasks
+from clusterctl.runs.command import Answer, Collected
+from clusterctl.runs.executor import MOST
+from clusterctl.runs.source import scan_source
+from clusterctl.specs.inventory import Inventory
+from clusterctl.specs.job import Job
+from clusterctl.specs.job_restart import Restart
+
+ROUGH = Ways(login=0.02, answer=0.01, refused=0.04, silent=0.02, slow=0.03, dying=0.04, patience=0.4)
+CODES = {REFUSED: "CC-SSH-002", SILENT: "CC-SSH-004", DYING: "CC-SSH-015"}
+PYTHON = tasks.Interpreter("python3", None)
+SPARE = 8  # threads and descriptors beside those of the nodes that are at work
+
+
+def open_files() -> int:
+    """Count the descriptors of this process."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_every_node_has_its_outcome_and_the_right_ones_fail() -> None:
+    """300 nodes, a tenth of which are refused, silent or cut; threads and descriptors are those of 128 at most."""
+    nodes, most = simulated_nodes(300), {"threads": 0, "descriptors": 0}
+    before = open_files()
+
+    def ask(c: object, node: object) -> Answer:
+        kept = Collected()
+        answer = kept.answer(tasks.execute(c, node, PYTHON, ["hostname"], 1000, kept.hear))
+        most["threads"] = max(most["threads"], threading.active_count())
+        most["descriptors"] = max(most["descriptors"], open_files())
+        return answer
+
+    with SimulatedCluster(ROUGH, seed=7) as cluster:
+        outcomes = {outcome.node.name: outcome for outcome in cluster.each(nodes, ask)}
+        fates = {node.name: cluster.fate(node).kind for node in nodes}
+    assert list(fates) == sorted(outcomes)
+    wanted = {name: CODES[kind] for name, kind in fates.items() if kind in CODES}
+    assert len(wanted) > 20 and set(wanted.values()) == set(CODES.values())
+    assert {name: one.error.code for name, one in outcomes.items() if one.error} == wanted
+    assert all(one.error is None or one.error.node == name for name, one in outcomes.items())
+    said = {name: one.value.stdout for name, one in outcomes.items() if one.value}
+    assert said == {name: f"{name}\n".encode() for name in fates if name not in wanted}
+    assert most["threads"] <= MOST + SPARE
+    assert most["descriptors"] <= before + 2 * MOST + SPARE
+    assert open_files() <= before + SPARE
+
+
+def test_a_check_of_hundreds_names_those_that_fail() -> None:
+    """200 nodes tell their facts and call each other; the verdict speaks of those that could not be asked alone."""
+    nodes = simulated_nodes(200)
+    inventory = Inventory(cluster="simulated", file="inventory.yaml", nodes=nodes)
+    began = time.monotonic()
+    with SimulatedCluster(ROUGH, seed=7) as cluster:
+        phases = Phases([node.name for node in nodes])
+        proof = prove(cluster, nodes, None, choose(inventory, None), phases)
+        lost = {node.name for node in nodes if cluster.fate(node).kind in CODES}
+    assert PHASE == "check" and time.monotonic() - began < 30
+    assert set(proof.failures) == lost and set(proof.facts) == {node.name for node in nodes} - lost
+    assert {name for finding in proof.findings for name in finding.nodes} == lost, proof.findings
+    assert proof.wire is not None and len(proof.wire.nodes) == len(nodes) - len(lost)
+    assert all(way.open for way in proof.wire.ways) and not proof.wire.absent
+
+
+@pytest.mark.parametrize("restart", [None, Restart()])
+def test_hundreds_come_to_go(tmp_path: Path, restart: Restart | None) -> None:
+    """Where the run may start again all must have come before anybody is ready, however many may be at it at a time."""
+    (tmp_path / "train.py").write_text("print()")
+    job = Job(name="j", file="job.yaml", script="train.py", nproc_per_node=1, restart=restart)
+    members = [Member(node, node.node_rank) for node in simulated_nodes(MOST + 60)]
+    measured = {one.name: replace(offline(one), nics=("eth0",), python="/usr/bin/python3") for one in members}
+    plan = plan_launch(job, members, measured, run_id="j-20261120T110000-ab12")
+    specs = {node.name: render_spec(plan, node, {}) for node in plan.seats}
+    freight = preparing.Freight(specs, scan_source(tmp_path), {}, "token")
+    phases = Phases(list(specs))
+    phases.begin("start", "code", "ready")
+    pythons = dict.fromkeys(specs, PYTHON)
+    with SimulatedCluster(Ways(login=0.01, answer=0.005)) as cluster:
+        ready = preparing.prepare_all(cluster, plan, pythons, freight, phases)
+        port = preparing.go(cluster, plan, pythons, ready)
+        preparing.release(ready.values())
+    phases.stop()
+    assert port == 29500 and list(specs) == sorted(ready)
