@@ -7,9 +7,38 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+# What takes longest, begun first; it mostly waits, so that the tests between have the cores.
+LONGEST = (
+    "test_playbooks_lab",
+    "test_restart_lab",
+    "test_faults",
+    "test_fault_matrix",
+    "test_launch",
+    "test_succession",
+    "test_playbooks",
+    "test_results",
+    "test_causes",
+    "test_deep",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spread the files that wait for real nodes, the longest first, evenly among those that only compute."""
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    waiting = [path for path in files if path.parent.name == "lab" or path.stem in LONGEST]
+    waiting.sort(key=lambda path: LONGEST.index(path.stem) if path.stem in LONGEST else len(LONGEST))
+    others = [path for path in files if path not in waiting]
+    places = {path: place / len(waiting) for place, path in enumerate(waiting)}
+    places.update({path: (place + 1) / len(others) for place, path in enumerate(others)})
+    items[:] = chain.from_iterable(files[path] for path in sorted(files, key=places.__getitem__))
 
 
 @dataclass

@@ -79,10 +79,10 @@ HUGE = {
     "many settings": "h " + "a=b " * (MANY // 4),
     "many equal signs": "h " + "=" * MANY,
     "spaces before a sign": "h a" + " " * MANY + "b",
-    "many hosts": "".join(f"h{number} slots=1\n" for number in range(60_000)),
-    "one host over and over": "h slots=1\n" * 90_000,
+    "many hosts": "".join(f"h{number} slots=1\n" for number in range(20_000)),
+    "one host over and over": "h slots=1\n" * 30_000,
     "many remarks": "".join(f"h{n} k{n}=1\n" for n in range(4_000)),
-    "many wrong lines": "-x slots=1\n" * 60_000,
+    "many wrong lines": "-x slots=1\n" * 20_000,
     "a long quotation": "[g]\nh a='" + "b" * MANY,
     "a huge range": "[g]\nh[1:999999999]\n",
     "a huge range in a list": "h[1-999999999]\n" * 1_000,
@@ -110,4 +110,4 @@ def test_huge_files_end_soon(name: str) -> None:
 
     judge_import(HUGE[name], "f", "auto", None)
 
-    assert time.process_time() - began < 8
+    assert time.process_time() - began < 4
