@@ -66,5 +66,5 @@ def test_ctrl_c_leaves_nothing(cluster: Lab) -> None:
 
 def remembered(lab: Lab) -> str:
     """Name the runs that the nodes remember."""
-    listings = (node.run(["sh", "-c", "ls ~/.clusterctl/runs"], check=False) for node in lab.nodes)
+    listings = [node.run(["sh", "-c", "ls ~/.clusterctl/runs"]) for node in lab.nodes]
     return "".join(listing.stdout for listing in listings)

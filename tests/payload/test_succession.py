@@ -150,9 +150,11 @@ def test_no_split_brain(
     else:
         wait_until(lambda: not gang.nodes[2].left(), 20, "the one apart ended")
     left_there = [one.left() for one in rest] if leads else []
+    running = [gang.nodes[seat].state()["state"] for seat in seats]
     states = gang.finish(attempt)
 
     assert not any(left_there), "both halves ran"
+    assert running == ["RUNNING"] * 2
     assert [states[seat]["state"] for seat in seats] == ["SUCCEEDED"] * 2
     alone = [0, 1][: len(rest)] if leads else [2]
     assert [states[seat]["gave_up"] for seat in alone] == ["nodes"] * len(alone)

@@ -108,6 +108,12 @@ def listening(pid: int) -> set[int]:
     return {int(row[1].split(":")[1], 16) for row in rows if row[3] == "0A" and row[9] in inodes}
 
 
+def accepts(port: int) -> bool:
+    """Tell whether anybody listens on a port."""
+    with socket.socket() as caller:
+        return caller.connect_ex(("127.0.0.1", port)) == 0
+
+
 @pytest.fixture
 def made(tmp_path: Path, scan: ScanResult) -> Iterator[Callable[..., Nodes]]:
     """Make nodes, which are gone in the end."""
@@ -133,13 +139,15 @@ def test_the_code_leaves_here_once(made: Callable[..., Nodes], scan: ScanResult)
     assert sorted(one.taken for one in brought.values()) == [0] + [scan.manifest.size] * 5
     assert len({one.giver for one in brought.values()}) > 2, "those that have it give it on"
     assert all(nodes.code(name) == held for name in nodes.names)
-    assert all(listening(one.process.pid) for one in nodes.sessions.values())
+    ports = [listening(one.process.pid) for one in nodes.sessions.values()]
+    assert all(ports)
 
     for session in nodes.sessions.values():
         nodes.passing.keep(session)
     nodes.passing.close()
 
     assert [one.process.returncode for one in nodes.sessions.values()] == [0] * 6
+    assert not any(accepts(port) for port in set().union(*ports))
     assert nodes.notices == []
 
 
