@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from clusterctl.plans.checks.check import Hit, Situation, across, check
-from clusterctl.plans.checks.remedy import ssh_to
+from clusterctl.plans.checks.remedy import ssh_to, without
 from clusterctl.plans.deep import Deep, Group
 
 MOST_NAMED = 8
@@ -96,7 +96,10 @@ def all_fail(seen: Situation) -> Iterator[Hit]:
     working = sum(group.ok for group in pairs)
     error = deep.complaint(deep.whole)
     tried = f"; of {len(pairs)} pairs tried, {working} work" if pairs else ""
-    yield across([node.name for node in seen.nodes], f"all together: {error}{tried}")
+    some = "look at what grows with the number of nodes: `ulimit -n`, ports, the backend's time limit"
+    none = "check that GPUs, NIC and firewall are those you expect on all nodes: clusterctl check -v"
+    fix = some if working else none
+    yield across([node.name for node in seen.nodes], f"all together: {error}{tried}", fix)
 
 
 @check(
@@ -148,7 +151,8 @@ def link_is_slow(seen: Situation) -> Iterator[Hit]:
             width, delay = deep.usual
             told = f"{render_rate(group.bandwidth)} and {render_time(group.latency)}"
             usual = f"usual are {render_rate(width)} and {render_time(delay)}"
-            yield across(names, f"{' and '.join(names)}: {told}; {usual}")
+            fix = f"look at cables, switch ports and other traffic between these two, or {without(names[1:])}"
+            yield across(names, f"{' and '.join(names)}: {told}; {usual}", fix)
 
 
 @check(

@@ -175,7 +175,8 @@ def home_is_full(seen: Situation) -> Iterator[Hit]:
         if elsewhere and free is not None and free < FULL:
             yield on(node, _room(disk), ssh_to(node, "du -xh --max-depth=2 ~ | sort -h | tail"))
         elif elsewhere and disk.inodes_free == 0:
-            yield on(node, f"no inode left on {disk.mount}")
+            count = "find ~ -xdev -printf '%h\\n' | sort | uniq -c | sort -n | tail"
+            yield on(node, f"no inode left on {disk.mount}", ssh_to(node, count))
 
 
 @check(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from clusterctl.plans.checks.check import Hit, Situation, across, check, on
-from clusterctl.plans.checks.remedy import as_root, in_inventory, ssh_to
+from clusterctl.plans.checks.remedy import as_root, in_inventory, ssh_to, without
 from clusterctl.plans.checks.voting import split_votes
 from clusterctl.plans.facts import Facts
 from clusterctl.plans.vendors import chosen_gpus
@@ -161,7 +161,10 @@ def driver_is_old(seen: Situation) -> Iterator[Hit]:
         oldest = OLDEST_DRIVER.get(int(cuda.group())) if cuda else None
         if oldest and driver and int(driver.group()) < oldest:
             evidence = f"driver {_driver(facts)}, torch {facts.torch.version} with CUDA {facts.torch.cuda}"
-            yield on(node, f"{evidence} needs {oldest} or later")
+            fix = (
+                f"install driver {oldest} or later, or a torch for an older CUDA (its version ends in +cuNNN)"
+            )
+            yield on(node, f"{evidence} needs {oldest} or later", fix)
 
 
 @check(
@@ -176,7 +179,8 @@ def drivers_differ(seen: Situation) -> Iterator[Hit]:
     branches = {node.name: (_driver(facts) or "").partition(".")[0] for node, facts in seen.known}
     split = split_votes({name: branch for name, branch in branches.items() if branch})
     if split:
-        yield across(split.odd, split.evidence)
+        wanted = f"driver {split.majority}" if split.majority else "one driver"
+        yield across(split.odd, split.evidence, f"install {wanted} there, or {without(split.odd)}")
 
 
 @check(
@@ -191,7 +195,10 @@ def models_differ(seen: Situation) -> Iterator[Hit]:
     models = {node.name: " + ".join(sorted(_models(facts))) for node, facts in seen.known}
     split = split_votes({name: model for name, model in models.items() if model})
     if split:
-        yield across(split.odd, split.evidence)
+        mixed = "take batches that fit the smallest GPU"
+        yield across(
+            split.odd, split.evidence, f"{mixed}, or {without(split.odd)}" if split.majority else mixed
+        )
 
 
 def _models(facts: Facts) -> set[str]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from clusterctl.plans.checks.check import Hit, Situation, across, check, on
-from clusterctl.plans.checks.remedy import as_root, ssh_to
+from clusterctl.plans.checks.remedy import as_root, ask_first, ssh_to
 from clusterctl.plans.checks.voting import split_votes
 from clusterctl.plans.facts import Facts
 from clusterctl.plans.facts_gpu_health import GpuState, Xid
@@ -169,7 +169,8 @@ def links_down(seen: Situation) -> Iterator[Hit]:
             counts[node.name] = " or ".join(f"{count} active" for count in sorted(active))
     split = split_votes(counts)
     if split:
-        yield across(split.odd, f"NVLinks: {split.evidence}")
+        fix = ask_first(seen.nodes, split.odd, "nvidia-smi nvlink -s; nvidia-smi nvlink -e")
+        yield across(split.odd, f"NVLinks: {split.evidence}", fix)
 
 
 @check(
@@ -219,6 +220,7 @@ def no_kernels(seen: Situation) -> Iterator[Hit]:
             yield on(
                 node,
                 f"{', '.join(sorted(lacking))}; torch {facts.torch.version} is for CUDA {facts.torch.cuda}",
+                "install a torch whose CUDA knows this GPU: pip install torch --index-url .../whl/cuNNN",
             )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from clusterctl.plans.checks.check import Hit, Situation, across, check, on
 from clusterctl.plans.checks.nics import SIDE_NETWORKS
-from clusterctl.plans.checks.remedy import as_root, in_inventory, ssh_to
+from clusterctl.plans.checks.remedy import as_root, ask_first, in_inventory, ssh_to
 from clusterctl.plans.checks.voting import Split, split_votes
 from clusterctl.plans.facts import Facts
 from clusterctl.plans.facts_records import Nic, Route
@@ -150,7 +150,9 @@ def hostname_is_loopback(seen: Situation) -> Iterator[Hit]:
     for node, facts in seen.known:
         loops = [ip for ip in facts.hostname.addresses if ip.startswith("127.")]
         if loops and not (seen.networks[node.name].ip or "").startswith("127."):
-            yield on(node, f"{facts.hostname.host} is {loops[0]}")
+            line = f"{seen.networks[node.name].ip} {facts.hostname.host}"
+            fix = f"for programs started by hand, in /etc/hosts on {node.name}: {line}"
+            yield on(node, f"{facts.hostname.host} is {loops[0]}", fix)
 
 
 @check(
@@ -167,7 +169,9 @@ def speed_differs(seen: Situation) -> Iterator[Hit]:
     """
     split = _votes(seen, lambda nic: nic.speed)
     if split:
-        yield across(split.odd, split.evidence)
+        nic = training_nic(seen.networks[split.odd[0]], seen.facts[split.odd[0]])
+        command = f"ethtool {shlex.quote(nic.name)}" if nic and nic.name else "ip -s link"
+        yield across(split.odd, split.evidence, ask_first(seen.nodes, split.odd[:1], command))
 
 
 @check(
@@ -206,7 +210,8 @@ def nccl_conf(seen: Situation) -> Iterator[Hit]:
     for node, facts in seen.known:
         for path, lines in facts.nccl_conf.items():
             if lines:
-                yield on(node, f"{path}: {'; '.join(lines[:4])}")
+                fix = f"put what all nodes need into `env:` of the job; {ssh_to(node, f'cat {shlex.quote(path)}')}"
+                yield on(node, f"{path}: {'; '.join(lines[:4])}", fix)
 
 
 @check(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 
 from clusterctl.plans.checks.check import Hit, Situation, across, check, on
-from clusterctl.plans.checks.remedy import in_inventory, ssh_to
+from clusterctl.plans.checks.remedy import ask_first, in_inventory, ssh_to
 from clusterctl.plans.checks.voting import split_votes
 from clusterctl.plans.packages import describe_difference, read_packages, without
 from clusterctl.specs.nodeset import fold_names
@@ -108,7 +109,8 @@ def activate_differs(seen: Situation) -> Iterator[Hit]:
     for aspect, values in aspects.items():
         split = split_votes(values)
         if split:
-            yield across(split.odd, f"{aspect}: {split.evidence}")
+            fix = "make `activate` name one environment, toolkit and compiler, with versions, for all nodes"
+            yield across(split.odd, f"{aspect}: {split.evidence}", fix)
 
 
 def _name_of(environment: str | None) -> str:
@@ -131,7 +133,11 @@ def activate_complains(seen: Situation) -> Iterator[Hit]:
     for node, facts in seen.known:
         said = facts.activate.said or ""
         if facts.activate.status == 0 and COMPLAINT.search(said):
-            yield on(node, said)
+            yield on(
+                node,
+                said,
+                in_inventory(node, "activate: join the commands by &&, and mend the one that fails"),
+            )
 
 
 @check(
@@ -162,7 +168,10 @@ def packages_differ(seen: Situation) -> Iterator[Hit]:
     if split:
         usual = next(name for name in found if split.majority is None or name not in split.odd)
         odd = [name for name in found if name in split.odd and found[name] != found[usual]]
-        yield across(split.odd, _differences(found, odd, usual, named=split.majority is None))
+        command = f"{shlex.quote(seen.facts[usual].interpreter.executable or 'python3')} -m pip freeze"
+        fix = f"{ask_first(seen.nodes, (usual,), command)} > lock.txt, and install that on the others"
+        evidence = _differences(found, odd, usual, named=split.majority is None)
+        yield across(split.odd, evidence, fix)
 
 
 def _is_told(name: str, torch_differs: bool) -> bool:
@@ -195,7 +204,8 @@ def libc_differs(seen: Situation) -> Iterator[Hit]:
     """
     split = split_votes({node.name: facts.platform.libc for node, facts in seen.known if facts.platform.libc})
     if split:
-        yield across(split.odd, split.evidence)
+        fix = "build extensions on the node with the oldest glibc; wheels from an index need nothing"
+        yield across(split.odd, split.evidence, fix)
 
 
 @check(
@@ -213,7 +223,8 @@ def libc_is_old(seen: Situation) -> Iterator[Hit]:
     for node, facts in seen.known:
         libc, torch = _numbers(facts.platform.libc), _numbers(facts.torch.version)
         if libc and torch and libc < OLDEST_GLIBC and torch >= SINCE_TORCH:
-            yield on(node, f"{facts.platform.libc}, torch {facts.torch.version}")
+            fix = "conda install -c conda-forge pytorch, or a torch before 2.6, or a newer system"
+            yield on(node, f"{facts.platform.libc}, torch {facts.torch.version}", fix)
 
 
 def _numbers(text: str | None) -> tuple[int, int] | None:

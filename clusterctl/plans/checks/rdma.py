@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from clusterctl.plans.checks.check import Hit, Situation, across, check, on
-from clusterctl.plans.checks.remedy import as_root, ssh_to
+from clusterctl.plans.checks.remedy import as_root, ask_first, ssh_to
 from clusterctl.plans.checks.voting import Split, split_votes
 from clusterctl.plans.facts import Facts
 from clusterctl.plans.facts_records import InfinibandPort
@@ -106,7 +106,8 @@ def rates_differ(seen: Situation) -> Iterator[Hit]:
     }
     split = split_votes({name: f"{rate:g} Gbit/s" for name, rate in slowest.items()})
     if split:
-        yield across(split.odd, split.evidence)
+        fix = f"look at cable and switch port; {ask_first(seen.nodes, split.odd, 'ibstatus')}"
+        yield across(split.odd, split.evidence, fix)
 
 
 @check(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Collection, Iterable
 
 from clusterctl.plans.facts import Facts
 from clusterctl.specs.inventory import Node
+from clusterctl.specs.nodeset import fold_names
 
 
 def ssh_to(node: Node, command: str) -> str:
@@ -28,6 +30,16 @@ def ssh_to(node: Node, command: str) -> str:
 def _quote(word: str) -> str:
     """Quote a word, but leave a leading `~/` to the shell that will expand it."""
     return f"~/{shlex.quote(word[2:])}" if word.startswith("~/") else shlex.quote(word)
+
+
+def ask_first(nodes: Iterable[Node], names: Collection[str], command: str) -> str:
+    """Give the ssh command that runs something on the first of the named nodes."""
+    return ssh_to(next(node for node in nodes if node.name in names), command)
+
+
+def without(names: Iterable[str]) -> str:
+    """Give the option that leaves nodes out."""
+    return f"--exclude {shlex.quote(fold_names(list(names)))}"
 
 
 def as_root(node: Node, facts: Facts, command: str) -> str:

@@ -196,7 +196,12 @@ def _strange_finding(seen: Situation, code: str) -> Finding:
     names = tuple(name for name, _ in failed)
     evidence = "\n".join(f"{name}: {_told(error)}" for name, error in failed)
     fixes = dict.fromkeys(error.fix for _, error in failed if error.fix)
-    return Finding(code, "error", names, evidence, UNREACHED, "\n".join(fixes), "the node gave no answer")
+    fix = "\n".join(fixes) or _explain(code)
+    return Finding(code, "error", names, evidence, UNREACHED, fix, "the node gave no answer")
+
+
+def _explain(code: str) -> str:
+    return f"clusterctl explain {code}" if code else "clusterctl -v check"
 
 
 def _failed(seen: Situation, code: str) -> list[tuple[str, ClusterctlError]]:
@@ -217,7 +222,7 @@ def _find(code: str, seen: Situation) -> Iterator[Hit]:
     for first, *others in alike.values():
         fix, rest = failed[first.name].fix, fold_names(node.name for node in others)
         differs = any(failed[node.name].fix != fix for node in others)
-        folded = f"{fix}\n# and likewise for {rest}" if fix and differs else fix
+        folded = f"{fix}\n# and likewise for {rest}" if fix and differs else fix or _explain(code)
         yield from (Hit((node.name,), _told(failed[node.name]), folded) for node in (first, *others))
 
 

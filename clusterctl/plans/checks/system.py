@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 
 from clusterctl.plans.checks.check import Hit, Situation, across, check, on
-from clusterctl.plans.checks.remedy import as_root, in_inventory, ssh_to
+from clusterctl.plans.checks.remedy import as_root, in_inventory, ssh_to, without
 from clusterctl.plans.checks.voting import split_votes
 from clusterctl.specs.job_rules import VISIBLE
 from clusterctl.specs.nodeset import fold_names
@@ -235,7 +235,8 @@ def architectures_differ(seen: Situation) -> Iterator[Hit]:
     told = {node.name: facts.platform.machine for node, facts in seen.known}
     split = split_votes({name: machine for name, machine in told.items() if machine})
     if split:
-        yield across(split.odd, split.evidence)
+        each = "give each node a Python environment of its own architecture"
+        yield across(split.odd, split.evidence, f"{each}, or {without(split.odd)}")
 
 
 # What the questions of the probe are about, in the words of somebody who must mend it.
@@ -278,4 +279,5 @@ def unanswered(seen: Situation) -> Iterator[Hit]:
         for question, problem in facts.problems.items():
             if question not in TOLD_ELSEWHERE or not problem.startswith("no answer within"):
                 what = QUESTIONS.get(question)
-                yield on(node, f"{question}{f' ({what})' if what else ''}: {problem}")
+                told = f"{question}{f' ({what})' if what else ''}: {problem}"
+                yield on(node, told, ssh_to(node, "uptime; df; dmesg | tail"))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from clusterctl.plans.checks.check import Hit, Situation, across, check, on
-from clusterctl.plans.checks.remedy import install_torch, pip_install
+from clusterctl.plans.checks.remedy import in_inventory, install_torch, pip_install
 from clusterctl.plans.checks.voting import Split, split_votes
 from clusterctl.plans.facts import Facts
 from clusterctl.plans.vendors import vendor_of
@@ -26,7 +26,9 @@ def _torch_split(seen: Situation) -> Split | None:
 
 def _install_on(seen: Situation, split: Split, version: str | None) -> str:
     odd = [(node, facts) for node, facts in seen.known if node.name in split.odd]
-    return "\n".join(install_torch(node, facts, version) for node, facts in odd[:4]) if version else ""
+    if not version:
+        return "choose one version, and install it on all of them from one lock file"
+    return "\n".join(install_torch(node, facts, version) for node, facts in odd[:4])
 
 
 @check(
@@ -93,7 +95,8 @@ def cuda_differs(seen: Situation) -> Iterator[Hit]:
     if _torch_split(seen) is None:
         split = _votes(seen, lambda facts: facts.torch.version and (_platform_of(facts) or "CPU only"))
         if split:
-            yield across(split.odd, split.evidence)
+            wanted = f"torch for {split.majority}" if split.majority else "the same build of torch"
+            yield across(split.odd, split.evidence, f"install {wanted} there, as on the others")
 
 
 def _platform_of(facts: Facts) -> str | None:
@@ -212,7 +215,11 @@ def nccl_is_not_the_package(seen: Situation) -> Iterator[Hit]:
         told, real = _package(facts, "nvidia-nccl"), facts.nccl.version
         if told and real and told != real:
             where = " by LD_PRELOAD" if facts.nccl.preloaded else ""
-            yield on(node, f"package {told}, {facts.nccl.library}{where} says {real}")
+            preloaded = "leave LD_PRELOAD out of `activate` and the shell's files, or set it on all nodes"
+            package = next(name for name in facts.packages if name.startswith("nvidia-nccl"))
+            again = pip_install(node, facts, "--force-reinstall", "--no-deps", f"{package}=={told}")
+            fix = preloaded if facts.nccl.preloaded else again
+            yield on(node, f"package {told}, {facts.nccl.library}{where} says {real}", fix)
 
 
 @check(
@@ -227,7 +234,8 @@ def cudnn_differs(seen: Situation) -> Iterator[Hit]:
     if _torch_split(seen) is None:
         split = _votes(seen, lambda facts: _package(facts, "nvidia-cudnn"))
         if split:
-            yield across(split.odd, split.evidence)
+            wanted = f"cuDNN {split.majority}" if split.majority else "one cuDNN"
+            yield across(split.odd, split.evidence, f"install {wanted} with pip there, as on the others")
 
 
 @check(
@@ -250,4 +258,6 @@ def other_nccl(seen: Situation) -> Iterator[Hit]:
             if one.version and one.version != facts.nccl.version
         ]
         if told:
-            yield on(node, "; ".join(told))
+            names = " and ".join(dict.fromkeys(one.by for one in facts.nccl.others if one.by))
+            fix = in_inventory(node, f"activate: unset {names}, or make it name torch's own NCCL")
+            yield on(node, "; ".join(told), fix)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from clusterctl.plans.checks.check import Hit, Situation, across, check
 from clusterctl.plans.checks.patterns import Kind, Pattern, find_patterns
-from clusterctl.plans.checks.remedy import as_root
+from clusterctl.plans.checks.remedy import as_root, ssh_to
 from clusterctl.plans.wire import MASTER, MESH, Way, Wire, on_rail
 from clusterctl.specs.nodeset import fold_names
 
@@ -140,7 +140,7 @@ def absent_from_proof(seen: Situation) -> Iterator[Hit]:
     for node in seen.nodes:
         why = seen.wire.absent.get(node.name) if seen.wire else None
         if why is not None:
-            yield Hit((node.name,), why)
+            yield Hit((node.name,), why, ssh_to(node, "uptime; ss -tlnp"))
 
 
 @check(
@@ -181,4 +181,6 @@ def addresses_are_translated(seen: Situation) -> Iterator[Hit]:
     """
     for way in seen.wire.through(MESH) if seen.wire else ():
         if way.own and way.seen and way.own != way.seen:
-            yield across((way.caller,), f"{way.caller} calls from {way.own} and {way.peer} sees {way.seen}")
+            told = f"{way.caller} calls from {way.own} and {way.peer} sees {way.seen}"
+            fix = "use addresses that no NAT changes: `network:` or `nic:`; containers: --network host"
+            yield across((way.caller,), told, fix)

@@ -8,7 +8,7 @@ from statistics import median_low
 
 from clusterctl.plans.checks.check import Hit, Situation, across, check
 from clusterctl.plans.checks.patterns import Ends, Kind, Pattern, find_patterns
-from clusterctl.plans.checks.remedy import as_root
+from clusterctl.plans.checks.remedy import as_root, without
 from clusterctl.plans.facts_records import Nic
 from clusterctl.plans.network import training_nic
 from clusterctl.plans.wire import MESH, SIZE, Way, Wire, on_rail
@@ -50,7 +50,8 @@ def _lost_on(seen: Situation, wire: Wire, rail: str) -> Iterator[Hit]:
         mss = lost[pattern.ways[0]].mss
         segment = f", segments of {mss} bytes" if mss else ""
         text = f"{_WHERE[pattern.kind](pattern)}{on_rail(rail)}: {_amount(lost, pattern)}{segment}"
-        yield across(pattern.nodes, text, "" if rail else _lower_mtu(seen, pattern))
+        there = f"give NICs, switches and tunnels{on_rail(rail)} one MTU, such as {COMMON_MTU}"
+        yield across(pattern.nodes, text, there if rail else _lower_mtu(seen, pattern))
 
 
 def _lost_directions(way: Way) -> list[Ends]:
@@ -128,8 +129,10 @@ def _slow_on(wire: Wire, rail: str) -> Iterator[Hit]:
     for pattern in find_patterns(wire.members(rail), [way.ends for way in ways], list(slow)):
         way = max((slow[ends] for ends in pattern.ways), key=lambda one: one.seconds or 0.0)
         pace, usual = _pace(way.least_rtt, way.seconds), _pace(trips, times)
+        told = f"{_WHERE[pattern.kind](pattern)}{on_rail(rail)}: {pace}; elsewhere {usual}"
+        rest = f"or {without(pattern.nodes[-1:])}"
         yield across(
-            pattern.nodes, f"{_WHERE[pattern.kind](pattern)}{on_rail(rail)}: {pace}; elsewhere {usual}"
+            pattern.nodes, told, f"look at NIC, cable and switch port, and what else goes there, {rest}"
         )
 
 
@@ -162,4 +165,5 @@ def path_is_narrower(seen: Situation) -> Iterator[Hit]:
             )
     for text, names in found.items():
         several = [node.name for node in seen.nodes if node.name in names]
-        yield across(several, f"between {fold_names(several)}: {text}")
+        fix = "give switches and tunnels between them the NICs' MTU, or leave it: it only costs some speed"
+        yield across(several, f"between {fold_names(several)}: {text}", fix)
