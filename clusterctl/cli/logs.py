@@ -22,6 +22,12 @@ from clusterctl.cli.options import Settings, shared_options
 @click.option("-f", "--follow", is_flag=True, help="Go on as lines are written, until the run ends.")
 @click.option("--tail", type=click.IntRange(min=0), help="Only the last N lines of each file.")
 @click.option(
+    "--since",
+    metavar="T",
+    help="Only lines written since then: 10m, 14:05 or 2026-11-21T14:05; in time order.",
+)
+@click.option("-t", "timed", is_flag=True, help="Say when each line was written; all nodes in time order.")
+@click.option(
     "--grep", metavar="RE", help="Only lines that match this regular expression; searched on the nodes."
 )
 @click.option("--stream", type=click.Choice(["stdout", "stderr"]), help="Only this stream.")
@@ -35,6 +41,8 @@ def logs(
     attempt: int | None,
     follow: bool,
     tail: int | None,
+    since: str | None,
+    timed: bool,
     grep: str | None,
     stream: str | None,
     as_json: bool,
@@ -45,9 +53,26 @@ def logs(
     """
     from clusterctl.cli.reading_logs import Filter, read_logs
 
-    inventory = load_inventory(settings)
-    wanted = Filter(rank or None, tail, _checked(grep), stream, follow, attempt)
-    return read_logs(inventory, run, pattern, wanted, as_json=as_json)
+    wanted = Filter(
+        ranks=rank or None,
+        tail=tail,
+        grep=_checked(grep),
+        stream=stream,
+        follow=follow,
+        attempt=attempt,
+        since=_parse_since(since),
+        timed=timed,
+        as_json=as_json,
+    )
+    return read_logs(load_inventory(settings), run, pattern, wanted)
+
+
+def _parse_since(text: str | None) -> float | None:
+    from datetime import datetime
+
+    from clusterctl.cli.since import parse_since
+
+    return None if text is None else parse_since(text, datetime.now())
 
 
 def _checked(grep: str | None) -> str | None:

@@ -2,38 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from clusterctl.cli.connecting import open_cluster
 from clusterctl.cli.reaching import interpreter, myself, notice, reading_exit_code, tell_failures
 from clusterctl.cli.remembering import Remembered, ask_runs
 from clusterctl.console.choice import say
-from clusterctl.console.logs import JsonLogs, LogPrinter, Logs
+from clusterctl.console.logs import JsonLogs, LogPrinter, ManyLogs
 from clusterctl.errors import UsageError
 from clusterctl.plans.choose_run import Parts, choose_run
 from clusterctl.plans.placement import choose_nodes
 from clusterctl.plans.state import NodeState
 from clusterctl.runs import tasks
 from clusterctl.runs.cluster import Cluster
-from clusterctl.runs.follow import Follower, LogLines, StreamEnd, Update
+from clusterctl.runs.follow import LogLines, StreamEnd, Update
 from clusterctl.runs.onlooking import Onlooker
-from clusterctl.runs.session import Session
+from clusterctl.runs.reading import Reading
 from clusterctl.specs.inventory import Inventory, Node
 from clusterctl.specs.nodeset import fold_names
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Filter:
-    """Which lines are wanted."""
+    """Which lines are wanted; `since` is in seconds since 1970, `timed` shows times."""
 
     ranks: tuple[int, ...] | None
     tail: int | None
     grep: str | None
     stream: str | None
     follow: bool
-    attempt: int | None = None
+    attempt: int | None
+    since: float | None
+    timed: bool
+    as_json: bool
+
+    @property
+    def ordered(self) -> bool:
+        """Tell whether all nodes' lines come in the order of time; those that are followed come as they come."""
+        return not self.follow and (self.timed or self.since is not None)
+
+    @property
+    def has_times(self) -> bool:
+        """Tell whether it must be known when lines were written."""
+        return self.timed or self.since is not None or self.as_json
 
     def request(self) -> dict[str, Any]:
         """Give the question that a node answers."""
@@ -43,26 +57,48 @@ class Filter:
             "offsets": {},
             "tail": self.tail,
             "grep": self.grep,
+            "times": self.has_times,
+            "ordered": self.ordered,
+            "moment": self.since,
             **({"attempt": self.attempt} if self.attempt is not None else {}),
         }
-        return {"events": None, "logs": logs, "follow": self.follow}
+        return {"events": None, "logs": logs, "follow": self.follow, "clock": self.has_times}
 
 
-class Counting:
-    """Counts the lines that go to a printer."""
+class Sieve:
+    """Passes on to a printer the lines that are young enough, counts them, and tells once where times are guessed."""
 
-    def __init__(self, printer: Logs) -> None:
-        self._printer = printer
+    def __init__(self, printer: ManyLogs, since: float | None, *, timed: bool) -> None:
+        self._printer, self._since = printer, since
+        self._doubted: set[str] | None = set() if timed or since is not None else None
         self.lines = 0
 
-    def show(self, entry: LogLines) -> None:
-        """Write complete lines of one file."""
-        self.lines += len(entry.lines)
-        self._printer.show(entry)
+    def show_all(self, entries: Iterable[LogLines]) -> None:
+        """Write complete lines of several files."""
+        young = [entry for entry in map(self._sift, entries) if entry.lines or entry.gone]
+        self.lines += sum(len(entry.lines) for entry in young)
+        if young:
+            self._printer.show_all(young)
+
+    def _sift(self, entry: LogLines) -> LogLines:
+        if entry.guessed and self._doubted is not None and entry.node not in self._doubted:
+            self._doubted.add(entry.node)
+            notice(f"{entry.node}: no times were kept for its logs; each file's are that of its last write")
+        if self._since is None or not entry.times or entry.times[0] >= self._since:
+            return entry
+        late = slice(bisect_left(entry.times, self._since), None)
+        return replace(
+            entry,
+            lines=entry.lines[late],
+            sizes=entry.sizes[late],
+            places=entry.offsets[late],
+            times=entry.times[late],
+            gone=None,
+        )
 
 
 @dataclass(frozen=True)
-class Reading:
+class Source:
     """Whose lines of which run are read, and where they go."""
 
     cluster: Cluster
@@ -70,12 +106,16 @@ class Reading:
     remembered: Remembered
     run: str
     wanted: Filter
-    printer: Logs
+    sieve: Sieve
+
+    @property
+    def pythons(self) -> dict[str, tasks.Interpreter]:
+        """Give each node's interpreter: the one that answered, else the inventory's."""
+        known = self.remembered.pythons
+        return {node.name: known.get(node.name) or interpreter(node) for node in self.nodes}
 
 
-def read_logs(
-    inventory: Inventory, run: str | None, pattern: str | None, wanted: Filter, *, as_json: bool
-) -> int:
+def read_logs(inventory: Inventory, run: str | None, pattern: str | None, wanted: Filter) -> int:
     """Print the logs of a run; 0 when all its chosen nodes answered, 5 some, 4 none."""
     nodes = choose_nodes(inventory, pattern, None)
     with open_cluster() as cluster:
@@ -88,12 +128,13 @@ def read_logs(
         _check_attempt(chosen, parts, wanted.attempt)
         holders = _holders(nodes, chosen, parts, wanted)
         say(f"run {chosen}")
-        printer = _printer(chosen, parts, as_json)
-        read = _follow if wanted.follow else _read
-        counting = Counting(printer)
-        failed = read(Reading(cluster, holders, remembered, chosen, wanted, counting))
-    if wanted.grep is not None and not counting.lines:
+        sieve = Sieve(_printer(chosen, parts, wanted), wanted.since, timed=wanted.timed)
+        read = _follow if wanted.follow else _read_in_order if wanted.ordered else _read
+        failed = read(Source(cluster, holders, remembered, chosen, wanted, sieve))
+    if wanted.grep is not None and not sieve.lines:
         say(f"no line matches {wanted.grep!r}")
+    elif wanted.since is not None and not sieve.lines:
+        say("nothing was written since then")
     return reading_exit_code(remembered.asked - len(failed), remembered.asked)
 
 
@@ -132,63 +173,56 @@ def _holds(part: NodeState | None, wanted: Filter) -> bool:
     return wanted.ranks is None or any(rank in wanted.ranks for rank in part.ranks_of(wanted.attempt))
 
 
-def _printer(run: str, parts: Parts, as_json: bool) -> LogPrinter | JsonLogs:
+def _printer(run: str, parts: Parts, wanted: Filter) -> ManyLogs:
     known = {name: part for name, part in parts.items() if part}
-    if as_json:
+    if wanted.as_json:
         return JsonLogs(run, {name: part.node_rank for name, part in known.items()})
-    return LogPrinter(list(known), max((part.world_size or 1 for part in known.values()), default=1))
+    world_size = max((part.world_size or 1 for part in known.values()), default=1)
+    return LogPrinter(list(known), world_size, timed=wanted.timed)
 
 
-def _follow(of: Reading) -> set[str]:
+def _follow(of: Source) -> set[str]:
     """Print lines as they come until the run has ended, none lost by cuts and none doubled; gives who failed."""
     failed = {error.node for error in of.remembered.errors}
-    pythons = {node.name: of.remembered.pythons.get(node.name) or interpreter(node) for node in of.nodes}
-    onlooker = Onlooker(of.cluster, of.run, of.nodes, pythons, of.wanted.request(), notice=notice)
+    wish, clocks = of.wanted.request(), of.remembered.offsets
+    onlooker = Onlooker(of.cluster, of.run, of.nodes, of.pythons, wish, notice=notice, clocks=clocks)
     for update in onlooker.updates():
-        _print(update, of.printer)
+        _print(update, of.sieve)
         (failed.add if isinstance(update, StreamEnd) else failed.discard)(update.node)
     return failed
 
 
-def _read(of: Reading) -> set[str]:
-    """Open every node's stream and print node by node, while the others are kept alive; gives who failed."""
-    opened: dict[str, Session] = {}
+def _read(of: Source) -> set[str]:
+    """Print node by node; gives who failed."""
     failed = {error.node for error in of.remembered.errors}
-
-    for outcome in of.cluster.each(
-        of.nodes,
-        lambda c, node: tasks.follow(c, node, of.remembered.pythons[node.name], of.run, of.wanted.request()),
-    ):
-        if outcome.value is not None:
-            opened[outcome.node.name] = outcome.value
-        elif outcome.error is not None:
-            tell_failures([outcome.error])
-            failed.add(outcome.node.name)
-    ordered = {node.name: opened[node.name] for node in of.nodes if node.name in opened}
-    return failed | _print_all(ordered, of.printer)
-
-
-def _print_all(streams: Mapping[str, Session], printer: Logs) -> set[str]:
-    follower = Follower(live=False)
-    failed: set[str] = set()
-    for name, stream in streams.items():
-        follower.add(name, stream)
-    try:
-        for turn in streams:
-            while follower.holds(turn):
-                for update in follower.updates(1.0, only=turn):
-                    _print(update, printer)
-                    if isinstance(update, StreamEnd) and update.error is not None:
-                        failed.add(update.node)
-    finally:
-        follower.close()
+    for update in _reading(of).in_turn():
+        _print(update, of.sieve)
+        if isinstance(update, StreamEnd) and update.error is not None:
+            failed.add(update.node)
     return failed
 
 
-def _print(update: Update, printer: Logs) -> None:
+def _read_in_order(of: Source) -> set[str]:
+    """Print the lines of all nodes in the order of time; gives who failed."""
+    failed = {error.node for error in of.remembered.errors}
+    for found in _reading(of).in_order():
+        if not isinstance(found, StreamEnd):
+            of.sieve.show_all(found)
+        elif found.error is not None:
+            _print(found, of.sieve)
+            failed.add(found.node)
+    return failed
+
+
+def _reading(of: Source) -> Reading:
+    clocks = of.remembered.offsets
+    return Reading(of.cluster, of.run, of.nodes, of.pythons, of.wanted.request(), clocks=clocks)
+
+
+def _print(update: Update, sieve: Sieve) -> None:
     """Print lines; tell at once of a node that is given up, for the others' lines may go on for hours."""
     if isinstance(update, LogLines):
-        printer.show(update)
+        sieve.show_all((update,))
     elif isinstance(update, StreamEnd) and update.error is not None:
         update.error.node = update.error.node or update.node
         tell_failures([update.error])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 import zlib
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Protocol, TextIO
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from clusterctl.console.choice import wants_color
 from clusterctl.console.sanitize import sanitize
@@ -26,30 +27,67 @@ class Logs(Protocol):
         """Write complete lines of one file."""
 
 
-class LogPrinter:
-    """Writes log lines as `gpu02 r3 | text`; lines of stderr have `!` for `|`."""
+class ManyLogs(Logs, Protocol):
+    """Takes the lines of several files at once too."""
 
-    def __init__(self, names: Iterable[str], world_size: int, stream: TextIO | None = None) -> None:
+    def show_all(self, entries: Iterable[LogLines]) -> None:
+        """Write complete lines of several files."""
+
+
+class LogPrinter:
+    """Writes log lines as `gpu02 r3 | text`; lines of stderr have `!` for `|`.
+
+    `timed` puts before each line when it was written, by the clock and in the zone of this machine.
+    """
+
+    def __init__(
+        self, names: Iterable[str], world_size: int, stream: TextIO | None = None, *, timed: bool = False
+    ) -> None:
         self._stream = stream or sys.stdout
+        self._timed = timed
+        self._second: tuple[int, str] = (-1, "")
         self._color = wants_color(self._stream)
         self._width = max((display_width(name) for name in names), default=0)
         self._rank_width = len(str(max(world_size - 1, 0))) + 1
 
     def show(self, entry: LogLines) -> None:
         """Write complete lines of one file."""
-        prefix = self._prefix(entry)
-        self._stream.write("".join(f"{prefix}{sanitize(line)}\n" for line in entry.lines))
+        self.show_all((entry,))
+
+    def show_all(self, entries: Iterable[LogLines]) -> None:
+        """Write the lines of several files in one go."""
+        self._stream.write("".join(self._render(entry) for entry in entries))
         self._stream.flush()
 
-    def _prefix(self, entry: LogLines) -> str:
+    def _render(self, entry: LogLines) -> str:
+        label, mark = self._label(entry), self._mark(entry)
+        gone = f"{self._at(entry.began)}{label} ~ {describe_gone(entry.gone)}\n" if entry.gone else ""
+        if not self._timed:
+            return gone + "".join([f"{label} {mark} {sanitize(line)}\n" for line in entry.lines])
+        timed = zip(entry.times, entry.lines, strict=True)
+        return gone + "".join(
+            [f"{self._at(moment)}{label} {mark} {sanitize(line)}\n" for moment, line in timed]
+        )
+
+    def _at(self, moment: float) -> str:
+        """Write a time as `11-21 14:05:03.2 `; of the seconds the last is remembered, for lines come in crowds."""
+        if not self._timed:
+            return ""
+        tenths = int(moment * 10)
+        if self._second[0] != tenths // 10:
+            self._second = tenths // 10, time.strftime("%m-%d %H:%M:%S", time.localtime(tenths // 10))
+        return f"{self._second[1]}.{tenths % 10} "
+
+    def _mark(self, entry: LogLines) -> str:
+        if entry.stream != "stderr":
+            return "|"
+        return f"{_RED}!{_PLAIN}" if self._color else "!"
+
+    def _label(self, entry: LogLines) -> str:
         rank = "-" if entry.rank is None else f"r{entry.rank}"
         name = entry.node + " " * (self._width - display_width(entry.node))
         label = f"{name} {rank.ljust(self._rank_width)}"
-        mark = "!" if entry.stream == "stderr" else "|"
-        if not self._color:
-            return f"{label} {mark} "
-        shade = f"\x1b[{node_color(entry.node)}m"
-        return f"{shade}{label}{_PLAIN} {_RED + mark + _PLAIN if mark == '!' else mark} "
+        return f"\x1b[{node_color(entry.node)}m{label}{_PLAIN}" if self._color else label
 
 
 class JsonLogs:
@@ -60,26 +98,48 @@ class JsonLogs:
         self._ranks = ranks
 
     def show(self, entry: LogLines) -> None:
-        """Write complete lines of one file; `offset` is each line's place in the file in bytes."""
+        """Write complete lines of one file."""
+        self.show_all((entry,))
+
+    def show_all(self, entries: Iterable[LogLines]) -> None:
+        """Write the lines of several files; `offset` is each line's place in the file in bytes."""
+        for entry in entries:
+            sys.stdout.write(
+                "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in self._records(entry))
+            )
+        sys.stdout.flush()
+
+    def _records(self, entry: LogLines) -> Iterator[dict[str, Any]]:
         from clusterctl.plans.attempts import attempt_of
 
-        offset = entry.offset
-        for line, size in zip(entry.lines, entry.sizes, strict=True):
-            record = {
-                "schema": 1,
-                "run": self._run,
-                "node": entry.node,
-                "node_rank": entry.node_rank if entry.node_rank is not None else self._ranks.get(entry.node),
-                "attempt": attempt_of(entry.file),
-                "rank": entry.rank,
-                "stream": entry.stream,
-                "offset": offset,
-                "time": entry.time,
-                "line": line,
+        about = {
+            "schema": 1,
+            "run": self._run,
+            "node": entry.node,
+            "node_rank": entry.node_rank if entry.node_rank is not None else self._ranks.get(entry.node),
+            "attempt": attempt_of(entry.file),
+            "rank": entry.rank,
+            "stream": entry.stream,
+        }
+        if entry.gone:
+            begin, end = entry.gone
+            yield {
+                **about,
+                "offset": begin,
+                "time": entry.began or entry.time,
+                "line": "",
+                "dropped": end - begin,
             }
-            sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
-            offset += size
-        sys.stdout.flush()
+        times = entry.times or (entry.time,) * len(entry.lines)
+        for line, offset, moment in zip(entry.lines, entry.offsets, times, strict=True):
+            yield {**about, "offset": offset, "time": moment, "line": line}
+
+
+def describe_gone(gone: tuple[int, int]) -> str:
+    """Say what is missing in a log that was cut."""
+    from clusterctl.console.progress import render_size
+
+    return f"{render_size(gone[1] - gone[0])} of this log were dropped here to hold log_limit"
 
 
 def display_width(name: str) -> int:

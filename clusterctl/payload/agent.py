@@ -12,6 +12,7 @@ from .attempt import Attempt
 from .client import Client
 from .gang import TIME, Facts, Gang, Order, Side, interval_of, make_record
 from .locks import ORDERS, Claim, Locks
+from .logbook import Logbook
 from .loop import Loop
 from .processes import Identity, become_subreaper, identify, reap, send_signal, wake_on
 from .restarts import Restarts
@@ -46,6 +47,8 @@ class Agent:
         locks = Locks(self.loop, spec, lambda: self.attempt.seen.went)
         self.claim = Claim(locks, self.record, spec, self.client.tell)
         self.attempt: Attempt = Attempt(self, spec, idle=bool(spec.get("spare")))
+        limit = int(spec.get("log_limit") or 0)
+        self.logbook = Logbook(self.loop, self.record, limit, lambda: self.attempt.logs())
         self.restarts = Restarts(self) if spec.get("restart") else None
         self.gang = Gang(self.side(b""))
         self.secrets: Optional[Dict[str, str]] = None
@@ -195,6 +198,7 @@ class Agent:
 
     def attempt_ended(self, part: Facts, left: List[Facts]) -> None:
         """Record, tell, and go as soon as the gang knows and the disk has taken it."""
+        self.logbook.conclude()
         if self.restarts is not None and (self.attempt.seen.went or not self.attempt.first):
             self.restarts.attempt_ended(part, left)
             return

@@ -89,6 +89,7 @@ class Attempt:
         elif event == "torchrun_exited":
             self.torchrun_exited()
         elif event == "workers":
+            self.agent.logbook.begin()  # before anybody learns of the logs
             self.record_workers()
             self.record.note("workers", ranks=sorted(self.workers()))
         elif event == "ready":
@@ -97,6 +98,10 @@ class Attempt:
     def workers(self) -> Dict[int, Worker]:
         """Return the workers announced so far."""
         return self.torchrun.workers.by_rank if self.torchrun is not None else {}
+
+    def logs(self) -> List[str]:
+        """Name the files that torchrun and its workers write to."""
+        return self.torchrun.logs() if self.torchrun is not None else []
 
     def record_workers(self) -> None:
         """Write ranks, pids and ends down."""

@@ -13,17 +13,19 @@ import os
 import re
 import select
 import time
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+from typing import Any, Dict, List, Optional
 
-from .lines import Keep, LineReader, blocks_of, tail_position
+from .grep import Grep
+from .inorder import InOrder
+from .lines import LineReader, tail_position
 from .pulse import Pulses
+from .runlogs import Log, Parcel, logs_since
 from .state import FINAL, State, find_run, lingers, mark_stopped, resolve, with_record
 from .wire import Stream, VerbError
 
 LOOK = 0.05  # seconds between looks at the files
 JUDGE = 1.0  # seconds between looks at whether agent and guardian live
 BEAT = 2.0
-TRUSTED_AGE = 1.0  # seconds; a live file written longer ago has its time from the clock of a file server
 CLIENT_LIMIT = 60.0  # seconds without a sign of the client
 QUIET = (
     "SUCCEEDED",
@@ -34,19 +36,11 @@ QUIET = (
 Request = Dict[str, Any]
 
 
-class Log(NamedTuple):
-    """One file that is followed."""
-
-    file: str
-    rank: Optional[int]
-    stream: str
-    reader: LineReader
-    attempt: int
-
-
 def run(request: Request, stream: Stream) -> None:
     """Send what there is, then what comes, until the run has ended or the client is gone."""
     stream.patience = CLIENT_LIMIT
+    if request.get("clock"):
+        show_clock(stream)
     Follower(find_run(request["workdir"], request["run"], request["node"]), request, stream).run()
 
 
@@ -58,7 +52,7 @@ class Follower:
         self._wish: Dict[str, Any] = request.get("logs") or {}
         self._stream = stream
         self._follow = bool(request["follow"])
-        self._keep = keep_of(self._wish.get("grep"))
+        self._grep = grep_of(self._wish.get("grep"))
         self._logs: Dict[str, Log] = {}
         self._wants_logs = request.get("logs") is not None
         self._events: Optional[LineReader] = None
@@ -67,38 +61,44 @@ class Follower:
         self._pulses = Pulses(rundir, request.get("pulse"))
         self._state: Optional[State] = None
         self._stamp = 0
-        self._before: Dict[str, int] = {}  # how long each file was when we came
         self._judged = self._heard = self._sent = time.monotonic()
 
     def run(self) -> None:
         """Serve."""
         state = self._look_at_state(first=True)
         self._find_logs(state, tail=self._wish.get("tail"))
-        self._before = {log.file: log.reader.size() for log in self._logs.values()}
         if self._wish.get("tail") is not None:
             self._send({"positions": {log.file: log.reader.position for log in self._logs.values()}})
+        if self._wish.get("ordered") and not self._follow:
+            self._send_in_order(state)
+            return
         while True:
+            self._tick()
             final = state["state"] in FINAL
             moved = self._send_events() + self._send_logs(state)
             over = (final and not self._waits_for_gang(state)) or self._asks_for_earlier(state)
             if not moved and (over or not self._follow):
                 return
-            if not moved and not self._wait():
-                return
+            if not moved:
+                self._wait()
             state = self._look_at_state()
             self._find_logs(state, tail=None)
 
-    def _wait(self) -> bool:
-        """Sleep until the next look; False if the client has left or says nothing any more."""
+    def _wait(self) -> None:
+        """Sleep until the next look."""
         poller = select.poll()
         poller.register(self._stream, select.POLLIN)
-        if poller.poll(LOOK * 1000):
-            for _ in self._stream.arrived():
-                self._heard = time.monotonic()
+        poller.poll(LOOK * 1000)
+
+    def _tick(self) -> None:
+        """Tell the client that we are at work; BrokenPipeError if it has left or says nothing any more."""
         now = time.monotonic()
+        for _ in self._stream.arrived():
+            self._heard = now
+        if self._stream.ended or now - self._heard > CLIENT_LIMIT:
+            raise BrokenPipeError("the client has left")
         if now - self._sent > BEAT:
             self._send({"beat": int(now)})
-        return not self._stream.ended and now - self._heard < CLIENT_LIMIT
 
     def _look_at_state(self, first: bool = False) -> State:
         now = time.monotonic()
@@ -136,11 +136,15 @@ class Follower:
         for log in logs_since(self._rundir, state, self._wish):
             if log.file in self._logs or not os.path.exists(log.reader.path):
                 continue
+            log.begin(self._wish)
+            if not self._follow:
+                log.reader.limit = log.before
             offset = (self._wish.get("offsets") or {}).get(log.file)
             if offset is not None:
                 log.reader.position = int(offset)
             elif tail is not None:
-                log.reader.position = tail_position(log.reader.path, tail, self._keep, last)
+                begin = tail_position(log.reader.path, tail, self._grep, last, self._tick)
+                log.reader.position = max(log.reader.position, begin)
             self._logs[log.file] = log
 
     def _send_events(self) -> bool:
@@ -153,27 +157,35 @@ class Follower:
 
     def _send_logs(self, state: State) -> bool:
         """Send what is new; the last line of a file that nobody writes to any more also without its end."""
-        now = state["attempt"]
-        last = now if state["state"] in FINAL else now - 1
         ranks = [log for log in self._logs.values() if log.rank is not None]
-        moved = [self._send_log(log, log.attempt <= last) for log in ranks]
+        moved = [self._send_log(log, self._is_left(log, state)) for log in ranks]
         if not any(moved) and self._torchrun_may_speak():
-            wanted = self._wish.get("attempt") or now
-            logs = [log for log in self._logs.values() if log.rank is None and log.attempt == wanted]
-            moved = [self._send_log(log, log.attempt <= last) for log in logs]
+            moved = [self._send_log(log, self._is_left(log, state)) for log in self._torchruns(state)]
         return any(moved)
 
+    def _torchruns(self, state: State) -> List[Log]:
+        wanted = self._wish.get("attempt") or state["attempt"]
+        return [log for log in self._logs.values() if log.rank is None and log.attempt == wanted]
+
+    def _is_left(self, log: Log, state: State) -> bool:
+        """Whether nobody writes to a log any more."""
+        return bool(log.attempt < state["attempt"] or state["state"] in FINAL)
+
     def _send_log(self, log: Log, last: bool) -> bool:
-        block = log.reader.read(last)
-        header: Dict[str, Any] = {"log": log.file, "rank": log.rank, "stream": log.stream}
-        earlier = block[0] < self._before.get(log.file, 0)
-        if earlier or 0 <= time.time() - log.reader.written < TRUSTED_AGE:
-            header["written"] = log.reader.written
-        if earlier and self._wish.get("tail") is not None:
-            header["before"] = self._before[log.file]
-        for start, lines in blocks_of(block, self._keep) if block[1] else ():
-            self._send({**header, "offset": start}, lines)
-        return bool(block[1])
+        parcel = log.parcel(self._grep, last)
+        if parcel is not None:
+            self._send_parcel(parcel)
+        return parcel is not None
+
+    def _send_in_order(self, state: State) -> None:
+        """Send all that there is, the oldest lines first."""
+        logs = [log for log in self._logs.values() if log.rank is not None]
+        logs += self._torchruns(state) if self._torchrun_may_speak() else []
+        InOrder(logs, self._grep, lambda log: self._is_left(log, state), self._tick).send(self._send_parcel)
+
+    def _send_parcel(self, parcel: Parcel) -> None:
+        if parcel.body or "gone" in parcel.header:
+            self._send(parcel.header, parcel.body)
 
     def _torchrun_may_speak(self) -> bool:
         state = self._state or {}
@@ -182,46 +194,28 @@ class Follower:
         return state["state"] in FINAL and state["state"] not in QUIET
 
     def _send(self, header: Dict[str, Any], body: bytes = b"") -> None:
+        began = time.monotonic()
         self._stream.send(header, body)
         self._sent = time.monotonic()
+        if self._sent - began > BEAT:
+            self._heard = self._sent  # it took what it did not take before: it is there
 
 
-def keep_of(pattern: Optional[str]) -> Optional[Keep]:
+def show_clock(stream: Stream) -> None:
+    """Say what time it is here as often as the client asks, until it has asked enough."""
+    while True:
+        frame = stream.receive(CLIENT_LIMIT)
+        if frame is None or "begin" in frame[0]:
+            return
+        if "ask" in frame[0]:
+            stream.send({"clock": time.time()})
+
+
+def grep_of(pattern: Optional[str]) -> Optional[Grep]:
     """Compile what `grep` asks for; VerbError if it is no regular expression."""
     if pattern is None:
         return None
     try:
-        search = re.compile(pattern).search
+        return Grep(pattern)
     except re.error as error:
         raise VerbError("CC-USE-026", f"not a regular expression: {pattern!r}: {error}") from None
-    return lambda line: search(line.decode("utf-8", "replace").rstrip("\r\n")) is not None
-
-
-def logs_since(rundir: str, state: State, wish: Dict[str, Any]) -> Iterator[Log]:
-    """Yield the files of every attempt from `since` on: one may have ended before anybody came to look."""
-    for attempt in range(int(wish.get("since") or state["attempt"]), state["attempt"]):
-        yield from logs_of(rundir, state, {**wish, "attempt": wish.get("attempt") or attempt})
-    yield from logs_of(rundir, state, wish)
-
-
-def logs_of(rundir: str, state: State, wish: Dict[str, Any]) -> Iterator[Log]:
-    """Yield the files of the ranks and streams asked for; torchrun's own unless ranks are named."""
-    ranks: Optional[List[int]] = wish.get("ranks")
-    streams = wish.get("streams") or ["stdout", "stderr"]
-    attempt = wish.get("attempt") or state["attempt"]
-    if ranks is None and "stderr" in streams:
-        file = f"attempt-{attempt}/torchrun.log"
-        yield Log(file, None, "stderr", LineReader(os.path.join(rundir, file)), attempt)
-    for rank, entry in ranks_of(state, attempt).items():
-        for stream in streams:
-            if entry[stream] is not None and (ranks is None or int(rank) in ranks):
-                reader = LineReader(os.path.join(rundir, entry[stream]))
-                yield Log(entry[stream], int(rank), stream, reader, attempt)
-
-
-def ranks_of(state: State, attempt: int) -> Dict[str, Any]:
-    """Return the ranks that this node had in an attempt, and where they wrote to."""
-    if attempt == state["attempt"]:
-        return dict(state["ranks"])
-    earlier = (entry for entry in state.get("attempts") or () if entry.get("attempt") == attempt)
-    return dict(next((entry.get("ranks") or {} for entry in earlier), {}))

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Protocol
 from .client import Client
 from .gang import Facts, Gang
 from .locks import Claim
+from .logbook import Logbook
 from .loop import Loop
 from .state import Record
 
@@ -20,6 +21,7 @@ class Host(Protocol):
     record: Record
     client: Client
     claim: Claim
+    logbook: Logbook
     gang: Gang
 
     def count_time(self) -> None:

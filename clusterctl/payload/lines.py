@@ -1,14 +1,17 @@
-"""Complete lines of files that grow, by offset, in bounded memory."""
+"""Complete lines of files that grow, by offset, in bounded memory; the hole in a log that was too long is skipped."""
 
 from __future__ import annotations
 
 import os
-from typing import Callable, Iterator, Optional, Tuple
+from contextlib import suppress
+from typing import Callable, Iterator, List, Optional, Tuple
+
+from .grep import Grep, lines_in
+from .logcut import read_cut
 
 BLOCK = 1 << 18
 PIECE = 1 << 16  # a longer line is handed out in pieces
 
-Keep = Callable[[bytes], bool]
 Block = Tuple[int, bytes]
 
 
@@ -18,22 +21,26 @@ class LineReader:
     def __init__(self, path: str, position: int = 0) -> None:
         self.path = path
         self.position = position
-        self.written = 0.0  # when the file was last written to, as of the last read
+        self.limit: Optional[int] = None  # where to stop, however long the file becomes
+        self.found: Optional[os.stat_result] = None  # the file as of the last read
+        self.skipped = (0, 0)  # from where to where the last read passed over lines, because they are gone
         self._inode: Optional[int] = None
-        self._useless_size = -1
+        self._searched = 0  # there is no newline between the position and this place
 
-    def read(self, last: bool = False) -> Block:
+    def read(self, last: bool = False, most: int = BLOCK) -> Block:
         """Return where the next complete lines begin, and them; with `last` also a line that never ended."""
+        self.skipped = (0, 0)
         try:
-            found = os.stat(self.path)
+            self.found = found = os.stat(self.path)
         except OSError:
             return self.position, b""
         if found.st_size < self.position or found.st_ino != (self._inode or found.st_ino):
-            self.position = 0
-        self._inode, self.written = found.st_ino, found.st_mtime
-        if found.st_size == self.position or (found.st_size == self._useless_size and not last):
+            self.position = self._searched = 0
+        self._inode = found.st_ino
+        size = found.st_size if self.limit is None else min(found.st_size, self.limit)
+        if size <= self.position:
             return self.position, b""
-        return self._take(last)
+        return self._take(size, last, most)
 
     def size(self) -> int:
         """Return how long the file is now."""
@@ -42,15 +49,39 @@ class LineReader:
         except OSError:
             return 0
 
-    def _take(self, last: bool) -> Block:
-        with open(self.path, "rb") as source:
-            source.seek(self.position)
-            content = source.read(BLOCK)
-            at_end = len(content) < BLOCK
-        start, usable = self.position, usable_length(content, last and at_end)
-        self._useless_size = -1 if usable else start + len(content)
+    def _take(self, size: int, last: bool, most: int) -> Block:
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if not last and not self._is_usable(descriptor, size):
+                return self.position, b""
+            content = os.pread(descriptor, min(most, size - self.position), self.position)
+            content, whole = self._skip(descriptor, content, most)
+        finally:
+            os.close(descriptor)
+        start = self.position
+        usable = len(content) if whole else usable_length(content, last and start + len(content) >= size)
+        self._searched = 0 if usable else max(self._searched, start + len(content))
         self.position += usable
         return start, content[:usable]
+
+    def _is_usable(self, descriptor: int, size: int) -> bool:
+        """Look only at what has come since the last look: a bar that redraws itself may not end its line for hours."""
+        if self._searched <= self.position or size - self.position >= PIECE:
+            return True
+        if b"\n" in os.pread(descriptor, PIECE, self._searched):
+            return True
+        self._searched = max(self._searched, size)
+        return False
+
+    def _skip(self, descriptor: int, content: bytes, most: int) -> Tuple[bytes, bool]:
+        """Pass over the hole, if we have come to it; what stands before it is complete."""
+        cut = read_cut(self.path) if b"\0" in content else None
+        if cut is None or self.position >= cut.end or self.position + len(content) <= cut.begin:
+            return content, False
+        if self.position < cut.begin:
+            return content[: cut.begin - self.position], True
+        self.skipped, self.position = (self.position, cut.end), cut.end
+        return os.pread(descriptor, most, self.position), False
 
 
 def usable_length(content: bytes, last: bool) -> int:
@@ -60,66 +91,60 @@ def usable_length(content: bytes, last: bool) -> int:
     return content.rfind(b"\n") + 1 or len(content) // PIECE * PIECE
 
 
-def blocks_of(block: Block, keep: Optional[Keep]) -> Iterator[Block]:
-    """Split a block into runs of lines that are wanted; all of it without `keep`."""
-    start, content = block
-    if keep is None:
-        yield block
-        return
-    begin = place = 0
-    while place < len(content):
-        end = content.find(b"\n", place) + 1 or len(content)
-        if not keep(content[place:end]):
-            if begin < place:
-                yield start + begin, content[begin:place]
-            begin = end
-        place = end
-    if begin < place:
-        yield start + begin, content[begin:place]
-
-
-def tail_position(path: str, count: int, keep: Optional[Keep], last: bool) -> int:
+def tail_position(
+    path: str, count: int, grep: Optional[Grep], last: bool, tick: Callable[[], None] = lambda: None
+) -> int:
     """Find where the last `count` lines (of those wanted) begin, reading from the end; 0 if there are fewer.
 
-    A line that has not ended counts only with `last`.
+    A line that has not ended counts only with `last`. `tick` is called now and then.
     """
-    try:
+    descriptor = -1
+    with suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+    if descriptor < 0:
         return 0
     try:
         end = os.fstat(descriptor).st_size
-        position = end
-        unfinished = end > 0 and not last and os.pread(descriptor, 1, end - 1) != b"\n"
-        missing = count
-        for start, text in lines_backward(descriptor, end):
-            if missing == 0 and not unfinished:
-                return position
-            if unfinished:
-                unfinished = False
-            elif keep is None or keep(text):
-                missing -= 1
-            position = start
-        return position
+        ended = last or end == 0 or os.pread(descriptor, 1, end - 1) == b"\n"
+        cut = read_cut(path)
+        if cut is None or cut.end > end:
+            return _last_lines(whole_lines(descriptor, 0, end, tick), count, grep, ended, end)[0]
+        late = whole_lines(descriptor, cut.end, end, tick)
+        position, missing = _last_lines(late, count, grep, ended, end)
+        early = whole_lines(descriptor, 0, cut.begin, tick) if missing else iter(())
+        return _last_lines(early, missing, grep, True, position)[0]
     finally:
         os.close(descriptor)
 
 
-def lines_backward(descriptor: int, end: int) -> Iterator[Block]:
-    """Yield offset and text of each line from the last to the first; of a long line its first piece."""
-    line_end = block_end = end
-    later = b""  # the part of the current line that lies in blocks after this one
-    while block_end > 0:
-        begin = max(0, block_end - BLOCK)
-        content = os.pread(descriptor, block_end - begin, begin)
-        stop = len(content)
-        while True:
-            cut = content.rfind(b"\n", 0, max(0, min(stop, line_end - 1 - begin))) + 1
-            if cut == 0:
-                break
-            yield begin + cut, (content[cut:stop] + later)[:PIECE]
-            line_end, stop, later = begin + cut, cut, b""
-        later = (content[:stop] + later)[:PIECE]
-        block_end = begin
-    if line_end > 0:
-        yield 0, later
+def _last_lines(
+    blocks: Iterator[Block], count: int, grep: Optional[Grep], ended: bool, end: int
+) -> Tuple[int, int]:
+    """Count lines backward; gives where the first of them begins, and how many are missing."""
+    position, missing = end, count
+    for start, block in blocks if count or not ended else ():
+        content = block if ended else block[: block.rfind(b"\n") + 1]
+        if not ended:
+            ended, position = True, start + len(content)
+        found: List[int] = [begin for begin, _ in (grep.hits(content) if grep else lines_in(content))]
+        if missing <= len(found):
+            return start + found[-missing] if missing else position, 0
+        missing, position = missing - len(found), start
+    return position, missing
+
+
+def whole_lines(descriptor: int, begin: int, end: int, tick: Callable[[], None]) -> Iterator[Block]:
+    """Yield blocks of whole lines from the last one to the first; of a long line its first piece."""
+    later = b""  # what belongs to the line that ends where the block does
+    while end > begin:
+        tick()
+        start = max(begin, end - BLOCK)
+        content = os.pread(descriptor, end - start, start)
+        cut = content.find(b"\n", 0, len(content) if later else len(content) - 1) + 1
+        if start == begin:
+            cut = 0
+        if cut or start == begin:
+            yield start + cut, content[cut:] + later
+            later, end = b"", start + cut
+        else:
+            later, end = (content + later)[:PIECE], start

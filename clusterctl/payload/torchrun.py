@@ -47,6 +47,12 @@ class Torchrun:
         """Where torchrun's own output goes."""
         return os.path.join(self.places.attempt, "torchrun.log")
 
+    def logs(self) -> List[str]:
+        """Name this and what the workers write to."""
+        folders = [os.path.join(self.places.rundir, worker.folder) for worker in self.workers if worker.folder]
+        streams = ("stdout.log", "stderr.log")
+        return [self.log, *(os.path.join(folder, stream) for folder in folders for stream in streams)]
+
     def start(self, inherited: Mapping[str, str], secrets: Mapping[str, str]) -> None:
         """Start the gate."""
         env, self._late = plan_environment(inherited, self.spec, secrets, self.places)

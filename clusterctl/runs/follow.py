@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import selectors
+import socket
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 from clusterctl.errors import ClusterctlError, NodeError
 from clusterctl.plans.attempts import attempt_of
+from clusterctl.plans.log_times import times_at
 from clusterctl.plans.state import NodeState, parse_state
 from clusterctl.runs.session import Session
 
@@ -34,6 +38,16 @@ class LogLines:
     written: float | None = None  # when the last was written, by the node's clock, if that can be trusted
     before: int = 0  # where a tail was asked for: how long the file was then
     node_rank: int | None = None  # of the node in the attempt that wrote it, where that is known
+    places: tuple[int, ...] = ()  # where each line begins, if they do not follow one another
+    times: tuple[float, ...] = ()  # when each line was written, by our clock, if that was asked for
+    began: float = 0.0  # with times: nothing that this node sends later is older
+    guessed: bool = False  # whether the times are no better than when the file was last written
+    gone: tuple[int, int] | None = None  # what was dropped before these lines, to hold the limit on the log
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """Give where each line begins in the file, in bytes."""
+        return self.places or tuple(accumulate(self.sizes[:-1], initial=self.offset))[: len(self.sizes)]
 
 
 @dataclass(frozen=True)
@@ -76,12 +90,21 @@ class Follower:
         self.events: dict[str, int] = {}
         self.placed: set[str] = set()  # nodes that have said where the wanted tails begin
         self.heard: dict[str, float] = {}  # when each node last said anything, beats included
+        self.clocks: dict[str, float] = {}  # each node's clock minus ours, in seconds
+        self._bell, self._ear = socket.socketpair()
+        self._ear.setblocking(False)
+        self._selector.register(self._ear, selectors.EVENT_READ, None)
         self._ranks: dict[str, dict[int, int | None]] = {}  # of nodes, by attempt
 
     def add(self, node: str, session: Session) -> None:
         """Begin to read a node's stream."""
         self._sessions[node] = session
         self._selector.register(session, selectors.EVENT_READ, node)
+
+    def wake(self) -> None:
+        """Let `updates` return now; from any thread."""
+        with suppress(OSError):
+            self._bell.send(b".")
 
     @property
     def open(self) -> bool:
@@ -97,6 +120,8 @@ class Follower:
         if only is not None:
             self._watch_only(only)
         ready = {key.data for key, _ in self._selector.select(wait)}
+        if None in ready:
+            self._ear.recv(512)
         for node in [name for name in self._sessions if name in ready]:
             yield from self._read(node)
         yield from self._keep_alive(only)
@@ -115,6 +140,8 @@ class Follower:
         for node in list(self._sessions):
             self._drop(node)
         self._selector.close()
+        self._bell.close()
+        self._ear.close()
 
     def _read(self, node: str) -> Iterator[Update]:
         session = self._sessions[node]
@@ -173,12 +200,12 @@ class Follower:
 
     def _parse_log(self, node: str, header: Mapping[str, Any], body: bytes) -> LogLines:
         file, offset = str(header["log"]), int(header["offset"])
-        self.offsets.setdefault(node, {})[file] = offset + len(body)
+        self.offsets.setdefault(node, {})[file] = int(header.get("next", offset + len(body)))
         raw = body.split(b"\n")
         if raw[-1] == b"":
             raw.pop()
-        rank, written = header.get("rank"), header.get("written")
-        return LogLines(
+        rank, written, gone = header.get("rank"), header.get("written"), header.get("gone")
+        entry = LogLines(
             node=node,
             rank=rank if isinstance(rank, int) else None,
             stream=str(header.get("stream", "")),
@@ -190,7 +217,17 @@ class Follower:
             before=int(header.get("before", 0)),
             node_rank=self._ranks.get(node, {}).get(attempt_of(file)),
             written=float(written) if written is not None else None,
+            places=tuple(map(int, header.get("places") or ())),
+            guessed=header.get("guessed") is True,
+            gone=(int(gone[0]), int(gone[1])) if gone else None,
         )
+        return self._with_times(entry, header) if header.get("knots") else entry
+
+    def _with_times(self, entry: LogLines, header: Mapping[str, Any]) -> LogLines:
+        ahead = self.clocks.get(entry.node, 0.0)
+        knots = [(int(place), float(moment) - ahead) for place, moment in header["knots"]]
+        ends = [place + size for place, size in zip(entry.offsets, entry.sizes, strict=True)]
+        return replace(entry, times=tuple(times_at(knots, ends)), began=knots[0][1])
 
 
 def _parse_events(body: bytes) -> Iterator[Mapping[str, Any]]:

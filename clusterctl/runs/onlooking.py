@@ -29,9 +29,17 @@ class Onlooker:
         wish: Mapping[str, Any],
         *,
         notice: Callable[[str], None],
+        clocks: Mapping[str, float] | None = None,
     ) -> None:
         self._streams = Streams(
-            cluster, run, nodes, interpreters, wish, notice=notice, longest_pause=LONGEST_PAUSE
+            cluster,
+            run,
+            nodes,
+            interpreters,
+            wish,
+            notice=notice,
+            longest_pause=LONGEST_PAUSE,
+            clocks=clocks,
         )
         self._awaited = {node.name for node in nodes}
         self._over: set[str] = set()

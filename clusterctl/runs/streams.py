@@ -11,11 +11,13 @@ from typing import Any
 
 from clusterctl.errors import ClusterctlError, ConnectError, ConnectionLost, HostKeyError
 from clusterctl.runs import tasks
+from clusterctl.runs.clocks import measure_clock
 from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.follow import Follower, StreamEnd, Update
 from clusterctl.runs.session import Session
 from clusterctl.specs.inventory import Node
 
+CLOCK_DOUBT = 2.0  # seconds by which a clock may be off that was asked over a slow network
 FIRST_PAUSE = 0.25  # seconds before a cut stream is opened again; doubled each time that fails
 VERB_DIED = "CC-RUN-003"  # the stream's process on the node was killed: worth another try
 
@@ -33,13 +35,17 @@ class Streams:
         *,
         notice: Callable[[str], None],
         longest_pause: float,
+        clocks: Mapping[str, float] | None = None,
     ) -> None:
+        """Ask for what `wish` says; `clocks` are the nodes' clocks minus ours, as far as they are known."""
         self._cluster, self._run, self._interpreters, self._wish = cluster, run, interpreters, wish
         self._nodes = {node.name: node for node in nodes}
         self._notice, self._longest_pause = notice, longest_pause
-        self._follower = Follower()
+        self._follower = Follower(live=bool(wish.get("follow", True)))
+        self._follower.clocks.update(clocks or {})
         self._opened: deque[tuple[str, Session | None, ClusterctlError | None]] = deque()
-        self._tries: dict[str, int] = {}
+        self._measured: set[str] = set()  # whose clock is known as well as it can be
+        self.tries: dict[str, int] = {}  # how often in a row each node could not be heard
         self.broke_at: dict[str, float] = {}  # when each node that is not heard now fell away
 
     @property
@@ -59,20 +65,23 @@ class Streams:
             what = error.message if error else "the stream ended before the run"
             broke = "the connection broke" if name in self.heard else "no answer yet"
             self._notice(f"{name}: {broke} ({what}); trying to come back")
-        tries = self._tries[name] = self._tries.get(name, 0) + 1
+        tries = self.tries[name] = self.tries.get(name, 0) + 1
         longest = min(self._longest_pause, FIRST_PAUSE * 2.0 ** min(tries - 1, 20))
         stale = isinstance(error, (ConnectError, ConnectionLost))
         self._begin(self._nodes[name], longest * random.uniform(0.5, 1.0), stale=stale)
 
-    def updates(self, wait: float) -> Iterator[Update]:
-        """Give what arrives within `wait` seconds; a stream that could not be opened ends as one that was cut."""
+    def updates(self, wait: float, only: str | None = None) -> Iterator[Update]:
+        """Give what arrives within `wait` seconds; a stream that could not be opened ends as one that was cut.
+
+        `only` leaves the other nodes unread, so that they wait.
+        """
         while self._opened:
             name, stream, error = self._opened.popleft()
             if stream is None:
                 yield StreamEnd(name, error)
             else:
                 self._follower.add(name, stream)
-        for update in self._follower.updates(wait):
+        for update in self._follower.updates(wait, only):
             if not isinstance(update, StreamEnd):
                 self._welcome(update.node)
             yield update
@@ -82,7 +91,7 @@ class Streams:
         self._follower.close()
 
     def _welcome(self, name: str) -> None:
-        self._tries.pop(name, None)
+        self.tries.pop(name, None)
         if self.broke_at.pop(name, None) is not None:
             self._notice(f"{name}: back; going on where the stream broke")
 
@@ -95,22 +104,32 @@ class Streams:
             if stale:
                 self._cluster.forget(node)  # it may look alive and be dead
             c = self._cluster.connection(node)
-            stream = tasks.follow(c, node, self._interpreters[node.name], self._run, self._request(node.name))
+            request = self._request(node.name)
+            stream = tasks.follow(c, node, self._interpreters[node.name], self._run, request)
+            if request.get("clock"):
+                self._follower.clocks[node.name] = measure_clock(stream)
+                self._measured.add(node.name)
             self._opened.append((node.name, stream, None))
         except ClusterctlError as error:
             error.node = error.node or node.name
             self._opened.append((node.name, None, error))
+        self._follower.wake()
 
     def _request(self, name: str) -> dict[str, Any]:
         """Ask for what follows on what was heard; a tail is measured only once, at the beginning."""
         known = self._follower
         request: dict[str, Any] = {"follow": True, **self._wish}
+        if name in self._measured:
+            del request["clock"]  # once is enough, and lines of one file must never be judged by two clocks
         if request["events"] is not None:
             request["events"] = known.events.get(name, 0)
         if request["logs"] is not None:
             tail = None if name in known.placed else request["logs"].get("tail")
             offsets = dict(known.offsets.get(name, {}))
             request["logs"] = {**request["logs"], "offsets": offsets, "tail": tail}
+            moment = request["logs"].get("moment")
+            if moment is not None:
+                request["logs"]["moment"] = moment + known.clocks.get(name, 0.0) - CLOCK_DOUBT
         return request
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import time
+from dataclasses import replace
 
 import pytest
 
@@ -66,3 +68,39 @@ def test_json_lines_carry_raw_text_and_byte_offsets(capsys: pytest.CaptureFixtur
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert (first["line"], first["offset"]) == ("é\x1b[0m", 10)
     assert (second["offset"], second["node_rank"], second["rank"], second["schema"]) == (17, 0, 3, 1)
+
+
+def test_times_stand_before_the_prefix_in_the_zone_of_the_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a second the tenths are right, before and after its change."""
+    monkeypatch.setenv("TZ", "Asia/Shanghai")
+    time.tzset()
+    stream = io.StringIO()
+    printer = LogPrinter(["gpu01"], 4, stream, timed=True)
+    moments = (1795240799.96, 1795240800.04, 1795240800.96)
+    printer.show(replace(lines("a", "b", "c"), times=moments))
+    monkeypatch.undo()
+    time.tzset()
+
+    shown = stream.getvalue().splitlines()
+    assert shown[0] == "11-21 13:59:59.9 gpu01 r3 | a"
+    assert [line[:16] for line in shown[1:]] == ["11-21 14:00:00.0", "11-21 14:00:00.9"]
+
+
+def test_what_was_dropped_is_said_where_it_was(capsys: pytest.CaptureFixture[str]) -> None:
+    """On the screen and in JSON."""
+    cut = replace(lines("after"), gone=(1000, 3_200_001_000), began=5.0)
+    assert printed(cut) == [
+        "gpu01 r3  ~ 3.2 GB of this log were dropped here to hold log_limit",
+        "gpu01 r3  | after",
+    ]
+    JsonLogs("r-1", {}).show(cut)
+    gap, line = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (gap["line"], gap["dropped"], gap["offset"], gap["time"]) == ("", 3_200_000_000, 1000, 5.0)
+    assert "dropped" not in line
+
+
+def test_json_lines_carry_the_time_of_each_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """And their places in the file, which do not follow one another where lines were chosen."""
+    JsonLogs("r-1", {}).show(replace(lines("a", "b"), times=(7.0, 8.0), places=(100, 900)))
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(one["time"], one["offset"]) for one in found] == [(7.0, 100), (8.0, 900)]

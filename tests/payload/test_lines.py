@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from clusterctl.payload import lines
-from clusterctl.payload.lines import LineReader, blocks_of, tail_position
+from clusterctl.payload.grep import Grep
+from clusterctl.payload.lines import LineReader, tail_position
+from clusterctl.payload.runlogs import sift
 
 
 @pytest.fixture
@@ -115,16 +117,61 @@ def test_the_tail_of_a_large_file_reads_its_end_only(log: Path) -> None:
     assert tail_position(str(log), 10, None, False) == (100 << 30) + 1 + 5 * 990
 
 
-def test_grep_splits_a_block_into_runs_of_hits() -> None:
-    """Offsets are those of the file."""
-    block = (100, b"a1\nb\na2\na3\nb\n")
-    assert list(blocks_of(block, lambda line: line.startswith(b"a"))) == [(100, b"a1\n"), (105, b"a2\na3\n")]
-    assert list(blocks_of(block, lambda _: False)) == []
-    assert list(blocks_of(block, None)) == [block]
+def test_grep_says_where_each_hit_was() -> None:
+    """Offsets are those of the file; of a block without a hit it is still known where to read on."""
+    header: dict[str, object] = {}
+    assert sift(header, 100, b"a1\nb\na2\na3\nb\n", Grep("^a")) == b"a1\na2\na3\n"
+    assert header == {"places": [100, 105, 108], "next": 113}
+    assert sift(header, 100, b"a1\n", Grep("c")) == b""
+    assert header == {"places": [], "next": 103}
+
+
+PATTERNS = (
+    "b", "^b", "b$", "^$", r"\s", r"a\s*b", "[^a]b", "a.b", "(?i)AB", r"\bab\b", "(a|b)+$", r"b(?!a)", r"(?<!a)b",
+    r"\Aa", r"b\Z", "a{2}", "(?:ab)+", r"(?P<x>a)(?P=x)", "é", r"a[^b]*$", r"\n", "", "a|^$", r".\b$", r"a\Bb",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_searching_in_all_lines_at_once_finds_the_same(pattern: str) -> None:
+    """Against each line by itself: an expression that reaches over a line's end must not hide or make a hit."""
+    generator, grep = random.Random(pattern), Grep(pattern)
+    for _ in range(300):
+        content = "".join(
+            generator.choices("aabb \n\nAé\r", [9, 9, 9, 9, 5, 5, 5, 3, 0.1, 0.1], k=40)
+        ).encode()
+        whole = content.splitlines(keepends=True) if b"\r" not in content else content.split(b"\n")
+        expected = [line.strip(b"\n") for line in whole if grep.keeps(line)]
+        found = [content[begin:end].strip(b"\n") for begin, end in grep.hits(content)]
+        if b"\r" in content and expected[-1:] == [b""] and content.endswith(b"\n"):
+            expected.pop()  # what `split` finds behind the last newline is no line
+        assert found == expected, content
 
 
 def test_the_tail_of_hits(log: Path) -> None:
     """The last hits, however far back."""
     append(log, b"".join(b"%d\n" % number for number in range(100000)))
-    position = tail_position(str(log), 2, lambda line: line.endswith(b"777\n"), False)
+    position = tail_position(str(log), 2, Grep("777$"), False)
     assert log.read_bytes()[position : position + 6] == b"98777\n"
+
+
+def test_a_bar_that_redraws_itself_is_not_read_again_and_again(log: Path) -> None:
+    """Of a line that does not end for hours each look reads only what is new, and nothing of it is lost."""
+    reader, bar = LineReader(str(log)), b""
+    for number in range(100):
+        append(log, b"\r%3d %%" % number)
+        bar += b"\r%3d %%" % number
+        assert reader.read() == (0, b"")
+        assert reader._searched == len(bar)
+    append(log, b"\nnext\n")
+    assert reader.read() == (0, bar + b"\nnext\n")
+
+
+def test_a_limit_ends_the_reading_however_long_the_file_becomes(log: Path) -> None:
+    """Who does not follow wants what is there, not what comes while he reads."""
+    append(log, b"one\ntwo\n")
+    reader = LineReader(str(log))
+    reader.limit = 8
+    append(log, b"three\n")
+    assert reader.read() == (0, b"one\ntwo\n")
+    assert reader.read() == (8, b"")

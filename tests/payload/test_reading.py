@@ -161,7 +161,7 @@ def test_tail_and_grep_happen_on_the_node(tmp_path: Path) -> None:
     assert text_of(run.follow({"grep": r"99\d grün$"})).count(b"\n") == 10
     hits = run.follow({"grep": r"^step \d+00 ", "tail": 2})
     assert text_of(hits) == "step 800 grün\nstep 900 grün\n".encode()
-    offsets = [header["offset"] for header, _ in hits if "log" in header]
+    offsets = [place for header, _ in hits if "log" in header for place in header["places"]]
     content = (run.path / run.state["ranks"]["0"]["stdout"]).read_bytes()
     assert [content[offset:].split(b" ")[1] for offset in offsets] == [b"800", b"900"]
     assert run.follow({"grep": "("})[0][0]["error"]["code"] == "CC-USE-026"

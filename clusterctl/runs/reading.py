@@ -1,0 +1,78 @@
+"""Read what a run's logs hold now: one node after the other, or all of them in the order of time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from clusterctl.runs import tasks
+from clusterctl.runs.cluster import Cluster
+from clusterctl.runs.follow import LogLines, StreamEnd, Update
+from clusterctl.runs.inorder import InOrder
+from clusterctl.runs.streams import Streams, may_return
+from clusterctl.specs.inventory import Node
+
+TRIES = 3  # in a row, to open a stream that was cut; a pager that nobody turns over cuts it as well
+LONGEST_PAUSE = 1.0  # seconds between them
+
+
+class Reading:
+    """The streams of a run's nodes, each read to its end once; nothing is doubled if one has to be opened again."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        run: str,
+        nodes: Sequence[Node],
+        interpreters: Mapping[str, tasks.Interpreter],
+        wish: Mapping[str, Any],
+        *,
+        clocks: Mapping[str, float],
+    ) -> None:
+        self._awaited = [node.name for node in nodes]
+        self._streams = Streams(
+            cluster, run, nodes, interpreters, wish, notice=_hush, longest_pause=LONGEST_PAUSE, clocks=clocks
+        )
+
+    def in_turn(self) -> Iterator[Update]:
+        """Give what the nodes say, of one after the other; a StreamEnd comes for each, at its end."""
+        self._streams.open_all()
+        try:
+            while self._awaited:
+                for update in self._streams.updates(1.0, only=self._awaited[0]):
+                    yield from self._take(update)
+        finally:
+            self._streams.close()
+
+    def in_order(self) -> Iterator[list[LogLines] | StreamEnd]:
+        """Give the lines of all nodes, the oldest first, as many at a time as are known to be next."""
+        order = InOrder(self._awaited)
+        self._streams.open_all()
+        try:
+            while (node := order.behind) is not None:
+                for heard in self._streams.updates(1.0, only=node):
+                    for update in self._take(heard):
+                        if isinstance(update, LogLines):
+                            order.hear(update)
+                        elif isinstance(update, StreamEnd):
+                            order.end(update.node)
+                            yield update
+                yield list(order.ready())
+        finally:
+            self._streams.close()
+
+    def _take(self, update: Update) -> Iterator[Update]:
+        """Pass an update on, unless it is the end of a stream that is worth another try."""
+        if not isinstance(update, StreamEnd):
+            yield update
+            return
+        name, tries = update.node, self._streams.tries.get(update.node, 0)
+        if update.error is not None and may_return(update.error) and tries < TRIES:
+            self._streams.reopen(name, update.error)
+            return
+        self._awaited = [other for other in self._awaited if other != name]
+        yield update
+
+
+def _hush(_: str) -> None:
+    """Say nothing: whoever reads is told of what fails for good."""

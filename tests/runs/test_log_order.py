@@ -1,0 +1,71 @@
+"""Lines of many nodes in the order of time: nothing too early, nothing lost, every file's own order kept."""
+
+from __future__ import annotations
+
+import random
+
+from clusterctl.runs.follow import LogLines
+from clusterctl.runs.inorder import InOrder
+
+
+def entry(node: str, file: str, offset: int, times: list[float], *, began: float | None = None) -> LogLines:
+    """Lines of ten bytes each, which say of which file and the how manieth they are."""
+    lines = tuple(f"{file}{offset // 10 + number:<4}" for number in range(len(times)))
+    first = times[0] if began is None else began
+    return LogLines(
+        node, 0, "stdout", file, offset, None, lines, (10,) * len(times), times=tuple(times), began=first
+    )
+
+
+def test_a_line_waits_until_no_node_can_have_an_older_one() -> None:
+    """Of whom is waited for, it is known by name."""
+    order = InOrder(["a", "b"])
+    order.hear(entry("a", "x", 0, [1.0, 5.0]))
+    assert list(order.ready()) == []
+    assert order.behind == "b"
+    order.hear(entry("b", "y", 0, [3.0, 4.0]))
+    assert [line for one in order.ready() for line in one.lines] == ["x0   "]
+    assert order.behind == "a"
+    order.end("a")
+    order.end("b")
+    assert order.behind is None
+    assert [line for one in order.ready() for line in one.lines] == ["y0   ", "y1   ", "x1   "]
+
+
+def test_many_files_of_many_nodes() -> None:
+    """Parcels come in the order of their first lines, as nodes send them; the lines come out in order of time."""
+    generator, order, shown = random.Random(4), InOrder([f"n{number}" for number in range(4)]), []
+    queues = {}
+    for node in range(4):
+        parcels = []
+        for file in range(3):
+            times = sorted(generator.choices(range(200), k=120))
+            for place in range(0, 120, 15):
+                parcels.append(entry(f"n{node}", f"{node}{file}-", place * 10, times[place : place + 15]))
+        queues[f"n{node}"] = sorted(parcels, key=lambda parcel: parcel.began)
+    while (node := order.behind) is not None:
+        if queues[node]:
+            order.hear(queues[node].pop(0))
+        else:
+            order.end(node)
+        shown += order.ready()
+
+    times = [moment for one in shown for moment in one.times]
+    assert times == sorted(times) and len(times) == 4 * 3 * 120
+    for file in {one.file for one in shown}:
+        assert [int(line[3:]) for one in shown if one.file == file for line in one.lines] == list(range(120))
+        assert [place for one in shown if one.file == file for place in one.offsets] == list(
+            range(0, 1200, 10)
+        )
+
+
+def test_what_was_dropped_is_told_before_the_lines_after_it() -> None:
+    """Once, also where nothing follows."""
+    order = InOrder(["a"])
+    first, second = entry("a", "x", 0, [1.0]), entry("a", "x", 500, [7.0, 8.0], began=2.0)
+    alone = LogLines("a", 1, "stdout", "y", 900, None, (), (), began=9.0, gone=(100, 900))
+    for one in (first, LogLines(**{**vars(second), "gone": (10, 500)}), alone):
+        order.hear(one)
+    order.end("a")
+    shown = [(one.file, len(one.lines), one.gone) for one in order.ready()]
+    assert shown == [("x", 1, None), ("x", 2, (10, 500)), ("y", 0, (100, 900))]
