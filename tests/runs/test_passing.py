@@ -8,6 +8,7 @@ import signal
 import socket
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -19,6 +20,7 @@ from pipenodes import PipeSession
 
 from clusterctl.errors import ClusterctlError
 from clusterctl.payload import passing as giving
+from clusterctl.payload import sync
 from clusterctl.runs.passing import Passing, Place
 from clusterctl.runs.source import ScanResult, scan_source
 from clusterctl.runs.sync import Synced, send_tree
@@ -252,6 +254,14 @@ def test_a_giver_that_lies_is_found_out(made: Callable[..., Nodes], scan: ScanRe
     assert len(nodes.notices) == 1
     assert "changed on its way" in nodes.notices[0]
     assert sum(one.sent for one in brought.values()) >= scan.manifest.size + SIZE
+
+
+def test_a_frame_that_unpacks_without_end_is_refused() -> None:
+    """A few KiB of zeros, packed, would fill the memory of the node that takes them."""
+    bomb = zlib.compress(bytes(64 << 20))
+    for header in ({"blob": "a" * 64}, {"blobs": [["a" * 64, 64 << 20]]}):
+        with pytest.raises(zlib.error, match="more data"):
+            list(sync.contents(header, bomb))
 
 
 def test_a_node_that_has_all_gives_at_once(made: Callable[..., Nodes]) -> None:
