@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import socket
 from typing import Any, Callable, Dict, Iterator, Optional, Sequence
 
@@ -15,7 +16,8 @@ from .wire import VerbError
 
 GUEST_LIMIT = 5.0  # seconds to prove the token
 SPARE_GUESTS = 8  # connections at once that prove nothing yet, beyond one for each node
-BACKLOG = 128
+BACKLOG = 1024  # as many as the kernel allows; they come all at once
+OWN_FILES = 256  # what an agent has open beside its peers' connections, with room
 AT_ONCE = 16  # connections taken in one turn, so that a flood leaves time for the rest
 
 
@@ -32,6 +34,7 @@ class Door:
         self._guests: Dict[Guest, None] = {}  # the oldest first
         self._most = self._seats + SPARE_GUESTS
         self._limit = float(spec.get("guest_limit") or GUEST_LIMIT)
+        allow_files(self._most + OWN_FILES)
         address = spec["address"] if spec.get("restart") else spec["master_addr"]
         self._socket: Optional[socket.socket] = listen(address, spec.get("ports"))
         self.port = int(self._socket.getsockname()[1])
@@ -127,6 +130,17 @@ class Guest:
         self._door.unwatch(self)
         self._door.forget(self)
         self.link.close()
+
+
+def allow_files(count: int) -> None:
+    """Raise the soft limit of open files, often 1024, to what so many peers need; VerbError if the hard one forbids."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= count:
+        return
+    if hard != resource.RLIM_INFINITY and hard < count:
+        why = f"this node allows {hard} open files, and {count} are needed (`nofile` in limits.conf)"
+        raise VerbError("CC-NET-021", f"node 0 cannot listen for so many other nodes: {why}")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
 
 
 def listen(address: str, ports: Optional[Sequence[int]]) -> socket.socket:

@@ -28,7 +28,7 @@ from .gang import (
     read_order,
     silent_beats,
 )
-from .link import Channel
+from .link import Channel, write
 from .seal import Message, SealError
 
 CLOCK_LOOKS = 8  # answers among which the quickest tells a peer's clock best
@@ -209,8 +209,9 @@ class Hub(Gang):
 
     def _tell_all(self, **verdict: Any) -> None:
         self._told = True
+        text = write("verdict", verdict)
         for member in list(self.members.values()):
-            member.channel.send("verdict", **verdict)
+            member.channel.send_text(text)
         if self.members:
             self.side.loop.after(FAREWELL, "farewell", self._leave)
         else:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
-from typing import Callable, Iterator, Optional
+from typing import Callable, Iterator, Mapping, Optional
 
 from .loop import Loop
 from .seal import LONGEST_LINE, Meeting, Message, Seal, SealError
@@ -102,6 +103,11 @@ class Link:
             yield line
 
 
+def write(kind: str, facts: Mapping[str, object]) -> str:
+    """Write a message as JSON."""
+    return json.dumps({"kind": kind, **facts})
+
+
 class Channel:
     """Sealed messages to and from one agent that has proved the token; `quiet` counts our beats without a word."""
 
@@ -121,7 +127,11 @@ class Channel:
 
     def send(self, kind: str, **facts: object) -> None:
         """Send a message."""
-        for line in self._out.lines({"kind": kind, **facts}):
+        self.send_text(write(kind, facts))
+
+    def send_text(self, text: str) -> None:
+        """Send a message that is written already, for whoever else it was."""
+        for line in self._out.lines(text):
             self._link.send(line)
 
     def close(self) -> None:

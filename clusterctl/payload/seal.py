@@ -50,9 +50,8 @@ class Seal:
         self._count = 0
         self._pieces: List[str] = []
 
-    def lines(self, message: Message) -> Iterator[bytes]:
-        """Render a message."""
-        text = json.dumps(message)
+    def lines(self, text: str) -> Iterator[bytes]:
+        """Render a message that is written as JSON."""
         pieces = [text[place : place + PIECE] for place in range(0, len(text), PIECE)]
         for place, piece in enumerate(pieces, 1):
             rest = f"{'.' if place == len(pieces) else '+'} {piece}"

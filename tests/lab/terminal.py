@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import select
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 
 
@@ -43,3 +44,54 @@ def read_on(terminal: int, seen: str, question: str | None) -> str:
             return seen
         seen += more.decode()
     return seen
+
+
+def act_on(
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    deeds: Sequence[tuple[str, Callable[[int], object]]],
+) -> tuple[int, str]:
+    """Run a command; when a text has come since the last deed, the next is done, given the terminal.
+
+    Gives its exit code and all that it wrote.
+    """
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execvpe(words[0], list(words), dict(environment))
+    seen = ""
+    with closing(os.fdopen(terminal, "rb", buffering=0)) as screen:
+        for text, deed in deeds:
+            seen += read_to(screen.fileno(), text)
+            deed(screen.fileno())
+        seen = read_on(screen.fileno(), seen, None)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), seen
+
+
+def read_to(terminal: int, text: str) -> str:
+    """Read until a text has come."""
+    until, seen = time.monotonic() + 30, ""
+    while text not in seen:
+        assert time.monotonic() < until, f"{text!r} did not come; seen: {seen}"
+        if select.select([terminal], [], [], 1.0)[0]:
+            seen += os.read(terminal, 4096).decode()
+    return seen
+
+
+_PIECE = re.compile(r"\x1b\[(\??[0-9;]*)([A-Za-z])|(\r)|(\n)|([^\x1b\r\n]+)")
+
+
+def what_remains(written: str) -> list[str]:
+    """Give the lines that stand on a terminal in the end; it knows what a live display needs, and no more."""
+    lines, row = [""], 0
+    for match in _PIECE.finditer(written):
+        number, kind, back, newline, text = match.groups()
+        if kind == "A":
+            row = max(0, row - int(number or 1))
+        elif kind == "K" or back:
+            lines[row] = "" if kind else lines[row]
+        elif newline:
+            row += 1
+            lines += [""] * (row - len(lines) + 1)
+        elif text:
+            lines[row] += text
+    return lines
