@@ -113,5 +113,15 @@ def boot():  # type: () -> None
     return run_verb(header, source, private)
 
 
+def leave():  # type: () -> None
+    """End at once: taking the interpreter apart costs 4 ms of the node's time, and there is nothing to save."""
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(0)  # also where nobody reads any more
+
+
 if __name__ == "__main__":
     boot()
+    leave()
