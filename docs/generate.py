@@ -34,8 +34,10 @@ from clusterctl.specs.inventory_file import InventoryFile, NodeEntry, NodeSettin
 from clusterctl.specs.job_end import NotifyEntry, OnEndEntry
 from clusterctl.specs.job_file import JobFile, SyncEntry
 from clusterctl.specs.job_restart import RestartEntry
+from clusterctl.specs.job_setup import HookEntry, SetupEntry
 from clusterctl.specs.leaf import Leaf, OneOrMore
 from clusterctl.specs.placeholders import MEANINGS
+from clusterctl.specs.sizes import Size, parse_size
 from clusterctl.specs.waive import WaiveEntry
 
 PAGES = Path(__file__).parent / "en"
@@ -47,6 +49,8 @@ TABLES: Mapping[str, type[BaseModel]] = {
     "ssh": SshEntry,
     "job": JobFile,
     "sync": SyncEntry,
+    "setup": SetupEntry,
+    "hook": HookEntry,
     "restart": RestartEntry,
     "on_end": OnEndEntry,
     "notify": NotifyEntry,
@@ -111,6 +115,8 @@ def default_of(model: type[BaseModel], key: str) -> str:
     default: Any = info.get_default(call_default_factory=True)
     if default is None or isinstance(default, BaseModel) or default in ((), {}):
         return "none"
+    if any(isinstance(note, Leaf) and note.parse is parse_size for note in info.metadata):
+        return f"`{Size(default)}`"
     if isinstance(default, bool):
         return "`true`" if default else "`false`"
     return f"`{default:g}s`" if isinstance(default, float) else f"`{default}`"

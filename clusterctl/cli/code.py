@@ -12,8 +12,18 @@ from clusterctl.cli.reaching import notice
 from clusterctl.errors import UsageError
 
 if TYPE_CHECKING:
+    from clusterctl.runs.setup_files import Provision
     from clusterctl.runs.source import ScanResult
     from clusterctl.specs.job import Job
+
+
+def read_provision(job: Job) -> Provision | None:
+    """Read and hash what the job's `setup` sends along, if it has one; its folder is the job file's."""
+    if job.setup is None:
+        return None
+    from clusterctl.runs.setup_files import read_setup
+
+    return read_setup(job.setup, Path(job.file).parent, state_dir() / "trees")
 
 
 def read_code(job: Job, *, big: bool = False) -> ScanResult:
@@ -21,7 +31,8 @@ def read_code(job: Job, *, big: bool = False) -> ScanResult:
     from clusterctl.runs.source import scan_source
 
     source = Path(job.file).parent / expand(job.sync.source)
-    found = scan_source(source, exclude=job.sync.exclude, cache_dir=state_dir() / "trees", big=big)
+    exclude = (*job.sync.exclude, *_wheelhouse(job, source))
+    found = scan_source(source, exclude=exclude, cache_dir=state_dir() / "trees", big=big)
     for warning in found.warnings:
         notice(warning)
     paths = {entry.path for entry in found.manifest.entries}
@@ -39,3 +50,12 @@ def read_code(job: Job, *, big: bool = False) -> ScanResult:
             fix="script is relative to sync.source; is it excluded by .gitignore or sync.exclude?",
         )
     return found
+
+
+def _wheelhouse(job: Job, source: Path) -> tuple[str, ...]:
+    """Leave the wheelhouse out of the code: it travels by itself, and once."""
+    if job.setup is None or job.setup.wheelhouse is None:
+        return ()
+    wheels = (Path(job.file).parent.resolve() / job.setup.wheelhouse).parts
+    root = source.resolve().parts
+    return ("/" + "/".join(wheels[len(root) :]),) if wheels[: len(root)] == root and wheels != root else ()

@@ -69,19 +69,26 @@ def launch(
 
 
 def _show_plan(job: Job, members: Sequence[Member], as_json: bool, *, big: bool) -> int:
-    from clusterctl.cli.code import read_code
+    from clusterctl.cli.code import read_code, read_provision
     from clusterctl.plans.hooks import hooks_to_json, render_hooks
     from clusterctl.plans.launch import offline, plan_launch, plan_to_json, render_plan
+    from clusterctl.plans.setup import render_around, render_setup, setup_to_json
 
-    found = read_code(job, big=big)
+    found, provision = read_code(job, big=big), read_provision(job)
+    about = (provision.plan, provision.scan.manifest) if provision else None
     plan = plan_launch(job, members, {member.name: offline(member) for member in members}, run_id=None)
     if as_json:
-        shown = {**plan_to_json(plan), **hooks_to_json(job.on_end, job.notify)}
+        made = {"setup": setup_to_json(*about) if about else None}
+        shown = {**plan_to_json(plan), **made, **hooks_to_json(job.on_end, job.notify)}
         click.echo(json.dumps({"schema": 1, "plan": shown}, ensure_ascii=False, indent=2))
     else:
         click.echo(
             f"# code: {len(found.manifest.entries)} files, {found.manifest.size} bytes, from {found.root}"
         )
+        for line in render_setup(*about) if about else ():
+            click.echo(line)
+        for line in render_around(job):
+            click.echo(line)
         click.echo(render_plan(plan), nl=False)
         for line in render_hooks(job.on_end, job.notify):
             click.echo(line)

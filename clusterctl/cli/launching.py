@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from clusterctl.cli.code import read_code
+from clusterctl.cli.code import read_code, read_provision
 from clusterctl.cli.proving import Proof, choose, prove
 from clusterctl.cli.reaching import interpreter, myself, notice
 from clusterctl.cli.telling import check_hooks, remember_hooks, remind
 from clusterctl.cli.watching import Report, watch_run
 from clusterctl.console.choice import err, say
 from clusterctl.console.findings import render_findings
-from clusterctl.console.phases import Detail, Phases, render_freight
+from clusterctl.console.phases import Detail, Phases, render_freight, render_supply
 from clusterctl.errors import ClusterctlError, UsageError
 from clusterctl.plans.agent_spec import render_spec
 from clusterctl.plans.devices import plan_devices
@@ -25,6 +25,7 @@ from clusterctl.plans.launch import LaunchPlan, Measured, plan_launch
 from clusterctl.plans.network import resolve_network
 from clusterctl.plans.placement import Member
 from clusterctl.plans.redact import redact
+from clusterctl.plans.setup import setup_to_spec
 from clusterctl.plans.vendors import vendor_of
 from clusterctl.runs import preparing
 from clusterctl.runs.attached import Watch
@@ -32,6 +33,7 @@ from clusterctl.runs.claiming import Manners
 from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.passing import Passing, Place
 from clusterctl.runs.source import ScanResult
+from clusterctl.runs.supply import Supply
 from clusterctl.specs.counted import counted
 from clusterctl.specs.inventory import Inventory, Node
 from clusterctl.specs.job import Job
@@ -60,6 +62,7 @@ class Launch:
         self._phases = Phases([member.name for member in members])
         self._report = Report(wishes.as_json, wishes.command)
         self._began = time.time()
+        self._provision = read_provision(job)
 
     def run(self, cluster: Cluster) -> int:
         """Go through the steps; the exit code is the verdict's."""
@@ -128,18 +131,18 @@ class Launch:
     ) -> dict[str, preparing.Ready]:
         me = {"launched_by": myself().name, "launched_id": myself().id}
         record = {"cluster": self._inventory.cluster, **me, "submitted": time.time()}
+        if self._provision is not None:
+            record["setup"] = setup_to_spec(self._provision.plan, self._provision.scan.manifest)
         specs = {node.name: render_spec(plan, node, record) for node in plan.seats}
         token = random_source.token_hex(32)
-        files, size = len(scan.manifest.entries), scan.manifest.size
-        details: dict[str, Detail] = {
-            "start": lambda: "",
-            "code": lambda: render_freight(files, size, self._phases.sent),
-        }
-        self._phases.begin("start", "code", "ready", details=details)
-        manners = Manners(self._wishes.wait, notice)
         places = {node.name: Place(node.ip, node.member.node.ports) for node in plan.seats if node.ip}
-        passing = Passing(self._job.sync.via, places, notice)
-        freight = preparing.Freight(specs, scan, secrets, token, passing=passing, manners=manners)
+        passing, supply = Passing(self._job.sync.via, places, notice), self._supply(places)
+        details = self._details(scan, supply)
+        self._phases.begin(*details, "ready", details=details)
+        manners = Manners(self._wishes.wait, notice)
+        freight = preparing.Freight(
+            specs, scan, secrets, token, passing=passing, manners=manners, supply=supply
+        )
         try:
             ready = preparing.prepare_all(cluster, plan, self._interpreters, freight, self._phases)
         except BaseException:
@@ -149,6 +152,25 @@ class Launch:
         torch = ready[plan.nodes[0].name].torch
         self._phases.end("ready", f"torch {torch}" if torch else f"launcher {self._job.launcher}")
         return ready
+
+    def _supply(self, places: Mapping[str, Place]) -> Supply | None:
+        if self._provision is None:
+            return None
+        limit = self._provision.plan.setup.time_limit
+        return Supply(self._provision.scan, limit, Passing(self._job.sync.via, places, notice))
+
+    def _details(self, scan: ScanResult, supply: Supply | None) -> dict[str, Detail]:
+        """Say what is told of each phase when all nodes are through it."""
+        files, size = len(scan.manifest.entries), scan.manifest.size
+
+        def sent() -> int:
+            return self._phases.sent - (sum(supply.sent.values()) if supply else 0)
+
+        return {
+            "start": lambda: "",
+            **({"setup": lambda: render_supply(supply.made, sum(supply.sent.values()))} if supply else {}),
+            "code": lambda: render_freight(files, size, sent()),
+        }
 
     def _go(self, cluster: Cluster, plan: LaunchPlan, ready: Mapping[str, preparing.Ready]) -> None:
         self._phases.begin("go")

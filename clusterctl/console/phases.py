@@ -12,6 +12,7 @@ from clusterctl.console.choice import is_quiet, is_verbose, say
 from clusterctl.console.display import Display
 from clusterctl.console.progress import Awaited, Progress, render_size
 from clusterctl.specs.counted import counted
+from clusterctl.specs.nodeset import fold_names
 
 if TYPE_CHECKING:
     from clusterctl.runs.steps import Steps
@@ -142,6 +143,12 @@ class Phases:
 
     def _seconds(self) -> float:
         return time.monotonic() - self._began
+
+
+def render_supply(made: Mapping[str, bool], sent: int) -> str:
+    """Say on which nodes a setup had to be carried out."""
+    where = sorted(name for name, is_new in made.items() if is_new)
+    return f"made on {fold_names(where)}; {render_size(sent)} sent" if where else "was there"
 
 
 def render_freight(files: int, size: int, sent: int) -> str:

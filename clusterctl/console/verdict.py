@@ -31,7 +31,7 @@ def show_verdict(verdict: Verdict, seconds: float, command: str = "clusterctl") 
     state = f"{shade}{verdict.state}{_PLAIN}" if wants_color(sys.stderr) else verdict.state
     lines = [] if verdict.cause is None else render_cause(verdict.cause, verdict.run, command)
     lines += [*_render_reasons(verdict), *_render_left(verdict, f"{command} stop {verdict.run}")]
-    lines += [*render_attempts(verdict.attempts), *_render_giving_up(verdict)]
+    lines += [*render_attempts(verdict.attempts), *_render_giving_up(verdict), *_render_after(verdict)]
     tries = f", {counted(verdict.attempt, 'attempt')}" if verdict.attempts else ""
     last = f"{verdict.run}: {state} after {seconds:.1f} s{tries}"
     print("\n".join([*map(sanitize, lines), last]), file=sys.stderr, flush=True)
@@ -157,6 +157,14 @@ def _render_reasons(verdict: Verdict) -> list[str]:
     for name, reason in verdict.reasons.items():
         groups.setdefault(reason, []).append(name)
     return [f"{fold_names(names)}: {reason}" for reason, names in groups.items()]
+
+
+def _render_after(verdict: Verdict) -> list[str]:
+    """Say where the commands of `after` went wrong; the run's end is not theirs to change."""
+    groups: dict[str, list[str]] = {}
+    for name, what in verdict.after.items():
+        groups.setdefault(what, []).append(name)
+    return [f"note: {fold_names(names)}: {what}" for what, names in groups.items()]
 
 
 def _render_left(verdict: Verdict, stop: str) -> list[str]:

@@ -86,6 +86,10 @@ class Agent:
             self.gang.know(order.get("doors") or [])
             if order["do"] == "join":
                 self.gang.join(int(order["port"]))
+        elif order.get("do") == "setup":
+            self.attempt.departure.set_up()
+        elif order.get("do") == "before":
+            self.attempt.departure.run_before()
         elif order.get("do") in ORDERS:
             self.claim.obey(order["do"])
             self.await_go()

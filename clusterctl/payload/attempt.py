@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Dict, List, Optional
 
+from .afterwards import Afterwards
 from .client import tail_of
 from .deadline import Deadline
 from .departure import Departure
@@ -38,14 +39,17 @@ class Attempt:
         self.seen = Seen(went=False, processes=spec["processes"], world_size=world_size)
         self.torchrun: Optional[Torchrun] = None
         self.departure = Departure(self)
+        self.afterwards = Afterwards(agent, spec)
         self.evidence = Evidence(agent.rundir, {})
         self.stopped_at: Optional[float] = None
         self.torchrun_killed: Optional[Facts] = None
         self.ended = False
+        self._secrets: Dict[str, str] = {}
 
     def prepare(self, hidden: Dict[str, str], secrets: Dict[str, str]) -> None:
         """Set out; `hidden` is what nobody must read in the evidence, `secrets` what the workers are given."""
         self.evidence = Evidence(self.agent.rundir, hidden)
+        self._secrets = secrets
         self.departure.prepare(secrets)
 
     def tell(self, event: str, **facts: Any) -> None:
@@ -73,6 +77,8 @@ class Attempt:
 
     def reaped(self, pid: int, status: int) -> None:
         """Take the end of a child."""
+        self.departure.reaped(pid, status)
+        self.afterwards.reaped(pid, status)
         if self.torchrun is not None:
             self.torchrun.reaped(pid, status)
 
@@ -145,7 +151,7 @@ class Attempt:
             self.record.note("torchrun_exited", exit=end, signal=number)
             if end != 0:
                 self.torchrun_failed(describe_end(end, number), killed=number is not None)
-        elif self.seen.cancelled is None and self.seen.lost is None:
+        elif self.seen.cancelled is None and self.seen.lost is None and self.seen.gate_failed is None:
             text = self.torchrun.failure or tail_of(self.torchrun.log)
             how = f"{self.spec['python']} {describe_end(end, number)} before it was ready"
             self.departure.fail(text.strip().rpartition("\n")[2] or how, text or how)
@@ -207,7 +213,14 @@ class Attempt:
         worlds = {rank: worker.world_size for rank, worker in self.workers().items()}
         state, reason = judge(self.seen._replace(worlds=worlds))
         self.ended = True
-        self.agent.attempt_ended(self.part(state, reason), as_left(rest))
+        end = {"CLUSTERCTL_STATE": state, "CLUSTERCTL_REASON": self.evidence.hide(reason)}
+        part, left = self.part(state, reason), as_left(rest)
+        if self.departure.begun:
+            self.afterwards.run(
+                end, self._secrets, self.evidence, lambda: self.agent.attempt_ended(part, left)
+            )
+        else:
+            self.agent.attempt_ended(part, left)
 
     def part(self, state: str, reason: str) -> Facts:
         """Put together what this node has to say about its end."""

@@ -1,15 +1,17 @@
-"""The way to GO: the gate, on node 0 the master's port, the gang, and at last torchrun."""
+"""The way to GO: the job's environment, the gate, on node 0 the master's port, the gang, and at last torchrun."""
 
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, Optional, Protocol
+from typing import Any, Callable, Dict, Optional, Protocol
 
 from .client import tail_of
 from .deadline import Deadline
+from .evidence import Evidence
 from .host import Host
 from .launcher import make_places
 from .listener import Listener
+from .provision import Facts, Provision
 from .torchrun import Torchrun
 from .verdict import Seen
 from .wire import describe_failure
@@ -24,9 +26,11 @@ class Departing(Protocol):
     agent: Host
     spec: Dict[str, Any]
     first: bool
+    idle: bool
     seen: Seen
     torchrun: Optional[Torchrun]
     deadline: Deadline
+    evidence: Evidence
 
     def hear(self, event: str, **facts: Any) -> None:
         """Take what torchrun and its workers do."""
@@ -49,33 +53,68 @@ class Departure:
         self._agent = attempt.agent
         self._spec = attempt.spec
         self._listener: Optional[Listener] = None
+        self._gate_ready: Optional[Facts] = None
         self._ready = False
+        self._provision = Provision(attempt, self._unprovided)
         self._address = str(attempt.spec["master_addr"])
         self._port: Optional[int] = None
         self._ports_tried = 0
         self._secrets: Dict[str, str] = {}
 
     def prepare(self, secrets: Dict[str, str]) -> None:
-        """Start the gate, and on node 0 hold a port and open the hub."""
+        """Hold a port and open the hub on node 0, and start the gate, unless its environment has to be made first."""
         self._secrets = secrets
-        torchrun = self._attempt.torchrun if self._start_gate() else None
-        if torchrun is not None:
-            self._attempt.tell("started", **(torchrun.as_dict() or {}))
-            if self._listener is not None:
-                self._attempt.tell("port", port=self._listener.port)
+        made = self._provision.is_made()
+        if not self._try(self._open) or (made and not self._try(self._start_gate)):
+            return
+        torchrun = self._attempt.torchrun
+        self._tell_setup(made=made)
+        self._attempt.tell("started", **((torchrun.as_dict() or {}) if torchrun is not None else {}))
+        if self._listener is not None:
+            self._attempt.tell("port", port=self._listener.port)
+        if not self._attempt.first:  # no client has to bring anything
+            (self.run_before if made else self.set_up)()
 
     def stand_by(self) -> None:
         """Be ready to be called in, with nothing started."""
-        agent = self._agent
-        try:
-            agent.gang.open()
-        except Exception as error:  # noqa: BLE001, RUF100 - the client is to hear of whatever it is
-            failure = describe_failure(error)
-            self.fail(failure["message"], failure["traceback"] or failure["message"], failure["code"])
+        if not self._try(self._agent.gang.open):
             return
-        if agent.claim.held:
-            agent.record.set(state="WAITING", reason="spare")
+        if self._agent.claim.held:
+            self._agent.record.set(state="WAITING", reason="spare")
+        self._tell_setup(made=self._provision.is_made())
         self._attempt.tell("started")
+
+    def _tell_setup(self, *, made: bool) -> None:
+        if self._provision.wanted:
+            self._attempt.tell("setup", made=made)
+
+    def set_up(self) -> None:
+        """Make the environment: what goes into it is in the store."""
+        self._try(lambda: self._provision.make(self._secrets, self._set_up))
+
+    def _set_up(self) -> None:
+        self._attempt.tell("environment")
+        if not self._attempt.idle and self._try(self._start_gate) and not self._attempt.first:
+            self.run_before()
+
+    def run_before(self) -> None:
+        """Run the commands of `before`: the code is there."""
+        self._try(lambda: self._provision.run_before(self._secrets, self._tell_ready))
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything of the job itself has been started."""
+        return self._attempt.seen.went or self._provision.begun
+
+    def reaped(self, pid: int, status: int) -> None:
+        """Take the end of a child."""
+        self._provision.reaped(pid, status)
+
+    def _unprovided(self, reason: str, facts: Facts) -> None:
+        """Give up, unless whatever went wrong was our own killing of it."""
+        seen = self._attempt.seen
+        if seen.cancelled is None and seen.lost is None and seen.gate_failed is None:
+            self._give_up("setup_failed", reason, **facts)
 
     def go(self, port: int, address: Optional[str] = None) -> None:
         """GO came, with the master's port, and its address where that is not the first node's."""
@@ -85,35 +124,52 @@ class Departure:
 
     def ready(self, facts: Dict[str, Any]) -> None:
         """The gate has torchrun imported."""
+        self._gate_ready = facts
+        self._tell_ready()
+
+    def _tell_ready(self) -> None:
+        """Nothing more has to be waited for but GO."""
+        if self._gate_ready is None or self._provision.awaits_before or self._ready:
+            return
         self._ready = True
-        self._agent.record.note("ready", **facts)
-        self._attempt.tell("ready", **facts)
+        self._agent.record.note("ready", **self._gate_ready)
+        self._attempt.tell("ready", **self._gate_ready)
         self._go_if_ready()
 
-    def _start_gate(self) -> bool:
-        """Start a gate, and on node 0 hold a port; a failure is told, and ends the run."""
-        self._ready = False
-        agent, attempt, spec = self._agent, self._attempt, self._spec
+    def _open(self) -> None:
+        """On node 0 hold a port; the first attempt opens what the nodes meet by."""
+        if self._spec["node_rank"] == 0:
+            self._listener = Listener(self._agent.loop, self._spec["ports"])
+        if self._attempt.first:
+            self._agent.gang.open()
+
+    def _start_gate(self) -> None:
+        """Start a gate, with the Python of the environment if there is one."""
+        agent, attempt, spec = self._agent, self._attempt, self._provision.spec
+        self._ready, self._gate_ready = False, None
+        attempt.torchrun = Torchrun(agent.loop, spec, make_places(agent.rundir, spec), attempt.hear)
+        attempt.torchrun.start(os.environ, self._secrets)
+        agent.record.set(torchrun=attempt.torchrun.as_dict())
+
+    def _try(self, step: Callable[[], None]) -> bool:
+        """Take a step; a failure is told, and ends the run."""
         try:
-            attempt.torchrun = Torchrun(agent.loop, spec, make_places(agent.rundir, spec), attempt.hear)
-            if spec["node_rank"] == 0:
-                self._listener = Listener(agent.loop, spec["ports"])
-            if self._ports_tried == 0 and attempt.first:
-                agent.gang.open()
-            attempt.torchrun.start(os.environ, self._secrets)
+            step()
         except Exception as error:  # noqa: BLE001, RUF100 - the client is to hear of whatever it is
             failure = describe_failure(error)
             self.fail(failure["message"], failure["traceback"] or failure["message"], failure["code"])
             return False
-        agent.record.set(torchrun=attempt.torchrun.as_dict())
         return True
 
     def fail(self, reason: str, text: str, code: str = "") -> None:
         """Say why there will be no run."""
+        self._give_up("gate_failed", reason, text=text, code=code)
+
+    def _give_up(self, event: str, reason: str, **facts: Any) -> None:
         attempt = self._attempt
         attempt.seen = attempt.seen._replace(gate_failed=reason)
-        self._agent.record.note("gate_failed", text=text, code=code)
-        attempt.tell("gate_failed", text=text, code=code)
+        self._agent.record.note(event, **facts)
+        attempt.tell(event, **facts)
         attempt.deadline.now()
 
     def _go_if_ready(self) -> None:
@@ -167,9 +223,13 @@ class Departure:
         attempt.seen = attempt.seen._replace(went=False)
         self._agent.record.set(state="PREPARING")
         attempt.torchrun.close()
-        if self._start_gate():
+        if self._try(self._begin_anew):
             self._port = self._listener.port if self._listener is not None else None
         return True
+
+    def _begin_anew(self) -> None:
+        self._listener = Listener(self._agent.loop, self._spec["ports"])
+        self._start_gate()
 
     def close(self) -> None:
         """Let go of a port that is held for a GO that will not come."""

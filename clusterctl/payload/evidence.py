@@ -119,6 +119,10 @@ class Evidence:
             blocks.append({"at": min([*times, end]), "lines": self._clean(boil_down(block))})
         return {"said": blocks, "tail": self._clean([line.text for line in lines[-TAIL_LINES:]])}
 
+    def hide(self, text: str) -> str:
+        """Take the values of secrets out of a text."""
+        return "\n".join(map(self._hide, text.splitlines()))
+
     def _clean(self, lines: List[str]) -> List[str]:
         return [self._hide(line)[:LONGEST_LINE] for line in lines]
 

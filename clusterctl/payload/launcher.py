@@ -7,6 +7,7 @@ import signal
 import sys
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 
+from .environments import variables
 from .processes import Identity, die_with_parent, identify
 from .state import tag_of
 from .workdir import make_private, make_shared
@@ -41,6 +42,7 @@ def make_places(rundir: str, spec: Spec) -> Places:
     output = make_shared(spec["output_dir"])
     values = {"run_dir": rundir, "output_dir": output, "attempt": str(spec["attempt"])}
     values["node_rank"] = str(spec["node_rank"])
+    values["environment"] = str(spec.get("environment") or "")
     return Places(rundir, attempt, output, values)
 
 
@@ -70,6 +72,8 @@ def plan_environment(
     env = {"PYTHONUNBUFFERED": "1", **kept}
     env.update({key: fill(text, places.values) for key, text in early.items()})
     env.update(secrets)
+    if spec.get("environment"):
+        env.update(variables(spec["environment"], env.get("PATH", os.defpath)))
     env.update(
         CLUSTERCTL_RUN=tag_of(spec),
         CLUSTERCTL_RUN_ID=spec["run"],

@@ -1,4 +1,4 @@
-"""What the zip on a node runs: `python payload.zip guardian RUNDIR` and `python payload.zip gate`.
+"""What the zip on a node runs: `python payload.zip guardian RUNDIR`, and the agent's children in the same way.
 
 The zip's root `__main__.py` is two lines: `from payload.main import main` and `main()`.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-ROLES = ("guardian", "gate")
+ROLES = ("guardian", "gate", "setup", "hook")
 
 
 def main() -> None:

@@ -89,6 +89,7 @@ class Asking:
         self._wish = {"grace": request.get("grace"), "reason": request.get("reason")}
         spec = read_json(os.path.join(rundir, "spec.json")) or {}
         self._grace = float(spec["grace"] if self._wish["grace"] is None else self._wish["grace"])
+        self._after = float((spec.get("after") or {}).get("time_limit") or 0)  # what follows the last rank's end
         named = map(identity_of, (state["guardian"], state["agent"]))
         self._supervisors = [identity for identity in named if identity is not None]
         path = os.path.join(rundir, "events.jsonl")
@@ -119,7 +120,7 @@ class Asking:
             yield {"event": event}
 
     def _limit(self) -> float:
-        return self._grace + LEFT_AFTER + SPARE_TIME if self._answered else 2 * DEAF_AFTER
+        return self._grace + self._after + LEFT_AFTER + SPARE_TIME if self._answered else 2 * DEAF_AFTER
 
     def _signal_next(self) -> None:
         while self._supervisors and not send_signal(self._supervisors.pop(0), signal.SIGTERM):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clusterctl.plans.launch import LaunchPlan, NodePlan
+from clusterctl.plans.setup import hooks_to_spec
 from clusterctl.plans.symptoms.table import restart_texts
 from clusterctl.plans.text import to_json
 from clusterctl.specs.job_restart import Restart
@@ -29,7 +30,7 @@ INHERITED_PREFIXES = ("PET_", "TORCHELASTIC_")
 
 
 def render_spec(plan: LaunchPlan, node: NodePlan, record: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the spec that a node's agent carries out; `record` adds who, when and in which cluster."""
+    """Give the spec that a node's agent carries out; `record` adds who, when, in which cluster, and the setup."""
     master = plan.nodes[0]
     return {
         "protocol": 1,
@@ -43,6 +44,7 @@ def render_spec(plan: LaunchPlan, node: NodePlan, record: Mapping[str, Any]) -> 
         "attempt": 1,
         "grace": plan.job.grace,
         "time_limit": plan.job.time_limit,
+        "log_limit": plan.job.log_limit,
         "master_addr": master.ip,
         "gang": has_gang(plan),
         "hub": master.name,
@@ -59,6 +61,7 @@ def render_spec(plan: LaunchPlan, node: NodePlan, record: Mapping[str, Any]) -> 
         "unset": list(INHERITED),
         "unset_prefixes": list(INHERITED_PREFIXES),
         "output_dir": f"{node.member.node.workdir}/outputs/{plan.job.name}",
+        **hooks_to_spec(plan.job),
         **_render_restart(plan, node),
         **record,
     }

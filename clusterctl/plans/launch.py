@@ -10,6 +10,7 @@ from typing import Any
 from clusterctl.errors import UsageError
 from clusterctl.plans.devices import Device
 from clusterctl.plans.placement import Member
+from clusterctl.plans.setup import OWN_PYTHON
 from clusterctl.plans.text import (
     Fill,
     Segment,
@@ -58,6 +59,7 @@ class NodePlan:
     nics: tuple[str, ...]
     devices: tuple[Device, ...] = ()
     activate: str | None = None
+    in_environment: bool = False  # one that `setup` makes
 
     @property
     def name(self) -> str:
@@ -72,7 +74,8 @@ class NodePlan:
     @property
     def words(self) -> tuple[Text, ...]:
         """What a person would type."""
-        return (text(self.python), text("-m"), text(self.module), *self.argv) if self.module else self.argv
+        python = OWN_PYTHON if self.in_environment else text(self.python)
+        return (python, text("-m"), text(self.module), *self.argv) if self.module else self.argv
 
 
 @dataclass(frozen=True)
@@ -187,10 +190,13 @@ def _plan_node(
         **{key: text(value) for key, value in visible_env(node.vendor, job.gpus).items()},
         **{key: fill_template(value, values) for key, value in job.env.items()},
     }
-    argv = plan_argv(job, python, values)
+    made = job.setup is not None and job.setup.kind is not None
+    argv = plan_argv(job, OWN_PYTHON if made else text(python), values)
     module = MODULES.get(job.launcher)
     activate = job.activate or member.node.activate
-    return NodePlan(member, python, nproc, module, argv, env, node.ip, node.nics, node.devices, activate)
+    return NodePlan(
+        member, python, nproc, module, argv, env, node.ip, node.nics, node.devices, activate, made
+    )
 
 
 def _torchrun_env(job: Job) -> dict[str, Text]:

@@ -93,6 +93,7 @@ class NodeState:
     roster: tuple[Seat, ...] = ()
     attempts: tuple[Attempt, ...] = ()
     gave_up: str = ""
+    after: str = ""  # what went wrong with the commands of `after`
 
     @property
     def agents(self) -> int:
@@ -136,6 +137,7 @@ def parse_state(raw: Mapping[str, Any]) -> NodeState:
         torchrun_signal=_number(torchrun.get("signal")),
         master=_text(raw.get("master")),
         reason=_text(raw.get("reason")),
+        after=_text(raw.get("after")),
         gang=bool(raw.get("gang")) and (_number(raw.get("seats")) or _number(raw.get("nnodes")) or 0) > 1,
         record=parse_record(raw.get("gang")),
         left=tuple(_render_left(entry) for entry in raw.get("left") or () if isinstance(entry, Mapping)),

@@ -28,19 +28,19 @@ ONE_PROCESS_ENV: Mapping[str, str] = {
 }
 
 
-def plan_argv(job: Job, python: str, values: Mapping[str, Segment]) -> tuple[Text, ...]:
+def plan_argv(job: Job, python: Text, values: Mapping[str, Segment]) -> tuple[Text, ...]:
     """Give what follows `python -m MODULE`, or without a module all words; `values` are the placeholders'."""
     return _plan_process(job, python, values) if job.one_process else _plan_torchrun(job, values)
 
 
-def _plan_process(job: Job, python: str, values: Mapping[str, Segment]) -> tuple[Text, ...]:
+def _plan_process(job: Job, python: Text, values: Mapping[str, Segment]) -> tuple[Text, ...]:
     program: tuple[Text, ...]
     if job.launcher == "command":
         program = tuple(fill_template(word, values) for word in job.command)
     elif job.module is not None:
-        program = text(python), text("-m"), text(job.module)
+        program = python, text("-m"), text(job.module)
     else:
-        program = text(python), text(job.script or "")
+        program = python, text(job.script or "")
     return (*program, *(fill_template(arg, values) for arg in job.args))
 
 

@@ -35,7 +35,7 @@ class Verdict:
     """The end of a run; by node: `parts` states, `left` what could not be ended, `gpu_memory` what is still in use.
 
     `attempt` is the last one, `attempts` are those that another followed, or was to follow; `gave_up` is why there was
-    no other, `spares` are the nodes that were not needed.
+    no other, `spares` are the nodes that were not needed. `after` is what went wrong with its commands then.
     """
 
     run: str
@@ -49,6 +49,7 @@ class Verdict:
     attempts: tuple[Attempt, ...] = ()
     gave_up: str = ""
     spares: tuple[str, ...] = ()
+    after: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:
@@ -86,6 +87,7 @@ def judge(
         attempts=attempts_of(parts),
         gave_up=next((part.gave_up for part in counting.values() if part and part.gave_up), ""),
         spares=tuple(seat.node for seat in roster if seat.idle),
+        after={name: part.after for name, part in parts.items() if part and part.after},
     )
 
 
@@ -158,6 +160,7 @@ def to_json(verdict: Verdict) -> dict[str, object]:
         "attempts": [attempt_to_json(attempt) for attempt in verdict.attempts],
         "gave_up": verdict.gave_up or None,
         "spares": list(verdict.spares),
+        "after": dict(verdict.after),
         "cause": cause_to_json(cause, verdict.run) if cause else None,
     }
 

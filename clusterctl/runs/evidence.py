@@ -71,7 +71,7 @@ class Part:
         kind, rank = event.get("event"), event.get("rank")
         if kind == "attempt" and isinstance(event.get("attempt"), int):
             self.begin_attempt(event["attempt"])
-        elif kind == "attempt_ended":
+        elif kind in ("after", "attempt_ended"):  # the ranks have ended; what comes after is not theirs
             self.attempt_over = True
         elif kind == "stopping":
             self.asked = True

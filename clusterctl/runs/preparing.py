@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
@@ -22,6 +22,7 @@ from clusterctl.runs.meeting import Meeting
 from clusterctl.runs.passing import Passing
 from clusterctl.runs.session import Session
 from clusterctl.runs.source import ScanResult
+from clusterctl.runs.supply import Supply, describe_step, needs_setup, refuse_mixed
 from clusterctl.runs.turns import Turns
 from clusterctl.specs.inventory import Node
 
@@ -32,7 +33,7 @@ class Observer(Protocol):
     """Hears of the progress; called from many threads."""
 
     def arrive(self, phase: str, name: str) -> None:
-        """A node is through `start`, `code` or `ready`."""
+        """A node is through `start`, `setup`, `code` or `ready`."""
 
     def note(self, name: str, what: str) -> None:
         """A node is at this from now on."""
@@ -66,6 +67,7 @@ class Freight:
     passing: Passing | None = None
     manners: Manners = field(default_factory=Manners)
     meeting: Meeting = field(default_factory=Meeting)
+    supply: Supply | None = None
 
 
 def prepare_all(
@@ -93,8 +95,11 @@ def prepare_all(
                 if outcome.value is not None:
                     ready[outcome.node.name] = outcome.value
         finally:
-            if freight.passing is not None:
-                freight.passing.close()
+            for passing in (freight.passing, freight.supply.passing if freight.supply else None):
+                if passing is not None:
+                    passing.close()
+        if freight.supply is not None:
+            refuse_mixed({name: node.torch for name, node in ready.items() if node.torch})
         leashes = {name: node.leash for name, node in ready.items()}
         found = {name: node.busy for name, node in ready.items() if node.busy}
         Claim(leashes, freight.specs, freight.manners).settle(found)
@@ -127,11 +132,17 @@ def prepare(
         if not freight.manners.wait and any(map(is_settled, busy)):
             raise refuse({node.name: busy}, freight.specs)
         observer.arrive("start", node.name)
-        observer.note(node.name, "taking the code")
         if "hub" in seen:
             freight.meeting.open(int(seen["hub"]["port"]))
         if "door" in seen:
             freight.meeting.add_door((seat, str(node.ip), int(seen["door"]["port"])), len(freight.specs))
+        makes = freight.supply is not None and needs_setup(seen)
+        if freight.supply is not None and makes:
+            observer.note(node.name, "taking the files of its setup")
+            with freight.turns.take(str(place.get("id") or "")):
+                move = partial(observer.move, node.name)
+                freight.supply.send(c, node.member.node, interpreter, seat, leash, move)
+        observer.note(node.name, "taking the code")
         with freight.turns.take(str(place.get("id") or "")):
             tasks.sync(
                 c,
@@ -145,7 +156,7 @@ def prepare(
             )
         observer.arrive("code", node.name)
         observer.note(node.name, "getting ready")
-        seen = _await_ready(leash, node, freight)
+        seen = _await_ready(leash, node, freight, observer, makes=makes)
     except BaseException as error:
         if seat == 0 or has_doors(spec):
             freight.meeting.fail(error)
@@ -156,8 +167,13 @@ def prepare(
     return Ready(leash, seen.get("port", {}).get("port"), torch, busy)
 
 
-def _await_ready(leash: Session, node: NodePlan, freight: Freight) -> dict[str, dict[str, Any]]:
-    """Wait for the gate, and where there is a gang, send the node to its hub meanwhile."""
+def _await_ready(
+    leash: Session, node: NodePlan, freight: Freight, observer: Observer, *, makes: bool
+) -> dict[str, dict[str, Any]]:
+    """Wait for the gate, and where there is a gang, send the node to its hub meanwhile.
+
+    A node that `makes` its environment has no gate before it is done.
+    """
     spec, first = freight.specs[node.name], node.member.node_rank == 0
     doors = {"doors": freight.meeting.doors()} if has_doors(spec) else {}
     seen: dict[str, dict[str, Any]] = {}
@@ -166,9 +182,24 @@ def _await_ready(leash: Session, node: NodePlan, freight: Freight) -> dict[str, 
         seen = tasks.await_event(leash, "joined", tasks.ANSWER_LIMIT, node=node.name)
     elif doors:
         leash.send({"do": "doors", **doors})
+    doing = _show_steps(node.name, freight, observer)
+    if freight.supply is not None:
+        if makes and "environment" not in seen:
+            limit = freight.supply.time_limit + tasks.ANSWER_LIMIT
+            seen |= tasks.await_event(leash, "environment", limit, node=node.name, doing=doing)
+        freight.supply.made[node.name] = makes
+        observer.arrive("setup", node.name)
+    limit = tasks.READY_LIMIT
+    if spec.get("before") and not node.member.spare:
+        limit += float(spec["before"]["time_limit"])
+        leash.send({"do": "before"})
     if "ready" not in seen and not node.member.spare:
-        seen = tasks.await_event(leash, "ready", tasks.READY_LIMIT, node=node.name)
+        seen |= tasks.await_event(leash, "ready", limit, node=node.name, doing=doing)
     return seen
+
+
+def _show_steps(name: str, freight: Freight, observer: Observer) -> Callable[[str], None]:
+    return lambda text: observer.note(name, describe_step(text, freight.secrets))
 
 
 def has_doors(spec: Mapping[str, Any]) -> bool:

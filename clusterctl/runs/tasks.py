@@ -30,6 +30,7 @@ SYNC_LIMIT = 600.0
 READY_LIMIT = 300.0  # `import torch` from a cold network file system takes minutes
 GO_LIMIT = 60.0
 SILENCE_LIMIT = 20.0  # a stopping node says something every 2 s
+FAILURES = ("setup_failed", "gate_failed", "join_failed", "failed")
 
 
 @dataclass(frozen=True)
@@ -158,8 +159,18 @@ def start(
     return _session(c, "start", request, interpreter)
 
 
-def await_event(session: Session, wanted: str, limit: float, *, node: str) -> dict[str, dict[str, Any]]:
-    """Wait for an event of the agent and give all that came, by name; a failure that it reports is raised."""
+def await_event(
+    session: Session,
+    wanted: str,
+    limit: float,
+    *,
+    node: str,
+    doing: Callable[[str], None] = lambda _: None,
+) -> dict[str, dict[str, Any]]:
+    """Wait for an event of the agent and give all that came, by name; a failure that it reports is raised.
+
+    `doing` hears what a setup is at.
+    """
     deadline, seen = time.monotonic() + limit, {}
     while wanted not in seen:
         try:
@@ -168,7 +179,9 @@ def await_event(session: Session, wanted: str, limit: float, *, node: str) -> di
             raise _overdue(wanted, limit, node, session.stderr) from error
         if header.get("need") == "payload":
             session.send({"payload": True}, payload_zip()[1])
-        elif header.get("event") in {"gate_failed", "join_failed", "failed", "ended"} - {wanted}:
+        elif header.get("event") == "doing":
+            doing(str(header.get("text") or ""))
+        elif header.get("event") in {*FAILURES, "ended"} - {wanted}:
             raise _start_error(header, node)
         elif "event" in header:
             seen[str(header["event"])] = header
@@ -188,6 +201,10 @@ def _overdue(wanted: str, limit: float, node: str, evidence: str) -> StartError:
 
 def _start_error(header: Mapping[str, Any], node: str) -> StartError:
     said = str(header.get("text") or header.get("reason") or header["event"])
+    if header["event"] == "setup_failed":
+        from clusterctl.runs.supply import setup_error
+
+        return setup_error(header, node)
     if header["event"] == "gate_failed":
         return StartError(
             "torchrun cannot be loaded there",

@@ -29,6 +29,7 @@ SECRET_IN_ENV = "CC-SPEC-032"
 PLACEHOLDER = "CC-SPEC-033"
 LAUNCHER = "CC-SPEC-034"  # a key that belongs to another launcher, or one that this launcher needs
 GPUS_TWICE = "CC-SPEC-035"  # gpus, and a variable in env that chooses GPUs too
+SETUP = "CC-SPEC-036"  # keys of setup that do not go together
 
 OVERRIDE = "CC-SPEC-040"  # --set names a place that cannot be set
 

@@ -13,6 +13,7 @@ from clusterctl.specs.job_end import Notify, OnEnd, notify_of, on_end_of
 from clusterctl.specs.job_file import JobFile
 from clusterctl.specs.job_restart import Restart, restart_of
 from clusterctl.specs.job_rules import ONE_PROCESS, broken_rules
+from clusterctl.specs.job_setup import Hook, Setup, hook_of, setup_of
 from clusterctl.specs.override import apply_overrides
 from clusterctl.specs.waive import Waiver, waivers_of
 
@@ -28,7 +29,9 @@ class Sync:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A job; `nodes` is a count if it is a number, else a pattern; grace and time_limit are in seconds."""
+    """A job; `nodes` is a count if it is a number, else a pattern; grace and time_limit are in seconds,
+    log_limit in bytes, 0 for none.
+    """
 
     name: str
     file: str
@@ -46,8 +49,12 @@ class Job:
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
     sync: Sync = field(default_factory=Sync)
+    setup: Setup | None = None
+    before: Hook | None = None
+    after: Hook | None = None
     grace: float = 30.0
     time_limit: float | None = None
+    log_limit: int = 50 * 1000**3
     restart: Restart | None = None
     on_end: OnEnd | None = None
     notify: tuple[Notify, ...] = ()
@@ -86,8 +93,12 @@ def parse_job(text: str, file: str, overrides: Sequence[tuple[str, str]] = ()) -
         env=entry.env,
         secrets=entry.secrets,
         sync=Sync(source=entry.sync.source, exclude=entry.sync.exclude, via=entry.sync.via),
+        setup=setup_of(entry.setup),
+        before=hook_of(entry.before),
+        after=hook_of(entry.after),
         grace=entry.grace,
         time_limit=entry.time_limit,
+        log_limit=entry.log_limit,
         restart=restart_of(entry.restart),
         on_end=on_end_of(entry.on_end),
         notify=notify_of(entry.notify),

@@ -21,9 +21,11 @@ from clusterctl.specs.entry import (
 )
 from clusterctl.specs.job_end import NotifyEntry, OnEndEntry
 from clusterctl.specs.job_restart import RestartEntry
+from clusterctl.specs.job_setup import HookEntry, SetupEntry
 from clusterctl.specs.leaf import BadValueError, Leaf
 from clusterctl.specs.nearest import did_you_mean
 from clusterctl.specs.nodeset import parse_pattern
+from clusterctl.specs.sizes import SIZE_PATTERN, parse_size
 from clusterctl.specs.tree import quoted
 from clusterctl.specs.waive import WaiveEntry
 
@@ -84,6 +86,8 @@ _DURATION = {
 }
 Duration = Annotated[float, Leaf("a time", values.parse_duration, _DURATION)]
 Limit = Annotated[float | None, optional("a time", values.parse_limit, _DURATION)]
+_SIZE = {"type": ["string", "integer"], "pattern": f"^({SIZE_PATTERN})$", "minimum": 0, "maximum": 0}
+ByteLimit = Annotated[int, Leaf("a size", parse_size, _SIZE)]
 Text = Annotated[str, TEXT]
 OptionalPython = Annotated[str | None, PYTHON]
 OptionalText = Annotated[str | None, TEXT]
@@ -159,6 +163,16 @@ class JobFile(Entry):
         json_schema_extra={"uniqueItems": True},
     )
     sync: SyncEntry = Field(default_factory=SyncEntry, description="Which code goes to the nodes.")
+    setup: SetupEntry | None = Field(
+        None, description="What is made on every node before the job starts, such as a venv from a lock file."
+    )
+    before: HookEntry | None = Field(
+        None,
+        description="Shell commands on every node before torchrun starts, in each attempt; one that fails ends it.",
+    )
+    after: HookEntry | None = Field(
+        None, description="Shell commands on every node when all its ranks have ended, however they have."
+    )
     grace: Duration = Field(
         30.0,
         description="Time from the request to stop to the kill, such as `2m`; a bare number is seconds.",
@@ -166,6 +180,11 @@ class JobFile(Entry):
     time_limit: Limit = Field(
         None,
         description="How long the workers may run, such as `12h`; then they are stopped as by `stop`: `TIMEOUT`.",
+    )
+    log_limit: ByteLimit = Field(
+        50 * 1000**3,
+        description="How long the logs of a run may be on each node, such as `20GB`; beyond that the middle of the"
+        " longest is dropped. `0` for no limit.",
     )
     restart: RestartEntry | None = Field(
         None,

@@ -9,6 +9,7 @@ from clusterctl.specs import codes, placeholders
 from clusterctl.specs.examine import repeated, text_at
 from clusterctl.specs.job_end import end_issues
 from clusterctl.specs.job_restart import restart_issues
+from clusterctl.specs.job_setup import setup_issues
 from clusterctl.specs.tree import Listing, Scalar, Table, Tree, place_within, quoted
 
 PROGRAMS = ("script", "module", "command")
@@ -28,6 +29,7 @@ def broken_rules(tree: Table) -> Iterator[Issue]:
     yield from _gpu_issues(tree)
     yield from _secret_issues(tree)
     yield from _hole_issues(tree)
+    yield from setup_issues(tree)
     yield from restart_issues(tree)
     yield from end_issues(tree)
 

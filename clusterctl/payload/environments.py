@@ -1,0 +1,78 @@
+"""The environments of a work directory: each made once for all that goes into it, and never seen half made.
+
+envs/<name>/made.json   written last, when all is well: names the directory of the environment
+envs/<name>/<token>/    the environment; its own path is written into it, so it is never moved
+envs/<name>/lock        who is making it
+
+The name is the content of the job's `setup` and the Python that makes it: machines which share a home and differ in
+their Python do not share an environment.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import zlib
+from contextlib import suppress
+from typing import Any, Dict, NamedTuple, Optional
+
+from .workdir import read_json
+
+ROOT = "envs"
+MARK = "made.json"
+CONTENT = 16  # digits of a content that are in the name
+USED_EVERY = 86400.0  # seconds; the day of the last use is kept as the mark's time, for `clean`
+
+
+class Made(NamedTuple):
+    """An environment that is complete; `prefix` is empty where a setup only ran commands."""
+
+    folder: str
+    prefix: str
+
+    @property
+    def python(self) -> str:
+        """Its interpreter."""
+        return os.path.join(self.prefix, "bin", "python")
+
+    def use(self) -> None:
+        """Keep the day."""
+        mark = os.path.join(self.folder, MARK)
+        with suppress(OSError):
+            if time.time() - os.stat(mark).st_mtime > USED_EVERY:
+                os.utime(mark)
+
+
+def name_of(content: str) -> str:
+    """Name the environment of a content as this interpreter makes it."""
+    try:
+        libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (ValueError, OSError):
+        libc = ""
+    python = os.path.abspath(sys.executable)
+    version = "%s %d.%d.%d" % ((sys.implementation.name, *sys.version_info[:3]))
+    told = "\0".join((python, version, os.uname().machine, libc))
+    return "%s-%08x" % (content[:CONTENT], zlib.crc32(told.encode("utf-8", "surrogateescape")))
+
+
+def folder_of(workdir: str, content: str) -> str:
+    """Return where the environment of a content is, or would be."""
+    return os.path.join(workdir, ROOT, name_of(content))
+
+
+def find_made(folder: str) -> Optional[Made]:
+    """Return the environment if it is complete; one whose interpreter has gone is not."""
+    mark: Dict[str, Any] = read_json(os.path.join(folder, MARK)) or {}
+    token, kind = mark.get("token"), mark.get("kind")
+    if not isinstance(token, str) or not token or os.path.basename(token) != token:
+        return None
+    prefix = os.path.join(folder, token) if kind else ""
+    made = Made(folder, prefix)
+    return made if not kind or os.access(made.python, os.X_OK) else None
+
+
+def variables(prefix: str, path: str) -> Dict[str, str]:
+    """Return what makes a process one of the environment; `path` is the PATH that it would have otherwise."""
+    kind = "CONDA_PREFIX" if os.path.isdir(os.path.join(prefix, "conda-meta")) else "VIRTUAL_ENV"
+    return {"PATH": os.path.join(prefix, "bin") + (":" + path if path else ""), kind: prefix}

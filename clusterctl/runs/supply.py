@@ -1,0 +1,91 @@
+"""What the nodes need for a job's `setup`: its files, the word to begin, and an ear for how it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fabric import Connection
+
+from clusterctl.errors import StartError
+from clusterctl.plans.redact import redact
+from clusterctl.runs import tasks
+from clusterctl.runs.passing import Passing
+from clusterctl.runs.session import Session
+from clusterctl.runs.source import ScanResult
+from clusterctl.specs.inventory import Node
+from clusterctl.specs.nodeset import fold_names
+
+SHOWN = 60  # characters of what a step says that are shown while it runs
+
+
+@dataclass(frozen=True)
+class Supply:
+    """The files of a setup, how long it may take, and by node whether it was to be made."""
+
+    scan: ScanResult
+    time_limit: float
+    passing: Passing | None = None
+    made: dict[str, bool] = field(default_factory=dict)
+    sent: dict[str, int] = field(default_factory=dict)  # bytes, by node
+
+    def send(
+        self,
+        c: Connection,
+        node: Node,
+        interpreter: tasks.Interpreter,
+        seat: int,
+        leash: Session,
+        progress: Callable[[int], None],
+    ) -> None:
+        """Bring a node the files that it lacks, and have it begin."""
+
+        def move(count: int) -> None:
+            self.sent[node.name] = self.sent.get(node.name, 0) + count
+            progress(count)
+
+        tasks.sync(c, node, interpreter, None, seat, self.scan, move, passing=self.passing)
+        leash.send({"do": "setup"})
+
+
+def needs_setup(seen: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Tell whether a node whose agent is up has to make the environment."""
+    return not seen.get("setup", {"made": True}).get("made")
+
+
+def describe_step(text: str, secrets: Mapping[str, str]) -> str:
+    """Say in a few words what a setup is at."""
+    line = " ".join(redact(text, secrets.values()).split())
+    return f"{line if len(line) <= SHOWN else line[: SHOWN - 3] + '...'}"
+
+
+def setup_error(header: Mapping[str, Any], node: str) -> StartError:
+    """Make an error of what a node says of its `setup` or `before`."""
+    code, log = str(header.get("code") or "CC-SETUP-001"), str(header.get("log") or "")
+    again = str(header.get("again") or "")
+    fixes = {
+        "CC-SETUP-002": "more time: `setup.time_limit`; or does a download wait for a network that is not there?",
+        "CC-SETUP-004": "install it on the node, or put its directory on PATH by `activate`",
+        "CC-DISK-001": "make room there: `clusterctl clean`, or another `workdir`",
+    }
+    fix = fixes.get(code) or (
+        f"to see it there again: {again}" if again else f"all it said is in {log} of the run"
+    )
+    why, text = str(header.get("why") or "setup failed"), str(header.get("text") or "")
+    return StartError(why, code=code, node=node, evidence=text, fix=fix)
+
+
+def refuse_mixed(torches: Mapping[str, str]) -> None:
+    """Refuse environments that were made with different versions of torch; raises StartError."""
+    found: dict[str, list[str]] = {}
+    for name, version in torches.items():
+        found.setdefault(version, []).append(name)
+    if len(found) > 1:
+        told = "\n".join(f"{fold_names(names)}: torch {version}" for version, names in sorted(found.items()))
+        raise StartError(
+            "the environments that `setup` made hold different versions of torch",
+            code="CC-SETUP-006",
+            evidence=told,
+            fix="pin torch in the lock file, or give the nodes the same one",
+        )

@@ -1,0 +1,93 @@
+"""Setups on real nodes: wheels go along, the environment is made, used, found again, and cleaned away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from driving import STUBBED, cctl, leftovers, make_project, start_cctl, tagged, wait_for
+from wheels import make_wheel
+
+from clusterctl.lab.labs import Lab
+
+pytestmark = pytest.mark.lab
+
+SAYS = "import os, sys, tool; print(tool.VERSION, sys.prefix, sys.prefix + '/bin' == os.environ['PATH'].split(':')[0])"
+
+
+def make_job(folder: Path, **job: object) -> Path:
+    """Write a project with a wheelhouse of one wheel, for two nodes."""
+    make_wheel(folder / "wheels", "tool", "1.5")
+    (folder / "requirements.txt").write_text("tool==1.5\n")
+    return make_project(folder, SAYS, nodes=2, env=STUBBED, **job)
+
+
+def test_wheels_go_along(cluster: Lab, tmp_path: Path) -> None:
+    """Two nodes make the same venv from the wheels that are sent, without a network; the next launch finds it."""
+    around = {"before": {"run": "echo begin"}, "after": {"run": ["echo $CLUSTERCTL_STATE", "exit 3"]}}
+    job = make_job(tmp_path, setup={"venv": "requirements.txt", "wheelhouse": "wheels"}, **around)
+    plan = cctl(cluster, "launch", job, "--dry-run")
+    first = cctl(cluster, "launch", job)
+    second = cctl(cluster, "launch", job)
+    made = cluster.nodes[0].run(["sh", "-c", "ls -d ~/.clusterctl/envs/*/*/bin/python"]).stdout.split()
+
+    assert "<environment>/bin/python -m pip install" in plan.out
+    assert "--no-index --find-links wheels -r requirements.txt" in plan.out
+    assert "# after each attempt, on each node: exit 3" in plan.out
+    assert (first.code, second.code) == (0, 0), first.err
+    assert [line.split(" | ")[1].split()[::2] for line in sorted(first.out.splitlines())] == [
+        ["1.5", "True"]
+    ] * 2
+    assert "setup   2/2 nodes" in first.err
+    assert "made on gpu[01-02]; " in first.err
+    assert "was there" in second.err
+    assert "note: gpu[01-02]: after: `exit 3` exited with 3" in second.err
+    assert len(made) == 1
+    assert not leftovers(cluster)
+
+
+def test_a_setup_that_fails_on_one_node(cluster: Lab, tmp_path: Path) -> None:
+    """The node, the command and its last words are named; nothing runs anywhere, nothing half made is left."""
+    steps = ["test $CLUSTERCTL_NODE = gpu01 || { echo no room here >&2; exit 9; }", "sleep 1000"]
+    job = make_job(tmp_path, setup={"run": steps})
+    failed = cctl(cluster, "launch", job)
+    listed = cctl(cluster, "ps")
+    half = "cd ~/.clusterctl/envs && for each in *; do [ -e $each/made.json ] || ls $each; done"
+    left = [node.run(["sh", "-c", half], check=False).stdout for node in cluster.nodes[:2]]
+
+    assert failed.code == 1
+    assert "error CC-SETUP-001: gpu02: setup: `test $CLUSTERCTL_NODE = gpu01" in failed.err
+    assert "exited with 9" in failed.err
+    assert "no room here" in failed.err
+    assert "/setup && PATH=$PWD/try/bin:$PATH && " in failed.err
+    assert "FAILED_SETUP" in listed.out.splitlines()[1]
+    assert left == ["", ""]
+    wait_for(lambda: not leftovers(cluster), 10, "nothing left")
+
+
+@pytest.mark.parametrize("how", ["interrupt", "kill"])
+def test_a_launch_that_is_left_during_its_setup(cluster: Lab, tmp_path: Path, how: str) -> None:
+    """Ctrl-C, or kill -9 of the client: the steps end on all nodes."""
+    job = make_job(tmp_path, setup={"run": "trap '' TERM; setsid sleep 1000 & sleep 1000"})
+    process = start_cctl(cluster, "launch", job)
+    wait_for(
+        lambda: sum(len(found) for found in tagged(cluster).values()) >= 6, 20, "the steps on both nodes"
+    )
+    if how == "kill":
+        process.kill()
+    else:
+        process.send_signal(2)
+    process.wait(20)
+    wait_for(lambda: not leftovers(cluster), 15, "nothing left")
+    assert process.returncode == (130 if how == "interrupt" else -9)
+
+
+def test_a_setup_file_that_is_not_there(cluster: Lab, tmp_path: Path) -> None:
+    """It is said before any node is asked."""
+    job = make_job(tmp_path, setup={"venv": "requirement.txt"})
+    found = cctl(cluster, "launch", job)
+
+    assert found.code == 2
+    assert "CC-SETUP-003" in found.err
+    assert "requirement.txt: No such file or directory" in found.err
+    assert "check" not in found.err.split("CC-SETUP-003")[0].splitlines()[-1]

@@ -1,0 +1,282 @@
+"""The setup of a run on one node: made once, whole or not at all, and nothing of it outlives the run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from noderun import NodeRun, wait_until
+from wheels import make_wheel
+
+Make = Callable[..., NodeRun]
+
+PRINTS = "import json, os, sys, tool; print(json.dumps([sys.prefix, tool.VERSION, os.environ['PATH']]))"
+PIP = [
+    "-m",
+    "pip",
+    "install",
+    "--no-input",
+    "--disable-pip-version-check",
+    "--no-index",
+    "--find-links",
+    "wheels",
+]
+ENVIRONMENT = {"fill": "environment"}
+
+
+def step(program: Any, *words: Any) -> dict[str, Any]:
+    """One step as a plan renders it."""
+    return {"programs": [program], "words": list(words), "shown": " ".join(str(word) for word in words)}
+
+
+def shell(text: str) -> dict[str, Any]:
+    """A step of `run`."""
+    return {"programs": ["sh"], "words": ["-e", "-c", text], "shown": text}
+
+
+VENV = (
+    step([{"fill": "python"}], "-m", "venv", [ENVIRONMENT]),
+    step([ENVIRONMENT, "/bin/python"], *PIP, "-r", "requirements.txt"),
+)
+
+
+def wish(run: NodeRun, files: Path | None, *steps: dict[str, Any], **changes: Any) -> None:
+    """Give a run a setup, and put its files into the node's store."""
+    rows = []
+    for path in sorted(files.rglob("*")) if files else ():
+        if path.is_file():
+            content = path.read_bytes()
+            sha = hashlib.sha256(content).hexdigest()
+            stored = run.workdir / "store" / sha[:2] / sha
+            for folder in (stored.parent.parent, stored.parent):
+                folder.mkdir(mode=0o700, exist_ok=True)
+            stored.write_bytes(content)
+            rows.append([path.relative_to(files).as_posix(), "file", 0o644, sha, len(content)])
+    content = hashlib.sha256(json.dumps([rows, steps]).encode()).hexdigest()
+    made_of = {"content": content, "kind": "venv", "outer": False, "steps": list(steps), "rows": rows}
+    run.spec["setup"] = {**made_of, "time_limit": 60.0, **changes}
+
+
+def provide(run: NodeRun, *, answer: str = "environment") -> dict[str, Any]:
+    """Start a run and have it make its environment, as a client that has sent the files."""
+    run.start()
+    setup = run.hear("setup")
+    run.hear("started")
+    assert setup["made"] is False
+    assert run.session is not None
+    run.session.send({"do": "setup"})
+    return run.hear(answer)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """A requirements file and a wheelhouse with the one wheel that it names."""
+    folder = tmp_path / "files"
+    make_wheel(
+        folder / "wheels", "tool", "1.5", "VERSION = '1.5'\ndef main(): print('tool speaks')\n", script="tool"
+    )
+    (folder / "requirements.txt").write_text("tool==1.5\n")
+    return folder
+
+
+def test_a_venv_is_made_once(node: Make, files: Path) -> None:
+    """The first run makes it, without a network, and runs in it; the second finds it there and waits for nothing."""
+    first = node(PRINTS).use_stub()
+    wish(first, files, *VENV, shell("tool; command -v tool"))
+    provide(first)
+    first.hear("ready")
+    assert first.session is not None
+    first.session.send({"do": "go", "master_port": first.port})
+    first.hear("listening")
+    state = first.ended()
+    prefix, version, path = json.loads(first.output(0))
+    second = node(PRINTS).use_stub()
+    second.workdir = first.workdir
+    second.spec["setup"] = first.spec["setup"]
+    second.code.mkdir(parents=True)
+    for folder in (second.rundir.parent, second.rundir):
+        folder.chmod(0o700)
+    second.start()
+    made = second.hear("setup")
+    second.hear("ready")
+    second.session.close()  # type: ignore[union-attr]  # it was just started
+    envs = first.workdir / "envs"
+    log = (first.rundir / "setup.log").read_text()
+
+    assert state["state"] == "SUCCEEDED", (state, first.output(0, "stderr"))
+    assert (Path(prefix).parent.parent, version) == (envs, "1.5")
+    assert path.split(":")[0] == f"{prefix}/bin"
+    assert "tool speaks" in log
+    assert f"{prefix}/bin/tool" in log
+    assert made["made"] is True
+    assert [entry.name for entry in envs.iterdir()] == [Path(prefix).parent.name]
+    assert sorted(entry.name for entry in Path(prefix).parent.iterdir()) == sorted(
+        [Path(prefix).name, "made.json"]
+    )
+    assert not (first.rundir / "setup").exists()
+
+
+def test_a_step_that_fails(node: Make, files: Path) -> None:
+    """The node says which step and what it said; nothing half made is left, secrets are hidden, the state tells."""
+    run = node().use_stub()
+    wish(
+        run,
+        files,
+        shell("mkdir -p $0; echo one"),
+        shell("echo begin; echo it is s3cret-word >&2; exit 7"),
+        kind=None,
+    )
+    run.start({"KEY": "s3cret-word"})
+    run.hear("started")
+    run.session.send({"do": "setup"})  # type: ignore[union-attr]  # it was just started
+    failed = run.hear("setup_failed")
+    state = run.ended()
+    name = next((run.workdir / "envs").iterdir())
+
+    assert failed["why"] == "setup: `echo begin; echo it is [secret] >&2; exit 7` exited with 7"
+    assert failed["text"].splitlines() == ["begin", "it is [secret]"]
+    assert failed["code"] == "CC-SETUP-001"
+    assert failed["again"].startswith(f"cd '{run.rundir}/setup' && PATH=$PWD/try/bin:$PATH && sh -e -c ")
+    assert (run.rundir / "setup" / "requirements.txt").exists()
+    assert (state["state"], "exited with 7" in state["reason"]) == ("FAILED_SETUP", True)
+    assert list(name.iterdir()) == []
+    assert run.event("setup_failed")["text"] == failed["text"]
+
+
+@pytest.mark.parametrize("how", ["client", "builder", "agent", "limit"])
+def test_what_ends_a_setup_ends_all_of_it(node: Make, how: str) -> None:
+    """The client leaves, the setup or the agent is killed, or its time is up: no process and no lock is left."""
+    run = node().use_stub()
+    wish(
+        run,
+        None,
+        shell("trap '' TERM; setsid sleep 1000 & sleep 1000"),
+        kind=None,
+        time_limit=0.5 if how == "limit" else 60,
+    )
+    run.start()
+    run.hear("started")
+    run.session.send({"do": "setup"})  # type: ignore[union-attr]  # it was just started
+    run.hear("doing")
+    wait_until(
+        lambda: sum("sleep" in command for command in run.left().values()) >= 2, 5, "the step's processes"
+    )
+    if how == "client":
+        run.session.close()  # type: ignore[union-attr]  # it was just started
+    elif how == "builder":
+        builder = next(pid for pid, command in run.left().items() if " setup " in command)
+        os.kill(builder, signal.SIGKILL)
+    elif how == "agent":
+        os.kill(run.pid("agent"), signal.SIGKILL)
+    state = run.ended()
+
+    assert state["state"] == ("CANCELLED" if how == "client" else "FAILED_SETUP")
+    if how == "limit":
+        assert run.event("setup_failed")["code"] == "CC-SETUP-002"
+        assert state["reason"] == "setup: took longer than its time limit of 0.5 s"
+
+
+def test_two_runs_at_once_make_it_once(node: Make, files: Path, tmp_path: Path) -> None:
+    """The one that comes second waits for the first, and takes what that has made; a dead holder's lock is no lock."""
+    count = tmp_path / "count"
+    runs = [node().use_stub() for _ in range(2)]
+    wish(runs[0], files, shell(f"echo made >> '{count}'; sleep 0.7"), kind=None)
+    runs[1].workdir, runs[1].spec["setup"] = runs[0].workdir, runs[0].spec["setup"]
+    runs[1].rundir.mkdir(parents=True)
+    for folder in (runs[1].rundir.parent, runs[1].rundir):
+        folder.chmod(0o700)
+    threads = [threading.Thread(target=provide, args=(run,)) for run in runs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    said = [entry.get("text", "") for run in runs for entry in run.heard]
+    for run in runs:
+        run.hear("ready")
+        run.session.close()  # type: ignore[union-attr]  # it was just started
+
+    assert count.read_text() == "made\n"
+    assert any(text.startswith("waits for run job-") for text in said)
+
+
+AROUND = {
+    "steps": [shell('echo "$CLUSTERCTL_NODE_RANK $CLUSTERCTL_STATE $(basename "$PWD") $KEY"')],
+    "time_limit": 20.0,
+}
+
+
+def around(run: NodeRun, name: str) -> str:
+    """Read what the commands of `before` or `after` have said."""
+    return (run.rundir / "attempt-1" / f"{name}.log").read_text()
+
+
+def with_before(run: NodeRun, wanted: str = "ready") -> dict[str, Any]:
+    """Start a run; its code is there, so that the commands of `before` can be run."""
+    run.start({"KEY": "s3cret-word"})
+    run.hear("started")
+    run.session.send({"do": "before"})  # type: ignore[union-attr]  # it was just started
+    return run.hear(wanted)
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_commands_around_an_attempt(node: Make, code: int) -> None:
+    """`before` runs in the code before the gate is ready, `after` knows how the ranks ended, well or badly."""
+    run = node(f"raise SystemExit({code})", before=AROUND, after=AROUND).use_stub()
+    with_before(run)
+    run.session.send({"do": "go", "master_port": run.port})  # type: ignore[union-attr]  # it was just started
+    state = run.ended()
+
+    assert around(run, "before").splitlines()[1:] == ["0  code s3cret-word"]
+    assert around(run, "after").splitlines()[1:] == [
+        f"0 {'FAILED' if code else 'SUCCEEDED'} code s3cret-word"
+    ]
+    assert (state["state"], state["after"]) == ("FAILED" if code else "SUCCEEDED", "")
+
+
+def test_a_before_that_fails(node: Make) -> None:
+    """Nothing is started; `after` cleans up what it may have begun."""
+    before = {"steps": [shell("echo no mount; false")], "time_limit": 20.0}
+    run = node(before=before, after=AROUND).use_stub()
+    failed = with_before(run, "setup_failed")
+    state = run.ended()
+
+    assert (failed["code"], failed["text"], failed["log"]) == (
+        "CC-SETUP-005",
+        "no mount",
+        "attempt-1/before.log",
+    )
+    assert (state["state"], state["reason"]) == (
+        "FAILED_SETUP",
+        "before: `echo no mount; false` exited with 1",
+    )
+    assert around(run, "after").splitlines()[1:] == ["0 FAILED_SETUP code s3cret-word"]
+
+
+def test_an_after_that_hangs(node: Make) -> None:
+    """It is ended with all that it has started; the run has succeeded all the same, with a note."""
+    after = {"steps": [shell("trap '' TERM; setsid sleep 1000 & sleep 1000")], "time_limit": 0.4}
+    run = node("print('done')", after=after).use_stub().go()
+    state = run.ended()
+
+    assert (state["state"], state["after"]) == (
+        "SUCCEEDED",
+        "after: took longer than its time limit of 0.4 s",
+    )
+
+
+def test_stop_leaves_after_its_time(node: Make) -> None:
+    """`stop` waits for the commands of `after`, and says that the run was stopped, not how long they took."""
+    after = {"steps": [shell("sleep 0.8; echo cleaned")], "time_limit": 20.0}
+    run = node("import time; time.sleep(1000)", after=after, grace=0.2).use_stub().go().running()
+    run.verb("stop", grace=None, reason="stopped by alice")
+    state = run.ended()
+
+    assert (state["state"], state["reason"], state["after"]) == ("CANCELLED", "stopped by alice", "")
+    assert around(run, "after").endswith("cleaned\n")
