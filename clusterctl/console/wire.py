@@ -7,7 +7,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from clusterctl.plans.wire import FULL, MASTER, MESH, Wire
+from clusterctl.plans.neighbours import FULL
+from clusterctl.plans.wire import MASTER, MESH, Wire
 from clusterctl.specs.counted import counted
 
 

@@ -37,6 +37,7 @@ from clusterctl.plans.facts_records import (
     Workdir,
 )
 from clusterctl.plans.facts_session import Cgroup, Encoding, SharedMemory
+from clusterctl.plans.neighbours import neighbours_of
 from clusterctl.plans.shell import ACTIVATING
 from clusterctl.specs.inventory import Node
 
@@ -135,14 +136,19 @@ def _with_offset(clock: Clock, asked: float | None, heard: float | None) -> Cloc
 
 
 def probe_request(node: Node, nodes: tuple[Node, ...], payload: str) -> dict[str, Any]:
-    """Give the request for one node's probe; `payload` is the SHA-256 of what a launch would need there."""
+    """Give the request for one node's probe; `payload` is the SHA-256 of what a launch would need there.
+
+    It is asked for its ways to node 0 and to its neighbours: all ways would be a million for a thousand nodes.
+    """
+    place = next((place for place, one in enumerate(nodes) if one.name == node.name), None)
+    asked = nodes if place is None else (*nodes[:1], *neighbours_of(nodes, place))
     return {
         "node": node.name,
         "host": node.host,
         "ip": node.ip,
         "nic": list(node.nic),
         "network": node.network,
-        "peers": {peer.name: peer.ip or peer.host for peer in nodes if peer.name != node.name},
+        "peers": {peer.name: peer.ip or peer.host for peer in asked if peer.name != node.name},
         "workdir": node.workdir,
         "payload": payload,
     }

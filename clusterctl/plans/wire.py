@@ -1,8 +1,6 @@
 """The proof on the wire: which nodes call which, and what they told of the ways between them.
 
-Up to FULL nodes everybody calls everybody. Above that each calls its neighbours in the inventory's ring, and those
-2, 4, 8, ... places further: every node is called by as many, and any two are few steps apart. All call node 0's second
-door, which listens where torchrun's would.
+Each calls its neighbours (`plans/neighbours.py`); all call node 0's second door, which listens where torchrun's would.
 
 Further NICs that were chosen are rails of their own: nodes that have one in the same network call each other there too.
 """
@@ -17,10 +15,10 @@ from typing import Any
 
 from clusterctl.plans.facts import Facts
 from clusterctl.plans.facts_reading import read_value
+from clusterctl.plans.neighbours import plan_calls
 from clusterctl.plans.network import NodeNetwork, training_nic
 from clusterctl.specs.inventory import Node
 
-FULL = 32  # nodes
 SIZE = 256 << 10  # bytes each way
 MESH, MASTER = "mesh", "master"
 MAIN = ""  # the rail of the training addresses; others are called by their network
@@ -110,22 +108,11 @@ def choose_takers(
     What is wrong with the others has a finding of its own already. Loopback addresses reach no other machine.
     """
     known = [node for node in nodes if node.name in facts and not networks[node.name].problems]
-    ips = [networks[node.name].ip for node in nodes]
-    alone = [node for node in known if networks[node.name].ip and ips.count(networks[node.name].ip) == 1]
+    ips = Counter(networks[node.name].ip for node in nodes)
+    alone = [node for node in known if networks[node.name].ip and ips[networks[node.name].ip] == 1]
     machines = {facts[node.name].machine.boot_id for node in alone}
     fit = [node for node in alone if len(machines) == 1 or not str(networks[node.name].ip).startswith("127.")]
     return tuple(fit) if len(fit) > 1 else ()
-
-
-def plan_calls(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Say for each node, in the order of the inventory, whom it calls."""
-    count = len(names)
-    steps = [*range(1, count)] if count <= FULL else [count - 1, *_powers(count)]
-    return {name: tuple(names[(place + step) % count] for step in steps) for place, name in enumerate(names)}
-
-
-def _powers(count: int) -> list[int]:
-    return [1 << exponent for exponent in range(count.bit_length()) if 1 << exponent < count - 1]
 
 
 def plan_rails(

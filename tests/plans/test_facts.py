@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from clusterctl.plans.facts import Facts, parse_facts, probe_request
 from clusterctl.plans.facts_reading import MAX_ITEMS, MAX_TEXT, clean_text
+from clusterctl.plans.neighbours import FULL
 from clusterctl.specs.inventory import Node
 
 
@@ -115,3 +116,12 @@ def test_request_names_the_peers_but_not_the_node_itself() -> None:
     )
     assert probe_request(nodes[0], nodes, "ff")["peers"] == {"b": "10.0.0.2"}
     assert probe_request(nodes[1], nodes, "ff")["peers"] == {"a": "a.example"}
+
+
+def test_among_very_many_a_node_is_asked_for_the_ways_to_few() -> None:
+    """Node 0, its neighbours, and some further off: what a thousand nodes tell grows little faster than they do."""
+    nodes = tuple(Node(name=f"n{rank}", node_rank=rank, host=f"h{rank}") for rank in range(1000))
+    peers = probe_request(nodes[500], nodes, "ff")["peers"]
+    assert set(peers) == {f"n{rank}" for rank in (0, 12, 499, 501, 502, 504, 508, 516, 532, 564, 628, 756)}
+    few = nodes[:FULL]
+    assert len(probe_request(few[5], few, "ff")["peers"]) == FULL - 1

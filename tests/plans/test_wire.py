@@ -9,13 +9,12 @@ import pytest
 from cases.loading import change, healthy_answer
 
 from clusterctl.plans.facts import Facts, parse_facts
+from clusterctl.plans.neighbours import FULL, plan_calls
 from clusterctl.plans.network import resolve_network
 from clusterctl.plans.wire import (
-    FULL,
     Listening,
     Wire,
     choose_takers,
-    plan_calls,
     plan_orders,
     plan_rails,
     read_listening,

@@ -50,11 +50,13 @@ def _route(seen: Situation, facts: Facts, peer: str) -> Route | None:
 
 
 def _routes(seen: Situation) -> Iterator[tuple[Node, Facts, str, Route]]:
+    places = {node.name: place for place, node in enumerate(seen.nodes)}
     for node, facts in seen.known:
-        for peer in seen.nodes:
-            route = _route(seen, facts, peer.name) if peer.name != node.name else None
+        asked = {seen.nodes[0].name, *facts.routes} - {node.name}
+        for peer in sorted(asked & places.keys(), key=places.__getitem__):
+            route = _route(seen, facts, peer)
             if route:
-                yield node, facts, peer.name, route
+                yield node, facts, peer, route
 
 
 @check(

@@ -18,7 +18,8 @@ from clusterctl.plans.checks.choosing import Choice, choose_checks, grant
 from clusterctl.plans.checks.registry import Finding, checks, evaluate
 from clusterctl.plans.deep import MARK, Deep, read_deep
 from clusterctl.plans.facts import Facts, parse_facts, with_words
-from clusterctl.plans.wire import MASTER, MESH, Way, Wire, plan_calls
+from clusterctl.plans.neighbours import plan_calls
+from clusterctl.plans.wire import MASTER, MESH, Way, Wire
 from clusterctl.specs.inventory import Node, Ssh
 from clusterctl.specs.job import Job
 from clusterctl.specs.waive import Waiver
