@@ -7,6 +7,7 @@ python -m tests.bench NAME ...     runs one; what follows is its own, see `NAME 
 from __future__ import annotations
 
 import ast
+import os
 import runpy
 import sys
 from pathlib import Path
@@ -38,6 +39,7 @@ def main() -> None:
         raise SystemExit(f"no bench {name}; there are: {', '.join(known)}")
     sys.argv = [f"tests.bench {name}", *sys.argv[2:]]
     sys.path.insert(0, str(HERE))
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed has its byte code
     runpy.run_path(str(HERE / f"{name}.py"), run_name="__main__")
 
 
