@@ -13,6 +13,7 @@ from typing import Any
 
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.gang import Record, best_record, given_up
+from clusterctl.plans.log_limit import describe_log_event
 from clusterctl.plans.redact import redact
 from clusterctl.plans.state import FAILED, FAILED_SETUP, LOST, TIMEOUT, UNKNOWN, NodeState
 from clusterctl.plans.verdict import Verdict, fill_parts, judge
@@ -158,6 +159,9 @@ class Attached:
             self._take_event(part, update.event)
 
     def _take_event(self, part: Part, event: Mapping[str, Any]) -> None:
+        about_logs = describe_log_event(event)
+        if about_logs:
+            self._notice(f"{part.node.name}: {about_logs}")
         if self._attempts.hear_event(event):
             self._worry = None
         trouble, reason = part.hear_event(event), str(event.get("reason") or "")
