@@ -12,6 +12,7 @@ from ruamel.yaml import YAML
 WORDS = Path(__file__).parent / "zh" / "words.yaml"
 CELL = re.compile(r"(?<!\\)\|")
 CODE = re.compile(r"`[^`]*`")
+HOLE = "{}"  # what differs each time, such as a number that was measured
 
 
 @cache
@@ -23,21 +24,35 @@ def words() -> dict[str, str]:
 
 def translate(part: str) -> str:
     """Write a generated part in Chinese; what has no Chinese words yet stays English."""
-    known = words()
-    return "\n".join(
-        "|".join(f" {known[c]} " if c in known else cell for cell, c in cells(line))
-        for line in part.split("\n")
-    )
+    return "\n".join("|".join(map(cell, CELL.split(line))) for line in part.split("\n"))
 
 
-def cells(line: str) -> list[tuple[str, str]]:
-    """Take a line apart: every cell as it stands, and bare."""
-    return [(cell, cell.strip()) for cell in CELL.split(line)]
+def cell(english: str) -> str:
+    """Write one cell or line in Chinese, within the same spaces."""
+    text = english.strip()
+    entry = next(entries(text), None)
+    if entry is None:
+        return english
+    found = pattern(entry).fullmatch(text) if HOLE in entry else None
+    return english.replace(text, words()[entry].format(*found.groups()) if found else words()[entry])
+
+
+def entries(text: str) -> Iterator[str]:
+    """Find the entry for a text: itself, or those with holes for what differs."""
+    if text in words():
+        yield text
+    else:
+        yield from (entry for entry in words() if HOLE in entry and pattern(entry).fullmatch(text))
+
+
+def pattern(entry: str) -> re.Pattern[str]:
+    """Make a pattern of an entry with holes."""
+    return re.compile("(.+?)".join(map(re.escape, entry.split(HOLE))))
 
 
 def wanted(part: str) -> Iterator[str]:
     """Give what of an English part has words, which are to be translated."""
     for line in part.split("\n"):
-        for _, text in cells(line):
+        for text in map(str.strip, CELL.split(line)):
             if re.search(r"[A-Za-z]{2}", CODE.sub("", text).replace("<br>", "")):
                 yield text

@@ -22,6 +22,7 @@ LONGEST = (
     "test_launch",
     "test_succession",
     "test_playbooks",
+    "test_quickstart",
     "test_results",
     "test_causes",
     "test_deep",

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
 from pages import ROOT, Block, blocks, links
+
+sys.path.insert(0, str(ROOT / "docs"))
+
+import chinese
+import generate
+import troubles
 
 DOCS = ROOT / "docs"
 INDEX = DOCS / "zh" / "README.md"
@@ -51,6 +58,20 @@ def test_it_leaves_nothing_out(page: Path) -> None:
     assert CODE.findall(chinese) == CODE.findall(other)
     for mark in ("\n| ", "\n- ", "\n1. ", "\n2. "):
         assert chinese.count(mark) == other.count(mark), mark
+
+
+def test_generated_tables_have_their_words() -> None:
+    """Every cell of a generated table has its Chinese in docs/zh/words.yaml, and no word there is of no use."""
+    shown = {"you see", "code", "do", *(title for _, title in troubles.families())}
+    for page in TRANSLATED:
+        for _, kind, name, _ in generate.PART.findall(english(page).read_text(encoding="utf-8")):
+            shown |= set() if kind == "troubles" else set(chinese.wanted(generate.fill(kind, name)))
+    found = {text: list(chinese.entries(text)) for text in shown}
+
+    assert [text for text, entries in found.items() if not entries] == [], "without Chinese"
+    assert chinese.words().keys() - {entry for entries in found.values() for entry in entries} == set(), (
+        "gone"
+    )
 
 
 def test_every_chinese_page_can_be_reached() -> None:
