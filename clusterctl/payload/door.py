@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
@@ -18,6 +19,8 @@ GUEST_LIMIT = 5.0  # seconds to prove the token
 SPARE_GUESTS = 8  # connections at once that prove nothing yet, beyond one for each node
 BACKLOG = 1024  # as many as the kernel allows; they come all at once
 OWN_FILES = 256  # what an agent has open beside its peers' connections, with room
+NO_FILE = (errno.EMFILE, errno.ENFILE)
+REST = 0.5  # seconds until somebody is let in again where no file is free
 AT_ONCE = 16  # connections taken in one turn, so that a flood leaves time for the rest
 
 
@@ -58,7 +61,9 @@ class Door:
         for _ in range(AT_ONCE):
             try:
                 conn = self._socket.accept()[0] if self._socket is not None else None
-            except OSError:
+            except OSError as error:
+                if error.errno in NO_FILE:
+                    self._rest()
                 return
             if conn is None:
                 return
@@ -68,6 +73,16 @@ class Door:
             guest = Guest(self, conn)
             self._guests[guest] = None
             guest.greet()
+
+    def _rest(self) -> None:
+        """Look away for a moment: who knocks stays readable as long as no file is free for it."""
+        if self._socket is not None:
+            self._loop.forget(self._socket.fileno())
+            self._loop.after(REST, f"door {id(self)}", self._look_again)
+
+    def _look_again(self) -> None:
+        if self._socket is not None:
+            self._loop.watch(self._socket.fileno(), self._accept)
 
     def forget(self, guest: Guest) -> None:
         """A guest has left, or is none any more."""

@@ -34,3 +34,33 @@ def test_a_node_that_allows_too_few_files_says_so() -> None:
         [sys.executable, "-c", REFUSED], capture_output=True, text=True, timeout=30, check=False
     )
     assert "this node allows 600 open files, and 664 are needed" in done.stderr
+
+
+STARVED = """
+import resource, socket, time
+from clusterctl.payload.door import Door
+from clusterctl.payload.loop import Loop
+loop = Loop()
+door = Door(loop, {"run": "j-1", "nnodes": 2, "master_addr": "127.0.0.1"}, b"")
+door.open(lambda _: False)
+knocking, spare = socket.create_connection(("127.0.0.1", door.port)), open("/dev/null")
+resource.setrlimit(resource.RLIMIT_NOFILE, (spare.fileno() + 1, spare.fileno() + 1))
+
+def serve(seconds):
+    loop.stopped, spent = False, time.process_time()
+    loop.after(seconds, "over", loop.stop)
+    loop.run()
+    return "busy" if time.process_time() - spent > seconds / 4 else "calm", len(door._guests)
+
+print(*serve(0.8))
+spare.close()
+print(*serve(0.8))
+"""
+
+
+def test_a_door_without_a_file_for_its_guest_does_not_spin() -> None:
+    """It waits, and lets in who still knocks when a file is free."""
+    done = subprocess.run(
+        [sys.executable, "-c", STARVED], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.stdout.splitlines() == ["calm 0", "calm 1"], done.stdout + done.stderr
