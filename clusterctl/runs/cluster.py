@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,6 +20,7 @@ from clusterctl.runs.gateways import Gateways
 from clusterctl.runs.hop import Hop
 from clusterctl.runs.hostkeys import HostKeys
 from clusterctl.runs.keyring import Ask, Keyring
+from clusterctl.runs.openfiles import allow_files
 from clusterctl.runs.openssh import Masters, may_ask
 from clusterctl.runs.outcome import Outcome
 from clusterctl.runs.patience import insist
@@ -30,8 +30,6 @@ from clusterctl.runs.steps import Steps
 from clusterctl.specs.inventory import Node
 
 T = TypeVar("T")
-
-ENOUGH_DESCRIPTORS = 16384
 
 
 class Cluster:
@@ -46,7 +44,7 @@ class Cluster:
         hostkeys: HostKeys | None = None,
     ) -> None:
         """Tell what is worth knowing to `notice`; `remember` is a folder of ours, `ask` asks for passphrases."""
-        raise_descriptor_limit()
+        allow_files(0)
         self._hostkeys = hostkeys or HostKeys(
             lambda new: notice(f"{new.node}: new host key {new.fingerprint} recorded in {new.file}")
         )
@@ -98,6 +96,8 @@ class Cluster:
 
     def _prepare(self, nodes: Sequence[Node]) -> None:
         """Work out the ways and ask for passphrases, while there is one thread and nothing on the screen moves."""
+        with self._lock:
+            allow_files(len({*self._connections, *self._early, *(node.name for node in nodes)}))
         ours = [node for node in nodes if node.ssh.transport == "paramiko"]
         self._routes.prepare(ours)
         self._keyring.unlock(self._routes.known(ours))
@@ -187,12 +187,3 @@ class Cluster:
             with suppress(Exception):
                 connection.close()
         self._gateways.close()  # last: they carry the others
-
-
-def raise_descriptor_limit() -> None:
-    """Use as many file descriptors as we may: a node takes three to five, and 1024 are the usual soft limit."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    enough = ENOUGH_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, ENOUGH_DESCRIPTORS)
-    if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < enough:
-        with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (enough, hard))

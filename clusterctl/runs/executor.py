@@ -12,6 +12,7 @@ from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from clusterctl.errors import ClusterctlError, InternalError
+from clusterctl.runs.openfiles import is_scarcity, too_few_files
 from clusterctl.runs.outcome import Outcome
 from clusterctl.specs.inventory import Node
 
@@ -65,12 +66,16 @@ def _work(waiting: deque[Node], function: Callable[[Node], T], outcomes: SimpleQ
 
 def _attempt(node: Node, function: Callable[[Node], T]) -> Outcome[T]:
     began = time.monotonic()
+    value: T | None = None
+    error: ClusterctlError | None = None
     try:
-        value, error = function(node), None
+        value = function(node)
     except ClusterctlError as failure:
-        value, error = None, failure
+        error = failure
+    except OSError as failure:
+        error = too_few_files(str(failure)) if is_scarcity(failure) else _internal(failure)
     except BaseException as failure:  # noqa: BLE001, RUF100 - whatever it is, it must not cost another node its outcome
-        value, error = None, _internal(failure)
+        error = _internal(failure)
     if error is not None:
         error.node = error.node or node.name
     return Outcome(node, value, error, time.monotonic() - began)

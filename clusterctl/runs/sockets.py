@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from clusterctl.errors import ConnectError, ConnectTimeout, Unreachable
+from clusterctl.runs.openfiles import is_scarcity, too_few_files
 
 HEAD_KEPT = 256
 SILENCE = 20  # seconds until the kernel gives up a peer that acknowledges nothing
@@ -70,6 +71,8 @@ def open_tcp(node: str, host: str, port: int, limit: float) -> Line:
         try:
             return _dial(node, address, share)
         except OSError as error:
+            if is_scarcity(error):
+                raise too_few_files(str(error)) from error
             failures.append((address, error))
     raise _explain(node, f"{host} port {port}", failures, limit)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -26,6 +28,7 @@ from clusterctl.specs.job_restart import Restart
 ROUGH = Ways(login=0.02, answer=0.01, refused=0.04, silent=0.02, slow=0.03, dying=0.04, patience=0.4)
 CODES = {REFUSED: "CC-SSH-002", SILENT: "CC-SSH-004", DYING: "CC-SSH-015"}
 PYTHON = tasks.Interpreter("python3", None)
+HERE = Path(__file__).parent
 SPARE = 8  # threads and descriptors beside those of the nodes that are at work
 
 
@@ -96,3 +99,32 @@ def test_hundreds_come_to_go(tmp_path: Path, restart: Restart | None) -> None:
         preparing.release(ready.values())
     phases.stop()
     assert port == 29500 and list(specs) == sorted(ready)
+
+
+FEW_FILES = """
+import resource, sys
+from simulated import SimulatedCluster, Ways, simulated_nodes
+from clusterctl.errors import ClusterctlError
+from clusterctl.runs.cluster import Cluster
+from clusterctl.runs.executor import fan_out
+resource.setrlimit(resource.RLIMIT_NOFILE, (200, 400))
+nodes = simulated_nodes(100)
+try:
+    Cluster(print).open_early(nodes)
+except ClusterctlError as error:
+    print(error.code, error.message, error.evidence)
+kept = []
+print({outcome.error.code for outcome in fan_out(nodes, lambda _: kept.extend(open("/dev/null") for _ in range(9)))
+       if outcome.error})
+"""
+
+
+def test_a_machine_that_allows_too_few_files_says_so() -> None:
+    """Before anything is opened where the number is hopeless, and for the node where it becomes too small."""
+    words = [sys.executable, "-c", FEW_FILES]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=HERE, timeout=60, check=False)
+    first, second = done.stdout.splitlines()
+    assert first == (
+        "CC-USE-080 this machine allows 400 open files, too few for so many nodes 100 nodes need 428 at the least"
+    ), done.stderr
+    assert second == "{'CC-USE-080'}"

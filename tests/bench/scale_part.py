@@ -1,0 +1,139 @@
+"""One part of `scale` at one size, in a process of its own: no bench itself.
+
+python scale_part.py plan|exec|check|launch NODES prints JSON: seconds, processor time, memory in MB, most threads
+and open files, how many nodes were well, and how many failed with which code.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "runs"))
+
+from simulated import SimulatedCluster, Ways, address_of, simulated_nodes
+
+from clusterctl.cli.proving import choose, prove
+from clusterctl.console.phases import Phases
+from clusterctl.errors import ClusterctlError
+from clusterctl.plans.agent_spec import render_spec
+from clusterctl.plans.launch import LaunchPlan, offline, plan_launch
+from clusterctl.plans.placement import Member
+from clusterctl.runs import preparing, tasks
+from clusterctl.runs.command import Collected
+from clusterctl.runs.source import scan_source
+from clusterctl.specs.inventory import Inventory, parse_inventory
+from clusterctl.specs.job import Job
+
+ROUGH = Ways(login=0.3, answer=0.1, refused=0.01, silent=0.01, slow=0.02, dying=0.01, patience=10.0)
+FINE = Ways(login=0.3, answer=0.1)
+SEED = 1
+PYTHON = tasks.Interpreter("python3", None)
+JOB = Job(name="j", file="job.yaml", script="train.py", nproc_per_node=8)
+TICK = 0.02
+Ended = tuple[int, Iterable[ClusterctlError]]  # nodes that were well, and what the others failed with
+
+
+def plan(count: int) -> Ended:
+    """Read an inventory of so many nodes, plan a launch on them and write every agent's spec."""
+    listed = "".join(f"  - {{host: {address_of(rank)}, name: gpu{rank:05}}}\n" for rank in range(count))
+    inventory = parse_inventory(f"cluster: many\nssh: {{user: alice}}\nnodes:\n{listed}", "inventory.yaml")
+    planned = make_plan(inventory)
+    size = sum(len(json.dumps(render_spec(planned, node, {}))) for node in planned.nodes)
+    assert size > count
+    return count, ()
+
+
+def make_plan(inventory: Inventory) -> LaunchPlan:
+    """Plan a launch on all nodes."""
+    members = [Member(node, node.node_rank) for node in inventory.nodes]
+    measured = {one.name: replace(offline(one), nics=("eth0",), python="/usr/bin/python3") for one in members}
+    return plan_launch(JOB, members, measured, run_id="j-20261120T110000-ab12")
+
+
+def execute(count: int) -> Ended:
+    """Run a command everywhere."""
+
+    def ask(c: Any, node: Any) -> object:
+        kept = Collected()
+        return kept.answer(tasks.execute(c, node, PYTHON, ["hostname"], 1 << 20, kept.hear))
+
+    with SimulatedCluster(ROUGH, SEED) as cluster:
+        outcomes = list(cluster.each(simulated_nodes(count), ask))
+    return sum(one.ok for one in outcomes), [one.error for one in outcomes if one.error]
+
+
+def check(count: int) -> Ended:
+    """Ask all for their facts, let them call each other, and judge."""
+    nodes = simulated_nodes(count)
+    inventory = Inventory(cluster="many", file="inventory.yaml", nodes=nodes)
+    with SimulatedCluster(ROUGH, SEED) as cluster:
+        proof = prove(cluster, nodes, None, choose(inventory, None), Phases([node.name for node in nodes]))
+    return len(proof.facts), list(proof.failures.values())
+
+
+def launch(count: int) -> Ended:
+    """Bring all to GO."""
+    nodes = simulated_nodes(count)
+    planned = make_plan(Inventory(cluster="many", file="inventory.yaml", nodes=nodes))
+    specs = {node.name: render_spec(planned, node, {}) for node in planned.nodes}
+    pythons = dict.fromkeys(specs, PYTHON)
+    with tempfile.TemporaryDirectory() as folder, SimulatedCluster(FINE, SEED) as cluster:
+        (Path(folder) / "train.py").write_text("print()")
+        freight = preparing.Freight(specs, scan_source(folder), {}, "token")
+        ready = preparing.prepare_all(cluster, planned, pythons, freight, Phases(list(specs)))
+        preparing.go(cluster, planned, pythons, ready)
+        preparing.release(ready.values())
+    return len(ready), ()
+
+
+PARTS: dict[str, Callable[[int], Ended]] = {
+    "plan": plan,
+    "exec": execute,
+    "check": check,
+    "launch": launch,
+}
+
+
+class Peak:
+    """The most threads and open files of this process, looked at every so often."""
+
+    def __init__(self) -> None:
+        self.threads = self.open_files = 0
+        threading.Thread(target=self._look, daemon=True).start()
+
+    def _look(self) -> None:
+        while True:
+            self.threads = max(self.threads, threading.active_count() - 1)  # without this one
+            self.open_files = max(self.open_files, len(list(Path("/proc/self/fd").iterdir())))
+            time.sleep(TICK)
+
+
+def main() -> None:
+    """Do the part and print what it took."""
+    peak, began, spent = Peak(), time.monotonic(), time.process_time()
+    well, errors = PARTS[sys.argv[1]](int(sys.argv[2]))
+    seconds, processor = time.monotonic() - began, time.process_time() - spent
+    told = {
+        "seconds": seconds,
+        "cpu": processor,
+        "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "threads": peak.threads,
+        "open_files": peak.open_files,
+        "well": well,
+        "failed": dict(Counter(error.code for error in errors)),
+    }
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()
