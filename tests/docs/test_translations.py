@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from pages import ROOT, Block, blocks, links
 
+from clusterctl.cli.main import VERBS
+
 sys.path.insert(0, str(ROOT / "docs"))
 
 import chinese
@@ -83,6 +85,17 @@ def test_every_chinese_page_can_be_reached() -> None:
     for page, other in ((ROOT / "README.md", FRONT.name), (FRONT, "README.md"), (INDEX, "../en/README.md")):
         assert f"]({other})" in "\n".join(page.read_text(encoding="utf-8").splitlines()[:5]), page.name
     assert "../zh/README.md" in links(DOCS / "en" / "README.md")
+
+
+def test_every_command_and_exit_code_is_told() -> None:
+    """The index says what each command does; the rest of the command line is English, as --help is."""
+    page, other = (
+        (DOCS / place).read_text(encoding="utf-8") for place in ("zh/README.md", "en/command-line.md")
+    )
+    exit_code = re.compile(r"^\| (\d+) \|", re.MULTILINE)
+
+    assert re.findall(r"^\| \[`(\w+)`\]", page, re.MULTILINE) == list(VERBS)
+    assert exit_code.findall(page) == exit_code.findall(other)
 
 
 def test_there_is_something_to_read() -> None:
