@@ -6,12 +6,21 @@ import zipfile
 from pathlib import Path
 
 
-def make_wheel(folder: Path, name: str, version: str = "1.0", source: str = "", script: str = "") -> Path:
-    """Make a wheel of one module; `script` names a command that calls its `main`."""
+def make_wheel(
+    folder: Path,
+    name: str,
+    version: str = "1.0",
+    source: str = "",
+    script: str = "",
+    tree: Path | None = None,
+) -> Path:
+    """Make a wheel of one module, or of what lies in `tree`; `script` names a command that calls its `main`."""
     folder.mkdir(parents=True, exist_ok=True)
     info = f"{name}-{version}.dist-info"
-    files = {
-        f"{name}.py": source or f"VERSION = {version!r}\n",
+    files = {f"{name}.py": source or f"VERSION = {version!r}\n"}
+    if tree is not None:
+        files = {str(path.relative_to(tree)): path.read_text() for path in tree.rglob("*.py")}
+    files |= {
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: hand\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }

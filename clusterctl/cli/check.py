@@ -38,6 +38,7 @@ def check(
     torchrun, which takes some 10 s and leaves nothing behind. Exit code 0: fit; 3: a finding forbids a launch;
     4: a node could not be reached.
     """
+    from clusterctl.cli.code import read_provision
     from clusterctl.cli.connecting import open_cluster
     from clusterctl.plans.placement import choose_nodes, plan_placement
 
@@ -49,6 +50,7 @@ def check(
         nodes = tuple(
             member.node for member in plan_placement(inventory, job, pattern=pattern, exclude=exclude)
         )
+    provision = read_provision(job) if job else None
     with open_cluster() as cluster:
         cluster.open_early(nodes)
         from clusterctl.cli.proving import PHASE, choose, prove  # loads while the connections are made
@@ -61,7 +63,7 @@ def check(
 
         choice, phases = choose(inventory, job, only, skip), Phases([node.name for node in nodes])
         with phases.shown(PHASE, cluster.steps):
-            proof = prove(cluster, nodes, job, choice, phases)
+            proof = prove(cluster, nodes, job, choice, phases, provision.plan if provision else None)
         if deep and proof.exit_code == 0:
             from clusterctl.cli.deepening import deepen
 

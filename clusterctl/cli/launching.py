@@ -19,6 +19,7 @@ from clusterctl.console.findings import render_findings
 from clusterctl.console.phases import Detail, Phases, render_freight, render_supply
 from clusterctl.errors import ClusterctlError, UsageError
 from clusterctl.plans.agent_spec import render_spec
+from clusterctl.plans.checks.setup import NOT_MADE
 from clusterctl.plans.devices import plan_devices
 from clusterctl.plans.facts import Facts
 from clusterctl.plans.launch import LaunchPlan, Measured, plan_launch
@@ -102,10 +103,12 @@ class Launch:
     def _prove(self, cluster: Cluster) -> Proof:
         choice = choose(self._inventory, self._job)
         self._phases.begin("check")
-        proof = prove(cluster, self._nodes, self._job, choice, self._phases)
-        self._phases.end("check", counted(len(proof.findings), "finding") if proof.findings else "all fit")
-        if proof.findings:
-            render_findings(err(), proof.findings)
+        setup = self._provision.plan if self._provision else None
+        proof = prove(cluster, self._nodes, self._job, choice, self._phases, setup)
+        told = [finding for finding in proof.findings if finding.code != NOT_MADE]  # the next phase says so
+        self._phases.end("check", counted(len(told), "finding") if told else "all fit")
+        if told:
+            render_findings(err(), told)
         return proof
 
     def _plan(self, proof: Proof) -> LaunchPlan:

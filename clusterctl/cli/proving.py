@@ -14,6 +14,7 @@ from clusterctl.plans.checks.registry import checks, evaluate
 from clusterctl.plans.deep import Deep
 from clusterctl.plans.facts import Facts
 from clusterctl.plans.network import resolve_network
+from clusterctl.plans.setup import SetupPlan, setup_question
 from clusterctl.plans.wire import Wire, choose_takers, plan_rails
 from clusterctl.runs import tasks
 from clusterctl.runs.cluster import Cluster
@@ -71,20 +72,22 @@ def prove(
     job: Job | None,
     choice: Choice,
     phases: Phases,
+    setup: SetupPlan | None = None,
 ) -> Proof:
     """Probe every node once, all at the same time, let them call each other, and evaluate the checks.
 
-    The phase is PHASE, which the caller has begun.
+    The phase is PHASE, which the caller has begun. `setup` is what the job makes an environment of.
     """
     facts: dict[str, Facts] = {}
     failures: dict[str, ClusterctlError] = {}
     open_probes: dict[str, Session] = {}
     judged = (one for code, one in checks().items() if code not in choice.left_out)
     ask, wanted = tasks.probe_and_stay, len(nodes) > 1 and any("wire" in one.needs for one in judged)
+    question = setup_question(setup)
     try:
         for outcome in cluster.each(
             nodes,
-            lambda c, node: ask(c, node, interpreter(node, job), nodes, stay=wanted),
+            lambda c, node: ask(c, node, interpreter(node, job), nodes, stay=wanted, setup=question),
             step="telling its facts",
         ):
             name = outcome.node.name

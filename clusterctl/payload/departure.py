@@ -163,7 +163,8 @@ class Departure:
 
     def fail(self, reason: str, text: str, code: str = "") -> None:
         """Say why there will be no run."""
-        self._give_up("gate_failed", reason, text=text, code=code)
+        made = bool(self._provision.spec.get("environment"))
+        self._give_up("gate_failed", reason, text=text, code=code, **({"environment": True} if made else {}))
 
     def _give_up(self, event: str, reason: str, **facts: Any) -> None:
         attempt = self._attempt

@@ -20,6 +20,7 @@ from . import (
     probe_rdma,
     probe_room,
     probe_routes,
+    probe_setup,
     probe_system,
     probe_torch,
 )
@@ -46,8 +47,10 @@ def run(request: dict[str, Any], stream: Stream) -> None:
 
 def gather(request: dict[str, Any], received: float) -> dict[str, Any]:
     """Ask all questions at once; `received` is this node's time of the request's arrival (Unix s)."""
+    setup = probe_setup.enter(str(request.get("workdir") or "~/.clusterctl"), request.get("setup"))
     nccl = probe_torch.ask_nccl_in_child()  # forked first: forking is safe only while there is one thread
     answers = ask_all(_questions(request, nccl), GPU_LIMITS, LIMIT)
+    answers["setup"] = setup
     answers["clock"] = {"received": received, "answered": time.time()}
     return answers
 

@@ -37,6 +37,7 @@ from clusterctl.plans.facts_records import (
     Workdir,
 )
 from clusterctl.plans.facts_session import Cgroup, Encoding, SharedMemory
+from clusterctl.plans.facts_setup import Made
 from clusterctl.plans.neighbours import neighbours_of
 from clusterctl.plans.shell import ACTIVATING
 from clusterctl.specs.inventory import Node
@@ -57,6 +58,7 @@ class Facts:
     torch: Torch = field(default_factory=Torch)
     packages: Mapping[str, str] = field(default_factory=dict)
     installed: Installed = field(default_factory=Installed)
+    setup: Made = field(default_factory=Made)
     nccl: Nccl = field(default_factory=Nccl)
     gpus: Gpus = field(default_factory=Gpus)
     gpu_health: GpuHealth = field(default_factory=GpuHealth)

@@ -60,22 +60,6 @@ def describe_step(text: str, secrets: Mapping[str, str]) -> str:
     return f"{line if len(line) <= SHOWN else line[: SHOWN - 3] + '...'}"
 
 
-def setup_error(header: Mapping[str, Any], node: str) -> StartError:
-    """Make an error of what a node says of its `setup` or `before`."""
-    code, log = str(header.get("code") or "CC-SETUP-001"), str(header.get("log") or "")
-    again = str(header.get("again") or "")
-    fixes = {
-        "CC-SETUP-002": "more time: `setup.time_limit`; or does a download wait for a network that is not there?",
-        "CC-SETUP-004": "install it on the node, or put its directory on PATH by `activate`",
-        "CC-DISK-001": "make room there: `clusterctl clean`, or another `workdir`",
-    }
-    fix = fixes.get(code) or (
-        f"to see it there again: {again}" if again else f"all it said is in {log} of the run"
-    )
-    why, text = str(header.get("why") or "setup failed"), str(header.get("text") or "")
-    return StartError(why, code=code, node=node, evidence=text, fix=fix)
-
-
 def refuse_mixed(torches: Mapping[str, str]) -> None:
     """Refuse environments that were made with different versions of torch; raises StartError."""
     found: dict[str, list[str]] = {}

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from fabric import Connection, task
 
-from clusterctl.errors import ConnectTimeout, NodeError, StartError
+from clusterctl.errors import ConnectTimeout, NodeError
 from clusterctl.runs.command import Ended, Hear, hear_command
+from clusterctl.runs.failed_start import overdue, start_error
 from clusterctl.runs.payload import payload_zip
 from clusterctl.runs.session import Session
 from clusterctl.specs.inventory import Node
@@ -75,16 +76,25 @@ def probe(c: Connection, node: Node, interpreter: Interpreter, nodes: Sequence[N
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
 def probe_and_stay(
-    c: Connection, node: Node, interpreter: Interpreter, nodes: Sequence[Node], *, stay: bool = True
+    c: Connection,
+    node: Node,
+    interpreter: Interpreter,
+    nodes: Sequence[Node],
+    *,
+    stay: bool = True,
+    setup: Mapping[str, Any] | None = None,
 ) -> tuple[Facts, Session]:
     """Ask a node for its facts; the open session can take part in a proof on the wire, and is to be closed.
 
-    Without `stay` the node makes itself ready for no such thing, and ends.
+    Without `stay` the node makes itself ready for no such thing, and ends. With `setup` it is asked about the packages
+    of that environment.
     """
     from clusterctl.plans.facts import probe_request
+    from clusterctl.plans.facts_setup import await_setup
 
     request = {**probe_request(node, tuple(nodes), payload_zip()[0]), "stay": stay}
-    return _ask_facts(c, request, interpreter)
+    facts, session = _ask_facts(c, {**request, "setup": setup}, interpreter)
+    return await_setup(facts, brings_torch=bool(setup and setup["brings_torch"])), session
 
 
 def _ask_facts(c: Connection, request: Mapping[str, Any], interpreter: Interpreter) -> tuple[Facts, Session]:
@@ -176,52 +186,16 @@ def await_event(
         try:
             header, _ = _answer(session, max(0.0, deadline - time.monotonic()))
         except ConnectTimeout as error:
-            raise _overdue(wanted, limit, node, session.stderr) from error
+            raise overdue(wanted, limit, node, session.stderr) from error
         if header.get("need") == "payload":
             session.send({"payload": True}, payload_zip()[1])
         elif header.get("event") == "doing":
             doing(str(header.get("text") or ""))
         elif header.get("event") in {*FAILURES, "ended"} - {wanted}:
-            raise _start_error(header, node)
+            raise start_error(header, node)
         elif "event" in header:
             seen[str(header["event"])] = header
     return seen
-
-
-def _overdue(wanted: str, limit: float, node: str, evidence: str) -> StartError:
-    what = "torchrun was not imported" if wanted == "ready" else f"the node did not say {wanted!r}"
-    return StartError(
-        f"{what} within {limit:.0f} s",
-        code="CC-RUN-034",
-        node=node,
-        evidence=evidence,
-        fix="is its disk or file system slow, or its memory full? Try `import torch` there by hand",
-    )
-
-
-def _start_error(header: Mapping[str, Any], node: str) -> StartError:
-    said = str(header.get("text") or header.get("reason") or header["event"])
-    if header["event"] == "setup_failed":
-        from clusterctl.runs.supply import setup_error
-
-        return setup_error(header, node)
-    if header["event"] == "gate_failed":
-        return StartError(
-            "torchrun cannot be loaded there",
-            code=str(header.get("code") or "CC-RUN-030"),
-            node=node,
-            evidence=said,
-            fix="make `import torch.distributed.run` work in that Python; `clusterctl check` shows which one it is",
-        )
-    if header["event"] == "join_failed":
-        return StartError(
-            f"it cannot reach the agent of node 0 over the training network, port {header.get('port')}",
-            code="CC-NET-022",
-            node=node,
-            evidence=str(header.get("error") or ""),
-            fix="let the nodes reach node 0 on every port of the training network, or name open ones as `ports:`",
-        )
-    return StartError("the run did not start", code="CC-RUN-031", node=node, evidence=said)
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types

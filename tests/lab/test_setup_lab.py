@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,7 +28,8 @@ def make_job(folder: Path, **job: object) -> Path:
 def test_wheels_go_along(cluster: Lab, tmp_path: Path) -> None:
     """Two nodes make the same venv from the wheels that are sent, without a network; the next launch finds it."""
     around = {"before": {"run": "echo begin"}, "after": {"run": ["echo $CLUSTERCTL_STATE", "exit 3"]}}
-    job = make_job(tmp_path, setup={"venv": "requirements.txt", "wheelhouse": "wheels"}, **around)
+    made_of = {"venv": "requirements.txt", "wheelhouse": "wheels", "system_site_packages": True}
+    job = make_job(tmp_path, setup=made_of, **around)
     plan = cctl(cluster, "launch", job, "--dry-run")
     first = cctl(cluster, "launch", job)
     second = cctl(cluster, "launch", job)
@@ -47,12 +51,12 @@ def test_wheels_go_along(cluster: Lab, tmp_path: Path) -> None:
 
 
 def test_a_setup_that_fails_on_one_node(cluster: Lab, tmp_path: Path) -> None:
-    """The node, the command and its last words are named; nothing runs anywhere, nothing half made is left."""
+    """The node, the command and its last words are named; nothing runs anywhere, nothing half made is there."""
     steps = ["test $CLUSTERCTL_NODE = gpu01 || { echo no room here >&2; exit 9; }", "sleep 1000"]
     job = make_job(tmp_path, setup={"run": steps})
     failed = cctl(cluster, "launch", job)
     listed = cctl(cluster, "ps")
-    half = "cd ~/.clusterctl/envs && for each in *; do [ -e $each/made.json ] || ls $each; done"
+    half = "cd ~/.clusterctl/envs && for each in *; do [ -e $each/made.json ] || find $each -mindepth 1 -type d; done"
     left = [node.run(["sh", "-c", half], check=False).stdout for node in cluster.nodes[:2]]
 
     assert failed.code == 1
@@ -63,6 +67,34 @@ def test_a_setup_that_fails_on_one_node(cluster: Lab, tmp_path: Path) -> None:
     assert "FAILED_SETUP" in listed.out.splitlines()[1]
     assert left == ["", ""]
     wait_for(lambda: not leftovers(cluster), 10, "nothing left")
+
+
+def test_the_checks_look_into_the_environment(cluster: Lab, tmp_path: Path) -> None:
+    """A Python without torch is no obstacle where `setup` brings one; it is judged as soon as it is there."""
+    stub = tmp_path / "stub"
+    shutil.copytree(STUBBED["PYTHONPATH"], stub, ignore=shutil.ignore_patterns("__pycache__"))
+    (stub / "torch" / "version.py").write_text("__version__ = '9.9.0'\ncuda = None\n")
+    bare = str(Path(sys.base_prefix, "bin", "python3"))
+    job = make_project(
+        tmp_path / "job",
+        "import torch; print(torch.__file__)",
+        nodes=1,
+        python=bare,
+        setup={"venv": "r.txt", "wheelhouse": "w"},
+    )
+    make_wheel(tmp_path / "job" / "w", "torch", "9.9.0", tree=stub)
+    (tmp_path / "job" / "r.txt").write_text("torch==9.9.0\n")
+    before = cctl(cluster, "check", job, "--json", "--only", "TORCH,SETUP")
+    ran = cctl(cluster, "launch", job)
+    after = cctl(cluster, "check", job, "--json", "--only", "TORCH,SETUP")
+    found, then = json.loads(before.out), json.loads(after.out)
+
+    assert [one["code"] for one in found["findings"]] == ["CC-SETUP-010"]
+    assert (before.code, ran.code) == (0, 0), ran.err
+    assert "all fit" in ran.err
+    assert "/.clusterctl/envs/" in ran.out
+    assert then["nodes"][0]["facts"]["torch"]["version"] == "9.9.0"
+    assert "CC-SETUP-010" not in [one["code"] for one in then["findings"]]
 
 
 @pytest.mark.parametrize("how", ["interrupt", "kill"])

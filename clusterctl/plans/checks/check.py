@@ -15,6 +15,7 @@ from typing import Literal
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.deep import Deep
 from clusterctl.plans.facts import Facts
+from clusterctl.plans.facts_setup import PACKAGES
 from clusterctl.plans.network import NodeNetwork
 from clusterctl.plans.wire import Wire
 from clusterctl.specs.inventory import Node
@@ -86,10 +87,8 @@ class Situation:
     def knowing(self, needs: Iterable[str]) -> Situation:
         """Narrow `known` to the nodes that answered all these questions."""
         asked = [(node, self.facts[node.name]) for node in self.nodes if node.name in self.facts]
-        wanted = tuple(needs)
-        known = tuple(
-            (node, facts) for node, facts in asked if not any(name in facts.problems for name in wanted)
-        )
+        wanted = frozenset(needs)
+        known = tuple((node, facts) for node, facts in asked if not wanted & _unknown(facts))
         return replace(self, known=known)
 
     def wants_gpus(self) -> bool:
@@ -97,6 +96,11 @@ class Situation:
         if self.job is None:
             return any(facts.gpus.count for _, facts in self.known)
         return self.job.backend == "nccl" or self.job.nproc_per_node == "gpu" or bool(self.job.gpus)
+
+
+def _unknown(facts: Facts) -> frozenset[str]:
+    """Name what a node could not tell, or cannot tell before `setup` has made its environment."""
+    return frozenset(facts.problems) | (PACKAGES if facts.setup.pending else frozenset())
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from clusterctl.plans.checks import (
     python,
     rdma,
     room,
+    setup,
     shell,
     ssh,
     system,
@@ -40,6 +41,7 @@ from clusterctl.specs.nodeset import fold_names
 FAMILIES = (
     ssh,
     python,
+    setup,
     torch,
     gpu,
     gpu_state,
