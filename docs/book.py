@@ -1,4 +1,4 @@
-"""What `clusterctl explain` knows beside the code: the manual's tables of errors, and examples from the tests' cases.
+"""What `clusterctl explain` knows beside the code: the manual's tables of errors, what to do, examples of the cases.
 
 `generate.py` writes it as `clusterctl/cli/codes.json`.
 """
@@ -21,13 +21,14 @@ GENERATED = re.compile(r"<!-- generated:.*?<!-- end of generated -->", re.DOTALL
 LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 
 
-def book(page: str, happens: dict[str, list[str]]) -> str:
-    """Render the book; `page` is the manual's page of findings."""
+def book(page: str, happens: dict[str, list[str]], does: dict[str, str]) -> str:
+    """Render the book; `page` is the manual's page of findings, `does` what to do about each code."""
     parts = {
         "families": {family: heading for heading, family in HEADING.findall(page)},
         "errors": {code: bare(text) for code, text in written(page)},
         "examples": examples(),
         "happens": happens,
+        "does": {code: bare(text) for code, text in sorted(does.items())},
     }
     return json.dumps(parts, ensure_ascii=False, indent=1) + "\n"
 

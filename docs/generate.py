@@ -297,7 +297,7 @@ def generated() -> Iterator[tuple[Path, str]]:
         fresh = render(path.read_text(encoding="utf-8"))
         yield path, fresh
         if path.name == "findings.md":
-            yield BOOK, book(fresh, catalogue.happens())
+            yield BOOK, book(fresh, catalogue.happens(), troubles.does())
     for path in sorted(CHINESE.glob("*.md")):
         yield path, render(path.read_text(encoding="utf-8"), chinese.translate)
 

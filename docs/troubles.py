@@ -57,6 +57,11 @@ def words(
     return plain(own.get("see") or meaning), f"{do}<br>`{command}`" if command else do
 
 
+def does() -> dict[str, str]:
+    """Give what to do about each code that brings no advice of its own."""
+    return {code: entry["do"] for code, entry in codes().items() if "do" in entry}
+
+
 @cache
 def english() -> dict[str, tuple[str, str, str]]:
     """Give for every code its title or meaning, and where it has them the advice and the command."""

@@ -22,6 +22,7 @@ def render_explanation(console: Console, one: Explanation) -> None:
     _print(console, "effect", one.effect)
     _print(console, "why", one.why)
     _print(console, "what", one.text)
+    _print(console, "do", one.do)
     _print(console, "in life", "\n".join(one.happens))
     if one.example is not None:
         _print(console, "example", one.example.seen)

@@ -36,12 +36,13 @@ class Example:
 
 @dataclass(frozen=True)
 class Book:
-    """What the manual knows: families, errors, examples and what goes wrong in life, each by code or family."""
+    """What the manual knows: families, errors, examples, what goes wrong in life and what to do, by code or family."""
 
     families: Mapping[str, str]
     errors: Mapping[str, str]
     examples: Mapping[str, Example]
     happens: Mapping[str, Sequence[str]]
+    does: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class Explanation:
     effect: str = ""
     why: str = ""
     text: str = ""
+    do: str = ""
     happens: tuple[str, ...] = ()
     example: Example | None = None
     command: str = ""
@@ -63,7 +65,7 @@ class Explanation:
 def parse_book(raw: Mapping[str, Any]) -> Book:
     """Read the book from what `docs/generate.py` wrote."""
     examples = {code: Example(str(one["seen"]), str(one["fix"])) for code, one in raw["examples"].items()}
-    return Book(raw["families"], raw["errors"], examples, raw["happens"])
+    return Book(raw["families"], raw["errors"], examples, raw["happens"], raw["does"])
 
 
 def titles(book: Book) -> dict[str, str]:
@@ -115,18 +117,17 @@ def _unknown(
 
 def explain(code: str, book: Book) -> Explanation:
     """Explain a code that `find_code` gave."""
-    happens = tuple(book.happens.get(code, ()))
+    happens, do = tuple(book.happens.get(code, ())), book.does.get(code, "")
     one = checks().get(code)
     if one is not None:
         effect = f"{one.severity}. {EFFECTS[one.severity]}"
         text, example = _joined(one.explanation), book.examples.get(code)
-        return Explanation(code, "finding", one.title, effect, one.why, text, happens, example)
+        return Explanation(code, "finding", one.title, effect, one.why, text, do, happens, example)
     symptom = next((known for known in all_symptoms() if known.code == code), None)
     if symptom is not None:
         return _explain_symptom(symptom, happens)
-    return Explanation(
-        code, "error", _first_words(book.errors[code]), text=book.errors[code], happens=happens
-    )
+    text = book.errors[code]
+    return Explanation(code, "error", _first_words(text), text=text, do=do, happens=happens)
 
 
 def _explain_symptom(symptom: Symptom, happens: tuple[str, ...]) -> Explanation:

@@ -25,6 +25,7 @@ def test_every_code_of_the_package_is_explained() -> None:
     for code in sorted(named):
         one = explaining.explain(explaining.find_code(code, KNOWN), KNOWN)
         assert one.title and one.text, code
+        assert one.do or one.kind == "end of a rank", code
         assert (code not in checks()) or (one.why and one.example and one.example.seen), code
 
 
@@ -46,7 +47,9 @@ def test_a_finding_in_full(capsys: pytest.CaptureFixture[str]) -> None:
 def test_an_error_and_a_known_text(capsys: pytest.CaptureFixture[str]) -> None:
     """They are no findings, and are told all the same."""
     assert run(["explain", "CC-USE-002"]) == 0
-    assert "no inventory was found" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "no inventory was found" in shown
+    assert "do  `-i FILE`, or" in shown
     assert run(["explain", "cc-job-22", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["schema"], told["code"], told["kind"]) == (1, "CC-JOB-022", "end of a rank")
