@@ -64,7 +64,9 @@ def parse_command(words: list[str]) -> None:
         command = found
 
 
-@pytest.mark.parametrize("words", [["lanch"], ["launch", "--now", "job.yaml"], ["lab", "upp"], ["check", "a", "b"]])
+@pytest.mark.parametrize(
+    "words", [["lanch"], ["launch", "--now", "job.yaml"], ["lab", "upp"], ["check", "a", "b"]]
+)
 def test_a_wrong_command_would_be_noticed(words: list[str]) -> None:
     """Unknown verbs, unknown options, too many arguments."""
     with pytest.raises(click.UsageError):

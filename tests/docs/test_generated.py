@@ -76,7 +76,9 @@ def test_every_exit_code_is_explained() -> None:
 def test_every_generated_part_has_its_end() -> None:
     """A part that swallowed the next one would leave an end too many, or the other part empty."""
     for page in MANUAL.glob("*.md"):
-        marks = re.findall(r"^<!-- (generated|end of generated)\b", page.read_text(encoding="utf-8"), re.MULTILINE)
+        marks = re.findall(
+            r"^<!-- (generated|end of generated)\b", page.read_text(encoding="utf-8"), re.MULTILINE
+        )
 
         assert marks == ["generated", "end of generated"] * (len(marks) // 2), page.name
     page = (MANUAL / "command-line.md").read_text(encoding="utf-8")
