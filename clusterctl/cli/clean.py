@@ -42,7 +42,7 @@ def clean(
     yes: bool,
     as_json: bool,
 ) -> int:
-    """Remove old runs, contents and payloads that nobody uses, and what crashed runs left running, from the nodes.
+    """Remove old runs, what nobody uses any more, and what crashed runs left running, from the nodes.
 
     Says what would go and asks before anything does. Processes are ended whose run has no agent any more. Outputs
     are never removed, nor is a run that lives on any node, nor what belongs to another account.

@@ -110,7 +110,7 @@ class Clean:
         return choose(parts, self._wishes.bounds, None if self._wishes.everyone else myself())
 
     def _is_empty(self, choice: Choice) -> bool:
-        spare = any(found.store.contents or found.payloads.contents for found in self._found.values())
+        spare = any(spare.contents for found in self._found.values() for spare in found.spares)
         return not choice.parts and not spare and not self._orphans
 
     def _find_orphans(self, cluster: Cluster) -> None:

@@ -34,6 +34,7 @@ def show_choice(choice: Choice, found: Mapping[str, Found]) -> None:
     for what, spares in (
         ("stored contents that nobody uses", {name: one.store for name, one in found.items()}),
         ("old versions of clusterctl's own part", {name: one.payloads for name, one in found.items()}),
+        ("environments that no run uses", {name: one.environments for name, one in found.items()}),
     ):
         _show_spares(what, spares, found)
 
@@ -64,13 +65,16 @@ def _show_spares(what: str, spares: Mapping[str, Spare], found: Mapping[str, Fou
 def show_removed(removed: Mapping[str, Removed]) -> None:
     """Print what went, and on stderr what could not."""
     for name, one in removed.items():
-        _print(
-            f"{name}: removed {counted(one.runs, 'run')}, {counted(one.contents, 'content')}, {render_size(one.bytes)}"
-        )
+        what = f"{counted(one.runs, 'run')}, {counted(one.contents, 'content')}{_environments(one)}"
+        _print(f"{name}: removed {what}, {render_size(one.bytes)}")
         for line in one.failed[:NAMED]:
             print(sanitize(f"{name}: NOT removed: {line}"), file=sys.stderr, flush=True)
         if len(one.failed) > NAMED:
             print(f"{name}: NOT removed: {len(one.failed) - NAMED} more", file=sys.stderr, flush=True)
+
+
+def _environments(one: Removed) -> str:
+    return f", {counted(one.environments, 'environment')}" if one.environments else ""
 
 
 def cleaned_to_json(
@@ -89,6 +93,7 @@ def cleaned_to_json(
             "node": name,
             "store": vars(one.store),
             "payloads": vars(one.payloads),
+            "environments": vars(one.environments),
             "removed": {**vars(removed[name]), "failed": list(removed[name].failed)}
             if name in removed
             else None,

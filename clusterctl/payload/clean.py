@@ -2,7 +2,7 @@
 
 request {"workdir", "node", "unused": seconds, "payload": sha256 of the client's own}
 node    {"found": {"place": id, "runs": [{"run", "leaf", "state", "age", "bytes", "blocked"}, ...],
-        "store": {"contents", "bytes"}, "payloads": {"contents", "bytes"}}}; null if there is no work directory
+        "store": {"contents", "bytes"}, "payloads": {...}, "environments": {...}}}; null if there is no work directory
 client  {"remove": {"runs": [[run, leaf], ...], "rest": bool}}, or it hangs up
 node    {"removed": {"runs": n, "bytes": n, "contents": n, "failed": [[what, why], ...]}}
 In between the node sends {"beat": n, "steps": n} every 2 s.
@@ -21,6 +21,7 @@ import time
 from contextlib import suppress
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
+from .clean_environments import Environments
 from .processes import all_pids
 from .removal import Tell, let_in, remove_tree
 from .state import FINAL, State, mark_of, resolve, run_dirs
@@ -74,17 +75,21 @@ class Cleaner:
         self._unused = max(DAY, float(request["unused"]))
         self._payload = str(request["payload"])
         self._step = step
+        self._environments = Environments(workdir, self._unused, step)
 
     def find(self) -> Found:
         """Describe what could go."""
         tags = living_tags()
         runs = [self._part(rundir, tags) for rundir in run_dirs(self._workdir, None, self._node)]
-        store, payloads = list(self._contents()), list(self._payloads())
+        spares = (("store", self._contents()), ("payloads", self._payloads()))
+        found = {name: list(rows) for name, rows in (*spares, ("environments", self._environments.spare()))}
         return {
             "place": (read_bytes(os.path.join(self._workdir, "id")) or b"").decode("ascii"),
             "runs": runs,
-            "store": {"contents": len(store), "bytes": sum(size for _, size in store)},
-            "payloads": {"contents": len(payloads), "bytes": sum(size for _, size in payloads)},
+            **{
+                name: {"contents": len(rows), "bytes": sum(size for _, size in rows)}
+                for name, rows in found.items()
+            },
         }
 
     def _part(self, rundir: str, tags: Set[str]) -> Found:
@@ -215,6 +220,9 @@ class Cleaner:
             if os.path.basename(path).startswith("payload"):
                 with suppress(OSError):
                     os.rmdir(os.path.dirname(path))
+        count, size = self._environments.remove(self._tell(account))
+        account["environments"] = count
+        account["bytes"] += size
 
 
 def maybe_live(state: Optional[State]) -> bool:

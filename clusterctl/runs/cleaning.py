@@ -14,7 +14,7 @@ from clusterctl.runs.session import Session
 
 @dataclass(frozen=True)
 class Spare:
-    """Contents of the store, or old versions of clusterctl's own part, that nobody has used for long."""
+    """Contents of the store, old versions of clusterctl's own part, or environments that nobody has used for long."""
 
     contents: int
     bytes: int
@@ -28,6 +28,12 @@ class Found:
     parts: tuple[Part, ...]
     store: Spare
     payloads: Spare
+    environments: Spare
+
+    @property
+    def spares(self) -> tuple[Spare, ...]:
+        """Give all that a node can do without, beside runs."""
+        return (self.store, self.payloads, self.environments)
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,7 @@ class Removed:
     bytes: int
     contents: int
     failed: tuple[str, ...]
+    environments: int = 0
 
 
 def hear_found(session: Session, node: str) -> Found | None:
@@ -46,7 +53,8 @@ def hear_found(session: Session, node: str) -> Found | None:
     if raw is None:
         return None
     parts = tuple(parse_part(node, one) for one in _rows(raw.get("runs")) if isinstance(one, Mapping))
-    return Found(str(raw.get("place")), parts, _spare(raw.get("store")), _spare(raw.get("payloads")))
+    spares = (_spare(raw.get(name)) for name in ("store", "payloads", "environments"))
+    return Found(str(raw.get("place")), parts, *spares)
 
 
 def ask_to_remove(session: Session, parts: Sequence[Part], node: str) -> Removed:
@@ -54,7 +62,10 @@ def ask_to_remove(session: Session, parts: Sequence[Part], node: str) -> Removed
     session.send({"remove": {"runs": [[part.run, part.leaf] for part in parts], "rest": True}})
     raw = _hear(session, "removed", node) or {}
     failed = tuple(": ".join(map(str, one)) for one in _rows(raw.get("failed")) if isinstance(one, list))
-    return Removed(_count(raw.get("runs")), _count(raw.get("bytes")), _count(raw.get("contents")), failed)
+    runs, size, contents, made = (
+        _count(raw.get(name)) for name in ("runs", "bytes", "contents", "environments")
+    )
+    return Removed(runs, size, contents, failed, made)
 
 
 def _hear(session: Session, word: str, node: str) -> Mapping[str, Any] | None:

@@ -247,3 +247,27 @@ def test_two_that_clean_at_once_do_not_disturb_each_other(work: Work) -> None:
         answers = [session.frames()[-2][0]["removed"] for session in (one, other)]
     assert sum(answer["contents"] for answer in answers) == 300
     assert [answer["failed"] for answer in answers] == [[], []]
+
+
+def test_environments_go_when_no_run_uses_them(work: Work) -> None:
+    """Old ones and half-made ones go, whatever a job has made read-only; those in use, and recent ones, stay."""
+    for name, days in (("a" * 16, 9), ("b" * 16, 9), ("c" * 16, 2)):
+        work.write(f"envs/{name}-00000000/tok/lib/x.py", days, "x" * 1000)
+        work.write(f"envs/{name}-00000000/made.json", days, "{}")
+    half = work.write(f"envs/{'d' * 16}-00000000/tok/bin/python", 9).parents[2]
+    os.utime(half, (time.time() - 9 * DAY,) * 2)
+    (work.path / "envs" / f"{'a' * 16}-00000000" / "tok" / "lib").chmod(0o500)
+    rundir = work.run("digits-1", state="RUNNING", agent={"pid": os.getpid(), "starttime": _starttime()})
+    spec = json.loads((rundir / "spec.json").read_text())
+    (rundir / "spec.json").write_text(json.dumps({**spec, "setup": {"content": "b" * 64}}))
+    told = work.clean()
+
+    assert told["found"]["environments"]["contents"] == 2
+    assert told["found"]["environments"]["bytes"] > 1000
+    assert told["removed"]["environments"] == 2
+    left = sorted(path.name[:1] for path in (work.path / "envs").iterdir())
+    assert left == ["b", "c"]
+
+
+def _starttime() -> int:
+    return int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])

@@ -1,0 +1,91 @@
+"""Environments of a work directory that no run uses any more, and what setups that broke off have left."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from contextlib import suppress
+from typing import Callable, Iterator, Set, Tuple
+
+from .environments import CONTENT, MARK, ROOT
+from .removal import Tell, let_in, remove_tree
+from .state import FINAL, resolve, run_dirs
+from .workdir import make_below, read_json
+
+
+class Environments:
+    """Those that were last used more than `unused` seconds ago; `step` counts pieces of work."""
+
+    def __init__(self, workdir: str, unused: float, step: Callable[[], None]) -> None:
+        self._workdir = workdir
+        self._unused = unused
+        self._step = step
+
+    def spare(self) -> Iterator[Tuple[str, int]]:
+        """Give each that could go, and the bytes in it."""
+        wanted = self._wanted()
+        for folder in sorted(entries(os.path.join(self._workdir, ROOT))):
+            if os.path.basename(folder)[:CONTENT] not in wanted and self._is_old(folder):
+                yield folder, self._weigh(folder)
+
+    def remove(self, tell: Tell) -> Tuple[int, int]:
+        """Remove them, each out of sight in one step; gives how many went, and their bytes."""
+        count = size = 0
+        for folder, weight in list(self.spare()):
+            if not self._is_old(folder):
+                continue  # used since it was found
+            aside = os.path.join(make_below(self._workdir, "trash"), os.urandom(8).hex())
+            try:
+                let_in(folder)
+                os.rename(folder, aside)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                tell(folder, error)
+                continue
+            remove_tree(aside, self._step, tell)
+            count, size = count + 1, size + weight
+        return count, size
+
+    def _wanted(self) -> Set[str]:
+        """Name the contents that runs use which live, or perhaps live elsewhere."""
+        wanted = set()
+        for rundir in run_dirs(self._workdir, None, None):
+            state = resolve(rundir)
+            if state is not None and (state["state"] not in FINAL or state["state"] == "UNKNOWN"):
+                setup = (read_json(os.path.join(rundir, "spec.json")) or {}).get("setup") or {}
+                wanted.add(str(setup.get("content", ""))[:CONTENT])
+        return wanted
+
+    def _is_old(self, folder: str) -> bool:
+        """Whether it was not used for long; one that is not complete is as old as the lock of who was making it."""
+        newest = 0.0
+        for name in (MARK, "lock", ""):
+            with suppress(OSError):
+                found = os.lstat(os.path.join(folder, name))
+                if found.st_uid != os.geteuid():
+                    return False
+                if name or not newest:
+                    newest = max(newest, found.st_mtime)
+        return time.time() - newest > self._unused
+
+    def _weigh(self, root: str) -> int:
+        size, folders = 0, [root]
+        while folders:
+            for path in entries(folders.pop(), everything=True):
+                self._step()
+                with suppress(OSError):
+                    found = os.lstat(path)
+                    size += found.st_size
+                    if stat.S_ISDIR(found.st_mode):
+                        folders.append(path)
+        return size
+
+
+def entries(folder: str, *, everything: bool = False) -> Iterator[str]:
+    """List the directories in a directory that may be gone; nothing if it is a link."""
+    with suppress(OSError):
+        if not os.path.islink(folder):
+            with os.scandir(folder) as found:
+                yield from (one.path for one in found if everything or one.is_dir(follow_symlinks=False))
