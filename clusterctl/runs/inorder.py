@@ -31,7 +31,7 @@ class InOrder:
             heapq.heappush(self._waiting, (entry.began, number, -1))
         for line, moment in enumerate(entry.times):
             heapq.heappush(self._waiting, (moment, number, line))
-        self._entries[number] = entry, len(entry.times) + bool(entry.gone)
+        self._entries[number] = replace(entry, places=entry.offsets), len(entry.times) + bool(entry.gone)
 
     def end(self, node: str) -> None:
         """Expect nothing more of a node."""
@@ -69,7 +69,7 @@ class InOrder:
             entry,
             lines=entry.lines[lines],
             sizes=entry.sizes[lines],
-            places=entry.offsets[lines],
+            places=entry.places[lines],
             times=entry.times[lines],
             gone=entry.gone if first < 0 else None,
         )

@@ -7,7 +7,8 @@ follow     the lag of every line, memory of both ends, CPU of the client; no lin
 cuts       ROUNDS runs whose SSH sessions are killed once each: the same
 slow       a reader that sleeps for 5 s: how long a rank ever waits to write, beside a reader that does not
 endless    1 GB without a newline, and a progress bar: memory of both ends
-large      --tail and --grep on a log of 1 GB; -t over all of many logs
+ordered    -t over all ranks of a run that has ended: lines a second, and how far from their true order
+large      --tail and --grep on a log of 1 GB
 first      `logs --node 1` of a run that has ended: until the first line
 """
 
@@ -25,6 +26,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -40,7 +42,7 @@ from clusterctl.lab.labs import Lab, LabNode
 RANKS = 16
 RATE = 10_000  # lines a second, of all ranks
 BURST = 10  # lines in one write
-PARTS = ("follow", "cuts", "slow", "endless", "large", "first")
+PARTS = ("follow", "cuts", "slow", "endless", "ordered", "large", "first")
 
 TALKER = """
 import os, sys, time
@@ -77,6 +79,7 @@ class Heard:
     """What came out of `logs`, and what that took; lags and seconds in seconds, memory in MB."""
 
     lags: list[float] = field(default_factory=list)
+    written: list[float] = field(default_factory=list)  # when each line was, in the order in which they came
     lines: dict[int, list[int]] = field(default_factory=dict)
     client: float = 0.0
     node: float = 0.0
@@ -177,6 +180,7 @@ class Bench:
                 written, rank, number = float(words_of[0]), int(words_of[1]), int(words_of[2])
                 heard.lines.setdefault(rank, []).append(number)
                 heard.came = heard.came or moment
+                heard.written.append(written)
                 heard.lags += [moment - written] if written > heard.came else []
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -322,6 +326,41 @@ def endless(bench: Bench, tables: list[Table], bars: list[Bar]) -> None:
     bars += [Bar("endless: client", heard.client, 150, "MB"), Bar("endless: node", heard.node, 50, "MB")]
 
 
+def ordered(bench: Bench, tables: list[Table], bars: list[Bar]) -> None:
+    """Put the lines of all ranks into the order of time."""
+    run = bench.talk()
+    time.sleep(bench.seconds + 3)
+    heard = bench.read("-t", run)
+    lost, doubled = heard.wrong(bench.count)
+    late = [
+        latest - written
+        for latest, written in zip(accumulate(heard.written, max), heard.written, strict=True)
+    ]
+    row: list[Cell] = [heard.total, lost, doubled, round(heard.took, 2), round(heard.total / heard.took)]
+    row += [
+        round(quantile(late, 0.5) * 1000),
+        round(max(late) * 1000),
+        round(heard.client, 1),
+        round(heard.node, 1),
+    ]
+    columns = (
+        "lines",
+        "lost",
+        "doubled",
+        "s",
+        "lines/s",
+        "behind a younger one, p50, ms",
+        "worst",
+        "client, MB",
+    )
+    tables.append(Table("logs -t of a run that has ended", (*columns, "node's verb, MB"), [row]))
+    bars += [
+        Bar("-t: lost lines, and lines of a rank that are not in their order", lost + doubled, 0),
+        Bar("-t: out of order, worst", max(late) * 1000, 1000, "ms"),
+        Bar("-t: client", heard.client, 150, "MB"),
+    ]
+
+
 def large(bench: Bench, tables: list[Table], bars: list[Bar]) -> None:
     """Ask a log of 1 GB for its end and for lines that are rare."""
     run = bench.launch(LARGE, ranks=1, nodes=1)
@@ -374,6 +413,7 @@ MEASURES: dict[str, Callable[[Bench, list[Table], list[Bar]], None]] = {
     "cuts": cuts,
     "slow": slow,
     "endless": endless,
+    "ordered": ordered,
     "large": large,
     "first": first,
 }

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from driving import STUBBED, cctl, make_project, start_cctl, wait_for
+from faulting import set_clock
 
 from clusterctl.lab.labs import Lab
 
@@ -102,6 +103,19 @@ def test_following_tells_times_too(cluster: Lab, tmp_path: Path) -> None:
     assert {rank: len(found) for rank, found in off.items()} == {0: 80, 1: 80, 2: 80}
     assert max(max(found) for found in off.values()) < 1.5
     assert sum(map(sum, off.values())) / 240 < 0.3
+
+
+def test_a_clock_that_is_off_changes_no_order(cluster: Lab, tmp_path: Path) -> None:
+    """Node 1 lives a minute later: its lines stand among the others' where they belong, by our clock."""
+    setting = set_clock(cluster, cluster.nodes, tmp_path)
+    job = make_project(tmp_path, TALKING.replace("rank == 1", "False").replace("80", "25"), env=STUBBED)
+    assert cctl(cluster, "-i", str(setting.inventory), "launch", "--no-check", job).code == 0
+    shown = cctl(cluster, "-i", str(setting.inventory), "logs", "-t", "--json", "--stream", "stdout")
+    entries, off = shown.json_lines(), {"gpu01": 0, "gpu02": 60, "gpu03": 0}
+    assert len(entries) == 75
+    assert [entry["time"] for entry in entries] == sorted(entry["time"] for entry in entries)
+    assert max(abs(entry["time"] + off[entry["node"]] - said_at(entry)) for entry in entries) < 1.5
+    assert {entry["node"] for entry in entries[:30]} == set(off)
 
 
 def test_a_pager_that_nobody_turns_over_ends_nothing(cluster: Lab, talked: str) -> None:
