@@ -83,7 +83,7 @@ class Shell:
     def run(self, line: str) -> tuple[int, str]:
         """Type a line and wait; gives its exit code and all that it wrote."""
         process = self.start(line)
-        written, _ = process.communicate(timeout=90)
+        written, _ = process.communicate(timeout=120)
         return process.returncode, written
 
     def interrupt(self, line: str, after: str) -> tuple[int, str]:
@@ -96,19 +96,19 @@ class Shell:
             assert more, written
             written += more
         process.send_signal(signal.SIGINT)
-        written += process.communicate(timeout=30)[0]
+        written += process.communicate(timeout=60)[0]
         return process.returncode, written
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Iterator[Shell]:
+def shell(namespaces: None, place: Path) -> Iterator[Shell]:  # noqa: ARG001 - the page needs them
     """The playbook with few images, so that its epochs are short; the labs go whatever happens."""
-    folder = tmp_path / PLAYBOOK
+    folder = place / PLAYBOOK
     shutil.copytree(ROOT / PLAYBOOK, folder)
     job = (folder / "job.yaml").read_text(encoding="utf-8")
     few = job.replace("  - --epochs\n", "  - --samples\n  - 300\n  - --epochs\n", 1)
     (folder / "job.yaml").write_text(few, encoding="utf-8")
-    made = Shell(tmp_path)
+    made = Shell(place)
     yield made
     made.run("clusterctl lab down --all")
 
@@ -147,6 +147,7 @@ def steady(line: str) -> str:
 
 
 @pytest.mark.lab
+@pytest.mark.timeout(400)  # a dozen commands, one after the other
 def test_the_page(shell: Shell) -> None:
     """From `lab up` to `lab down`; the first launch trains. What is lost and takes 20 s is left to other tests."""
     page = [(lines, shown) for lines, shown in told() if not {"heal", "power"} & set(" ".join(lines).split())]
