@@ -14,8 +14,9 @@ import os
 import sys
 import time
 import zlib
+from collections import namedtuple
 from contextlib import suppress
-from typing import Any, Dict, NamedTuple, Optional
+from typing import Any, Dict, Optional
 
 from .workdir import read_json
 
@@ -25,9 +26,11 @@ CONTENT = 16  # digits of a content that are in the name
 USED_EVERY = 86400.0  # seconds; the day of the last use is kept as the mark's time, for `clean`
 
 
-class Made(NamedTuple):
+# Not of `typing`, which every probe would have to load.
+class Made(namedtuple("Made", "folder prefix")):
     """An environment that is complete; `prefix` is empty where a setup only ran commands."""
 
+    __slots__ = ()
     folder: str
     prefix: str
 

@@ -17,8 +17,8 @@ import time
 from typing import Any, Dict, List, Optional
 
 from .ending import ROUND, Sweep, living
-from .launcher import OURS
 from .processes import become_subreaper, die_with_parent, reap, send_signal
+from .surroundings import OURS
 from .wire import Stream
 
 BEAT = 2.0

@@ -10,10 +10,8 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 from .environments import variables
 from .processes import Identity, die_with_parent, identify
 from .state import tag_of
+from .surroundings import OURS
 from .workdir import make_private, make_shared
-
-# What our own bootstrap leaves in the environment.
-OURS = ("CLUSTERCTL_ACTIVATE_STATUS",)
 
 Text = Union[str, List[Union[str, Dict[str, str]]]]
 Spec = Dict[str, Any]

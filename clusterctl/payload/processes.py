@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional
+from collections import namedtuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
 
 ENDED_STATES = "ZX"
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
 
-class Identity(NamedTuple):
+# Not of `typing`: loading it would take as long as all that a short verb does.
+class Identity(namedtuple("Identity", "pid starttime")):
     """One process, for as long as the machine is up; `starttime` is in clock ticks since boot."""
 
+    __slots__ = ()
     pid: int
     starttime: int
 
@@ -22,9 +25,10 @@ class Identity(NamedTuple):
         return {"pid": self.pid, "starttime": self.starttime}
 
 
-class Stat(NamedTuple):
+class Stat(namedtuple("Stat", "pid name state parent threads starttime exit_code")):
     """One line of /proc/PID/stat; `exit_code` is a wait status and means something for zombies only."""
 
+    __slots__ = ()
     pid: int
     name: str
     state: str

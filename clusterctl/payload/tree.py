@@ -7,7 +7,8 @@ import hashlib
 import os
 import re
 import stat
-from typing import Any, Callable, Iterable, List, NamedTuple, Set
+from collections import namedtuple
+from typing import Any, Callable, Iterable, List, Set
 
 from .store import CHUNK, Store, hash_file, write_all
 from .wire import DISK_ERRORS, VerbError
@@ -17,9 +18,11 @@ SMALL = 1 << 18  # bytes; below, one read and one write are the fastest copy
 SHA = re.compile(r"[0-9a-f]{64}\Z")
 
 
-class Row(NamedTuple):
+# Not of `typing`, which takes long to load.
+class Row(namedtuple("Row", "path kind mode content size")):
     """One entry of a manifest, as plans/tree.py describes it."""
 
+    __slots__ = ()
     path: str
     kind: str
     mode: int

@@ -112,3 +112,14 @@ def test_changed_source_is_another_payload(tmp_path: Path, monkeypatch: pytest.M
         monkeypatch.undo()
         payload.forget()
     assert payload.payload_zip()[0] == before
+
+
+def test_exec_and_sync_load_little() -> None:
+    """A command on a node costs its start: no agent's modules are sent for it, and nothing of `typing` is loaded."""
+    assert payload.modules("exec") == {"exec", "ending", "processes", "surroundings", "wire"}
+    for verb in ("exec", "sync", "ps", "top"):
+        sources = [
+            payload.without_types((payload.PAYLOAD / f"{name}.py").read_text())
+            for name in payload.modules(verb)
+        ]
+        assert not [source for source in sources if "\nfrom typing import" in source], verb
