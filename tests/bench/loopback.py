@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "runs"))
 
 from servers import ME, Server, start_server
 
+PORT_TRIES = 5
 ROOMY = ("MaxStartups 1000", "MaxSessions 100", "AddressFamily inet")
 
 
@@ -76,11 +77,22 @@ class Nodes:
 @contextmanager
 def loopback_nodes(folder: Path, count: int) -> Iterator[Nodes]:
     """Start the server, write what describes it, and end it."""
-    server = start_server(folder / "sshd", *ROOMY, address="0.0.0.0")
+    server = start_on_free_port(folder)
     try:
         yield describe(folder, server, count)
     finally:
         server.stop()
+
+
+def start_on_free_port(folder: Path) -> Server:
+    """Start the server; a port that was free may be somebody's connection a moment later."""
+    for turn in range(PORT_TRIES):
+        try:
+            return start_server(folder / "sshd", *ROOMY, address="0.0.0.0")
+        except AssertionError as error:
+            if "in use" not in str(error) or turn + 1 == PORT_TRIES:
+                raise
+    raise AssertionError("unreachable")
 
 
 def describe(folder: Path, server: Server, count: int) -> Nodes:

@@ -3,9 +3,9 @@
     python -m tests.bench scale [--sizes 1 10 100 1000] [--parts plan exec check launch gang real-exec real-check]
 
 `plan` reads an inventory and plans a launch. `exec`, `check` and `launch` go over ways that lead nowhere: every node is
-played in this process, with latencies as those of a campus network, and in `exec` and `check` one in thirty is refused,
-silent, slow, or cut in the middle. `gang` is node 0's hub with so many peers over loopback. The real ones are the commands
-themselves, against one sshd behind so many addresses; there the servers share the cores with what is measured.
+played in this process, with latencies as those of a campus network, and in `exec` and `check` one in thirty is
+refused, silent, or cut in the middle. `gang` is node 0's hub with so many peers over loopback. The real ones are the
+commands themselves, against one sshd behind so many addresses, where the servers share the cores with what is measured.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Any
 
 from loopback import Nodes, loopback_nodes
 from measuring import Bar, Cell, Table, options_for, report, tell
+from scale_part import memory_of
 
 PART = Path(__file__).parent / "scale_part.py"
 PEERS = Path(__file__).parent.parent / "payload" / "many_peers.py"
@@ -118,7 +119,7 @@ def watch(nodes: Nodes, words: Sequence[str]) -> Told:
     process = subprocess.Popen(
         nodes.command(*words), env=nodes.environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
-    peak = {"threads": 0, "open_files": 0}
+    peak = {"threads": 0, "open_files": 0, "memory": 0.0}
     looking = threading.Thread(target=look, args=(process.pid, peak), daemon=True)
     looking.start()
     assert process.stdout is not None
@@ -131,20 +132,20 @@ def watch(nodes: Nodes, words: Sequence[str]) -> Told:
     return {
         "seconds": time.monotonic() - began,
         "cpu": usage.ru_utime + usage.ru_stime,
-        "memory": usage.ru_maxrss / 1024,
         **peak,
         "well": len(told) - failed,
         "failed": {"nodes": failed} if failed else {},
     }
 
 
-def look(pid: int, peak: dict[str, int]) -> None:
-    """Note the most threads and open files of a process until it ends."""
+def look(pid: int, peak: dict[str, float]) -> None:
+    """Note the most threads, open files and memory of a process until it ends."""
     place = Path(f"/proc/{pid}")
     with suppress(OSError):
         while True:
             for name, folder in (("threads", "task"), ("open_files", "fd")):
                 peak[name] = max(peak[name], len(list((place / folder).iterdir())))
+            peak["memory"] = max(peak["memory"], memory_of((place / "status").read_text()))
             time.sleep(TICK)
 
 
