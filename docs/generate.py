@@ -245,10 +245,9 @@ def failing(part: str) -> str:
 def told(language: str) -> str:
     """Write what one sees, its code and what to do, family by family."""
     known = chinese.words() if language == "zh" else {}
-    headings = ("you see", "code", "do")
+    headings = tuple(known.get(one, one) for one in ("you see", "code", "do"))
     return "\n".join(
-        f"### {known.get(title, title)}: CC-{family}\n\n"
-        + table(tuple(known.get(one, one) for one in headings), troubles.rows(family, title, language))
+        f"### {known.get(title, title)}\n\n{table(headings, troubles.rows(family, title, language))}"
         for family, title in troubles.families()
     )
 

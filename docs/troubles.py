@@ -30,7 +30,8 @@ def codes() -> dict[str, dict[str, Any]]:
 
 def families() -> list[tuple[str, str]]:
     """Give every family with its heading, in the order of the page of findings; what ranks say comes first."""
-    found = [(family, heading) for heading, family in HEADING.findall(FINDINGS.read_text(encoding="utf-8"))]
+    page = FINDINGS.read_text(encoding="utf-8")
+    found = [(family, f"{words}: CC-{family}") for words, family in HEADING.findall(page)]
     return sorted(found, key=lambda one: one[0] != FIRST)
 
 
@@ -39,7 +40,7 @@ def rows(family: str, heading: str, language: str) -> Iterator[tuple[str, str, s
     meanings, told = english(), codes()
     page = "findings.md" if language == "en" else "../en/findings.md"
     sections = set(re.findall(r"^### (\S+)$", FINDINGS.read_text(encoding="utf-8"), re.MULTILINE))
-    table = re.sub(r"[^\w\- ]", "", f"{heading}: CC-{family}".lower()).replace(" ", "-")
+    table = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
     for code in sorted(code for code in meanings if code.startswith(f"CC-{family}-")):
         entry = told.get(code, {})
         see, do = words(entry, *meanings[code], language)
