@@ -62,7 +62,7 @@ class Afterwards:
         if "failed" in report:
             text = self._evidence.hide(f"after: {report['failed']['reason']}")
             self._agent.record.note(
-                "after_failed", reason=text, text=self._evidence.hide(report["failed"].get("text", ""))
+                "after_failed", reason=text, text=self._evidence.shorten(report["failed"].get("text", ""))
             )
             self._agent.record.set(after=text)
         self._done()

@@ -17,7 +17,7 @@ from .loop import Loop
 from .processes import Identity, become_subreaper, identify, reap, send_signal, wake_on
 from .restarts import Restarts
 from .role import make_gang
-from .state import Record, new_state
+from .state import Record, new_state, time_to_prepare
 from .verdict import describe_limit
 from .workdir import drop_ballast, lay_ballast, read_json
 
@@ -72,7 +72,8 @@ class Agent:
 
     def await_go(self) -> None:
         """Give the client time for GO, from now on."""
-        self.loop.after(GO_LIMIT, "go", lambda: self.attempt.cancel("no GO came"))
+        limit = GO_LIMIT + time_to_prepare(self.spec)
+        self.loop.after(limit, "go", lambda: self.attempt.cancel("no GO came"))
 
     # what arrives
 

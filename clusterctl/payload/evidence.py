@@ -123,6 +123,10 @@ class Evidence:
         """Take the values of secrets out of a text."""
         return "\n".join(map(self._hide, text.splitlines()))
 
+    def shorten(self, text: str) -> str:
+        """Take the values of secrets out of a text, and only then cut its lines."""
+        return "\n".join(self._clean(text.splitlines()))
+
     def _clean(self, lines: List[str]) -> List[str]:
         return [self._hide(line)[:LONGEST_LINE] for line in lines]
 

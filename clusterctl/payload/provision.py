@@ -92,7 +92,7 @@ class Provision:
                 self._chore = None
                 then()
             elif "doing" in report:
-                self._attempt.tell("doing", text=self._attempt.evidence.hide(report["doing"]))
+                self._attempt.tell("doing", text=self._attempt.evidence.shorten(report["doing"]))
             else:
                 self._fail("setup", "setup.log", report, "CC-SETUP-001", "CC-SETUP-002")
 
@@ -120,7 +120,7 @@ class Provision:
                 self._runs_before, self._chore = False, None
                 then()
             elif "doing" in report:
-                self._attempt.tell("doing", text=self._attempt.evidence.hide(report["doing"]))
+                self._attempt.tell("doing", text=self._attempt.evidence.shorten(report["doing"]))
             else:
                 self._fail("before", name, report, "CC-SETUP-005", "CC-SETUP-005")
 
@@ -146,8 +146,8 @@ class Provision:
             "code": "",
             "again": "",
         }
-        hide = self._attempt.evidence.hide
-        about = {key: hide(str(told[key])) for key in ("text", "again")}
+        hide, text = self._attempt.evidence.hide, self._attempt.evidence.shorten(str(told["text"]))
+        about = {"text": text, "again": hide(str(told["again"]))}
         code = str(told["code"]) or (overdue if told.get("overdue") else code)
         why = hide("%s: %s" % (what, told["reason"]))
         self._failed(why, {**about, "why": why, "code": code, "log": log})

@@ -22,6 +22,7 @@ from .hub import Hub, Member
 from .link import Channel
 from .seal import Message
 from .standing import Standing
+from .state import time_to_prepare
 
 CLEAR_LIMIT = 60.0  # seconds for GPU memory to become free
 READY_LIMIT = 300.0  # seconds for a new attempt's gates
@@ -246,17 +247,22 @@ class RestartHub(Hub):
         self._begin_round()
         time_left = self.standing.restarts.time_left
         self._tell("again", time_left=time_left, **self.course.as_facts())
-        self.side.loop.after(READY_LIMIT, "departure", self._miss)
+        self.side.loop.after(self._ready_limit, "departure", self._miss)
         self.standing.begin()
 
     def _miss(self) -> None:
         late = sorted(self.expected - set(self._ready)) or [self._first]
         names = ", ".join(self.course.node(seat) for seat in late)
-        reason = f"{names}: not ready within {READY_LIMIT:g} s"
+        reason = f"{names}: not ready within {self._ready_limit:g} s"
         for seat in late:
-            self.course.doubt(seat, f"not ready within {READY_LIMIT:g} s")
+            self.course.doubt(seat, f"not ready within {self._ready_limit:g} s")
         self._known = Blame(NODE_LOST, self.course.node(late[0]), reason)
         self._stop_all("", Order(reason, FAILURE_WAIT, FAILURE))
+
+    @property
+    def _ready_limit(self) -> float:
+        """The seconds that a new attempt has to get ready: its gates, and what the job has done before them."""
+        return READY_LIMIT + time_to_prepare(self.side.spec)
 
     @property
     def _first(self) -> int:

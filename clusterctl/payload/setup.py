@@ -16,7 +16,7 @@ from .chore import tell
 from .environments import MARK, Made, find_made, folder_of, variables
 from .outer import show_outer
 from .removal import remove_tree
-from .setup_lock import SetupLock
+from .setup_lock import CLAIM, SetupLock, unclaimed
 from .steps import StepFailed, Steps, quote
 from .store import Store
 from .tree import Layout, parse_rows, read_tree, tree_hash
@@ -64,7 +64,10 @@ class Setup:
         lock = SetupLock(os.path.join(self._folder, "lock"), who)
         try:
             if lock.take(lambda: find_made(self._folder) is not None, self._waits):
-                self._make()
+                self._make(lock)
+        except (StepFailed, OSError):
+            if find_made(self._folder) is None:  # else somebody else was quicker, and took us for gone
+                raise
         finally:
             lock.drop()
         found = find_made(self._folder)
@@ -83,11 +86,12 @@ class Setup:
             self._said = text
             tell(self._report, {"doing": text})
 
-    def _make(self) -> None:
+    def _make(self, lock: SetupLock) -> None:
         """Lay the files out, run the steps, and mark what they made; nothing half made stays."""
         self._sweep()
         token = os.urandom(4).hex()
         prefix = os.path.join(self._folder, token)
+        lock.claim(prefix)
         try:
             files = self._lay_out()
             self._run_steps(prefix, files)
@@ -100,12 +104,15 @@ class Setup:
         clear(files)
 
     def _sweep(self) -> None:
-        """Remove what others have left half made here."""
-        for entry in os.scandir(self._folder):
-            if entry.is_dir(follow_symlinks=False):
-                clear(entry.path)
-        with suppress(FileNotFoundError):
-            os.unlink(os.path.join(self._folder, MARK))  # its interpreter is gone
+        """Remove what others have left half made here, and a mark whose interpreter is gone."""
+        for path in unclaimed(self._folder):
+            if find_made(self._folder) is None:
+                clear(path)
+                with suppress(FileNotFoundError):
+                    os.unlink(path + CLAIM)
+        if find_made(self._folder) is None:
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(self._folder, MARK))
 
     def _lay_out(self) -> str:
         """Make the files from the store, and read them back."""

@@ -1,7 +1,8 @@
 """Who makes an environment, where several could: runs that start at once, and nodes that share a home.
 
-It only saves work: two who make the same both make it in directories of their own, and the mark of the first counts.
-A lock whose holder says nothing for long is taken from him, whatever machine he is on; clocks are not compared.
+The lock only saves work. Two who make the same have a directory each, which its claim protects from the other, and the
+mark of the first counts. A lock whose holder says nothing for long is taken from him, whatever machine he is on; no
+clocks of two machines are compared.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ import os
 import threading
 import time
 from contextlib import suppress
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Optional
 
 from .processes import alive, boot_id, identify, identity_of
 from .workdir import aside_of, read_bytes, write_new
 
 BEAT = 2.0
-SILENT = 30.0  # seconds without a beat after which a holder is gone
+SILENT = 30.0  # seconds of looks without a beat after which a holder is gone
 LOOK = 0.2
+LONGEST_LOOK = 1.0  # seconds that one look counts: a file system that hung has not shown anybody silent
+FORGOTTEN = 3600.0  # seconds without a beat after which a directory is nobody's
+CLAIM = ".by"
 
 
 class SetupLock:
@@ -31,33 +35,45 @@ class SetupLock:
         self._words = {"token": self._token, "who": who, "boot_id": boot_id(), **me}
         self._over = threading.Event()
         self._beats = 0
+        self._claimed = ""
         self._thread = threading.Thread(target=self._beat, daemon=True)
 
     def take(self, made: Callable[[], bool], waits: Callable[[str], None]) -> bool:
         """Wait until it is ours; False as soon as somebody has made what it is about. `waits` hears for whom."""
-        seen: Tuple[Optional[bytes], float] = (None, 0.0)
+        seen: Optional[bytes] = None
+        silent, looked = 0.0, time.monotonic()
         while not self._try():
             if made():
                 return False
-            content = read_bytes(self._path)
-            if content is not None and content != seen[0]:
+            content, now = read_bytes(self._path), time.monotonic()
+            silent += min(now - looked, LONGEST_LOOK)
+            looked = now
+            if content is not None and content != seen:
                 waits(str(_read(content).get("who") or "another run"))
-                seen = (content, time.monotonic())
-            if content is not None and (_has_died(_read(content)) or time.monotonic() - seen[1] > SILENT):
-                self._remove(content)
+                seen, silent = content, 0.0
+            if content is not None and (_has_died(_read(content)) or silent > SILENT):
+                self._take_away(content)
             else:
                 time.sleep(LOOK)
         self._thread.start()
         return not made()
+
+    def claim(self, folder: str) -> None:
+        """Say of a directory that we are at work there, for as long as we hold the lock or have lost it."""
+        write_new(folder + CLAIM, self._content())
+        self._claimed = folder + CLAIM
 
     def drop(self) -> None:
         """Let others have it."""
         self._over.set()
         if self._thread.ident is not None:
             self._thread.join()
+        if self._claimed:
+            with suppress(OSError):
+                os.unlink(self._claimed)
         content = read_bytes(self._path)
         if content is not None and _read(content).get("token") == self._token:
-            self._remove(content)
+            self._take_away(content)
 
     def _try(self) -> bool:
         aside = aside_of(self._path)
@@ -74,21 +90,47 @@ class SetupLock:
         return json.dumps({**self._words, "beats": self._beats}).encode("utf-8")
 
     def _beat(self) -> None:
-        """Change the file now and then, for as long as it is ours; a full disk must not make us seem dead for long."""
+        """Change the lock now and then, as long as it is ours, and the claim in any case."""
         while not self._over.wait(BEAT):
             self._beats += 1
             with suppress(OSError):
-                if _read(read_bytes(self._path) or b"").get("token") != self._token:
-                    return
-                aside = aside_of(self._path)
-                write_new(aside, self._content())
-                os.replace(aside, self._path)
+                if self._claimed:
+                    os.utime(self._claimed)
+                if _read(read_bytes(self._path) or b"").get("token") == self._token:
+                    aside = aside_of(self._path)
+                    write_new(aside, self._content())
+                    os.replace(aside, self._path)
 
-    def _remove(self, content: bytes) -> None:
-        """Remove the lock if it is still the one that was looked at."""
+    def _take_away(self, content: bytes) -> None:
+        """Remove the lock if it is still the one that was looked at; of several who try, one has it in his hand."""
+        aside = aside_of(self._path)
         with suppress(FileNotFoundError):
-            if read_bytes(self._path) == content:
-                os.unlink(self._path)
+            os.rename(self._path, aside)
+            if read_bytes(aside) != content:
+                with suppress(FileExistsError):
+                    os.link(aside, self._path)
+            os.unlink(aside)
+
+
+def unclaimed(folder: str) -> Iterator[str]:
+    """Give the directories that nobody is at work in, by the clock of the file system alone."""
+    probe = os.path.join(folder, os.urandom(8).hex() + ".new")
+    write_new(probe, b"")
+    now = os.stat(probe).st_mtime
+    os.unlink(probe)
+    for entry in list(os.scandir(folder)):
+        if entry.is_dir(follow_symlinks=False):
+            claim = entry.path + CLAIM
+            words = _read(read_bytes(claim) or b"")
+            if not words or _has_died(words) or now - _time_of(claim) > FORGOTTEN:
+                yield entry.path
+
+
+def _time_of(path: str) -> float:
+    try:
+        return os.stat(path).st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def _read(content: bytes) -> Dict[str, Any]:

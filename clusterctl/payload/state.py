@@ -41,6 +41,11 @@ def mark_of(spec: State) -> str:
     return f"{spec['run']}/{spec['node']}/"
 
 
+def time_to_prepare(spec: State) -> float:
+    """Add up the seconds that a job's `setup` and `before` may take."""
+    return sum(float((spec.get(name) or {}).get("time_limit") or 0) for name in ("setup", "before"))
+
+
 def new_state(spec: State) -> State:
     """Begin the record of a run on this node."""
     state: State = {"protocol": PROTOCOL, **{key: spec.get(key) for key in COPIED}}

@@ -6,17 +6,16 @@ import os
 import re
 import shutil
 import subprocess
-import time
-from collections import deque
 from contextlib import suppress
-from typing import Any, Callable, Deque, Dict, List, Mapping, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Sequence
 
 from .evidence import is_full
 from .launcher import fill
 from .verdict import describe_end
 
 TAIL = 20  # lines
-LONGEST_LINE = 400  # characters
+READ = 64 << 10  # bytes of a log's end that are looked at
+MOST = 64 << 20  # bytes of a log; beyond, it begins anew
 TELL_EVERY = 0.5  # seconds
 PLAIN = re.compile(r"[\w@%+=:,./-]+\Z", re.ASCII)
 
@@ -75,20 +74,29 @@ class Steps:
         return [program, *(fill(word, values) for word in wish["words"])]
 
     def run(self, argv: Sequence[str], shown: str) -> None:
-        """Run one command to its end; raises StepFailed if that is not a good one."""
+        """Run one command to its end; raises StepFailed if that is not a good one.
+
+        It writes into the log itself: what it leaves in the background may go on writing there.
+        """
         self._say(shown)
-        with open(self._log, "ab", buffering=0) as log:
-            _write(log, ("$ %s\n" % " ".join(map(quote, argv))).encode("utf-8", "surrogateescape"))
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        log = os.open(self._log, flags, 0o600)
+        try:
+            with suppress(OSError):  # on a full disk what fails for it says so itself
+                os.write(log, ("$ %s\n" % " ".join(map(quote, argv))).encode("utf-8", "surrogateescape"))
+            begin = os.fstat(log).st_size
             try:
-                child = self._start(argv)
+                child = self._start(argv, log)
             except OSError as error:
                 raise self._not_there(argv[0], error) from None
-            tail = self._carry(child, log)
-            code = child.wait()
+            code = self._await(child, log, begin)
+            tail = last_lines(log, begin)
+        finally:
+            os.close(log)
         if code != 0:
             raise self._failure(shown, code, tail)
 
-    def _start(self, argv: Sequence[str]) -> subprocess.Popen[bytes]:
+    def _start(self, argv: Sequence[str], log: int) -> subprocess.Popen[bytes]:
         words = [os.fsencode(word) for word in argv]
         program = shutil.which(argv[0], path=self._env["PATH"]) or argv[0]
         return subprocess.Popen(
@@ -97,24 +105,21 @@ class Steps:
             cwd=self._folder,
             env=self._env,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stdout=log,
+            stderr=log,
         )
 
-    def _carry(self, child: subprocess.Popen[bytes], log: Any) -> Deque[str]:
-        """Copy what a command prints into the log; gives its last lines. It ends with the command's output."""
-        assert child.stdout is not None
-        tail: Deque[str] = deque(maxlen=TAIL)
-        told = time.monotonic()
-        with child.stdout as source:
-            for line in source:
-                _write(log, line)
-                text = line.decode("utf-8", "replace").rstrip().rpartition("\r")[2]
-                tail.append(text[:LONGEST_LINE])
-                if text.strip() and time.monotonic() - told > TELL_EVERY:
-                    told = time.monotonic()
-                    self._say(tail[-1])
-        return tail
+    def _await(self, child: subprocess.Popen[bytes], log: int, begin: int) -> int:
+        """Wait for the end of a command, and say now and then what it said last."""
+        while True:
+            try:
+                return child.wait(TELL_EVERY)
+            except subprocess.TimeoutExpired:
+                said = [line for line in last_lines(log, begin) if line.strip()]
+                if said:
+                    self._say(said[-1])
+            if os.fstat(log).st_size > MOST:
+                begin_anew(log)
 
     def _failure(self, shown: str, code: int, tail: Sequence[str]) -> StepFailed:
         how = describe_end(None, -code) if code < 0 else describe_end(code, None)
@@ -128,9 +133,20 @@ class Steps:
         return StepFailed(reason, "PATH is %s" % self._env["PATH"], code="CC-SETUP-004")
 
 
-def _write(log: Any, content: bytes) -> None:
-    with suppress(OSError):  # on a full disk what fails for it says so itself
-        log.write(content)
+def begin_anew(log: int) -> None:
+    """Drop what a log holds but for its end."""
+    end = os.pread(log, READ, os.fstat(log).st_size - READ)
+    os.ftruncate(log, 0)
+    os.write(log, b"[more than %d MB stood here, and are dropped]\n" % (MOST >> 20) + end)
+
+
+def last_lines(log: int, begin: int) -> List[str]:
+    """Return the last lines of a log, as far as they stand behind a place; of a line that was written over, the end."""
+    size = os.fstat(log).st_size
+    start = max(min(begin, size), size - READ)
+    text = os.pread(log, READ, start).decode("utf-8", "replace")
+    lines = [line.rstrip().rpartition("\r")[2] for line in text.split("\n")]
+    return lines[1 if start > begin else 0 : -1 if text.endswith("\n") else None][-TAIL:]
 
 
 def shorten(text: str, longest: int = 100) -> str:
