@@ -39,13 +39,13 @@ def run_everywhere(nodes: Sequence[Node], words: Sequence[str], *, fold: bool, a
     errors: dict[str, ClusterctlError] = {}
 
     with open_cluster() as cluster:
-        cluster.open_early(nodes)  # a person is asked before the screen moves
+        cluster.open_early(nodes, keep=False)  # a person is asked before the screen moves
         phases.look_at(cluster.steps)
         if fold:
             phases.begin("exec")
         try:
             for outcome in cluster.each(
-                nodes, lambda c, node: _run(c, node, argv, printer), step="running it"
+                nodes, lambda c, node: _run(c, node, argv, printer), step="running it", keep=False
             ):
                 if outcome.value is not None:
                     answers[outcome.node.name] = outcome.value

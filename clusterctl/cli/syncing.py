@@ -73,13 +73,13 @@ def sync_code(job: Job, members: Sequence[Member], scan: ScanResult, *, as_json:
 
 def find_places(cluster: Cluster, job: Job, nodes: Sequence[Node], size: int) -> Passing | None:
     """Find out at which training addresses the nodes can pass the code on, if that may be worth it."""
+    passing = Passing(job.sync.via, {node.name: Place("", node.ports) for node in nodes}, notice)
+    if passing.offer(nodes[0].name, size) is None:
+        return None
+    # It brings along all that can be told of a node, which small code does without.
     from clusterctl.plans.network import resolve_network
 
     known = {node.name: resolve_network(node, None).ip for node in nodes if not node.nic and not node.network}
-    places = {node.name: Place(known.get(node.name) or "", node.ports) for node in nodes}
-    passing = Passing(job.sync.via, places, notice)
-    if passing.offer(nodes[0].name, size) is None:
-        return None
     unknown = [node for node in nodes if not known.get(node.name)]
     ask = tasks.probe
     for outcome in cluster.each(

@@ -73,31 +73,45 @@ class Cluster:
         *,
         step: str = "answering",
         limit: int = MOST,
+        keep: bool = True,
     ) -> Iterator[Outcome[T]]:
         """Do some work on every node at once; outcomes come as they are ready, failures are values.
 
-        `step` is what a node is at meanwhile; at most `limit` nodes are at it at a time.
+        `step` is what a node is at meanwhile; at most `limit` nodes are at it at a time. What is not to be kept is
+        closed when a node is through, so that thousands do not cost as many threads and open files.
         """
         wanted = tuple(nodes)
-        self._prepare(wanted)
+        self._prepare(wanted, keep=keep)
 
         def begin(node: Node) -> T:
             connection = self.connection(node)
             self.steps.note(node.name, step)
-            return work(connection, node)
+            try:
+                return work(connection, node)
+            finally:
+                if not keep and self._leads_straight(node):
+                    self.forget(node)
 
         return fan_out(wanted, begin, limit=limit)
 
-    def open_early(self, nodes: Iterable[Node]) -> None:
-        """Begin to connect while there is other work to do here; what comes of it is told at the first use."""
-        wanted = tuple(nodes)
-        self._prepare(wanted)
-        self._begin([node for node in wanted if node.name not in self._early])
+    def open_early(self, nodes: Iterable[Node], *, keep: bool = True) -> None:
+        """Begin to connect while there is other work to do here; what comes of it is told at the first use.
 
-    def _prepare(self, nodes: Sequence[Node]) -> None:
+        Of very many only the first are opened: as many as can be at work at a time.
+        """
+        wanted = tuple(nodes)
+        self._prepare(wanted, keep=keep)
+        self._begin([node for node in wanted[:MOST] if node.name not in self._early])
+
+    def _leads_straight(self, node: Node) -> bool:
+        """Tell whether no bastion is on the way: its sshd may drop the others where one of many tunnels is closed."""
+        return node.ssh.transport == "paramiko" and self._routes.find(node).jump is None
+
+    def _prepare(self, nodes: Sequence[Node], *, keep: bool = True) -> None:
         """Work out the ways and ask for passphrases, while there is one thread and nothing on the screen moves."""
         with self._lock:
-            allow_files(len({*self._connections, *self._early, *(node.name for node in nodes)}))
+            known = {*self._connections, *self._early}
+        allow_files(len(known.union(node.name for node in (nodes if keep else nodes[:MOST]))))
         ours = [node for node in nodes if node.ssh.transport == "paramiko"]
         self._routes.prepare(ours)
         self._keyring.unlock(self._routes.known(ours))

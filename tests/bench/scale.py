@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -128,13 +129,13 @@ def watch(nodes: Nodes, words: Sequence[str]) -> Told:
     process.returncode = 0
     looking.join()
     told = said["nodes"]
-    failed = sum(bool(node.get("error")) for node in told)
+    failed = Counter(str(node["error"]).split()[0] for node in told if node.get("error"))
     return {
         "seconds": time.monotonic() - began,
         "cpu": usage.ru_utime + usage.ru_stime,
         **peak,
-        "well": len(told) - failed,
-        "failed": {"nodes": failed} if failed else {},
+        "well": len(told) - failed.total(),
+        "failed": dict(failed),
     }
 
 

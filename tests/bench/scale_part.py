@@ -71,7 +71,7 @@ def execute(count: int) -> Ended:
         return kept.answer(tasks.execute(c, node, PYTHON, ["hostname"], 1 << 20, kept.hear))
 
     with SimulatedCluster(ROUGH, SEED) as cluster:
-        outcomes = list(cluster.each(simulated_nodes(count), ask))
+        outcomes = list(cluster.each(simulated_nodes(count), ask, keep=False))
     return sum(one.ok for one in outcomes), [one.error for one in outcomes if one.error]
 
 

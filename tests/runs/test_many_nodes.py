@@ -50,7 +50,8 @@ def test_every_node_has_its_outcome_and_the_right_ones_fail() -> None:
         return answer
 
     with SimulatedCluster(ROUGH, seed=7) as cluster:
-        outcomes = {outcome.node.name: outcome for outcome in cluster.each(nodes, ask)}
+        outcomes = {outcome.node.name: outcome for outcome in cluster.each(nodes, ask, keep=False)}
+        assert not cluster._connections  # none is kept that nobody needs
         fates = {node.name: cluster.fate(node).kind for node in nodes}
     assert list(fates) == sorted(outcomes)
     wanted = {name: CODES[kind] for name, kind in fates.items() if kind in CODES}
