@@ -23,7 +23,7 @@ def read_provision(job: Job) -> Provision | None:
         return None
     from clusterctl.runs.setup_files import read_setup
 
-    return read_setup(job.setup, Path(job.file).parent, state_dir() / "trees")
+    return read_setup(job.setup, job.env, Path(job.file).parent, state_dir() / "trees")
 
 
 def read_code(job: Job, *, big: bool = False) -> ScanResult:

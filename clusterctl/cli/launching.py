@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from typing import Any
 
 from clusterctl.cli.code import read_code, read_provision
 from clusterctl.cli.proving import Proof, choose, prove
@@ -22,7 +23,7 @@ from clusterctl.plans.agent_spec import render_spec
 from clusterctl.plans.checks.setup import NOT_MADE
 from clusterctl.plans.devices import plan_devices
 from clusterctl.plans.facts import Facts
-from clusterctl.plans.launch import LaunchPlan, Measured, plan_launch
+from clusterctl.plans.launch import LaunchPlan, Measured, NodePlan, plan_launch
 from clusterctl.plans.network import resolve_network
 from clusterctl.plans.placement import Member
 from clusterctl.plans.redact import redact
@@ -134,9 +135,9 @@ class Launch:
     ) -> dict[str, preparing.Ready]:
         me = {"launched_by": myself().name, "launched_id": myself().id}
         record = {"cluster": self._inventory.cluster, **me, "submitted": time.time()}
-        if self._provision is not None:
-            record["setup"] = setup_to_spec(self._provision.plan, self._provision.scan.manifest)
-        specs = {node.name: render_spec(plan, node, record) for node in plan.seats}
+        specs = {
+            node.name: render_spec(plan, node, {**record, **self._setup_for(node)}) for node in plan.seats
+        }
         token = random_source.token_hex(32)
         places = {node.name: Place(node.ip, node.member.node.ports) for node in plan.seats if node.ip}
         passing, supply = Passing(self._job.sync.via, places, notice), self._supply(places)
@@ -155,6 +156,11 @@ class Launch:
         torch = ready[plan.nodes[0].name].torch
         self._phases.end("ready", f"torch {torch}" if torch else f"launcher {self._job.launcher}")
         return ready
+
+    def _setup_for(self, node: NodePlan) -> dict[str, Any]:
+        """Give a node's part of the setup, if the job has one."""
+        made = self._provision
+        return {"setup": setup_to_spec(made.plan, made.scan.manifest, node.activate)} if made else {}
 
     def _supply(self, places: Mapping[str, Place]) -> Supply | None:
         if self._provision is None:

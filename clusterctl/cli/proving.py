@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from clusterctl.cli.reaching import interpreter
 from clusterctl.console.phases import Phases
@@ -82,14 +83,16 @@ def prove(
     failures: dict[str, ClusterctlError] = {}
     open_probes: dict[str, Session] = {}
     judged = (one for code, one in checks().items() if code not in choice.left_out)
-    ask, wanted = tasks.probe_and_stay, len(nodes) > 1 and any("wire" in one.needs for one in judged)
-    question = setup_question(setup)
+    wanted = len(nodes) > 1 and any("wire" in one.needs for one in judged)
+
+    def ask(c: Any, node: Node) -> tuple[Facts, Session]:
+        used = interpreter(node, job)
+        question = setup_question(setup, used.activate)
+        found: tuple[Facts, Session] = tasks.probe_and_stay(c, node, used, nodes, stay=wanted, setup=question)
+        return found
+
     try:
-        for outcome in cluster.each(
-            nodes,
-            lambda c, node: ask(c, node, interpreter(node, job), nodes, stay=wanted, setup=question),
-            step="telling its facts",
-        ):
+        for outcome in cluster.each(nodes, ask, step="telling its facts"):
             name = outcome.node.name
             if outcome.value is not None:
                 facts[name], open_probes[name] = outcome.value

@@ -28,6 +28,7 @@ class Chore:
         self._reports = b""
         self._reader = -1
         self._over = False
+        self._limit = 0.0
         self.pid: Optional[int] = None
 
     def start(self, words: List[str], log: str, env: Mapping[str, str], limit: float) -> None:
@@ -41,11 +42,13 @@ class Chore:
             become(agent, argv, log, writer, env)
         os.close(writer)
         self._loop.watch(self._reader, self._read)
-        self._loop.after(
-            limit,
-            self._role,
-            lambda: self._fail("took longer than its %s" % describe_limit(limit), overdue=True),
-        )
+        self._limit = limit
+        self._count()
+
+    def _count(self) -> None:
+        """Give it its time, from now on."""
+        told = "took longer than its %s" % describe_limit(self._limit)
+        self._loop.after(self._limit, self._role, lambda: self._fail(told, overdue=True))
 
     def reaped(self, pid: int, status: int) -> None:
         """Take the end of a child: one that ended before its last report has failed."""
@@ -71,7 +74,9 @@ class Chore:
                 self._take(json.loads(line.decode("utf-8")))
 
     def _take(self, report: Report) -> None:
-        if not self._over:
+        if report.get("begins") and not self._over:
+            self._count()
+        elif not self._over:
             if "doing" not in report:
                 self._end()
             self._heard(report)

@@ -75,7 +75,9 @@ def find_made(folder: str) -> Optional[Made]:
     return made if not kind or os.access(made.python, os.X_OK) else None
 
 
-def variables(prefix: str, path: str) -> Dict[str, str]:
-    """Return what makes a process one of the environment; `path` is the PATH that it would have otherwise."""
-    kind = "CONDA_PREFIX" if os.path.isdir(os.path.join(prefix, "conda-meta")) else "VIRTUAL_ENV"
-    return {"PATH": os.path.join(prefix, "bin") + (":" + path if path else ""), kind: prefix}
+def enter(env: Dict[str, str], prefix: str, kind: str) -> None:
+    """Make a process with these variables one of the environment, and of no other."""
+    name = "CONDA_PREFIX" if kind == "conda" else "VIRTUAL_ENV"
+    for key in ("CONDA_PREFIX", "VIRTUAL_ENV", "PYTHONHOME"):
+        env.pop(key, None)
+    env.update({"PATH": "%s:%s" % (os.path.join(prefix, "bin"), env.get("PATH") or os.defpath), name: prefix})

@@ -7,7 +7,7 @@ import signal
 import sys
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 
-from .environments import variables
+from .environments import enter
 from .processes import Identity, die_with_parent, identify
 from .state import tag_of
 from .surroundings import OURS
@@ -71,7 +71,7 @@ def plan_environment(
     env.update({key: fill(text, places.values) for key, text in early.items()})
     env.update(secrets)
     if spec.get("environment"):
-        env.update(variables(spec["environment"], env.get("PATH", os.defpath)))
+        enter(env, spec["environment"], spec["setup"]["kind"])
     env.update(
         CLUSTERCTL_RUN=tag_of(spec),
         CLUSTERCTL_RUN_ID=spec["run"],

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, Dict, List
 
 from .chore import tell
-from .environments import MARK, Made, find_made, folder_of, variables
+from .environments import MARK, Made, enter, find_made, folder_of
 from .outer import show_outer
 from .removal import remove_tree
 from .setup_lock import CLAIM, SetupLock, unclaimed
@@ -64,6 +64,7 @@ class Setup:
         lock = SetupLock(os.path.join(self._folder, "lock"), who)
         try:
             if lock.take(lambda: find_made(self._folder) is not None, self._waits):
+                tell(self._report, {"doing": "", "begins": True})  # waiting for others was no time of ours
                 self._make(lock)
         except (StepFailed, OSError):
             if find_made(self._folder) is None:  # else somebody else was quicker, and took us for gone
@@ -136,7 +137,12 @@ class Setup:
     def _run_steps(self, prefix: str, files: str) -> None:
         env = dict(os.environ, CONDA_ALWAYS_YES="true", MAMBA_ALWAYS_YES="true")
         if self._wish["kind"]:
-            env.update(variables(prefix, env.get("PATH", os.defpath)))
+            enter(env, prefix, self._wish["kind"])
+            env.update(
+                PIP_USER="0", PYTHONNOUSERSITE="1"
+            )  # what pip.conf says elsewhere would lead it astray
+            for key in ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT"):
+                env.pop(key, None)
         places = {"environment": prefix, "python": self._spec["python"]}
         steps = Steps(os.path.join(self._rundir, LOG), files, env, self._say)
         done: List[str] = []

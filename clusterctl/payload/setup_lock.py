@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import threading
 import time
 from contextlib import suppress
@@ -19,8 +20,8 @@ from .workdir import aside_of, read_bytes, write_new
 
 BEAT = 2.0
 SILENT = 30.0  # seconds of looks without a beat after which a holder is gone
-LOOK = 0.2
-LONGEST_LOOK = 1.0  # seconds that one look counts: a file system that hung has not shown anybody silent
+LOOK = 0.2  # seconds, soon ten times as many: a thousand nodes may share a home
+LONGEST_LOOK = 3.0  # seconds that one look counts: a file system that hung has not shown anybody silent
 FORGOTTEN = 3600.0  # seconds without a beat after which a directory is nobody's
 CLAIM = ".by"
 
@@ -41,12 +42,15 @@ class SetupLock:
     def take(self, made: Callable[[], bool], waits: Callable[[str], None]) -> bool:
         """Wait until it is ours; False as soon as somebody has made what it is about. `waits` hears for whom."""
         seen: Optional[bytes] = None
-        silent, looked = 0.0, time.monotonic()
-        while not self._try():
+        silent, looked, looks = 0.0, time.monotonic(), 0
+        while os.path.lexists(self._path) or not self._try():
             if made():
                 return False
+            looks += 1
             content, now = read_bytes(self._path), time.monotonic()
-            silent += min(now - looked, LONGEST_LOOK)
+            silent += min(
+                now - looked, LONGEST_LOOK
+            )  # what a look may take beyond that is not the holder's fault
             looked = now
             if content is not None and content != seen:
                 waits(str(_read(content).get("who") or "another run"))
@@ -54,7 +58,7 @@ class SetupLock:
             if content is not None and (_has_died(_read(content)) or silent > SILENT):
                 self._take_away(content)
             else:
-                time.sleep(LOOK)
+                time.sleep(LOOK * min(looks, 10) * random.uniform(0.8, 1.2))
         self._thread.start()
         return not made()
 

@@ -9,7 +9,7 @@ import hashlib
 import json
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,6 @@ from clusterctl.specs.job import Job
 from clusterctl.specs.job_setup import Hook, Setup
 
 VERSION = 1
-SHOWN = 16  # digits of a content that people compare
 ENVIRONMENT, PYTHON = Fill("environment"), Fill("python")
 OWN_PYTHON = text(ENVIRONMENT, "/bin/python")
 SHELLS = ("bash", "sh")
@@ -27,7 +26,16 @@ CONDAS = ("micromamba", "mamba", "conda")
 QUIET_PIP = ("--disable-pip-version-check", "--no-input", "--progress-bar", "off")
 
 # Lines by which one requirements file leads to another.
-INCLUDE = re.compile(r"^\s*(?:-r|-c|--requirement|--constraint)(?:\s*=\s*|\s+|(?=\S))(\S+)", re.MULTILINE)
+_NAME = r"(?:\s*=\s*|\s+|(?=\S))(\"[^\"\n]+\"|'[^'\n]+'|\S+)"
+INCLUDE = re.compile(rf"^\s*(?:-\s+)?(?:-r|-c|--requirement|--constraint){_NAME}", re.MULTILINE)
+
+# Lines that install from a place beside the requirements file.
+LOCAL = re.compile(
+    r"^\s*(?:-\s+)?(?:(?:-e|--editable)[\s=]+)?(?:[\w.-]+\s*@\s*)?(?:file:)?(\.{1,2}(?:/[^\s;#\[]*)?)(?=[\s;#\[]|$)",
+    re.MULTILINE,
+)
+# Variables of a job that decide what comes out of the same lock file.
+STEERING = re.compile(r"(PIP|UV|CONDA|MAMBA)_\w+|CC|CXX|CUDA_HOME|TORCH_CUDA_ARCH_LIST|\w*FLAGS")
 NAMES_TORCH = re.compile(r"(?:^|[\"'\s\[-])torch(?=$|[\"'\s=<>~!;@\[,])", re.MULTILINE)
 
 
@@ -57,13 +65,25 @@ class SetupPlan:
     brings_torch: bool
 
 
-def plan_setup(setup: Setup, files: Manifest, locked: str) -> SetupPlan:
-    """Plan the steps, the same for all nodes; `locked` is the text of the lock file, with those it includes."""
+def plan_setup(setup: Setup, files: Manifest, locked: str, env: Mapping[str, str]) -> SetupPlan:
+    """Plan the steps, the same for all nodes; `locked` is the text of the lock file, with those it includes.
+
+    `env` is the job's: what tells installers where to find packages, and compilers how to build, counts as content.
+    """
     steps = (*_environment_steps(setup, locked), *(shell_step(command) for command in setup.run))
     words = [[_words(step.programs), _words(step.words)] for step in steps]
-    made_of = [VERSION, setup.kind, setup.system_site_packages, words, files.hash]
-    content = hashlib.sha256(json.dumps(made_of).encode()).hexdigest()
-    return SetupPlan(setup, steps, content, setup.kind is not None and _brings_torch(setup, locked))
+    steering = sorted((key, value) for key, value in env.items() if STEERING.fullmatch(key))
+    made_of = [VERSION, setup.kind, setup.system_site_packages, words, files.hash, steering]
+    return SetupPlan(setup, steps, _digest(made_of), setup.kind is not None and _brings_torch(setup, locked))
+
+
+def content_on(plan: SetupPlan, activate: str | None) -> str:
+    """Name what a node makes; what prepares its shell may lead to other compilers and other programs."""
+    return _digest([plan.content, activate]) if activate else plan.content
+
+
+def _digest(made_of: list[Any]) -> str:
+    return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()
 
 
 def _words(texts: tuple[Text, ...]) -> list[Any]:
@@ -131,14 +151,18 @@ def _conda_steps(setup: Setup, locked: str) -> tuple[Step, ...]:
 
 
 def included(locked: str, path: str) -> tuple[str, ...]:
-    """Name the files that a requirements file leads to, beside the job as it itself is."""
+    """Name the files that a lock file leads to, by their places relative to the job."""
+    return _beside(path, (name.strip("\"'") for name in INCLUDE.findall(locked)))
+
+
+def needed(locked: str, path: str) -> tuple[str, ...]:
+    """Name the places that a lock file installs from, relative to the job."""
+    return _beside(path, LOCAL.findall(locked))
+
+
+def _beside(path: str, names: Iterable[str]) -> tuple[str, ...]:
     folder = posixpath.dirname(path)
-    found = (
-        posixpath.normpath(posixpath.join(folder, name))
-        for name in INCLUDE.findall(locked)
-        if "://" not in name
-    )
-    return tuple(name for name in found if not name.startswith(("/", "../")))
+    return tuple(posixpath.normpath(posixpath.join(folder, name)) for name in names if "://" not in name)
 
 
 def companions(setup: Setup) -> tuple[str, ...]:
@@ -150,15 +174,15 @@ def companions(setup: Setup) -> tuple[str, ...]:
 
 def render_setup(plan: SetupPlan, files: Manifest) -> list[str]:
     """Say what would be done, for `launch --dry-run`."""
-    made = f"# setup, once on each node for content {plan.content[:SHOWN]}, with its own <python>"
+    made = "# setup, once on each node for the same content, with its own <python>"
     freight = f"# files for it: {len(files.entries)}, {files.size} bytes"
     return [made, freight, "cd <run_dir>/setup", *(step.render() for step in plan.steps), ""]
 
 
-def setup_to_spec(plan: SetupPlan, files: Manifest) -> dict[str, Any]:
+def setup_to_spec(plan: SetupPlan, files: Manifest, activate: str | None) -> dict[str, Any]:
     """Give what an agent needs to carry it out."""
     return {
-        "content": plan.content,
+        "content": content_on(plan, activate),
         "kind": plan.setup.kind,
         "outer": plan.setup.system_site_packages,
         "steps": [_step_to_spec(step) for step in plan.steps],
@@ -168,7 +192,11 @@ def setup_to_spec(plan: SetupPlan, files: Manifest) -> dict[str, Any]:
 
 
 def _step_to_spec(step: Step) -> dict[str, Any]:
-    return {"programs": _words(step.programs), "words": _words(step.words), "shown": step.told or step.render()}
+    return {
+        "programs": _words(step.programs),
+        "words": _words(step.words),
+        "shown": step.told or step.render(),
+    }
 
 
 def setup_to_json(plan: SetupPlan, files: Manifest) -> dict[str, Any]:
@@ -177,11 +205,11 @@ def setup_to_json(plan: SetupPlan, files: Manifest) -> dict[str, Any]:
     return {"content": plan.content, "files": len(files.entries), "bytes": files.size, "steps": steps}
 
 
-def setup_question(plan: SetupPlan | None) -> dict[str, Any] | None:
+def setup_question(plan: SetupPlan | None, activate: str | None) -> dict[str, Any] | None:
     """Give what a probe is asked about the environment."""
     if plan is None or plan.setup.kind is None:
         return None
-    return {"content": plan.content, "brings_torch": plan.brings_torch}
+    return {"content": content_on(plan, activate), "brings_torch": plan.brings_torch}
 
 
 def render_around(job: Job) -> list[str]:

@@ -185,7 +185,7 @@ def _await_ready(
     doing = _show_steps(node.name, freight, observer)
     if freight.supply is not None:
         if makes and "environment" not in seen:
-            limit = freight.supply.time_limit + tasks.ANSWER_LIMIT
+            limit = 2 * freight.supply.time_limit + tasks.ANSWER_LIMIT  # it may wait for another's to fail
             seen |= tasks.await_event(leash, "environment", limit, node=node.name, doing=doing)
         freight.supply.made[node.name] = makes
         observer.arrive("setup", node.name)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from clusterctl.errors import UsageError
-from clusterctl.plans.setup import SetupPlan, companions, included, plan_setup
+from clusterctl.plans.setup import SetupPlan, companions, included, needed, plan_setup
 from clusterctl.plans.tree import Entry, manifest_of, text_of
 from clusterctl.runs.contents import Contents, hash_still
 from clusterctl.runs.source import ScanResult
@@ -29,7 +29,7 @@ class Provision:
     scan: ScanResult = field(repr=False)
 
 
-def read_setup(setup: Setup, folder: Path, cache_dir: Path | None) -> Provision:
+def read_setup(setup: Setup, env: Mapping[str, str], folder: Path, cache_dir: Path | None) -> Provision:
     """Read and hash what a setup needs from the job's folder; raises UsageError for what is not there."""
     root = folder.resolve()
     locks = _read_locks(setup, root)
@@ -41,27 +41,39 @@ def read_setup(setup: Setup, folder: Path, cache_dir: Path | None) -> Provision:
     manifest = manifest_of(_entry(root, path, found, cache) for path, found in files.items())
     cache.save()
     scan = ScanResult(manifest, (), root, Contents(os.fsencode(root), manifest))
-    return Provision(plan_setup(setup, manifest, "\n".join(locks.values())), scan)
+    return Provision(plan_setup(setup, manifest, "\n".join(locks.values()), env), scan)
 
 
 def _read_locks(setup: Setup, root: Path) -> dict[str, str]:
-    """Read the lock file, and for pip and uv the requirements files that it includes."""
+    """Read the lock file and the requirements files that it includes; what it needs besides must be sent."""
     found: dict[str, str] = {}
     waiting = [setup.lock] if setup.lock else []
+    sent = [*setup.files, *([setup.wheelhouse] if setup.wheelhouse else [])]
     while waiting and len(found) < MOST_INCLUDED:
         path = waiting.pop()
-        if path not in found:
-            found[path] = _read_text(root / path)
-            waiting += included(found[path], path) if setup.kind != "conda" else ()
+        if path in found:
+            continue
+        found[path] = _read_text(root / path)
+        if setup.kind != "uv" or not path.endswith("uv.lock"):
+            for name in needed(found[path], path):
+                if not any(name == one or name.startswith(f"{one}/") for one in sent):
+                    raise _missing(f"{path} installs from {name}, which is not sent", f"files: [{name}]")
+            waiting += [_inside(name, path) for name in included(found[path], path)]
     return found
+
+
+def _inside(name: str, path: str) -> str:
+    if name.startswith(("/", "../")):
+        raise _missing(f"{path} leads to {name}, which is not beside the job", "copy it there")
+    return name
 
 
 def _read_text(path: Path) -> str:
     try:
         with path.open("rb") as file:
             return file.read(LARGEST_LOCK).decode("utf-8", "replace")
-    except OSError as error:
-        raise _missing(f"{path}: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:
+        raise _missing(f"{path}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _walk(root: Path, name: str) -> Iterator[tuple[str, os.stat_result]]:
@@ -83,7 +95,9 @@ def _walk(root: Path, name: str) -> Iterator[tuple[str, os.stat_result]]:
 def _stat_file(path: Path) -> os.stat_result:
     found = path.lstat()
     if not stat.S_ISREG(found.st_mode):
-        raise OSError(0, "not a regular file")
+        raise _missing(
+            f"{path}: a link, or no file", "copy it there; only a folder that is named may be a link"
+        )
     return found
 
 
@@ -106,7 +120,5 @@ def _entry(root: Path, path: str, found: os.stat_result, cache: StatCache) -> En
     return Entry(path, "file", mode, sha, found.st_size)
 
 
-def _missing(message: str) -> UsageError:
-    return UsageError(
-        f"setup: {message}", code="CC-SETUP-003", fix="paths in `setup` are relative to the job file"
-    )
+def _missing(message: str, fix: str = "paths in `setup` are relative to the job file") -> UsageError:
+    return UsageError(f"setup: {message}", code="CC-SETUP-003", fix=fix)

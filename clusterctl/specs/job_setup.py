@@ -26,7 +26,7 @@ Kind = Literal["venv", "uv", "conda"]
 def _parse_beside(text: str) -> str:
     path = PurePosixPath(values.parse_text(text))
     if path.is_absolute() or text.startswith(("~", "-")) or ".." in path.parts or not path.parts:
-        fix = "a path beside or below the job file; a link there may lead elsewhere"
+        fix = "a path beside or below the job file; a folder there may be a link"
         raise BadValueError(f"{quoted(text)} is not beside the job file", fix)
     return path.as_posix()
 

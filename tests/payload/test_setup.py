@@ -130,28 +130,100 @@ def test_a_venv_is_made_once(node: Make, files: Path) -> None:
 def test_a_step_that_fails(node: Make, files: Path) -> None:
     """The node says which step and what it said; nothing half made is left, secrets are hidden, the state tells."""
     run = node().use_stub()
-    wish(
-        run,
-        files,
-        shell("mkdir -p $0; echo one"),
-        shell("echo begin; echo it is s3cret-word >&2; exit 7"),
-        kind=None,
-    )
+    begun = step("mkdir", "-p", [ENVIRONMENT, "/bin"])
+    wish(run, files, begun, shell("ls ..; echo begin; echo it is s3cret-word >&2; exit 7"))
     run.start({"KEY": "s3cret-word"})
     run.hear("started")
     run.session.send({"do": "setup"})  # type: ignore[union-attr]  # it was just started
     failed = run.hear("setup_failed")
     state = run.ended()
     name = next((run.workdir / "envs").iterdir())
+    log = (run.rundir / "setup.log").read_text()
 
-    assert failed["why"] == "setup: `echo begin; echo it is [secret] >&2; exit 7` exited with 7"
-    assert failed["text"].splitlines() == ["begin", "it is [secret]"]
+    assert failed["why"] == "setup: `ls ..; echo begin; echo it is [secret] >&2; exit 7` exited with 7"
+    assert failed["text"].splitlines()[-2:] == ["begin", "it is [secret]"]
     assert failed["code"] == "CC-SETUP-001"
-    assert failed["again"].startswith(f"cd '{run.rundir}/setup' && PATH=$PWD/try/bin:$PATH && sh -e -c ")
+    assert f"$ mkdir -p '{name}/" in log
+    assert failed["again"].startswith(
+        f"cd '{run.rundir}/setup' && PATH=$PWD/try/bin:$PATH && mkdir -p try/bin && sh"
+    )
     assert (run.rundir / "setup" / "requirements.txt").exists()
     assert (state["state"], "exited with 7" in state["reason"]) == ("FAILED_SETUP", True)
     assert list(name.iterdir()) == []
     assert run.event("setup_failed")["text"] == failed["text"]
+
+
+STAND_IN = """#!/bin/sh
+# stands in for micromamba: makes what a conda environment is known by
+echo "$@"
+mkdir -p "$4/bin" "$4/conda-meta"
+ln -s "$REAL" "$4/bin/python"
+"""
+
+
+def test_conda_by_a_stand_in(node: Make, tmp_path: Path) -> None:
+    """Of several programs the one that is there is called, here a stand-in; commands and job are inside."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "mamba").write_text(STAND_IN)
+    (tmp_path / "bin" / "mamba").chmod(0o755)
+    script = "import os; print(os.environ['CONDA_PREFIX'], os.environ.get('VIRTUAL_ENV'))"
+    env = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin", "REAL": sys.executable, "CONDA_PREFIX": "/opt/conda"}
+    run = node(script, env=env).use_stub()
+    make = {
+        **step("", "env", "create", "--prefix", [ENVIRONMENT]),
+        "programs": ["no-such-mamba", "mamba", "sh"],
+    }
+    wish(run, None, make, shell('echo "in $CONDA_PREFIX"'), kind="conda")
+    provide(run)
+    run.hear("ready")
+    run.session.send({"do": "go", "master_port": run.port})  # type: ignore[union-attr]  # it was just started
+    state = run.ended()
+    prefix = next(path.parent for path in (run.workdir / "envs").glob("*/*/conda-meta"))
+
+    assert state["state"] == "SUCCEEDED", run.output(0, "stderr")
+    assert run.output(0) == f"{prefix} None\n"
+    assert f"in {prefix}\n" in (run.rundir / "setup.log").read_text()
+
+
+def test_a_program_that_is_not_there(node: Make) -> None:
+    """The node says which, and where it has looked."""
+    run = node().use_stub()
+    wish(run, None, step("no-such-uv", "venv"))
+    failed = provide(run, answer="setup_failed")
+    run.ended()
+
+    assert (failed["code"], failed["why"]) == (
+        "CC-SETUP-004",
+        "setup: cannot start no-such-uv: No such file or directory",
+    )
+    assert failed["text"].startswith("PATH is ")
+
+
+def test_time_that_was_waited_for_others_does_not_count(node: Make) -> None:
+    """One that comes second and has to make it after all has its whole time from then on."""
+    runs = [node().use_stub() for _ in range(2)]
+    wish(
+        runs[0],
+        None,
+        shell(f"sleep 1.2; [ $CLUSTERCTL_RUN_ID != {runs[0].spec['run']} ]"),
+        kind=None,
+        time_limit=2,
+    )
+    runs[1].workdir, runs[1].spec["setup"] = runs[0].workdir, runs[0].spec["setup"]
+    runs[1].rundir.mkdir(parents=True)
+    for folder in (runs[1].rundir.parent, runs[1].rundir):
+        folder.chmod(0o700)
+    for run in runs:
+        run.start()
+        run.hear("started")
+        run.session.send({"do": "setup"})  # type: ignore[union-attr]  # it was just started
+        run.hear("doing")
+    first = runs[0].hear("setup_failed", "environment")
+    second = runs[1].hear("setup_failed", "environment")
+    runs[1].session.close()  # type: ignore[union-attr]  # it was just started
+
+    assert first["event"] == "setup_failed"
+    assert second == {"event": "environment"}
 
 
 @pytest.mark.parametrize("how", ["client", "builder", "agent", "limit"])
