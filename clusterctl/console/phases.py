@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Detail = Callable[[], str]
 
+CODE = "code"  # the phase in which bytes leave
 _WIDTH = 7
 
 
@@ -116,7 +117,8 @@ class Phases:
     def look(self) -> Progress:
         """Say how far the nodes are."""
         with self._lock:
-            now, sent = time.monotonic(), self.sent
+            now, taking = time.monotonic(), self._pending.get(CODE, {})
+            sent = self.sent if taking.keys() - self._failed else 0  # bytes belong to the phase of the code
             through = [(phase, self._count(phase)) for phase in self._pending]
             last = next((waiting for waiting in reversed(self._pending.values())), {})
             left = [name for name in last if name not in self._failed]
@@ -130,7 +132,8 @@ class Phases:
     def _await(self, name: str, now: float) -> Awaited:
         step = self._steps.find(name) if self._steps is not None else None
         since = max(self._began, step.since if step else 0.0, self._moved.get(name, 0.0))
-        return Awaited(name, step.what if step else "at work", now - since, self._sent.get(name, 0))
+        sent = self._sent.get(name, 0) if name in self._pending.get(CODE, ()) else 0
+        return Awaited(name, step.what if step else "at work", now - since, sent)
 
     def _count(self, phase: str) -> int:
         """Count the nodes that are through a phase."""

@@ -84,6 +84,20 @@ def test_the_slowest_is_who_took_no_step_for_longest() -> None:
 
 
 @pytest.mark.usefixtures("quiet")
+def test_bytes_are_told_of_as_long_as_code_is_on_its_way() -> None:
+    """Who has the code and gets ready is not shown as being sent to."""
+    phases = Phases(["a", "b"])
+    phases.begin("code", "ready")
+    for name in "ab":
+        phases.move(name, 300)
+    phases.arrive("code", "a")
+    assert [(one.name, one.sent) for one in phases.look().awaited] == [("a", 0), ("b", 300)]
+    assert phases.look().sent == 600
+    phases.arrive("code", "b")
+    assert (phases.look().sent, [one.sent for one in phases.look().awaited]) == (0, [0, 0])
+
+
+@pytest.mark.usefixtures("quiet")
 def test_quiet_shows_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """No line, no sentence, no thread."""
     monkeypatch.setattr(display, "SENTENCE_EVERY", 0.01)
