@@ -18,7 +18,7 @@ def parse_since(text: str, now: datetime) -> float:
     try:
         if text and span:
             days, hours, minutes, seconds = (int(part or 0) for part in span.groups())
-            return (now - timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)).timestamp()
+            return now.timestamp() - ((days * 24 + hours) * 60 + minutes) * 60 - seconds
         clock = _CLOCK.fullmatch(text)
         if clock:
             hour, minute, second = (int(part or 0) for part in clock.groups())

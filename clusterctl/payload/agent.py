@@ -48,7 +48,7 @@ class Agent:
         self.claim = Claim(locks, self.record, spec, self.client.tell)
         self.attempt: Attempt = Attempt(self, spec, idle=bool(spec.get("spare")))
         limit = int(spec.get("log_limit") or 0)
-        self.logbook = Logbook(self.loop, self.record, limit, lambda: self.attempt.logs())
+        self.logbook = Logbook(self.loop, self.record, limit, self.logs)
         self.restarts = Restarts(self) if spec.get("restart") else None
         self.gang = Gang(self.side(b""))
         self.secrets: Optional[Dict[str, str]] = None
@@ -66,6 +66,7 @@ class Agent:
         self.record.set(state="PREPARING", guardian=guardian.as_dict(), agent=me.as_dict())
         self.record.note("preparing")
         self.await_go()
+        self.logbook.begin()
         self.beat()
         self.loop.run()
         send_signal(guardian, signal.SIGCONT)  # one that somebody halted could not see us off
@@ -163,6 +164,10 @@ class Agent:
         self.gang.beat()
         self.attempt.look()
         self.record.flush()
+
+    def logs(self) -> List[str]:
+        """Name the logs that may grow now."""
+        return self.attempt.logs()
 
     def count_time(self) -> None:
         """Begin the job's time limit: node 0 once torchrun listens there, for that is when the others get GO."""

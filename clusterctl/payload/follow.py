@@ -40,7 +40,9 @@ def run(request: Request, stream: Stream) -> None:
     """Send what there is, then what comes, until the run has ended or the client is gone."""
     stream.patience = CLIENT_LIMIT
     if request.get("clock"):
-        show_clock(stream)
+        ahead, wish = show_clock(stream), request.get("logs") or {}
+        if wish.get("moment") is not None:
+            wish["moment"] += ahead
     Follower(find_run(request["workdir"], request["run"], request["node"]), request, stream).run()
 
 
@@ -143,7 +145,8 @@ class Follower:
             if offset is not None:
                 log.reader.position = int(offset)
             elif tail is not None:
-                begin = tail_position(log.reader.path, tail, self._grep, last, self._tick)
+                path, limit = log.reader.path, log.reader.limit
+                begin = tail_position(path, tail, self._grep, last, self._tick, limit)
                 log.reader.position = max(log.reader.position, begin)
             self._logs[log.file] = log
 
@@ -201,12 +204,12 @@ class Follower:
             self._heard = self._sent  # it took what it did not take before: it is there
 
 
-def show_clock(stream: Stream) -> None:
-    """Say what time it is here as often as the client asks, until it has asked enough."""
+def show_clock(stream: Stream) -> float:
+    """Say what time it is here as often as the client asks; gives how far ahead of its clock ours is at least."""
     while True:
         frame = stream.receive(CLIENT_LIMIT)
         if frame is None or "begin" in frame[0]:
-            return
+            return float(frame[0].get("ahead", 0.0)) if frame is not None else 0.0
         if "ask" in frame[0]:
             stream.send({"clock": time.time()})
 

@@ -10,9 +10,10 @@ import heapq
 from typing import Callable, Iterable, List, Optional, Tuple
 
 from .grep import Grep
+from .lines import PIECE
 from .runlogs import Log, Parcel
 
-MOST = 1 << 15  # bytes of a parcel
+MOST = PIECE  # bytes of a parcel; with less, no piece of a line without end would fit
 
 
 class InOrder:

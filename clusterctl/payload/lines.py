@@ -80,8 +80,12 @@ class LineReader:
             return content, False
         if self.position < cut.begin:
             return content[: cut.begin - self.position], True
-        self.skipped, self.position = (self.position, cut.end), cut.end
-        return os.pread(descriptor, most, self.position), False
+        begin = self.position
+        while cut is not None and self.position < cut.end:  # it may grow while we look
+            self.skipped, self.position = (begin, cut.end), cut.end
+            content = os.pread(descriptor, most, self.position)
+            cut = read_cut(self.path) if b"\0" in content else None
+        return content, False
 
 
 def usable_length(content: bytes, last: bool) -> int:
@@ -92,11 +96,17 @@ def usable_length(content: bytes, last: bool) -> int:
 
 
 def tail_position(
-    path: str, count: int, grep: Optional[Grep], last: bool, tick: Callable[[], None] = lambda: None
+    path: str,
+    count: int,
+    grep: Optional[Grep],
+    last: bool,
+    tick: Callable[[], None] = lambda: None,
+    limit: Optional[int] = None,
 ) -> int:
     """Find where the last `count` lines (of those wanted) begin, reading from the end; 0 if there are fewer.
 
-    A line that has not ended counts only with `last`. `tick` is called now and then.
+    A line that has not ended counts only with `last`. `tick` is called now and then; what lies behind `limit` does
+    not count.
     """
     descriptor = -1
     with suppress(OSError):
@@ -104,7 +114,8 @@ def tail_position(
     if descriptor < 0:
         return 0
     try:
-        end = os.fstat(descriptor).st_size
+        size = os.fstat(descriptor).st_size
+        end = size if limit is None else min(size, limit)
         ended = last or end == 0 or os.pread(descriptor, 1, end - 1) == b"\n"
         cut = read_cut(path)
         if cut is None or cut.end > end:

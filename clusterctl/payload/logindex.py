@@ -14,6 +14,8 @@ from typing import List, Optional, Tuple
 
 RECORD = struct.Struct("<Qd")
 PAUSE = 0.25  # seconds without a change that are worth a record of their own
+WRITE_EVERY = 5.0  # seconds that records may wait to be written, but for those after a long pause
+MOST_KNOTS = 1000
 MOST_KEPT = 4096  # records that wait for a disk that is full
 LONG = 200000  # records after which they are made half as often
 
@@ -37,12 +39,17 @@ class Growth:
         self._latest = since
         self._written = 0
         self._skip = 0
+        self.paused = (
+            False  # whether what was noted last must not wait: a reader would spread it over a pause
+        )
 
     def look(self, now: float) -> bool:
         """Look at the file; True if it has changed since the last look."""
         try:
             found = os.stat(self.log)
         except OSError:
+            if self.size:
+                self._begin_anew()  # somebody has removed it
             return False
         if found.st_size == self.size:
             self._looked = now
@@ -65,7 +72,7 @@ class Growth:
                     os.ftruncate(descriptor, 0)
                 if os.pwrite(descriptor, content, self._written) == len(content):
                     self._written += len(content)
-                    self._marks = []
+                    self._marks, self.paused = [], False
             finally:
                 os.close(descriptor)
         if len(self._marks) > MOST_KEPT:
@@ -77,6 +84,7 @@ class Growth:
         if self._skip == 0:
             if before - self._latest > PAUSE:
                 self._marks.append((self.size, before))
+            self.paused = self.paused or before - self._latest > WRITE_EVERY / 2
             self._marks.append((found.st_size, moment))
             self._latest = moment
         self.size, self._looked = found.st_size, now
@@ -123,6 +131,7 @@ class Times:
         """Tell the times of some bytes: at their beginning, where the pace changes, and at their end."""
         first, last = self._after(start), self._from(end)
         inner = self._marks_between(first, last)
+        inner = inner[:: 1 + len(inner) // MOST_KNOTS]
         return [(start, self._time_before(first, start)), *inner, (end, self._time_before(last, end))]
 
     def place_at(self, moment: float) -> int:
@@ -157,7 +166,9 @@ class Times:
             self._count -= 1
         latest = self._mark(self._count - 1)[1] if self._count else 0.0
         written = max(latest, min(found.st_mtime, self._looked))
-        self._late = [(found.st_size, written)] if self._count else [(0, written), (found.st_size, written)]
+        known = self._mark(self._count - 1)[0] if self._count else 0
+        since = max(latest, written - WRITE_EVERY - 1.0) if self._count else written
+        self._late = [(known, since), (found.st_size, written)]
 
     @property
     def _all(self) -> int:

@@ -26,8 +26,9 @@ def measure_clock(session: Session) -> float:
             told = frame[0].get("clock") if frame is not None else None
             if isinstance(told, (int, float)):
                 answers.append((took, told - asked - took / 2))
-        session.send({"begin": True})
+        took, ahead = min(answers, default=(0.0, 0.0))
+        session.send({"begin": True, "ahead": ahead - took})
     except ClusterctlError:
         session.close()
         raise
-    return min(answers)[1] if answers else 0.0
+    return ahead

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from clusterctl.errors import ClusterctlError, ConnectError, ConnectionLost, HostKeyError
+from clusterctl.plans.attempts import attempt_of
 from clusterctl.runs import tasks
 from clusterctl.runs.clocks import measure_clock
 from clusterctl.runs.cluster import Cluster
@@ -17,7 +18,6 @@ from clusterctl.runs.follow import Follower, StreamEnd, Update
 from clusterctl.runs.session import Session
 from clusterctl.specs.inventory import Node
 
-CLOCK_DOUBT = 2.0  # seconds by which a clock may be off that was asked over a slow network
 FIRST_PAUSE = 0.25  # seconds before a cut stream is opened again; doubled each time that fails
 VERB_DIED = "CC-RUN-003"  # the stream's process on the node was killed: worth another try
 
@@ -128,8 +128,13 @@ class Streams:
             offsets = dict(known.offsets.get(name, {}))
             request["logs"] = {**request["logs"], "offsets": offsets, "tail": tail}
             moment = request["logs"].get("moment")
-            if moment is not None:
-                request["logs"]["moment"] = moment + known.clocks.get(name, 0.0) - CLOCK_DOUBT
+            if moment is not None and "clock" not in request:  # else the node learns how its clock goes
+                request["logs"]["moment"] = moment + known.clocks.get(name, 0.0)
+            if offsets and request["follow"] and request["logs"].get("attempt") is None:
+                first = min(
+                    map(attempt_of, offsets)
+                )  # what an attempt wrote while we were away is wanted too
+                request["logs"]["since"] = min(first, request["logs"].get("since") or first)
         return request
 
 

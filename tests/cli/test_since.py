@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime, timezone
 
 import pytest
@@ -41,3 +42,14 @@ def test_what_is_neither(text: str) -> None:
     with pytest.raises(UsageError, match="--since") as raised:
         parse_since(text, NOW)
     assert raised.value.code == "CC-USE-035"
+
+
+def test_a_span_is_a_span_when_the_clocks_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An hour before half past three is half past one on the day on which summer time begins."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    now = datetime(2026, 3, 29, 3, 30)
+    spans = [now.timestamp() - parse_since(text, now) for text in ("1h", "2d")]
+    monkeypatch.undo()
+    time.tzset()
+    assert spans == [3600, 2 * 86400]

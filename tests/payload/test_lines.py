@@ -9,8 +9,9 @@ import pytest
 
 from clusterctl.payload import lines
 from clusterctl.payload.grep import Grep
+from clusterctl.payload.inorder import InOrder
 from clusterctl.payload.lines import LineReader, tail_position
-from clusterctl.payload.runlogs import sift
+from clusterctl.payload.runlogs import Log, Parcel, sift
 
 
 @pytest.fixture
@@ -175,3 +176,32 @@ def test_a_limit_ends_the_reading_however_long_the_file_becomes(log: Path) -> No
     append(log, b"three\n")
     assert reader.read() == (0, b"one\ntwo\n")
     assert reader.read() == (8, b"")
+
+
+def test_a_tail_ends_where_the_reading_does(log: Path) -> None:
+    """However many lines are written between the two looks at the file."""
+    append(log, b"one\ntwo\nthree\n")
+    assert tail_position(str(log), 2, None, False, limit=8) == 0
+    assert tail_position(str(log), 1, None, False, limit=9) == 4
+
+
+@pytest.mark.parametrize("long", [b"x" * 40_000, b"\rbar" * 40_000, b"x" * (lines.PIECE * 2 - 6)])
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_long_line_holds_nothing_up_in_the_order_of_time(tmp_path: Path, long: bytes, ended: bool) -> None:
+    """Longer than a parcel: what comes after it comes as well, and the other logs."""
+    content = {"a.log": b"first\n" + long + b"\nlast\n" + long, "b.log": b"other\n" * 9}
+    logs = []
+    for rank, (name, text) in enumerate(content.items()):
+        (tmp_path / name).write_bytes(text)
+        logs.append(Log(str(tmp_path), name, rank, "stdout", 1))
+        logs[-1].begin({"times": True})
+        logs[-1].reader.limit = logs[-1].before
+    sent: dict[str, bytes] = {}
+
+    def take(parcel: Parcel) -> None:
+        sent[parcel.header["log"]] = sent.get(parcel.header["log"], b"") + parcel.body
+
+    InOrder(logs, None, lambda _: ended, lambda: None).send(take)
+    whole = b"first\n" + long + b"\nlast\n"
+    assert sent["b.log"] == content["b.log"]
+    assert sent["a.log"] == content["a.log"] if ended else sent["a.log"].startswith(whole)

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from clusterctl.payload import logbook, logcut
+from clusterctl.payload import lines, logbook, logcut
 from clusterctl.payload.lines import LineReader, tail_position
 from clusterctl.payload.logbook import Limit
 from clusterctl.payload.logcut import punch, read_cut
 from clusterctl.payload.state import Record
+from clusterctl.payload.workdir import lay_ballast
 
 MB = 1 << 20
 
@@ -195,3 +196,60 @@ def test_no_limit_and_small_logs_are_left_alone(folder: Path) -> None:
     Limit(record_in(folder), 4 * MB).hold({str(log): 3 * MB})
     assert read_cut(str(log)) is None
     assert logbook.MOST_CUT >= logbook.MOST_HEAD
+
+
+def test_a_log_that_somebody_removed_does_not_end_the_limit(folder: Path) -> None:
+    """Nor does one that he emptied: the others are held all the same, and no hole is told of that is gone."""
+    limit, (one, two) = Limit(record_in(folder), MB), (folder / "a.log", folder / "b.log")
+    fill(one, 2 * MB)
+    fill(two, 3 * MB)
+    for _ in range(9):
+        limit.hold({str(path): path.stat().st_size for path in (one, two)})
+    one.unlink()
+    limit.hold({str(one): 9 * MB, str(two): 3 * MB})  # the agent has not looked yet
+    for _ in range(9):
+        limit.hold({str(one): 0, str(two): two.stat().st_size})
+        fill(two, two.stat().st_size + MB)
+    limit.hold({str(one): 0, str(two): two.stat().st_size})
+    assert held(two) <= MB + 64 * 1024
+    assert read_cut(str(one)) is None
+    assert [event["event"] for event in events(folder)] == ["logs_cut"]
+
+
+def test_a_full_disk_does_not_end_the_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is when room is needed most: what was kept in reserve is given for the word, and it is tried again."""
+    lay_ballast(str(folder))
+    limit, log, write = Limit(record_in(folder), MB), folder / "a.log", logcut.write_atomically
+
+    def fails(path: str, content: bytes) -> None:
+        if (folder / "ballast").exists():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        write(path, content)
+
+    monkeypatch.setattr(logcut, "write_atomically", fails)
+    fill(log, 3 * MB)
+    limit.hold({str(log): 3 * MB})
+    assert read_cut(str(log)) is None and not (folder / "ballast").exists()
+    limit._shorten(str(log), 3 * MB, 1000)
+    assert read_cut(str(log)) is not None and (folder / "ballast").exists()
+
+
+def test_a_hole_that_grows_while_it_is_skipped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No zeros come out between the word and the deed."""
+    limit, log = Limit(record_in(folder), MB), folder / "a.log"
+    last = fill(log, 6 * MB)
+    limit._shorten(str(log), 6 * MB, 1000)
+    looked, look = [], lines.read_cut
+
+    def grow(path: str) -> logcut.Cut | None:
+        found = look(path)
+        if len(looked) < 5:
+            looked.append(found)
+            limit._shorten(path, 6 * MB, 1000)
+        return found
+
+    monkeypatch.setattr(lines, "read_cut", grow)
+    shown, ((begin, end),) = read_all(log)
+    assert not any(b"\0" in line for line in shown)
+    assert shown[-1].startswith(b"line %d " % (last - 1)) and len(looked) == 5
+    assert sum(map(len, shown)) + len(shown) == log.stat().st_size - (end - begin)

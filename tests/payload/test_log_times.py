@@ -152,3 +152,41 @@ def test_records_wait_for_a_disk_that_is_full(log: Path, monkeypatch: pytest.Mon
     found = times(log, 0, 7680)
     assert len(found) > 128
     assert abs(Times(str(log)).knots(1500, 1510)[0][1] - T - 150) < 5
+
+
+def test_a_burst_after_a_silence_is_not_spread_over_the_silence(log: Path) -> None:
+    """Also before the agent has written down that it came: it waits for seconds at most, and for none after a pause."""
+    growth = grown(log, (100, 0.5, 0.5))
+    write(log, 200, T + 600)
+    moments = [moment for _, moment in times(log, 100, 300)]
+    assert moments[0] >= 600 - 6 and moments[-1] == 600
+    assert Times(str(log)).place_at(T + 540) >= 100
+
+    growth._looked = T + 599  # it looks every two seconds
+    growth.look(T + 600.2)
+    assert growth.paused
+    growth.write()
+    assert not growth.paused
+
+
+def test_a_log_that_was_removed_begins_anew(log: Path) -> None:
+    """If it comes back, its index is not the old one's."""
+    growth = grown(log, (100, 0.5, 0.5))
+    log.unlink()
+    assert growth.look(T + 1) is False and growth.size == 0
+    write(log, 30, T + 2)
+    growth.look(T + 2)
+    growth.write()
+    assert times(log, 0, 30)[-1] == (30, 2.0)
+
+
+def test_many_short_looks_make_no_long_header(log: Path) -> None:
+    """Of a log that grew by a byte each time."""
+    growth = Growth(str(log), T)
+    for number in range(5000):
+        growth._note(os.stat_result((0, 0, 0, 0, 0, 0, number + 1, 0, T + number, 0)), T + number)
+    log.write_bytes(b"\n" * 5000)
+    os.utime(log, (T + 5000, T + 5000))
+    growth.write()
+    knots = times(log, 0, 5000)
+    assert len(knots) < 1100 and knots == sorted(knots)

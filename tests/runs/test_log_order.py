@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 
+from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.follow import LogLines
 from clusterctl.runs.inorder import InOrder
+from clusterctl.runs.streams import Streams
 
 
 def entry(node: str, file: str, offset: int, times: list[float], *, began: float | None = None) -> LogLines:
@@ -69,3 +71,16 @@ def test_what_was_dropped_is_told_before_the_lines_after_it() -> None:
     order.end("a")
     shown = [(one.file, len(one.lines), one.gone) for one in order.ready()]
     assert shown == [("x", 1, None), ("x", 2, (10, 500)), ("y", 0, (100, 900))]
+
+
+def test_what_an_attempt_wrote_while_we_were_away_is_asked_for() -> None:
+    """After a cut, of every attempt from the first of which anything was heard; a node that knows its clock adds it."""
+    wish = {"events": None, "logs": {"moment": 100.0}, "follow": True, "clock": True}
+    streams = Streams(Cluster(print), "r", [], {}, wish, notice=print, longest_pause=1.0, clocks={"a": 7.0})
+    first = streams._request("a")
+    assert (first["logs"]["moment"], first["clock"], "since" in first["logs"]) == (100.0, True, False)
+    streams._follower.offsets["a"] = {"attempt-2/x": 10, "attempt-3/x": 20}
+    streams._measured.add("a")
+    again = streams._request("a")
+    assert (again["logs"]["since"], again["logs"]["moment"], "clock" in again) == (2, 107.0, False)
+    streams.close()
