@@ -43,6 +43,11 @@ def deepen(cluster: Cluster, nodes: Sequence[Node], job: Job | None, proof: Proo
     """Run the deep check on nodes that are fit; its findings join the others. Leaves nothing on the nodes."""
     backend = choose_backend(job, list(proof.facts.values()))
     deep = Deep(backend, tuple(node.name for node in nodes), 0)
+    waiting = tuple(name for name, facts in proof.facts.items() if facts.setup.pending)
+    if waiting:
+        trouble = "the job's `setup` has not made its environment there yet"
+        deep = replace(deep, trouble=trouble, fix="launch the job once, then check again", at=waiting)
+        return _judged(nodes, job, proof, deep)
     with _packed() as folder:
         wanted = plan_deep_job(job, backend, str(folder))
         deepening = Deepening(cluster, nodes, wanted, proof)
@@ -52,6 +57,10 @@ def deepen(cluster: Cluster, nodes: Sequence[Node], job: Job | None, proof: Proo
             trouble = f"{error.code} {error.message}" + (f"\n{error.evidence}" if error.evidence else "")
             at = (error.node,) if error.node in deep.names else ()
             deep = replace(deep, trouble=trouble, fix=error.fix, at=at)
+    return _judged(nodes, job, proof, deep)
+
+
+def _judged(nodes: Sequence[Node], job: Job | None, proof: Proof, deep: Deep) -> Proof:
     facts, failures = proof.facts, proof.failures
     findings = evaluate(nodes, facts, failures, job, proof.wire, deep, proof.choice, proof.here)
     return replace(proof, findings=findings, deep=deep)
@@ -108,7 +117,11 @@ class Deepening:
         me = myself()
         record = {"launched_by": me.name, "launched_id": me.id, "submitted": time.time()}
         specs = {
-            node.name: {**render_spec(plan, node, record), "output_dir": _inside(plan.run_id, node.member)}
+            node.name: {
+                **render_spec(plan, node, record),
+                **_own_python(self._proof.facts[node.name].setup.prefix),
+                "output_dir": _inside(plan.run_id, node.member),
+            }
             for node in plan.nodes
         }
         self._phases.begin("deep")
@@ -151,6 +164,11 @@ class Deepening:
         with suppress(ClusterctlError):
             for _ in self._cluster.each(self._nodes, remove):
                 pass
+
+
+def _own_python(prefix: str | None) -> dict[str, str]:
+    """Take the Python of the environment that the job's `setup` has made."""
+    return {"python": f"{prefix}/bin/python"} if prefix else {}
 
 
 def _inside(run: str, member: Member) -> str:

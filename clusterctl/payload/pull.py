@@ -35,7 +35,7 @@ PART = 1 << 18
 BATCH = 1000
 SAMPLE = 1 << 12
 STALE = 86400.0  # seconds after which a beacon was left by a client that died
-LOGGED = ("state.json", "events.jsonl", "agent.log")
+LOGGED = ("state.json", "events.jsonl", "agent.log", "setup.log")
 ATTEMPT = "attempt-"
 
 Row = List[Any]

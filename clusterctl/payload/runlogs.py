@@ -117,6 +117,9 @@ def logs_of(rundir: str, state: State, wish: Wish) -> Iterator[Log]:
     streams = wish.get("streams") or ["stdout", "stderr"]
     attempt = wish.get("attempt") or state["attempt"]
     if ranks is None and "stderr" in streams:
+        if state["state"] == "FAILED_SETUP":
+            for file in ("setup.log", f"attempt-{attempt}/before.log"):
+                yield Log(rundir, file, None, "stderr", attempt)
         yield Log(rundir, f"attempt-{attempt}/torchrun.log", None, "stderr", attempt)
     for rank, entry in ranks_of(state, attempt).items():
         for stream in streams:

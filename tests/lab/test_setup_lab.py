@@ -55,7 +55,7 @@ def test_a_setup_that_fails_on_one_node(cluster: Lab, tmp_path: Path) -> None:
     steps = ["test $CLUSTERCTL_NODE = gpu01 || { echo no room here >&2; exit 9; }", "sleep 1000"]
     job = make_job(tmp_path, setup={"run": steps})
     failed = cctl(cluster, "launch", job)
-    listed = cctl(cluster, "ps")
+    listed, shown = cctl(cluster, "ps"), cctl(cluster, "logs")
     half = "cd ~/.clusterctl/envs && for each in *; do [ -e $each/made.json ] || find $each -mindepth 1 -type d; done"
     left = [node.run(["sh", "-c", half], check=False).stdout for node in cluster.nodes[:2]]
 
@@ -64,6 +64,7 @@ def test_a_setup_that_fails_on_one_node(cluster: Lab, tmp_path: Path) -> None:
     assert "exited with 9" in failed.err
     assert "no room here" in failed.err
     assert "/setup && PATH=$PWD/try/bin:$PATH && " in failed.err
+    assert "gpu02 -  ! no room here" in shown.out
     assert "FAILED_SETUP" in listed.out.splitlines()[1]
     assert left == ["", ""]
     wait_for(lambda: not leftovers(cluster), 10, "nothing left")
