@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import catalogue
 import chinese
 import faults
+import plots
 import troubles
 from book import BOOK, book
 from troubles import plain
@@ -297,6 +298,7 @@ def generated() -> Iterator[tuple[Path, str]]:
         yield path, fresh
         if path.name == "findings.md":
             yield BOOK, book(fresh, catalogue.happens(), troubles.does())
+    yield from plots.drawn()
     for path in sorted(CHINESE.glob("*.md")):
         yield path, render(path.read_text(encoding="utf-8"), chinese.translate)
 
