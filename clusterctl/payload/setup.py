@@ -96,8 +96,6 @@ class Setup:
         try:
             files = self._lay_out()
             self._run_steps(prefix, files)
-            if self._wish["kind"] and self._wish["outer"]:
-                show_outer(prefix)
             self._mark(prefix, token)
         except BaseException:
             clear(prefix)
@@ -156,6 +154,8 @@ class Setup:
                 begin = ["cd %s" % quote(files), "PATH=$PWD/try/bin:$PATH"]
                 error.again = " && ".join([*begin, *done])
                 raise
+            if len(done) == 1 and self._wish["outer"]:
+                show_outer(prefix)  # before anything is installed: what is there need not be
 
     def _mark(self, prefix: str, token: str) -> None:
         """Let others see it; of two who have made the same the first counts."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from noderun import NodeRun, wait_until
-from session import PAYLOAD
+from session import BOOT, PAYLOAD
 from wheels import make_wheel
 
 Make = Callable[..., NodeRun]
@@ -151,6 +151,27 @@ def test_a_step_that_fails(node: Make, files: Path) -> None:
     assert (state["state"], "exited with 7" in state["reason"]) == ("FAILED_SETUP", True)
     assert list(name.iterdir()) == []
     assert run.event("setup_failed")["text"] == failed["text"]
+
+
+def test_a_venv_of_a_venv(node: Make, tmp_path: Path) -> None:
+    """It sees the packages of the venv that makes it, and sees them before the next step, which may install."""
+    outer = tmp_path / "outer"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", outer], check=True)
+    site = next(outer.glob("lib/python*/site-packages"))
+    (site / "outerpkg.py").write_text("")
+    python = str(outer / "bin" / "python")
+    run = node("import outerpkg, sys; print(sys.prefix)", python=python).use_stub()
+    make = step([{"fill": "python"}], "-m", "venv", "--without-pip", "--system-site-packages", [ENVIRONMENT])
+    wish(run, None, make, shell("python -c 'import outerpkg'"), outer=True)
+    run.start(command=(python, "-c", BOOT))
+    run.hear("started")
+    run.session.send({"do": "setup"})  # type: ignore[union-attr]  # it was just started
+    run.hear("ready")
+    run.session.send({"do": "go", "master_port": run.port})  # type: ignore[union-attr]  # it was just started
+    state = run.ended()
+
+    assert state["state"] == "SUCCEEDED", run.output(0, "stderr")
+    assert run.output(0).startswith(str(run.workdir / "envs"))
 
 
 STAND_IN = """#!/bin/sh
