@@ -26,6 +26,7 @@ class Afterwards:
         self._chore = Chore(agent.loop, "hook", self._take)
         self._evidence = Evidence(agent.rundir, {})
         self._done: Callable[[], None] = lambda: None
+        self._running = False
 
     @property
     def wanted(self) -> bool:
@@ -39,7 +40,7 @@ class Afterwards:
         if not self.wanted:
             done()
             return
-        self._evidence, self._done = evidence, done
+        self._evidence, self._done, self._running = evidence, done, True
         self._agent.record.set(after="")
         self._agent.record.note("after")
         try:
@@ -55,9 +56,14 @@ class Afterwards:
         log = os.path.join(places.attempt, LOG)
         self._chore.start([self._agent.rundir, "after", log], log, env, float(spec["after"]["time_limit"]))
 
+    def cut(self) -> None:
+        """End them before their time, if they run."""
+        self._take({"failed": {"reason": "was ended by a second stop"}})
+
     def _take(self, report: Report) -> None:
-        if "doing" in report:
+        if "doing" in report or not self._running:
             return
+        self._running = False
         Sweep(mark_of(self._spec)).kill_all()  # what it has left behind
         if "failed" in report:
             text = self._evidence.hide(f"after: {report['failed']['reason']}")

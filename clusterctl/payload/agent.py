@@ -52,6 +52,7 @@ class Agent:
         self.restarts = Restarts(self) if spec.get("restart") else None
         self.gang = Gang(self.side(b""))
         self.secrets: Optional[Dict[str, str]] = None
+        self.stops = 0
         self.token = ""
 
     def run(self, guardian: Identity) -> None:
@@ -185,7 +186,10 @@ class Agent:
     # the end
 
     def stop(self) -> None:
-        """End the run on all nodes, as a person asked for."""
+        """End the run on all nodes, as a person asked for; who asks again does not wait for `after`."""
+        if self.stops:
+            self.attempt.afterwards.cut()
+        self.stops += 1
         wish = read_json(os.path.join(self.rundir, "stop.json")) or {}
         grace = float(self.spec["grace"] if wish.get("grace") is None else wish["grace"])
         self.end_all(Order(str(wish.get("reason") or "stopped"), grace))

@@ -75,7 +75,7 @@ class Cleaner:
         self._unused = max(DAY, float(request["unused"]))
         self._payload = str(request["payload"])
         self._step = step
-        self._environments = Environments(workdir, self._unused, step)
+        self._environments = Environments(workdir, self._unused, living_tags, step)
 
     def find(self) -> Found:
         """Describe what could go."""

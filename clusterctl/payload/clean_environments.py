@@ -6,19 +6,22 @@ import os
 import stat
 import time
 from contextlib import suppress
-from typing import Callable, Iterator, Set, Tuple
+from typing import Callable, Iterator, Optional, Set, Tuple
 
 from .environments import CONTENT, MARK, ROOT
 from .removal import Tell, let_in, remove_tree
-from .state import FINAL, resolve, run_dirs
+from .state import FINAL, mark_of, resolve, run_dirs
 from .workdir import make_below, read_json
 
 
 class Environments:
-    """Those that were last used more than `unused` seconds ago; `step` counts pieces of work."""
+    """Those that were last used more than `unused` seconds ago; `tags` gives those of living processes."""
 
-    def __init__(self, workdir: str, unused: float, step: Callable[[], None]) -> None:
+    def __init__(
+        self, workdir: str, unused: float, tags: Callable[[], Set[str]], step: Callable[[], None]
+    ) -> None:
         self._workdir = workdir
+        self._tags = tags
         self._unused = unused
         self._step = step
 
@@ -26,8 +29,9 @@ class Environments:
         """Give each that could go, and the bytes in it."""
         wanted = self._wanted()
         for folder in sorted(entries(os.path.join(self._workdir, ROOT))):
-            if os.path.basename(folder)[:CONTENT] not in wanted and self._is_old(folder):
-                yield folder, self._weigh(folder)
+            size = self._weigh(folder) if self._is_old(folder) else None
+            if size is not None and os.path.basename(folder)[:CONTENT] not in wanted:
+                yield folder, size
 
     def remove(self, tell: Tell) -> Tuple[int, int]:
         """Remove them, each out of sight in one step; gives how many went, and their bytes."""
@@ -44,18 +48,25 @@ class Environments:
             except OSError as error:
                 tell(folder, error)
                 continue
+            if not self._is_old(aside):
+                os.rename(aside, folder)  # somebody has just found it
+                continue
             remove_tree(aside, self._step, tell)
             count, size = count + 1, size + weight
         return count, size
 
     def _wanted(self) -> Set[str]:
-        """Name the contents that runs use which live, or perhaps live elsewhere."""
+        """Name the contents that runs use which live, or perhaps live elsewhere, or of which a process is left."""
         wanted = set()
+        tags = self._tags()
         for rundir in run_dirs(self._workdir, None, None):
+            spec = read_json(os.path.join(rundir, "spec.json")) or {}
+            if not spec.get("setup"):
+                continue
             state = resolve(rundir)
-            if state is not None and (state["state"] not in FINAL or state["state"] == "UNKNOWN"):
-                setup = (read_json(os.path.join(rundir, "spec.json")) or {}).get("setup") or {}
-                wanted.add(str(setup.get("content", ""))[:CONTENT])
+            live = state is not None and (state["state"] not in FINAL or state["state"] == "UNKNOWN")
+            if live or any(tag.startswith(mark_of(spec)) for tag in tags):
+                wanted.add(str(spec["setup"].get("content", ""))[:CONTENT])
         return wanted
 
     def _is_old(self, folder: str) -> bool:
@@ -70,13 +81,16 @@ class Environments:
                     newest = max(newest, found.st_mtime)
         return time.time() - newest > self._unused
 
-    def _weigh(self, root: str) -> int:
-        size, folders = 0, [root]
+    def _weigh(self, root: str) -> Optional[int]:
+        """Add up what lies below; None if some of it is another account's, or another file system."""
+        size, folders, here = 0, [root], os.lstat(root)
         while folders:
             for path in entries(folders.pop(), everything=True):
                 self._step()
                 with suppress(OSError):
                     found = os.lstat(path)
+                    if (found.st_dev, found.st_uid) != (here.st_dev, os.geteuid()):
+                        return None
                     size += found.st_size
                     if stat.S_ISDIR(found.st_mode):
                         folders.append(path)

@@ -233,7 +233,8 @@ class Departure:
         self._start_gate()
 
     def close(self) -> None:
-        """Let go of a port that is held for a GO that will not come."""
+        """Let go of a port that is held for a GO that will not come; the environment was used until now."""
+        self._provision.is_made()
         if self._listener is not None:
             self._listener.finish()
 

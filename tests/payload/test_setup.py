@@ -442,6 +442,19 @@ def test_an_after_that_hangs(node: Make) -> None:
     )
 
 
+def test_a_second_stop_does_not_wait(node: Make) -> None:
+    """Who asks again while `after` runs ends it; how the run ended stays as it was."""
+    after = {"steps": [shell("trap '' TERM; sleep 1000")], "time_limit": 500.0}
+    run = node("print('done')", after=after, grace=0.2).use_stub().go()
+    wait_until(lambda: "after" in [event["event"] for event in run.events()], 20, "after")
+    for _ in range(2):
+        os.kill(run.pid("agent"), signal.SIGTERM)
+        time.sleep(0.3)
+    state = run.ended()
+
+    assert (state["state"], state["after"]) == ("SUCCEEDED", "after: was ended by a second stop")
+
+
 def test_stop_leaves_after_its_time(node: Make) -> None:
     """`stop` waits for the commands of `after`, and says that the run was stopped, not how long they took."""
     after = {"steps": [shell("sleep 0.8; echo cleaned")], "time_limit": 20.0}
