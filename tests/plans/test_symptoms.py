@@ -30,6 +30,7 @@ TEXTS = {
     "CC-JOB-016": "PermissionError: [Errno 13] Permission denied: '/data/train'",
     "CC-JOB-017": "FileNotFoundError: [Errno 2] No such file or directory: '/data/train.bin'",
     "CC-JOB-018": "RuntimeError: [enforce fail at alloc_cpu.cpp:118] DefaultCPUAllocator: can't allocate memory",
+    "CC-JOB-019": "ConnectionResetError: [Errno 104] Connection reset by peer",
     "CC-JOB-020": "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Bus error. It is possible that "
     "dataloader's workers are out of shared memory.",
     "CC-JOB-021": "OSError: [Errno 28] No space left on device: '/data/out'",

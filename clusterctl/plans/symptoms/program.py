@@ -86,4 +86,13 @@ LOADERS = (
         "clusterctl exec --nodes {node} -- sh -c 'free -h; dmesg | grep -i \"out of memory\" | tail'",
         grade="doubtful",
     ),
+    Symptom(
+        "CC-JOB-019",
+        r"(?m:^ConnectionResetError: )",
+        "a process or server that the rank spoke to went away",
+        "This comes from Python's own sockets, not from torch's: mostly a process of the data loader was killed, for "
+        "its memory say, or a download broke off.",
+        "clusterctl exec --nodes {node} -- sh -c 'free -h; dmesg | grep -i \"out of memory\" | tail'",
+        grade="doubtful",
+    ),
 )
