@@ -26,6 +26,8 @@ import zlib
 from contextlib import contextmanager, suppress
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
+from .logcut import Cut
+from .pull_source import Source, cut_in, size_of
 from .state import run_dirs
 from .voice import Voice
 from .wire import Stream
@@ -46,6 +48,7 @@ class Place(NamedTuple):
 
     path: bytes
     found: Any  # os.stat_result, None for a directory
+    cut: Optional[Cut] = None  # what is gone of a log
 
 
 class Wish(NamedTuple):
@@ -165,7 +168,9 @@ def walk(part: str, root: bytes, wanted: Any) -> Iterator[Tuple[Row, Place]]:
             if stat.S_ISDIR(found.st_mode):
                 folders.append(path)
             else:
-                yield row_of(part, path, kind_of(found), found, target), Place(entry.path, found)
+                cut = cut_in(entry.path, found) if part == "logs" and stat.S_ISREG(found.st_mode) else None
+                place = Place(entry.path, found, cut)
+                yield row_of(part, path, kind_of(found), place, target), place
 
 
 def listed(folder: bytes) -> List[Any]:
@@ -184,10 +189,11 @@ def kind_of(found: os.stat_result) -> str:
     return "file" if stat.S_ISREG(found.st_mode) else "other"
 
 
-def row_of(part: str, path: bytes, kind: str, found: os.stat_result, target: bytes) -> Row:
+def row_of(part: str, path: bytes, kind: str, place: Place, target: bytes) -> Row:
     """Render one row."""
+    found = place.found
     times = [found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
-    size = found.st_size if kind == "file" else 0
+    size = size_of(found, place.cut) if kind == "file" else 0
     return [part, text(path), kind, size, *times, text(target)]
 
 
@@ -203,7 +209,7 @@ def send_file(voice: Voice, index: int, place: Place, wish: Wish) -> None:
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise OSError(0, "no longer a regular file")
-            send_content(voice, index, descriptor, place.found, wish)
+            send_content(voice, index, Source(descriptor, place.cut), place, wish)
         finally:
             os.close(descriptor)
     except BrokenPipeError:
@@ -212,18 +218,18 @@ def send_file(voice: Voice, index: int, place: Place, wish: Wish) -> None:
         voice.send({"failed": index, "why": str(error.strerror)})
 
 
-def send_content(voice: Voice, index: int, descriptor: int, listed: Any, wish: Wish) -> None:
+def send_content(voice: Voice, index: int, source: Source, listed: Place, wish: Wish) -> None:
     """Hash what the client has; send the rest, or all if that is something else."""
-    digest, size = hashlib.sha256(), listed.st_size
-    place = read_on(voice, descriptor, digest, min(wish.offset, size))
+    digest, size = hashlib.sha256(), size_of(listed.found, listed.cut)
+    place = read_on(voice, source, digest, min(wish.offset, size))
     if wish.offset and digest.hexdigest() != wish.sha256:
-        os.lseek(descriptor, 0, os.SEEK_SET)
+        source.rewind()
         digest, place = hashlib.sha256(), 0
     if not wish.data:
-        place += read_on(voice, descriptor, digest, size - place)
+        place += read_on(voice, source, digest, size - place)
     packer = Packer()
     while place < size:
-        data = os.read(descriptor, min(PART, size - place))
+        data = source.read(min(PART, size - place))
         if not data:
             break
         voice.step()
@@ -231,15 +237,15 @@ def send_content(voice: Voice, index: int, descriptor: int, listed: Any, wish: W
         packed, body = packer.pack(data)
         voice.send({"file": index, "at": place, "packed": packed}, body)
         place += len(data)
-    same = stamp(os.fstat(descriptor)) == stamp(listed)
+    same = stamp(os.fstat(source.descriptor)) == stamp(listed.found)
     voice.send({"whole": index, "sha256": digest.hexdigest(), "size": place, "same": same})
 
 
-def read_on(voice: Voice, descriptor: int, digest: Any, size: int) -> int:
-    """Hash so many bytes from where the file stands; gives how many there were."""
+def read_on(voice: Voice, source: Source, digest: Any, size: int) -> int:
+    """Hash so many bytes from where the source stands; gives how many there were."""
     place = 0
     while place < size:
-        data = os.read(descriptor, min(PART, size - place))
+        data = source.read(min(PART, size - place))
         if not data:
             break
         voice.step()

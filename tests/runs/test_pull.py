@@ -222,6 +222,24 @@ def test_logs_come_without_the_code(node: Node, tmp_path: Path) -> None:
     assert brought == {f"logs-{RUN}/attempt-1/r0/stdout.log", f"logs-{RUN}/state.json"}
 
 
+def test_of_a_log_that_was_cut_both_ends_come(node: Node, tmp_path: Path) -> None:
+    """Not the gigabytes of zeros between them; a second time only what is new travels."""
+    log = node.workdir / "runs" / RUN / "0-gpu01" / "attempt-1" / "stdout.log"
+    log.parent.mkdir(parents=True)
+    with log.open("wb") as sink:
+        sink.write(b"first\n")
+        sink.seek(40 << 30)
+        sink.write(b"newest\n")
+    log.with_name("stdout.log.cut").write_text(json.dumps({"begin": 6, "end": 40 << 30, "freed": 40 << 30}))
+    note = b"[clusterctl: 42949672954 bytes of this log were dropped here to hold log_limit]\n"
+    for last in (b"newest\n", b"newest\nstill newer\n"):
+        node.pull(tmp_path / "home", run=RUN)
+        brought = tmp_path / f"home/gpu01/logs-{RUN}/attempt-1/stdout.log"
+        assert brought.read_bytes() == b"first\n" + note + last
+        with log.open("ab") as sink:
+            sink.write(b"still newer\n")
+
+
 def test_nodes_with_one_home_name_the_same_node(node: Node) -> None:
     """The first to light the beacon is named by all; it goes out with its session."""
     with node.open(beacon="b1") as one, node.open(beacon="b1") as other, node.open(beacon="b2") as stranger:
