@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Optional
+from typing import Optional
 
 from .logcut import Cut, read_cut
 
@@ -42,7 +42,7 @@ class Source:
         """Begin again."""
         self._place = 0
 
-    def _read(self, most: int) -> Any:
+    def _read(self, most: int) -> bytes:
         if self._cut is None:
             return os.pread(self.descriptor, most, self._place)
         begin, note = self._cut.begin, note_of(self._cut)
