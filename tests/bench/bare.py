@@ -39,8 +39,10 @@ def work():
 
 """
 TORCHRUNX = """
+import logging, sys
 import torchrunx
 from pathlib import Path
+logging.basicConfig(level=logging.INFO, stream=sys.stdout)  # what workers print comes as records
 exec(Path("/tmp/peer/train.py").read_text().replace("\\nwork()", ""))
 hosts = {hosts}
 torchrunx.Launcher(hostnames=hosts, workers_per_host=1, backend="gloo").run(work)

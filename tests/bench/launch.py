@@ -1,18 +1,18 @@
-"""From the command to the first collective: `clusterctl launch` against the same torchrun lines by hand over ssh.
+"""From the command to the first collective: `clusterctl launch` against torchrun by hand, torchrunx and DeepSpeed.
 
-    python tests/bench/launch.py [-n NODES] [-r ROUNDS]
+    python -m tests.bench launch [-n NODES] [-r ROUNDS] [--peers PYTHON]
 
-Builds a lab of its own, alternates the two, and prints each round, the medians and their ratio. By hand means:
-the code is on the nodes already, nothing is checked, and one `ssh` per node is started at the same moment.
-clusterctl's time includes connecting, checks and code transfer. Not part of `./test`.
+Builds a lab of its own and lets the ways take turns. By hand means: the same torchrun lines, the code is on the nodes
+already, nothing is checked, and one `ssh` per node starts at the same moment. torchrunx and DeepSpeed (over pdsh) are
+started on one more node, where torch is warm too, with their code in place; PYTHON has them and stands outside of /tmp,
+which every node has of its own. clusterctl's time includes connecting, checks and code transfer.
 """
 
 from __future__ import annotations
 
-import argparse
+import itertools
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -21,83 +21,105 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent.parent / "lab"))
+
+from bare import FOLDER, NODES, Peer, peers_here, prepare
+from faulting import put
+from measuring import Bar, Sample, Way, alternate, compare, options_for, report, wall_of
+
 from clusterctl.lab import labs
 from clusterctl.lab.building import up
 from clusterctl.lab.labs import Lab
 from clusterctl.lab.layout import DEFAULT_NICS
 
 SCRIPT = """
-import torch, torch.distributed as dist
-dist.init_process_group("gloo")
-total = torch.ones(1)
-dist.all_reduce(total)
-print("FIRST COLLECTIVE", int(total.item()), flush=True)
-dist.destroy_process_group()
+def work():
+    import torch, torch.distributed as dist
+    if not dist.is_initialized():
+        dist.init_process_group("gloo")
+    total = torch.ones(1)
+    dist.all_reduce(total)
+    if dist.get_rank() == 0:
+        print("FIRST COLLECTIVE", int(total.item()), flush=True)
+    dist.destroy_process_group()
+
+work()
 """
 JOB = "{name: bench, script: train.py, nproc_per_node: 1, backend: gloo, grace: 2s}\n"
 COMMAND = (sys.executable, "-m", "clusterctl")
+OURS, BY_HAND = "clusterctl", "by hand"
+MOST_MORE = 0.5  # seconds more than by hand
+PORTS = itertools.count(29600)
 
 
 def main() -> None:
     """Run the rounds and print what was measured."""
-    options = argparse.ArgumentParser(description="launch to first collective")
+    options = options_for(__doc__, rounds=5)
     options.add_argument("-n", "--nodes", type=int, default=3)
-    options.add_argument("-r", "--rounds", type=int, default=5)
+    options.add_argument("--peers", metavar="PYTHON", help="the Python that has torchrunx or DeepSpeed")
     asked = options.parse_args()
+    peers = [peer for peer in peers_here(asked.peers) if not peer.name.startswith("torchrun,")]
+    if asked.nodes != NODES - 1:
+        peers = []  # they are written for three
     with tempfile.TemporaryDirectory(prefix="cb-") as folder:
         os.environ["XDG_STATE_HOME"] = folder
-        lab = up(
-            Path(folder) / "clusterctl" / "lab",
-            name="bench",
-            count=asked.nodes,
-            nics=DEFAULT_NICS,
-            bound=True,
-        )
+        place = Path(folder) / "clusterctl" / "lab"
+        lab = up(place, name="bench", count=asked.nodes + bool(peers), nics=DEFAULT_NICS, bound=True)
         try:
-            compare(lab, Path(folder), asked.rounds)
+            ways = ways_of(lab, Path(folder), asked.nodes, peers)
+            seen = alternate(ways, asked.rounds)
         finally:
-            labs.down(Path(folder) / "clusterctl" / "lab")
+            labs.down(place)
+    more = wall_of(seen[OURS]) - wall_of(seen[BY_HAND])
+    table = compare(f"From the command to the first collective, {asked.nodes} nodes", seen, against=BY_HAND)
+    raise SystemExit(report("launch", [table], [Bar("more than by hand", more, MOST_MORE, "s")], asked))
 
 
-def compare(lab: Lab, folder: Path, rounds: int) -> None:
-    """Alternate the two ways, after one warm-up of each."""
+def ways_of(lab: Lab, folder: Path, count: int, peers: Sequence[Peer]) -> list[Way]:
+    """Put everything in place for all ways."""
     project = folder / "project"
     project.mkdir()
     (project / "train.py").write_text(SCRIPT)
-    (project / "job.yaml").write_text(JOB)
-    lines = by_hand_lines(lab, project)
-    times: dict[str, list[float]] = {"clusterctl": [], "by hand": []}
-    for turn in range(rounds + 1):
-        ours = time_clusterctl(lab, project)
-        hand = time_by_hand(lab, lines, port=29500 + turn)
-        print(
-            f"{'warm-up' if turn == 0 else f'round {turn}'}: clusterctl {ours:.2f} s, by hand {hand:.2f} s",
-            flush=True,
-        )
-        if turn:
-            times["clusterctl"].append(ours)
-            times["by hand"].append(hand)
-    ours, hand = (statistics.median(times[way]) for way in ("clusterctl", "by hand"))
-    print(f"median of {rounds}: clusterctl {ours:.2f} s, by hand {hand:.2f} s, ratio {ours / hand:.2f}")
+    (project / "job.yaml").write_text(JOB.replace("{name", f"{{nodes: {count}, name"))
+    lines = by_hand_lines(lab, project, count)
+    ways = [
+        Way(OURS, lambda: Sample(time_clusterctl(lab, project))),
+        Way(BY_HAND, lambda: Sample(time_by_hand(lab, lines))),
+    ]
+    if peers:
+        prepare(lab, lab.nodes, (lab.directory / "id_ed25519").read_text(encoding="ascii"))
+        for node in lab.nodes:
+            put(node, f"{FOLDER}/train.py", SCRIPT)
+    return [*ways, *(Way(peer.name, lambda peer=peer: Sample(time_peer(lab, peer))) for peer in peers)]  # type: ignore[misc]  # a default binds the loop's value
+
+
+def time_peer(lab: Lab, peer: Peer) -> float:
+    """Start a peer on the node that is left over."""
+    commands = [lab.ssh_command(lab.nodes[rank].name, [line]) for rank, line in peer.lines(lab.nodes)]
+    return _until_collective(commands)
 
 
 def time_clusterctl(lab: Lab, project: Path) -> float:
-    """Launch and wait for the last rank's line; gives seconds since the command was started."""
+    """Launch and wait for the first collective; gives seconds since the command was started."""
     command = [*COMMAND, "-i", str(lab.inventory), "launch", str(project / "job.yaml")]
-    return _until_all_ranks([command], len(lab.nodes))
+    return _until_collective([command])
 
 
-def time_by_hand(lab: Lab, lines: Sequence[str], port: int) -> float:
+def time_by_hand(lab: Lab, lines: Sequence[str]) -> float:
     """Start the torchrun lines over ssh at the same moment; a new port each time, as one would by hand."""
+    port = str(next(PORTS))
     commands = [
-        lab.ssh_command(node.name, [line.replace("<port@node0>", str(port))])
-        for node, line in zip(lab.nodes, lines, strict=True)
+        lab.ssh_command(node.name, [line.replace("<port@node0>", port)])
+        for node, line in zip(lab.nodes, lines, strict=False)
     ]
-    return _until_all_ranks(commands, len(lab.nodes))
+    return _until_collective(commands)
 
 
-def _until_all_ranks(commands: Sequence[Sequence[str]], ranks: int) -> float:
-    """Start commands into one pipe, read it until every rank has spoken, and wait for the commands to end."""
+def _until_collective(commands: Sequence[Sequence[str]]) -> float:
+    """Start commands into one pipe, read it until rank 0 has what all gave, and wait for the commands to end.
+
+    Only rank 0 says so: it is the only one that torchrunx shows.
+    """
     read, write = os.pipe()
     began = time.monotonic()
     running = [
@@ -105,21 +127,20 @@ def _until_all_ranks(commands: Sequence[Sequence[str]], ranks: int) -> float:
         for command in commands
     ]
     os.close(write)
-    heard, seconds = 0, 0.0
+    seconds = 0.0
     with os.fdopen(read, encoding="utf-8", errors="replace") as pipe:
         for line in pipe:
-            heard += line.count("FIRST COLLECTIVE")  # two processes may write into one line
-            if heard == ranks and not seconds:
+            if "FIRST COLLECTIVE" in line and not seconds:
                 seconds = time.monotonic() - began
     codes = [process.wait() for process in running]
-    if heard != ranks or any(codes):
-        raise SystemExit(f"failed: {heard} of {ranks} ranks spoke, exit codes {codes}")
+    if not seconds or any(codes):
+        raise SystemExit(f"failed: {commands[0]}, exit codes {codes}")
     return seconds
 
 
-def by_hand_lines(lab: Lab, project: Path) -> list[str]:
+def by_hand_lines(lab: Lab, project: Path, count: int) -> list[str]:
     """Put the code on the nodes and give each node's shell line, as `--dry-run` shows it."""
-    for node in lab.nodes:
+    for node in lab.nodes[:count]:
         script = (project / "train.py").read_text()
         subprocess.run(
             lab.ssh_command(node.name, ["mkdir -p byhand && cat > byhand/train.py"]),

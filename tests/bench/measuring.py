@@ -145,7 +145,7 @@ def compare(
             name,
             round(wall_of(samples), 3),
             ratio(wall_of(samples), wall_of(base)),
-            round(cpu_of(samples) * 1000 / per, 1),
+            round(cpu_of(samples) * 1000 / per, 1) or None,  # where it was not measured
             ratio(cpu_of(samples), cpu_of(base)),
             " ".join(f"{sample.wall:.2f}" for sample in samples),
         ]
