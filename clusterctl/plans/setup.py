@@ -34,6 +34,7 @@ LOCAL = re.compile(
     r"^\s*(?:-\s+)?(?:(?:-e|--editable)[\s=]+)?(?:[\w.-]+\s*@\s*)?(?:file:)?(\.{1,2}(?:/[^\s;#\[]*)?)(?=[\s;#\[]|$)",
     re.MULTILINE,
 )
+UV_LOCAL = re.compile(r'source = \{ (?:directory|path|editable|virtual) = "([^"]+)" \}')
 # Variables of a job that decide what comes out of the same lock file.
 STEERING = re.compile(r"(PIP|UV|CONDA|MAMBA)_\w+|CC|CXX|CUDA_HOME|TORCH_CUDA_ARCH_LIST|\w*FLAGS")
 NAMES_TORCH = re.compile(r"(?:^|[\"'\s\[-])torch(?=$|[\"'\s=<>~!;@\[,])", re.MULTILINE)
@@ -157,6 +158,9 @@ def included(locked: str, path: str) -> tuple[str, ...]:
 
 def needed(locked: str, path: str) -> tuple[str, ...]:
     """Name the places that a lock file installs from, relative to the job."""
+    if posixpath.basename(path) == "uv.lock":
+        found = (name for name in UV_LOCAL.findall(locked) if name != ".")  # that is the project itself
+        return _beside(path, found)
     return _beside(path, LOCAL.findall(locked))
 
 

@@ -7,7 +7,9 @@ from typing import Any
 
 from clusterctl.errors import StartError
 
-WITHOUT_TORCH = "add torch to what `setup` installs, or `system_site_packages: true` for the torch of the node"
+WITHOUT_TORCH = (
+    "add torch to what `setup` installs, or `system_site_packages: true` for the torch of the node"
+)
 WITHOUT_TORCH_OF_ITS_OWN = (
     "make `import torch.distributed.run` work in that Python; `clusterctl check` shows which one it is"
 )

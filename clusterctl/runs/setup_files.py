@@ -54,11 +54,10 @@ def _read_locks(setup: Setup, root: Path) -> dict[str, str]:
         if path in found:
             continue
         found[path] = _read_text(root / path)
-        if setup.kind != "uv" or not path.endswith("uv.lock"):
-            for name in needed(found[path], path):
-                if not any(name == one or name.startswith(f"{one}/") for one in sent):
-                    raise _missing(f"{path} installs from {name}, which is not sent", f"files: [{name}]")
-            waiting += [_inside(name, path) for name in included(found[path], path)]
+        for name in needed(found[path], path):
+            if not any(name == one or name.startswith(f"{one}/") for one in sent):
+                raise _missing(f"{path} installs from {name}, which is not sent", f"files: [{name}]")
+        waiting += [_inside(name, path) for name in included(found[path], path)]
     return found
 
 

@@ -106,3 +106,5 @@ def test_what_a_lock_file_leads_to() -> None:
     assert included(text, "env/r.txt") == ("env/base.txt", "c.txt", "env/my reqs.txt", "env/short.txt")
     local = "-e ./pkg\n./w/x.whl ; python_version>'3'\nnumpy\n.\n-e .[dev]\npkg @ file:../up\n...\n"
     assert needed(local, "r.txt") == ("pkg", "w/x.whl", ".", ".", "../up")
+    lock = 'source = { virtual = "." }\nsource = { editable = "packages/a" }\nsource = { registry = "../wheels" }\n'
+    assert needed(lock, "p/uv.lock") == ("p/packages/a",)
