@@ -26,6 +26,7 @@ ENGLISH_ONLY = {  # what is made from English texts of the program, and what is 
     *("architecture.md", "benchmarks.md"),
 }
 CODE = re.compile(r"\bCC-[A-Z]+-[0-9]{3}\b")
+TEST = re.compile(r"\btests/[\w/]+\.py::\w+")
 
 
 def english(page: Path) -> Path:
@@ -58,10 +59,11 @@ def test_it_is_in_step_with_the_english_page(page: Path) -> None:
 
 @pytest.mark.parametrize("page", [FRONT, *TRANSLATED], ids=lambda page: page.name)
 def test_it_leaves_nothing_out(page: Path) -> None:
-    """The same codes in the same order, as many rows in the tables, as many points in the lists."""
+    """The same codes and tests in the same order, as many rows in the tables, as many points in the lists."""
     chinese, other = (one.read_text(encoding="utf-8") for one in (page, english(page)))
 
-    assert CODE.findall(chinese) == CODE.findall(other)
+    for kind in (CODE, TEST):
+        assert kind.findall(chinese) == kind.findall(other)
     for mark in ("\n| ", "\n- ", "\n1. ", "\n2. "):
         assert chinese.count(mark) == other.count(mark), mark
 
