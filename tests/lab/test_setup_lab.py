@@ -22,31 +22,44 @@ def make_job(folder: Path, **job: object) -> Path:
     """Write a project with a wheelhouse of one wheel, for two nodes."""
     make_wheel(folder / "wheels", "tool", "1.5")
     (folder / "requirements.txt").write_text("tool==1.5\n")
-    return make_project(folder, SAYS, nodes=2, env=STUBBED, **job)
+    return make_project(folder, SAYS, **{"nodes": 2, "env": STUBBED, **job})
 
 
 def test_wheels_go_along(cluster: Lab, tmp_path: Path) -> None:
-    """Two nodes make the same venv from the wheels that are sent, without a network; the next launch finds it."""
+    """Two nodes whose Python has no torch make the same venv from wheels that are sent, without a network.
+
+    What check says of torch before and after it; the next launch finds it there; commands run around both.
+    """
+    stub = tmp_path / "stub"
+    shutil.copytree(STUBBED["PYTHONPATH"], stub, ignore=shutil.ignore_patterns("__pycache__"))
+    (stub / "torch" / "version.py").write_text("__version__ = '9.9.0'\ncuda = None\n")
+    make_wheel(tmp_path / "job" / "wheels", "torch", "9.9.0", tree=stub)
     around = {"before": {"run": "echo begin"}, "after": {"run": ["echo $CLUSTERCTL_STATE", "exit 3"]}}
-    made_of = {"venv": "requirements.txt", "wheelhouse": "wheels", "system_site_packages": True}
-    job = make_job(tmp_path, setup=made_of, **around)
+    made_of = {"venv": "requirements.txt", "wheelhouse": "wheels"}
+    bare = str(Path(sys.base_prefix, "bin", "python3"))
+    job = make_job(tmp_path / "job", env=None, python=bare, setup=made_of, **around)
+    (tmp_path / "job" / "requirements.txt").write_text("tool==1.5\ntorch==9.9.0\n")
     plan = cctl(cluster, "launch", job, "--dry-run")
+    checks = [cctl(cluster, "check", job, "--json", "--only", "TORCH,SETUP")]
     first = cctl(cluster, "launch", job)
+    checks.append(cctl(cluster, "check", job, "--json", "--only", "TORCH,SETUP"))
     second = cctl(cluster, "launch", job)
-    made = cluster.nodes[0].run(["sh", "-c", "ls -d ~/.clusterctl/envs/*/*/bin/python"]).stdout.split()
+    before, after = (json.loads(one.out) for one in checks)
 
     assert "<environment>/bin/python -m pip install" in plan.out
     assert "--no-index --find-links wheels -r requirements.txt" in plan.out
     assert "# after each attempt, on each node: exit 3" in plan.out
-    assert (first.code, second.code) == (0, 0), first.err
+    assert [one["code"] for one in before["findings"]] == ["CC-SETUP-010"]
+    assert (checks[0].code, first.code, second.code) == (0, 0, 0), first.err
     assert [line.split(" | ")[1].split()[::2] for line in sorted(first.out.splitlines())] == [
         ["1.5", "True"]
     ] * 2
-    assert "setup   2/2 nodes" in first.err
+    assert "all fit" in first.err
     assert "made on gpu[01-02]; " in first.err
     assert "was there" in second.err
     assert "note: gpu[01-02]: after: `exit 3` exited with 3" in second.err
-    assert len(made) == 1
+    assert after["nodes"][0]["facts"]["torch"]["version"] == "9.9.0"
+    assert "CC-SETUP-010" not in [one["code"] for one in after["findings"]]
     assert not leftovers(cluster)
 
 
@@ -68,34 +81,6 @@ def test_a_setup_that_fails_on_one_node(cluster: Lab, tmp_path: Path) -> None:
     assert "FAILED_SETUP" in listed.out.splitlines()[1]
     assert left == ["", ""]
     wait_for(lambda: not leftovers(cluster), 10, "nothing left")
-
-
-def test_the_checks_look_into_the_environment(cluster: Lab, tmp_path: Path) -> None:
-    """A Python without torch is no obstacle where `setup` brings one; it is judged as soon as it is there."""
-    stub = tmp_path / "stub"
-    shutil.copytree(STUBBED["PYTHONPATH"], stub, ignore=shutil.ignore_patterns("__pycache__"))
-    (stub / "torch" / "version.py").write_text("__version__ = '9.9.0'\ncuda = None\n")
-    bare = str(Path(sys.base_prefix, "bin", "python3"))
-    job = make_project(
-        tmp_path / "job",
-        "import torch; print(torch.__file__)",
-        nodes=1,
-        python=bare,
-        setup={"venv": "r.txt", "wheelhouse": "w"},
-    )
-    make_wheel(tmp_path / "job" / "w", "torch", "9.9.0", tree=stub)
-    (tmp_path / "job" / "r.txt").write_text("torch==9.9.0\n")
-    before = cctl(cluster, "check", job, "--json", "--only", "TORCH,SETUP")
-    ran = cctl(cluster, "launch", job)
-    after = cctl(cluster, "check", job, "--json", "--only", "TORCH,SETUP")
-    found, then = json.loads(before.out), json.loads(after.out)
-
-    assert [one["code"] for one in found["findings"]] == ["CC-SETUP-010"]
-    assert (before.code, ran.code) == (0, 0), ran.err
-    assert "all fit" in ran.err
-    assert "/.clusterctl/envs/" in ran.out
-    assert then["nodes"][0]["facts"]["torch"]["version"] == "9.9.0"
-    assert "CC-SETUP-010" not in [one["code"] for one in then["findings"]]
 
 
 @pytest.mark.parametrize("how", ["interrupt", "kill"])

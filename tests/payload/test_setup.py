@@ -22,16 +22,7 @@ from wheels import make_wheel
 Make = Callable[..., NodeRun]
 
 PRINTS = "import json, os, sys, tool; print(json.dumps([sys.prefix, tool.VERSION, os.environ['PATH']]))"
-PIP = [
-    "-m",
-    "pip",
-    "install",
-    "--no-input",
-    "--disable-pip-version-check",
-    "--no-index",
-    "--find-links",
-    "wheels",
-]
+PIP = ["install", "--no-input", "--disable-pip-version-check", "--no-index", "--find-links", "wheels"]
 ENVIRONMENT = {"fill": "environment"}
 
 
@@ -45,9 +36,19 @@ def shell(text: str) -> dict[str, Any]:
     return {"programs": ["sh"], "words": ["-e", "-c", text], "shown": text}
 
 
+# Without a pip of its own, which takes seconds: the one here installs into it.
 VENV = (
-    step([{"fill": "python"}], "-m", "venv", [ENVIRONMENT]),
-    step([ENVIRONMENT, "/bin/python"], *PIP, "-r", "requirements.txt"),
+    step([{"fill": "python"}], "-m", "venv", "--without-pip", [ENVIRONMENT]),
+    step(
+        [{"fill": "python"}],
+        "-m",
+        "pip",
+        "--python",
+        [ENVIRONMENT, "/bin/python"],
+        *PIP,
+        "-r",
+        "requirements.txt",
+    ),
 )
 
 
