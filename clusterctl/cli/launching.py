@@ -34,6 +34,7 @@ from clusterctl.runs.attached import Watch
 from clusterctl.runs.claiming import Manners
 from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.passing import Passing, Place
+from clusterctl.runs.setup_files import Provision
 from clusterctl.runs.source import ScanResult
 from clusterctl.runs.supply import Supply
 from clusterctl.specs.counted import counted
@@ -64,7 +65,7 @@ class Launch:
         self._phases = Phases([member.name for member in members])
         self._report = Report(wishes.as_json, wishes.command)
         self._began = time.time()
-        self._provision = read_provision(job)
+        self._provision: Provision | None = None
 
     def run(self, cluster: Cluster) -> int:
         """Go through the steps; the exit code is the verdict's."""
@@ -74,6 +75,7 @@ class Launch:
             secrets = read_secrets(self._job)
             if not self._wishes.detach:
                 check_hooks(self._job)
+            self._provision = read_provision(self._job)
             return self._run_on(cluster, read_code(self._job, big=self._wishes.big), secrets)
         except ClusterctlError as error:
             error.message = redact(error.message, secrets.values())
