@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from clusterctl.errors import ClusterctlError
 from clusterctl.runs import tasks
 from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.follow import LogLines, StreamEnd, Update
@@ -30,6 +31,7 @@ class Reading:
         clocks: Mapping[str, float],
     ) -> None:
         self._awaited = [node.name for node in nodes]
+        self._cut: dict[str, ClusterctlError] = {}  # streams that ended while it was not their turn
         self._streams = Streams(
             cluster, run, nodes, interpreters, wish, notice=_hush, longest_pause=LONGEST_PAUSE, clocks=clocks
         )
@@ -39,8 +41,9 @@ class Reading:
         self._streams.open_all()
         try:
             while self._awaited:
-                for update in self._streams.updates(1.0, only=self._awaited[0]):
-                    yield from self._take(update)
+                turn = self._awaited[0]
+                for update in self._read(turn):
+                    yield from self._take(update, turn)
         finally:
             self._streams.close()
 
@@ -50,8 +53,8 @@ class Reading:
         self._streams.open_all()
         try:
             while (node := order.behind) is not None:
-                for heard in self._streams.updates(1.0, only=node):
-                    for update in self._take(heard):
+                for heard in self._read(node):
+                    for update in self._take(heard, node):
                         if isinstance(update, LogLines):
                             order.hear(update)
                         elif isinstance(update, StreamEnd):
@@ -61,14 +64,23 @@ class Reading:
         finally:
             self._streams.close()
 
-    def _take(self, update: Update) -> Iterator[Update]:
+    def _read(self, turn: str) -> Iterator[Update]:
+        """Read from one node; a stream that was cut while others were read is opened again now that it is needed."""
+        if turn in self._cut:
+            self._streams.reopen(turn, self._cut.pop(turn))
+        return self._streams.updates(1.0, only=turn)
+
+    def _take(self, update: Update, turn: str) -> Iterator[Update]:
         """Pass an update on, unless it is the end of a stream that is worth another try."""
         if not isinstance(update, StreamEnd):
             yield update
             return
-        name, tries = update.node, self._streams.tries.get(update.node, 0)
-        if update.error is not None and may_return(update.error) and tries < TRIES:
-            self._streams.reopen(name, update.error)
+        name, error, tries = update.node, update.error, self._streams.tries.get(update.node, 0)
+        if error is not None and may_return(error) and tries < TRIES:
+            if name == turn:
+                self._streams.reopen(name, error)
+            else:
+                self._cut[name] = error  # a node hangs up when nobody reads for a minute
             return
         self._awaited = [other for other in self._awaited if other != name]
         yield update

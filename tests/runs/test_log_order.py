@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
+from clusterctl.errors import ConnectionLost
 from clusterctl.runs.cluster import Cluster
-from clusterctl.runs.follow import LogLines
+from clusterctl.runs.follow import LogLines, StreamEnd
 from clusterctl.runs.inorder import InOrder
+from clusterctl.runs.reading import Reading
 from clusterctl.runs.streams import Streams
+
+LOST = ConnectionLost("cut", code="CC-SSH-015", node="b")
 
 
 def entry(node: str, file: str, offset: int, times: list[float], *, began: float | None = None) -> LogLines:
@@ -84,3 +90,21 @@ def test_what_an_attempt_wrote_while_we_were_away_is_asked_for() -> None:
     again = streams._request("a")
     assert (again["logs"]["since"], again["logs"]["moment"], "clock" in again) == (2, 107.0, False)
     streams.close()
+
+
+def test_a_node_that_hung_up_while_others_were_read_is_asked_again_at_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However often that was: its tries are for the time when somebody reads."""
+    reading = Reading(Cluster(print), "r", [], {}, {"follow": False}, clocks={})
+    opened: list[str] = []
+    monkeypatch.setattr(reading._streams, "reopen", lambda name, _: opened.append(name))
+    monkeypatch.setattr(reading._streams, "updates", lambda _, **__: iter(()))
+    for _ in range(9):
+        assert list(reading._take(StreamEnd("b", LOST), "a")) == []
+    assert opened == []
+    assert list(reading._read("a")) == [] and opened == []
+    assert list(reading._read("b")) == [] and opened == ["b"]
+    assert list(reading._take(StreamEnd("b", LOST), "b")) == []
+    assert opened == ["b", "b"]
+    reading._streams.close()
