@@ -42,20 +42,21 @@ def test_a_line_waits_until_no_node_can_have_an_older_one() -> None:
 
 def test_many_files_of_many_nodes() -> None:
     """Parcels come in the order of their first lines, as nodes send them; the lines come out in order of time."""
-    generator, order, shown = random.Random(4), InOrder([f"n{number}" for number in range(4)]), []
+    generator, order = random.Random(4), InOrder([f"n{number}" for number in range(4)])
+    shown: list[LogLines] = []
     queues = {}
     for node in range(4):
         parcels = []
         for file in range(3):
-            times = sorted(generator.choices(range(200), k=120))
+            times = sorted(map(float, generator.choices(range(200), k=120)))
             for place in range(0, 120, 15):
                 parcels.append(entry(f"n{node}", f"{node}{file}-", place * 10, times[place : place + 15]))
         queues[f"n{node}"] = sorted(parcels, key=lambda parcel: parcel.began)
-    while (node := order.behind) is not None:
-        if queues[node]:
-            order.hear(queues[node].pop(0))
+    while (name := order.behind) is not None:
+        if queues[name]:
+            order.hear(queues[name].pop(0))
         else:
-            order.end(node)
+            order.end(name)
         shown += order.ready()
 
     times = [moment for one in shown for moment in one.times]
