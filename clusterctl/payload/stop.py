@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from contextlib import suppress
 from typing import Any, Dict, Iterator, List
 
 from .ending import LEFT_AFTER, Sweep, as_left
@@ -32,6 +33,8 @@ SPARE_TIME = 5.0  # seconds beyond those in which a healthy agent has finished
 RELEASE_LIMIT = 70.0  # seconds in which an agent has given up waiting for GPU memory
 FAREWELL = 2.0  # seconds in which guardian and agent leave after the final state
 BEAT = 2.0
+JUST_NOW = 5.0  # seconds; a stop that asks all nodes at once takes less
+LAST_EVENTS = 64 << 10  # bytes
 
 Request = Dict[str, Any]
 
@@ -53,6 +56,7 @@ def run(request: Request, stream: Stream) -> None:
         for event in Asking(rundir, before, request).events():
             stream.send(event)
             ended = event.get("event", {}).get("ended", ended)
+    ended = ended or just_ended(rundir)
     for beat in await_release(rundir):
         stream.send(beat)
     left = as_left(clear(rundir, sweep))
@@ -61,6 +65,19 @@ def run(request: Request, stream: Stream) -> None:
     signalled = [*ended, *sweep.account()]
     account = account_of(state, lived, signalled, left)
     stream.send({"stopped": {"ended": account, "left": left, "state": state}})
+
+
+def just_ended(rundir: str) -> List[Dict[str, Any]]:
+    """List what the run's end has cost if that was a moment ago: the stop of another node was quicker than ours."""
+    path = os.path.join(rundir, "events.jsonl")
+    size = os.path.getsize(path) if os.path.exists(path) else 0
+    for line in reversed(LineReader(path, max(0, size - LAST_EVENTS)).read()[1].splitlines()):
+        with suppress(ValueError):
+            event = json.loads(line.decode("utf-8"))
+            stopped = event.get("event") == "ended" and event.get("state") == "CANCELLED"
+            if stopped and time.time() - event["time"] < JUST_NOW:
+                return list(event["ended"])
+    return []
 
 
 def account_of(
@@ -89,7 +106,9 @@ class Asking:
         self._wish = {"grace": request.get("grace"), "reason": request.get("reason")}
         spec = read_json(os.path.join(rundir, "spec.json")) or {}
         self._grace = float(spec["grace"] if self._wish["grace"] is None else self._wish["grace"])
-        self._after = float((spec.get("after") or {}).get("time_limit") or 0)  # what follows the last rank's end
+        self._after = float(
+            (spec.get("after") or {}).get("time_limit") or 0
+        )  # what follows the last rank's end
         named = map(identity_of, (state["guardian"], state["agent"]))
         self._supervisors = [identity for identity in named if identity is not None]
         path = os.path.join(rundir, "events.jsonl")
