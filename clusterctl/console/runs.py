@@ -81,7 +81,7 @@ def _render_nodes(parts: Parts) -> str:
 
 def show_status(run: str, parts: Parts, offsets: Offsets = NO_OFFSETS, command: str = "clusterctl") -> None:
     """Print one run: its whole state, every node with its ranks, what they said last, and why it failed."""
-    out().print(render_status(run, parts, offsets))
+    out().print(render_status(run, parts, offsets), soft_wrap=not out().is_terminal)
     verdict = judge_recorded(run, parts)
     if verdict is not None and verdict.cause is not None:
         out().print(Text("\n".join(map(sanitize, render_cause(verdict.cause, run, command)))))

@@ -91,14 +91,15 @@ _WORDS: tuple[tuple[str, type[ConnectError], str, str, str], ...] = (
         "correct `host` and `ssh.port` in the inventory",
     ),
     (
-        "Unable to negotiate|[Cc]onnection closed by|Connection reset by|kex_exchange|disconnect from",
+        "Unable to negotiate|[Cc]onnection closed by|Connection reset by|kex_exchange|banner exchange: "
+        "|disconnect from",
         Unreachable,
         CLOSED,
         "the server at {place} ended the connection",
         "it may limit connections (MaxStartups, PerSourcePenalties): wait a little, and read its log",
     ),
     (
-        "closed by UNKNOWN port|[Cc]onnection closed|[Cc]onnection reset|stdio forward|kex_exchange",
+        "closed by UNKNOWN port|[Cc]onnection closed|[Cc]onnection reset|stdio forward|kex_exchange|banner exchange: ",
         Unreachable,
         BETWEEN,
         "the way to {place} through {via} ended",

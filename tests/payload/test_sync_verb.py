@@ -7,6 +7,7 @@ import json
 import os
 import time
 import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +35,11 @@ def converse(
         first = session.receive()
         if first is None or "missing" not in first[0]:
             return first[0] if first else {}
-        for header, body in contents:
-            session.send(header, zlib.compress(body))
-        if first[0]["missing"]:
-            session.send({"done": True})
+        with suppress(BrokenPipeError):  # it may have refused, and ended, before it has read all
+            for header, body in contents:
+                session.send(header, zlib.compress(body))
+            if first[0]["missing"]:
+                session.send({"done": True})
         return session.frames()[-2][0]
 
 
