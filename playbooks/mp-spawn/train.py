@@ -55,7 +55,12 @@ def work(local_rank: int, options: argparse.Namespace) -> None:
     method = options.init_method
     dist.init_process_group("nccl" if gpu else "gloo", init_method=method, rank=rank, world_size=world_size)
     try:
-        print(f"rank {rank} of {world_size}: node {options.node_rank}, worker {local_rank}", flush=True)
+        # The line's end within the text: the workers share one stream, and an end of its own may come too late.
+        print(
+            f"rank {rank} of {world_size}: node {options.node_rank}, worker {local_rank}\n",
+            end="",
+            flush=True,
+        )
         train(model, optimizer, device, options)
     finally:
         dist.destroy_process_group()
