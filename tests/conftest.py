@@ -19,6 +19,8 @@ LONGEST = (
     "test_restart_lab",
     "test_faults",
     "test_fault_matrix",
+    "test_quickstart",
+    "test_setup_lab",
     "test_launch",
     "test_succession",
     "test_playbooks",

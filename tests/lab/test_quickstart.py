@@ -43,7 +43,7 @@ VOLATILE = (
     (r"\S+@\S+", "WHO"),
     (r"(?<=parameters )[0-9a-f]+", "HASH"),
     (r"rank \d+ (?:failed|exited with \d+)", "rank ENDED"),
-    (r"(?<=ranks: ).*", "ENDED"),  # who had failed, too, before the stop came
+    (r"consequences:.*", "consequences"),  # who had failed, too, before the stop came
     (r"\d[\d.]*\s?(?:[kM]B|bytes|s|min)\b", "N"),
     (r"\d[\d.]*", "N"),
     ("─+", "─"),
