@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from clusterctl.cli.connecting import open_cluster
@@ -86,15 +86,7 @@ class Sieve:
             notice(f"{entry.node}: no times were kept for its logs; each file's are that of its last write")
         if self._since is None or not entry.times or entry.times[0] >= self._since:
             return entry
-        late = slice(bisect_left(entry.times, self._since), None)
-        return replace(
-            entry,
-            lines=entry.lines[late],
-            sizes=entry.sizes[late],
-            places=entry.offsets[late],
-            times=entry.times[late],
-            gone=None,
-        )
+        return entry.cut(slice(bisect_left(entry.times, self._since), None), None)
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,17 @@ class LogLines:
         """Give where each line begins in the file, in bytes."""
         return self.places or tuple(accumulate(self.sizes[:-1], initial=self.offset))[: len(self.sizes)]
 
+    def cut(self, lines: slice, gone: tuple[int, int] | None) -> LogLines:
+        """Keep some of the lines, with what was dropped before them."""
+        return replace(
+            self,
+            lines=self.lines[lines],
+            sizes=self.sizes[lines],
+            places=self.offsets[lines],
+            times=self.times[lines],
+            gone=gone,
+        )
+
 
 @dataclass(frozen=True)
 class StateChange:

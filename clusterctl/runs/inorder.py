@@ -62,14 +62,4 @@ class InOrder:
         entry, missing = self._entries.pop(number)
         if missing > last - first:
             self._entries[number] = entry, missing - (last - first)
-        if first < 0 and last == 0:
-            return replace(entry, lines=(), sizes=(), places=(), times=())
-        lines = slice(max(0, first), last)
-        return replace(
-            entry,
-            lines=entry.lines[lines],
-            sizes=entry.sizes[lines],
-            places=entry.places[lines],
-            times=entry.times[lines],
-            gone=entry.gone if first < 0 else None,
-        )
+        return entry.cut(slice(max(0, first), last), entry.gone if first < 0 else None)

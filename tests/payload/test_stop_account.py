@@ -1,0 +1,42 @@
+"""What `stop` counts as its own where the stop of another node has ended the run before."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterctl.payload.stop import JUST_NOW, LAST_EVENTS, just_ended
+
+RANK = {"pid": 4711, "name": "python3"}
+
+
+def write(rundir: Path, *events: dict[str, Any]) -> str:
+    """Write the events of a run."""
+    (rundir / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    return str(rundir)
+
+
+def end(state: str, ago: float) -> dict[str, Any]:
+    """Describe an end that cost one process."""
+    return {"time": time.time() - ago, "event": "ended", "state": state, "ended": [RANK]}
+
+
+def test_an_end_a_moment_ago_is_told(tmp_path: Path) -> None:
+    """Also behind more events than are looked at, the first of them cut in two."""
+    noise = [{"time": 0.0, "event": "workers", "filler": "x" * 1000}] * (LAST_EVENTS // 1000 + 5)
+    assert just_ended(write(tmp_path, *noise, end("CANCELLED", 1.0))) == [RANK]
+
+
+@pytest.mark.parametrize(("state", "ago"), [("CANCELLED", JUST_NOW + 1), ("SUCCEEDED", 0.0), ("FAILED", 0.0)])
+def test_another_end_is_not_ours(tmp_path: Path, state: str, ago: float) -> None:
+    """Long ago, or by itself: there was nothing left to stop."""
+    assert just_ended(write(tmp_path, end(state, ago))) == []
+
+
+def test_a_run_without_events_has_none(tmp_path: Path) -> None:
+    """It was never more than a directory."""
+    assert just_ended(str(tmp_path)) == []
