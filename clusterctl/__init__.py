@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from clusterctl.plans.launch import plan_launch as plan_launch
     from clusterctl.plans.launch import render_plan as render_plan
     from clusterctl.plans.placement import plan_placement as plan_placement
-    from clusterctl.specs.inventory import parse_inventory as parse_inventory
-    from clusterctl.specs.job import parse_job as parse_job
+    from clusterctl.specs.inventory_parsing import parse_inventory as parse_inventory
+    from clusterctl.specs.job_parsing import parse_job as parse_job
 
 __version__ = "0.1.0"
 
@@ -30,8 +30,8 @@ _HOMES = {
     "ClusterctlError": "errors",
     "SpecError": "errors",
     "offline": "plans.launch",
-    "parse_inventory": "specs.inventory",
-    "parse_job": "specs.job",
+    "parse_inventory": "specs.inventory_parsing",
+    "parse_job": "specs.job_parsing",
     "plan_launch": "plans.launch",
     "plan_placement": "plans.placement",
     "render_plan": "plans.launch",

@@ -37,7 +37,9 @@ def names(tree: ast.Module) -> Iterator[str]:
             yield ast.unparse(node.func)
 
 
-BYTE_CODE = {"clusterctl/payload/compiled.py": ("marshal", "marshal.dumps", "compile")}  # writes it, never reads it
+BYTE_CODE = {
+    "clusterctl/payload/compiled.py": ("marshal", "marshal.dumps", "compile")
+}  # writes it, never reads it
 
 
 def builds_objects(path: str, text: str) -> Iterator[str]:

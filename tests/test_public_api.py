@@ -13,7 +13,9 @@ def test_every_promised_name_loads() -> None:
 
 def test_the_example_of_the_docstring_works() -> None:
     """A plan can be made and shown in five lines of Python, offline."""
-    inventory = clusterctl.parse_inventory("{cluster: c, nodes: [{host: 192.0.2.1, nic: eth0, gpus: 2}]}", "i")
+    inventory = clusterctl.parse_inventory(
+        "{cluster: c, nodes: [{host: 192.0.2.1, nic: eth0, gpus: 2}]}", "i"
+    )
     job = clusterctl.parse_job("{name: j, script: t.py}", "j")
     members = clusterctl.plan_placement(inventory, job)
     plan = clusterctl.plan_launch(job, members, {m.name: clusterctl.offline(m) for m in members}, run_id=None)

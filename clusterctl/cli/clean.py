@@ -58,7 +58,7 @@ def clean(
 
 def _seconds(text: str) -> float:
     from clusterctl.errors import UsageError
-    from clusterctl.specs.leaf import BadValueError
+    from clusterctl.specs.bad_value import BadValueError
     from clusterctl.specs.values import parse_duration
 
     if text.isdecimal() and int(text):  # seconds, to us; who removes things with it may have meant days

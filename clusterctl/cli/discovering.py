@@ -20,7 +20,8 @@ from clusterctl.specs.counted import counted
 from clusterctl.specs.discovered_text import render_discovered
 from clusterctl.specs.foreign import Foreign
 from clusterctl.specs.hostfile import parse_hostfile
-from clusterctl.specs.inventory import Inventory, parse_inventory
+from clusterctl.specs.inventory import Inventory
+from clusterctl.specs.inventory_parsing import parse_inventory
 from clusterctl.specs.inventory_text import render_inventory
 
 COMMAND_LINE = "the command line"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clusterctl.cli.options import Settings
-from clusterctl.cli.places import lab_dir
+from clusterctl.cli.places import lab_dir, state_dir
 from clusterctl.console.choice import say
 from clusterctl.errors import UsageError
 
@@ -30,11 +30,13 @@ class Chosen:
 
 def load_inventory(settings: Settings) -> Inventory:
     """Read the inventory that the options, the environment, the running lab or this directory give."""
+    from clusterctl.runs.parsecache import parse_once
     from clusterctl.specs.counted import counted
-    from clusterctl.specs.inventory import parse_inventory
+    from clusterctl.specs.inventory import Inventory
 
     chosen = choose_inventory(settings)
-    inventory = parse_inventory(read_spec(chosen.path), str(chosen.path))
+    text, file = read_spec(chosen.path), str(chosen.path)
+    inventory = parse_once(_remembered(), text, file, Inventory, _parse_inventory)
     say(f"inventory: {chosen.path} ({chosen.why}), {counted(len(inventory.nodes), 'node')}")
     return inventory
 
@@ -75,10 +77,31 @@ def _lab_inventory() -> Path | None:
 
 def load_job(path: str, overrides: Sequence[str], more_args: Sequence[str]) -> Job:
     """Read a job file, apply `--set KEY=VALUE` and what follows `--`."""
-    from clusterctl.specs.job import parse_job
+    from clusterctl.runs.parsecache import parse_once
+    from clusterctl.specs.job import Job
 
-    job = parse_job(read_spec(Path(path)), path, [_split(override) for override in overrides])
+    text = read_spec(Path(path))
+    if overrides:  # may hold what should stand in no file
+        job = _parse_job(text, path, [_split(override) for override in overrides])
+    else:
+        job = parse_once(_remembered(), text, path, Job, _parse_job)
     return replace(job, args=(*job.args, *more_args))
+
+
+def _remembered() -> Path:
+    return state_dir() / "specs"
+
+
+def _parse_inventory(text: str, file: str) -> Inventory:
+    from clusterctl.specs.inventory_parsing import parse_inventory
+
+    return parse_inventory(text, file)
+
+
+def _parse_job(text: str, file: str, overrides: Sequence[tuple[str, str]] = ()) -> Job:
+    from clusterctl.specs.job_parsing import parse_job
+
+    return parse_job(text, file, overrides)
 
 
 def _split(override: str) -> tuple[str, str]:

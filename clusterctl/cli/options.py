@@ -92,7 +92,9 @@ def takes_nodes(function: Command) -> Command:
 
 _WAYS = (
     click.option("--user", metavar="USER", help="As whom to log in."),
-    click.option("--port", metavar="PORT", type=click.IntRange(1, 65535), help="The port of the SSH servers."),
+    click.option(
+        "--port", metavar="PORT", type=click.IntRange(1, 65535), help="The port of the SSH servers."
+    ),
     click.option("--key", metavar="FILE", help="The private key."),
     click.option("--jump", metavar="HOST", help="The bastion before the hosts, or a chain of them."),
     click.option("--ssh-config", "config", metavar="FILE", help="Read this in place of ~/.ssh/config."),

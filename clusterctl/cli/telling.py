@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from clusterctl.plans.verdict import Verdict
     from clusterctl.runs.notify import Letter
     from clusterctl.specs.inventory import Inventory
-    from clusterctl.specs.job import Job
-    from clusterctl.specs.job_end import Notify
+    from clusterctl.specs.job import Job, Notify
 
 
 def check_hooks(job: Job) -> None:

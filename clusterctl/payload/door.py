@@ -12,7 +12,8 @@ from typing import Any, Callable, Dict, Iterator, Optional, Sequence
 from .link import Channel, Link, describe
 from .loop import Loop
 from .ports import candidates
-from .seal import Meeting, SealError, same
+from .proof import same
+from .seal import Meeting, SealError
 from .wire import VerbError
 
 GUEST_LIMIT = 5.0  # seconds to prove the token

@@ -58,7 +58,12 @@ def run_program(go: int, report: int) -> None:
     apply(order)
     program = Program([native(word) for word in order["argv"]], os.path.join(order["attempt"], "0"))
     rank = order["node_rank"]
-    facts = {"RANK": str(rank), "LOCAL_RANK": "0", "WORLD_SIZE": None, "TORCHELASTIC_ERROR_FILE": program.error_file}
+    facts = {
+        "RANK": str(rank),
+        "LOCAL_RANK": "0",
+        "WORLD_SIZE": None,
+        "TORCHELASTIC_ERROR_FILE": program.error_file,
+    }
     send(report, {"worker": {**facts, "pid": program.pid, "starttime": starttime(program.pid)}})
     code = program.wait()
     send(report, {"ended": {"rank": rank, "code": code}})

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Dict, List
 from .loop import Loop
 from .mesh_ends import BACKLOG, Caller, Door
 from .mesh_talk import Badge, describe
-from .ports import candidates, ephemeral_range
 
 if TYPE_CHECKING:
     from .wire import Stream
@@ -74,6 +73,8 @@ class Mesh:
             ports = {MAIN: self._open(listen(self._addresses[MAIN], [0]))}
             told: Dict[str, Any] = {"ports": ports}
             if self._order.get("master"):
+                from .ports import candidates, ephemeral_range  # node 0's part alone
+
                 free = candidates(self._order.get("ports"), ephemeral_range(), os.urandom(1)[0] / 256)
                 told["master_port"] = self._open(listen(self._addresses[MAIN], free))
         except OSError as error:

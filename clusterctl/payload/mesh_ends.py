@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Optional
 
 from .loop import Loop
 from .mesh_talk import SIZE, STRANGER, Badge, Talk, describe, measure
-from .seal import same
+from .proof import same
 
 CONNECT_LIMIT = 2.5  # seconds; the kernel answers, and asks again after 1 s
 GREET_LIMIT = 4.0  # seconds for a process that may be slow

@@ -24,7 +24,8 @@ from .gang import (
     silent_beats,
 )
 from .link import Channel, Link, describe
-from .seal import Meeting, Message, SealError, same
+from .proof import same
+from .seal import Meeting, Message, SealError
 
 JOIN_LIMIT = 10.0  # seconds to reach the hub, which may be busy with others
 TRY_LIMIT = 5.0  # seconds of one try

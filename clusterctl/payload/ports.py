@@ -25,9 +25,7 @@ def hold_port(ports: Optional[Sequence[int]]) -> socket.socket:
     raise VerbError("CC-NET-020", f"no free port for the master among {_describe(ports)}")
 
 
-def candidates(
-    ports: Optional[Sequence[int]], ephemeral: Tuple[int, int], start: float
-) -> Iterator[int]:
+def candidates(ports: Optional[Sequence[int]], ephemeral: Tuple[int, int], start: float) -> Iterator[int]:
     """Yield the ports to try, from a point between 0.0 and 1.0 of the range onwards."""
     allowed: List[int] = list(range(ports[0], ports[1] + 1)) if ports else _outside(ephemeral)
     first = int(start * len(allowed))

@@ -14,18 +14,17 @@ from . import (
     probe_activate,
     probe_files,
     probe_gpu,
-    probe_gpu_health,
     probe_nics,
     probe_packages,
     probe_rdma,
     probe_room,
     probe_routes,
-    probe_setup,
     probe_system,
     probe_torch,
 )
 from .holders import ask_holders, names_in_use
 from .probe_ask import ask_all
+from .smi import find
 
 if TYPE_CHECKING:
     from .wire import Stream
@@ -47,12 +46,29 @@ def run(request: dict[str, Any], stream: Stream) -> None:
 
 def gather(request: dict[str, Any], received: float) -> dict[str, Any]:
     """Ask all questions at once; `received` is this node's time of the request's arrival (Unix s)."""
-    setup = probe_setup.enter(str(request.get("workdir") or "~/.clusterctl"), request.get("setup"))
+    setup = _enter_setup(request)
     nccl = probe_torch.ask_nccl_in_child()  # forked first: forking is safe only while there is one thread
     answers = ask_all(_questions(request, nccl), GPU_LIMITS, LIMIT)
     answers["setup"] = setup
     answers["clock"] = {"received": received, "answered": time.time()}
     return answers
+
+
+def _enter_setup(request: dict[str, Any]) -> dict[str, Any] | None:
+    """Look from now on into the environment that the job's `setup` makes, if it has one and that is here."""
+    if not request.get("setup"):
+        return None
+    from .probe_setup import enter
+
+    return enter(str(request.get("workdir") or "~/.clusterctl"), request["setup"])
+
+
+def _gpu_health() -> dict[str, Any] | None:
+    if find("nvidia-smi") is None:
+        return None
+    from .probe_gpu_health import gpu_health
+
+    return gpu_health()
 
 
 def _questions(request: dict[str, Any], nccl: Callable[[], Any]) -> dict[str, Callable[[], Any]]:
@@ -61,7 +77,7 @@ def _questions(request: dict[str, Any], nccl: Callable[[], Any]) -> dict[str, Ca
     peers = request.get("peers") or {}
     return {
         "gpus": probe_gpu.gpus,
-        "gpu_health": probe_gpu_health.gpu_health,
+        "gpu_health": _gpu_health,
         "locks": lambda: ask_holders(names_in_use()),
         "nccl": nccl,
         "torch": probe_torch.torch,

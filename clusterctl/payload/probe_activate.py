@@ -81,7 +81,11 @@ def output_of(command: list[str]) -> str:
     """Run a program for a moment and give what it prints; `subprocess` alone would cost 9 ms to import."""
     reader, writer = os.pipe()
     null = os.open(os.devnull, os.O_RDWR)
-    actions = [(os.POSIX_SPAWN_DUP2, null, 0), (os.POSIX_SPAWN_DUP2, writer, 1), (os.POSIX_SPAWN_DUP2, null, 2)]
+    actions = [
+        (os.POSIX_SPAWN_DUP2, null, 0),
+        (os.POSIX_SPAWN_DUP2, writer, 1),
+        (os.POSIX_SPAWN_DUP2, null, 2),
+    ]
     try:
         child = os.posix_spawn(command[0], command, dict(os.environ, LC_ALL="C"), file_actions=actions)
     except OSError:

@@ -6,7 +6,6 @@ import os
 import re
 from typing import Any, Iterator
 
-from .gpu_memory import APPS, BUSY, describe, read_apps
 from .probe_ask import list_folder, read_text
 from .smi import ask, find, read_rows
 
@@ -44,6 +43,8 @@ def gpus() -> dict[str, Any]:
     else:
         answer.update(_ask_smi(smi))
     answer["count"] = len(answer["devices"])
+    from .gpu_memory import APPS, BUSY, read_apps  # not for nodes without GPUs
+
     if smi is not None and any((device["memory_used"] or 0) > BUSY for device in answer["devices"]):
         text, code = ask([smi, *APPS], APPS_LIMIT)
         answer["processes"] = (read_apps(text) if code == 0 else []) or list(openers(answer["devices"]))
@@ -52,6 +53,8 @@ def gpus() -> dict[str, Any]:
 
 def openers(devices: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Name processes that have a GPU open, for memory that nvidia-smi puts down to nobody: those we may look into."""
+    from .gpu_memory import describe
+
     names = {"/dev/nvidia%d" % device["index"]: device["uuid"] for device in devices}
     for folder in list_folder("/proc", "[0-9]*"):
         open_files = {link_of(path) for path in list_folder(folder + "/fd")}

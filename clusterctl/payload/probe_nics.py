@@ -1,4 +1,4 @@
-"""Network interfaces, read from the C library, by ioctl and from /sys; needs no iproute2 and no root.
+"""Network interfaces, read by netlink, by ioctl and from /sys; needs no iproute2 and no root.
 
 /sys may show another network namespace than the one this process is in, so what it says of a NIC counts only
 where interface number and hardware address agree with what the kernel tells this process.
@@ -13,6 +13,7 @@ import socket
 import struct
 from typing import Any
 
+from . import probe_netlink
 from .probe_ask import read_int, read_text
 
 IFF_UP, IFF_LOOPBACK, IFF_RUNNING, IFF_SLAVE = 0x1, 0x8, 0x40, 0x800
@@ -126,14 +127,13 @@ def _c_text(field: bytes) -> str:
 
 def _addresses() -> dict[str, list[dict[str, Any]]]:
     try:
-        from .probe_getifaddrs import addresses
-    except ImportError:  # a Python built without libffi has no ctypes
+        return probe_netlink.addresses()
+    except OSError:  # as in a sandbox that knows no netlink
         return _addresses_by_ioctl()
-    return addresses()
 
 
 def _addresses_by_ioctl() -> dict[str, list[dict[str, Any]]]:
-    """Give the first IPv4 address of every NIC: less than the C library knows, but enough to launch."""
+    """Give the first IPv4 address of every NIC: less than the kernel knows, but enough to launch."""
     found: dict[str, list[dict[str, Any]]] = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():

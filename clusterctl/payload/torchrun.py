@@ -49,7 +49,9 @@ class Torchrun:
 
     def logs(self) -> List[str]:
         """Name this and what the workers write to."""
-        folders = [os.path.join(self.places.rundir, worker.folder) for worker in self.workers if worker.folder]
+        folders = [
+            os.path.join(self.places.rundir, worker.folder) for worker in self.workers if worker.folder
+        ]
         streams = ("stdout.log", "stderr.log")
         return [self.log, *(os.path.join(folder, stream) for folder in folders for stream in streams)]
 

@@ -49,7 +49,12 @@ class Worker:
 
     def as_dict(self) -> Dict[str, Any]:
         """Render for state.json."""
-        entry = {"local_rank": self.local_rank, **self.identity.as_dict(), "exit": self.exit, "signal": self.signal}
+        entry = {
+            "local_rank": self.local_rank,
+            **self.identity.as_dict(),
+            "exit": self.exit,
+            "signal": self.signal,
+        }
         for stream in ("stdout", "stderr"):
             entry[stream] = f"{self.folder}/{stream}.log" if self.folder else None
         return {**entry, "starved": True} if self.starved else entry

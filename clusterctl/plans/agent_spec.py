@@ -9,7 +9,7 @@ from clusterctl.plans.launch import LaunchPlan, NodePlan
 from clusterctl.plans.setup import hooks_to_spec
 from clusterctl.plans.symptoms.table import restart_texts
 from clusterctl.plans.text import to_json
-from clusterctl.specs.job_restart import Restart
+from clusterctl.specs.job import Restart
 
 # What torchrun, or a job that ran before in the same account, may have left in a node's environment.
 # torchrun takes the default of every flag from PET_*, so one stale variable changes the job.

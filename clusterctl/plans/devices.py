@@ -9,8 +9,7 @@ from clusterctl.plans.facts import Facts
 from clusterctl.plans.facts_records import Gpu
 from clusterctl.plans.vendors import vendor_of
 from clusterctl.specs.inventory import Node
-from clusterctl.specs.job import Job
-from clusterctl.specs.job_rules import VISIBLE
+from clusterctl.specs.job import VISIBLE, Job
 
 
 @dataclass(frozen=True)

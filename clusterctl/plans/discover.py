@@ -13,10 +13,10 @@ from clusterctl.plans.facts_records import Address, Nic
 from clusterctl.plans.network import resolve_network
 from clusterctl.plans.rdma import active_ports, plan_hcas
 from clusterctl.specs.addresses import parse_nic
+from clusterctl.specs.bad_value import BadValueError
 from clusterctl.specs.counted import counted
 from clusterctl.specs.discovered_text import Discovered
 from clusterctl.specs.inventory import Node
-from clusterctl.specs.leaf import BadValueError
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from clusterctl.plans.text import quote, text
-from clusterctl.specs.job_end import Notify, OnEnd
+from clusterctl.specs.job import Notify, OnEnd
 
 VERSION = 1
 

@@ -101,9 +101,7 @@ class Ignore:
         return False
 
 
-def rules_of(
-    exclude: Iterable[str], *, prefix: str = "", above: Iterable[tuple[str, bytes]] = ()
-) -> Ignore:
+def rules_of(exclude: Iterable[str], *, prefix: str = "", above: Iterable[tuple[str, bytes]] = ()) -> Ignore:
     """Start at the source root with the job's `exclude` and the `.gitignore` files above the root.
 
     `above` holds (folder seen from the top of the checkout, text), topmost first; `prefix` is the source root

@@ -25,8 +25,7 @@ from clusterctl.plans.text import (
 from clusterctl.plans.torchrun import MODULES, one_process_env, plan_argv
 from clusterctl.plans.vendors import chosen_gpus, network_env, visible_env
 from clusterctl.specs.counted import counted
-from clusterctl.specs.job import Job
-from clusterctl.specs.job_rules import VISIBLE
+from clusterctl.specs.job import VISIBLE, Job
 from clusterctl.specs.nodeset import fold_names
 
 TORCHRUN_GRACE = 30.0  # seconds that torchrun gives its workers between TERM and KILL, unless told otherwise

@@ -16,7 +16,7 @@ from clusterctl.plans.state import CANCELLED, SUCCEEDED, TIMEOUT
 from clusterctl.plans.verdict import Verdict, to_json
 from clusterctl.plans.words import strip_rank
 from clusterctl.specs.counted import counted
-from clusterctl.specs.job_end import Notify
+from clusterctl.specs.job import Notify
 from clusterctl.specs.nodeset import fold_names
 
 LONGEST_LINE = 300  # bytes; six lines make a message, and WeCom takes 2048

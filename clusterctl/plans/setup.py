@@ -15,8 +15,7 @@ from typing import Any
 
 from clusterctl.plans.text import Fill, Text, quote, text, to_json
 from clusterctl.plans.tree import Manifest
-from clusterctl.specs.job import Job
-from clusterctl.specs.job_setup import Hook, Setup
+from clusterctl.specs.job import Hook, Job, Setup
 
 VERSION = 1
 ENVIRONMENT, PYTHON = Fill("environment"), Fill("python")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from clusterctl.plans.facts import Facts
-from clusterctl.specs.job import Job
-from clusterctl.specs.job_rules import VISIBLE
+from clusterctl.specs.job import VISIBLE, Job
 
 Rule = Callable[[Sequence[str]], str]
 

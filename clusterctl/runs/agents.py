@@ -43,5 +43,7 @@ def ask(place: str) -> list[Candidate]:
         return []
     for key in keys:
         inner = getattr(key, "inner_key", None)
-        key.public_blob = inner and inner.public_blob  # without it paramiko shows a certificate as a plain key
+        key.public_blob = (
+            inner and inner.public_blob
+        )  # without it paramiko shows a certificate as a plain key
     return [Candidate(f"ssh-agent: {key.comment or key.get_name()}", key) for key in keys]

@@ -8,13 +8,13 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def write_aside(file: Path, text: str) -> None:
-    """Write a text beside the file and rename it, mode 0600; a directory that is missing is made private."""
+def write_aside(file: Path, content: str | bytes) -> None:
+    """Write a text or bytes beside the file and rename it, mode 0600; a directory that is missing is made private."""
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor, aside = tempfile.mkstemp(dir=file.parent, prefix=".writing-")
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as sink:
-            sink.write(text)
+        with os.fdopen(descriptor, "wb") as sink:
+            sink.write(content.encode("utf-8") if isinstance(content, str) else content)
         Path(aside).replace(file)
     except BaseException:
         Path(aside).unlink(missing_ok=True)

@@ -27,8 +27,8 @@ from clusterctl.runs.sshconfig import (
     split_paths,
 )
 from clusterctl.specs.addresses import LONGEST_CHAIN, Bastion, parse_host, parse_user, split_jump
+from clusterctl.specs.bad_value import BadValueError
 from clusterctl.specs.inventory import Node, Ssh
-from clusterctl.specs.leaf import BadValueError
 from clusterctl.specs.values import parse_port
 
 DEFAULT_PORT = 22

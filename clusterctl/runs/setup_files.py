@@ -14,7 +14,7 @@ from clusterctl.plans.tree import Entry, manifest_of, text_of
 from clusterctl.runs.contents import Contents, hash_still
 from clusterctl.runs.source import ScanResult
 from clusterctl.runs.statcache import StatCache, stamp_of
-from clusterctl.specs.job_setup import Setup
+from clusterctl.specs.job import Setup
 
 LARGEST_LOCK = 16 << 20
 MOST_INCLUDED = 100

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, ip_address, ip_network
 
 from clusterctl.specs import codes, values
-from clusterctl.specs.leaf import BadValueError
+from clusterctl.specs.bad_value import BadValueError
 from clusterctl.specs.tree import quoted
 
 LONGEST_HOST = 253

@@ -10,8 +10,8 @@ from clusterctl.specs import addresses, codes, values
 from clusterctl.specs.ansible_groups import ALL, Groups, Setting, Settings
 from clusterctl.specs.ansible_ini import read_ini
 from clusterctl.specs.ansible_yaml import read_yaml
+from clusterctl.specs.bad_value import BadValueError
 from clusterctl.specs.foreign import Findings, Foreign, ForeignHost
-from clusterctl.specs.leaf import BadValueError
 from clusterctl.specs.ssh_args import parse_ssh_args
 from clusterctl.specs.tree import quoted
 

@@ -8,7 +8,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from clusterctl.specs import codes
-from clusterctl.specs.leaf import BadValueError, Leaf
+from clusterctl.specs.bad_value import BadValueError
+from clusterctl.specs.leaf import Leaf
 from clusterctl.specs.nearest import did_you_mean
 from clusterctl.specs.tree import quoted
 from clusterctl.specs.values import LONGEST_NAME, NAME_PATTERN, parse_name, parse_python, parse_text

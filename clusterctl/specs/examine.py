@@ -11,8 +11,8 @@ from pydantic_core import ErrorDetails
 
 from clusterctl.errors import Issue, Place
 from clusterctl.specs import codes
+from clusterctl.specs.bad_value import BadValueError
 from clusterctl.specs.document import MOST_ISSUES
-from clusterctl.specs.leaf import BadValueError
 from clusterctl.specs.nearest import did_you_mean
 from clusterctl.specs.tree import Listing, Scalar, Table, Tree, describe, find, quoted, to_plain
 

@@ -9,8 +9,8 @@ from typing import NoReturn, TypeVar
 
 from clusterctl.errors import Issue, Place, SpecError
 from clusterctl.specs import codes
+from clusterctl.specs.bad_value import BadValueError
 from clusterctl.specs.document import MOST_BYTES, MOST_ISSUES, in_order
-from clusterctl.specs.leaf import BadValueError
 
 MOST_HOSTS = 4096
 LONGEST_LINE = 8192

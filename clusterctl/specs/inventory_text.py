@@ -10,10 +10,10 @@ from pathlib import PurePath
 
 from clusterctl.errors import Issue, Place, SpecError
 from clusterctl.specs import codes
+from clusterctl.specs.bad_value import BadValueError
 from clusterctl.specs.counted import counted
 from clusterctl.specs.document import MOST_BYTES
 from clusterctl.specs.foreign import Foreign, ForeignHost, Remark
-from clusterctl.specs.leaf import BadValueError
 from clusterctl.specs.tree import quoted
 from clusterctl.specs.values import parse_name, parse_node_name
 

@@ -2,20 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
-from clusterctl.errors import SpecError
-from clusterctl.specs.document import in_order, read_document
-from clusterctl.specs.examine import examine
-from clusterctl.specs.job_end import Notify, OnEnd, notify_of, on_end_of
-from clusterctl.specs.job_file import JobFile
-from clusterctl.specs.job_restart import Restart, restart_of
-from clusterctl.specs.job_rules import ONE_PROCESS, broken_rules
-from clusterctl.specs.job_setup import Hook, Setup, hook_of, setup_of
-from clusterctl.specs.override import apply_overrides
-from clusterctl.specs.waive import Waiver, waivers_of
+from clusterctl.specs.waiver import Waiver
+
+ONE_PROCESS = ("python", "command")  # launchers that start one process on each node
+VISIBLE = (
+    "CUDA_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "ASCEND_RT_VISIBLE_DEVICES",
+)
+
+Kind = Literal["venv", "uv", "conda"]
+Reason = Literal[
+    "node_lost",
+    "worker_killed",
+    "worker_crashed",
+    "agent_killed",
+    "out_of_memory",
+    "network",
+    "gpu",
+    "port_taken",
+]
+REASONS: tuple[Reason, ...] = get_args(Reason)
+USUAL_REASONS: tuple[Reason, ...] = ("node_lost", "worker_killed", "network", "gpu", "port_taken")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """An environment of a `kind` from the `lock` file, then shell commands; paths are beside the job, times seconds."""
+
+    kind: Kind | None = None
+    lock: str = ""
+    wheelhouse: str | None = None
+    system_site_packages: bool = False
+    files: tuple[str, ...] = ()
+    run: tuple[str, ...] = ()
+    time_limit: float = 1800.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hook:
+    """Shell commands, and the seconds that they may take together."""
+
+    run: tuple[str, ...]
+    time_limit: float = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Restart:
+    """When the nodes start a run again: `most` times, `on` these reasons, with so many `spares` in reserve."""
+
+    most: int = 3
+    on: tuple[Reason, ...] = USUAL_REASONS
+    spares: int = 0
+    progress: str = "**"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnEnd:
+    """A local command; time_limit is in seconds, an empty `when` means every end."""
+
+    command: tuple[str, ...]
+    when: tuple[str, ...] = ()
+    time_limit: float = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Notify:
+    """One notification; URL and secret are named, never held."""
+
+    to: str
+    url_from: str
+    secret_from: str | None = None
+    when: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,43 +129,3 @@ class Job:
     def one_process(self) -> bool:
         """Tell whether each node runs one process, which starts its own workers if it wants any."""
         return self.launcher in ONE_PROCESS
-
-
-def parse_job(text: str, file: str, overrides: Sequence[tuple[str, str]] = ()) -> Job:
-    """Read a job, with keys set on the command line; raises SpecError with all that is wrong."""
-    written, issues = read_document(text, file)
-    tree, refused = apply_overrides(written, overrides)
-    entry, found = examine(tree, JobFile)
-    issues = in_order((*issues, *refused, *found, *broken_rules(tree)))
-    if issues or entry is None:
-        raise SpecError(issues)
-    return Job(
-        name=entry.name,
-        file=file,
-        script=entry.script,
-        module=entry.module,
-        command=entry.command,
-        args=entry.args,
-        nproc_per_node=entry.nproc_per_node,
-        nodes=entry.nodes,
-        gpus=entry.gpus,
-        exclusive=entry.exclusive,
-        launcher=entry.launcher,
-        use_env=entry.use_env,
-        backend=entry.backend,
-        env=entry.env,
-        secrets=entry.secrets,
-        sync=Sync(source=entry.sync.source, exclude=entry.sync.exclude, via=entry.sync.via),
-        setup=setup_of(entry.setup),
-        before=hook_of(entry.before),
-        after=hook_of(entry.after),
-        grace=entry.grace,
-        time_limit=entry.time_limit,
-        log_limit=entry.log_limit,
-        restart=restart_of(entry.restart),
-        on_end=on_end_of(entry.on_end),
-        notify=notify_of(entry.notify),
-        waive=waivers_of(entry.waive, file),
-        python=entry.python,
-        activate=entry.activate,
-    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
@@ -12,6 +11,7 @@ from clusterctl.errors import Issue
 from clusterctl.specs import codes, values
 from clusterctl.specs.entry import ANY_TEXT, Entry, one_of, optional
 from clusterctl.specs.examine import repeated, text_at
+from clusterctl.specs.job import Notify, OnEnd
 from clusterctl.specs.leaf import Leaf, OneOrMore
 from clusterctl.specs.tree import Listing, Table
 
@@ -66,25 +66,6 @@ class NotifyEntry(Entry):
     when: When = Field(
         None, description="Which ends it is for: succeeded, failed, timeout, cancelled; without it all."
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class OnEnd:
-    """A local command; time_limit is in seconds, an empty `when` means every end."""
-
-    command: tuple[str, ...]
-    when: tuple[str, ...] = ()
-    time_limit: float = 60.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Notify:
-    """One notification; URL and secret are named, never held."""
-
-    to: str
-    url_from: str
-    secret_from: str | None = None
-    when: tuple[str, ...] = ()
 
 
 def on_end_of(entry: OnEndEntry | None) -> OnEnd | None:

@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field
 
 from clusterctl.errors import UsageError
 from clusterctl.specs import values
+from clusterctl.specs.bad_value import BadValueError
 from clusterctl.specs.entry import (
     ANY_TEXT,
     FLAG,
@@ -22,7 +23,7 @@ from clusterctl.specs.entry import (
 from clusterctl.specs.job_end import NotifyEntry, OnEndEntry
 from clusterctl.specs.job_restart import RestartEntry
 from clusterctl.specs.job_setup import HookEntry, SetupEntry
-from clusterctl.specs.leaf import BadValueError, Leaf
+from clusterctl.specs.leaf import Leaf
 from clusterctl.specs.nearest import did_you_mean
 from clusterctl.specs.nodeset import parse_pattern
 from clusterctl.specs.sizes import SIZE_PATTERN, parse_size

@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Annotated, Literal, get_args
+from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
 from clusterctl.errors import Issue
 from clusterctl.specs import codes, values
+from clusterctl.specs.bad_value import BadValueError
 from clusterctl.specs.entry import Entry, one_of, whole_number
 from clusterctl.specs.examine import repeated
-from clusterctl.specs.leaf import BadValueError, Leaf
+from clusterctl.specs.job import REASONS, USUAL_REASONS, Reason, Restart
+from clusterctl.specs.leaf import Leaf
 from clusterctl.specs.tree import Listing, Table, quoted
-
-Reason = Literal[
-    "node_lost",
-    "worker_killed",
-    "worker_crashed",
-    "agent_killed",
-    "out_of_memory",
-    "network",
-    "gpu",
-    "port_taken",
-]
-REASONS: tuple[Reason, ...] = get_args(Reason)
-DEFAULT: tuple[Reason, ...] = ("node_lost", "worker_killed", "network", "gpu", "port_taken")
 
 
 def _parse_pattern(text: str) -> str:
@@ -51,7 +39,7 @@ class RestartEntry(Entry):
 
     max: Most = Field(3, description="How many times at most the run is started again.")
     on: tuple[Word, ...] = Field(
-        DEFAULT,
+        USUAL_REASONS,
         description="For which reasons; an error of the script itself is never among them. See below.",
         json_schema_extra={"uniqueItems": True, "minItems": 1},
     )
@@ -63,16 +51,6 @@ class RestartEntry(Entry):
         description="Files below `${output_dir}` that change when the run gets on, such as `*.pt`; three attempts in "
         "a row that change none are the last.",
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Restart:
-    """When the nodes start a run again: `most` times, `on` these reasons, with so many `spares` in reserve."""
-
-    most: int = 3
-    on: tuple[Reason, ...] = DEFAULT
-    spares: int = 0
-    progress: str = "**"
 
 
 def restart_of(entry: RestartEntry | None) -> Restart | None:

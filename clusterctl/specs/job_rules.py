@@ -7,19 +7,13 @@ from collections.abc import Iterator
 from clusterctl.errors import Issue
 from clusterctl.specs import codes, placeholders
 from clusterctl.specs.examine import repeated, text_at
+from clusterctl.specs.job import ONE_PROCESS, VISIBLE
 from clusterctl.specs.job_end import end_issues
 from clusterctl.specs.job_restart import restart_issues
 from clusterctl.specs.job_setup import setup_issues
 from clusterctl.specs.tree import Listing, Scalar, Table, Tree, place_within, quoted
 
 PROGRAMS = ("script", "module", "command")
-ONE_PROCESS = ("python", "command")  # launchers that start one process on each node
-VISIBLE = (
-    "CUDA_VISIBLE_DEVICES",
-    "HIP_VISIBLE_DEVICES",
-    "ROCR_VISIBLE_DEVICES",
-    "ASCEND_RT_VISIBLE_DEVICES",
-)
 
 
 def broken_rules(tree: Table) -> Iterator[Issue]:

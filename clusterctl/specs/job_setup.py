@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
 from clusterctl.errors import Issue
 from clusterctl.specs import codes, values
+from clusterctl.specs.bad_value import BadValueError
 from clusterctl.specs.entry import FLAG, Entry
-from clusterctl.specs.leaf import BadValueError, Leaf, OneOrMore
+from clusterctl.specs.job import Hook, Kind, Setup
+from clusterctl.specs.leaf import Leaf, OneOrMore
 from clusterctl.specs.tree import Table, quoted
 
 KINDS = ("venv", "uv", "conda")
 _DURATION = {"type": ["string", "number"], "pattern": f"^{values.DURATION_PATTERN}$", "minLength": 1}
 _PATH = {"type": "string", "minLength": 1}
 _COMMAND = {"type": "string", "minLength": 1}
-
-Kind = Literal["venv", "uv", "conda"]
 
 
 def _parse_beside(text: str) -> str:
@@ -83,27 +82,6 @@ class HookEntry(Entry):
         description="Shell commands, run one after the other in the run's copy of the code, with the job's environment."
     )
     time_limit: Limit = Field(60.0, description="How long they may take together; then they are ended.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Setup:
-    """An environment of a `kind` from the `lock` file, then shell commands; paths are beside the job, times seconds."""
-
-    kind: Kind | None = None
-    lock: str = ""
-    wheelhouse: str | None = None
-    system_site_packages: bool = False
-    files: tuple[str, ...] = ()
-    run: tuple[str, ...] = ()
-    time_limit: float = 1800.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Hook:
-    """Shell commands, and the seconds that they may take together."""
-
-    run: tuple[str, ...]
-    time_limit: float = 60.0
 
 
 def setup_of(entry: SetupEntry | None) -> Setup | None:

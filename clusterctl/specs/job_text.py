@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from clusterctl.specs.bad_value import BadValueError
 from clusterctl.specs.inventory_text import scalar
-from clusterctl.specs.leaf import BadValueError
 from clusterctl.specs.values import parse_name
 
 

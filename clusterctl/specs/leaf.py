@@ -9,20 +9,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import CoreSchema, core_schema
 
 from clusterctl.specs import codes
+from clusterctl.specs.bad_value import BadValueError
 
 if TYPE_CHECKING:  # pydantic.json_schema is slow to import, and only the schemas need it
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
     from pydantic.json_schema import JsonSchemaValue
-
-
-class BadValueError(ValueError):
-    """A text that is not what its key wants; the message follows the key's name and a colon."""
-
-    def __init__(self, message: str, fix: str = "", code: str = codes.WRONG_VALUE) -> None:
-        super().__init__(message)
-        self.message = message
-        self.fix = fix
-        self.code = code
 
 
 @dataclass(frozen=True, eq=False)

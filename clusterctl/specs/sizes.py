@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from clusterctl.specs import codes
-from clusterctl.specs.leaf import BadValueError
+from clusterctl.specs.bad_value import BadValueError
 from clusterctl.specs.tree import quoted
 
 SIZE_PATTERN = r"0|\d+(\.\d+)? ?([kKMGT]i?)?B"

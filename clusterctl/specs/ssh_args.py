@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 
 from clusterctl.errors import Place
 from clusterctl.specs.addresses import parse_jump, parse_proxy_command, parse_user
+from clusterctl.specs.bad_value import BadValueError
 from clusterctl.specs.foreign import LONGEST_LINE, Findings
-from clusterctl.specs.leaf import BadValueError
 from clusterctl.specs.tree import quoted
 from clusterctl.specs.values import parse_port, parse_text
 

@@ -6,7 +6,7 @@ import re
 from pathlib import PurePosixPath
 
 from clusterctl.specs import codes
-from clusterctl.specs.leaf import BadValueError
+from clusterctl.specs.bad_value import BadValueError
 from clusterctl.specs.tree import quoted
 
 LONGEST_NODE_NAME = 128

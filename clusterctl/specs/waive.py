@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
 from clusterctl.errors import UsageError
+from clusterctl.specs.bad_value import BadValueError
 from clusterctl.specs.entry import Entry
-from clusterctl.specs.leaf import BadValueError, Leaf
+from clusterctl.specs.leaf import Leaf
 from clusterctl.specs.nodeset import ALL, parse_pattern
+from clusterctl.specs.waiver import Waiver
 
 CODE = r"CC-[A-Z]+-[0-9]{3}"
 LONGEST_REASON = 300
@@ -53,16 +54,6 @@ class WaiveEntry(Entry):
     code: Code = Field(description="Code of the finding, such as `CC-NET-009`.")
     nodes: Which = Field(ALL, description="On which nodes: names, ranges and globs such as `gpu[01-04]`.")
     reason: Reason = Field(description="Why it does not count; it is shown whenever the waiver is used.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Waiver:
-    """A finding that does not count; `nodes` is a pattern, `file` where the waiver was written."""
-
-    code: str
-    nodes: str
-    reason: str
-    file: str
 
 
 def waivers_of(entries: tuple[WaiveEntry, ...], file: str) -> tuple[Waiver, ...]:

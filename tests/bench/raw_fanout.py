@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from clusterctl.runs.cluster import Cluster
-from clusterctl.specs.inventory import Node, parse_inventory
+from clusterctl.specs.inventory import Node
+from clusterctl.specs.inventory_parsing import parse_inventory
 
 
 def ask(connection: Any, _: Node) -> int:

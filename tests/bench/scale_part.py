@@ -31,7 +31,8 @@ from clusterctl.plans.placement import Member
 from clusterctl.runs import preparing, tasks
 from clusterctl.runs.command import Collected
 from clusterctl.runs.source import scan_source
-from clusterctl.specs.inventory import Inventory, parse_inventory
+from clusterctl.specs.inventory import Inventory
+from clusterctl.specs.inventory_parsing import parse_inventory
 from clusterctl.specs.job import Job
 
 ROUGH = Ways(login=0.3, answer=0.1, refused=0.01, silent=0.01, slow=0.02, dying=0.01, patience=10.0)

@@ -153,7 +153,15 @@ def test_an_unreachable_node_is_exit_4_for_every_verb(folder: Path) -> None:
         "{cluster: c, nodes: [{host: 127.0.0.1, name: dead, ssh: {port: 1}}]}"
     )
 
-    for args in (["check"], ["launch", "job.yaml"], ["ps"], ["status"], ["logs"], ["stop"], ["top", "--once"]):
+    for args in (
+        ["check"],
+        ["launch", "job.yaml"],
+        ["ps"],
+        ["status"],
+        ["logs"],
+        ["stop"],
+        ["top", "--once"],
+    ):
         done = run(folder, *args)
         assert done.returncode == 4, (args, done.stderr)
         assert "dead" in done.stdout + done.stderr

@@ -17,8 +17,10 @@ from clusterctl.cli.telling import check_hooks, remember_hooks, remind, tell_end
 from clusterctl.errors import UsageError
 from clusterctl.plans.cause import Cause, Failure
 from clusterctl.plans.verdict import Verdict
-from clusterctl.specs.inventory import Inventory, parse_inventory
-from clusterctl.specs.job import Job, parse_job
+from clusterctl.specs.inventory import Inventory
+from clusterctl.specs.inventory_parsing import parse_inventory
+from clusterctl.specs.job import Job
+from clusterctl.specs.job_parsing import parse_job
 
 if TYPE_CHECKING:
     from conftest import Webhook

@@ -11,8 +11,8 @@ from pages import Block, blocks, commands
 
 from clusterctl.cli.main import root
 from clusterctl.errors import SpecError
-from clusterctl.specs.inventory import parse_inventory
-from clusterctl.specs.job import parse_job
+from clusterctl.specs.inventory_parsing import parse_inventory
+from clusterctl.specs.job_parsing import parse_job
 
 LEAST_INVENTORY = "cluster: least\nnodes: [{host: gpu01}]\n"
 FOUND = list(dict.fromkeys((place, tuple(words), complete) for place, words, complete in commands()))

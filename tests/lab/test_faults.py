@@ -83,7 +83,9 @@ def test_a_detached_node_cleans_up_by_itself(cluster: Lab, tmp_path: Path, victi
 
     node.run(["kill", "-9", str(VICTIMS[victim](node).pid)])
 
-    wait_for(lambda: node.name not in leftovers(cluster), 4.0, f"{node.name} empty")  # twice the bar: others test too
+    wait_for(
+        lambda: node.name not in leftovers(cluster), 4.0, f"{node.name} empty"
+    )  # twice the bar: others test too
     stopped = cctl(cluster, "stop", launched.out.strip(), "--grace", "0")
     assert stopped.code == 0, stopped.err
     assert leftovers(cluster) == {}

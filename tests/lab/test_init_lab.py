@@ -11,8 +11,8 @@ from driving import COMMAND, cctl, environment
 from terminal import converse
 
 from clusterctl.lab.labs import Lab
-from clusterctl.specs.inventory import parse_inventory
-from clusterctl.specs.job import parse_job
+from clusterctl.specs.inventory_parsing import parse_inventory
+from clusterctl.specs.job_parsing import parse_job
 
 pytestmark = pytest.mark.lab
 

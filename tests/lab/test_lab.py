@@ -166,7 +166,7 @@ def test_the_machine_outside_is_not_touched(make_lab) -> None:
 
 def test_first_nic_carries_ssh_and_last_one_training(make_lab) -> None:
     """Items of --nics go to the nodes in turn; `a+b` gives one node two networks."""
-    from clusterctl.specs.inventory import parse_inventory
+    from clusterctl.specs.inventory_parsing import parse_inventory
 
     lab = make_lab(n=3, nics=["mgmt0+ib0", "eno2"])
     nodes = parse_inventory(lab.inventory.read_text(), str(lab.inventory)).nodes

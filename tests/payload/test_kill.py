@@ -38,7 +38,9 @@ time.sleep(600)
 def bystander() -> Iterator[subprocess.Popen[bytes]]:
     """A process of the same account with another run's tag."""
     script = "import time; time.sleep(600)"
-    process = subprocess.Popen([sys.executable, "-c", script], env={**os.environ, "CLUSTERCTL_RUN": "other/gpu01/1"})
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], env={**os.environ, "CLUSTERCTL_RUN": "other/gpu01/1"}
+    )
     yield process
     assert process.poll() is None, "another run's process was ended"
     process.kill()

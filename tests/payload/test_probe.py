@@ -11,10 +11,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from session import BOOT, PAYLOAD, Session
+
+from clusterctl.payload import probe_netlink, probe_nics
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 Probe = Callable[..., dict[str, Any]]
@@ -402,3 +404,35 @@ def test_nic_that_is_down() -> None:
     )
     assert (nic(facts, "eth1")["up"], nic(facts, "eth1")["running"]) == (True, False)
     assert (nic(facts, "eth2")["up"], nic(facts, "eth2")["running"]) == (False, False)
+
+
+@pytest.mark.skipif(not CAN_UNSHARE, reason="needs iproute2 and network namespaces")
+def test_addresses_of_every_kind() -> None:
+    """Of two ends of a link ours is told, a label keeps its NIC, and IPv6 is there with its prefix."""
+    facts = in_namespace(
+        "ip link set lo up; ip link add tun0 type veth peer name far; ip link set tun0 up;"
+        "ip addr add 10.77.0.1 peer 10.77.0.2/32 dev tun0; ip addr add 10.78.0.1/16 dev tun0 label tun0:old;"
+        "ip addr add fd00::7/80 dev tun0 nodad"
+    )
+    told = [
+        (one["ip"], one["prefix"], one["family"], one["label"]) for one in nic(facts, "tun0")["addresses"]
+    ]
+    assert told[:3] == [
+        ("10.77.0.1", 32, 4, "tun0"),
+        ("10.78.0.1", 16, 4, "tun0:old"),
+        ("fd00::7", 80, 6, "tun0"),
+    ]
+    assert facts["routes"]["b"] == {"address": "10.77.0.2", "source": "10.77.0.1", "nic": "tun0"}
+
+
+def test_addresses_without_netlink(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a sandbox that knows no netlink the first address of each NIC is told all the same."""
+
+    def refuse() -> NoReturn:
+        raise OSError("no such family")
+
+    whole = {name: rows[0] for name, rows in probe_netlink.addresses().items() if rows[0]["family"] == 4}
+    monkeypatch.setattr(probe_netlink, "addresses", refuse)
+    found = {one["name"]: one["addresses"] for one in probe_nics.nics() if one["addresses"]}
+    assert {name: rows[0] for name, rows in found.items()} == whole
+    assert whole["lo"]["ip"] == "127.0.0.1"

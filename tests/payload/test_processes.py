@@ -59,7 +59,9 @@ def test_descendants_of_every_thread_and_generation_are_found(
         assert child.stdout is not None
         child.stdout.readline()
         wanted = ["sh", "sleep", "sleep"]
-        wait_until(lambda: sorted(stat.name for stat in processes.descendants(child.pid)) == wanted, 10, "three")
+        wait_until(
+            lambda: sorted(stat.name for stat in processes.descendants(child.pid)) == wanted, 10, "three"
+        )
         found = processes.descendants(child.pid)
         spared = processes.descendants(child.pid, spare=(found[0].pid,))
         for stat in found:
@@ -80,7 +82,9 @@ def test_a_tag_is_compared_whole() -> None:
     ]
     try:
         # A process in the middle of exec has no environment yet, although Popen has already returned.
-        wait_until(lambda: all(Path(f"/proc/{child.pid}/environ").read_bytes() for child in children), 10, "exec")
+        wait_until(
+            lambda: all(Path(f"/proc/{child.pid}/environ").read_bytes() for child in children), 10, "exec"
+        )
         found = [stat.pid for stat in processes.tagged("t/gpu01/1")]
     finally:
         for child in children:
@@ -133,7 +137,11 @@ GOOD = Seen(went=True, exit=0, processes=2, world_size=4, worlds={0: 4, 1: 4})
         (GOOD._replace(exit=1), "FAILED", "torchrun exited with 1"),
         (GOOD._replace(exit=None, signal=9), "FAILED", "torchrun was killed by SIGKILL"),
         (GOOD._replace(exit=1, cancelled="stopped"), "CANCELLED", "stopped"),
-        (GOOD._replace(exit=1, cancelled="s", first_failure="rank 3 exited with 7"), "FAILED", "rank 3 exited with 7"),
+        (
+            GOOD._replace(exit=1, cancelled="s", first_failure="rank 3 exited with 7"),
+            "FAILED",
+            "rank 3 exited with 7",
+        ),
         (GOOD._replace(lost="the guardian was killed"), "FAILED", "the guardian was killed"),
         (Seen(went=False, lost="gone"), "FAILED_SETUP", "gone"),
         (Seen(went=False, gate_failed="no torch"), "FAILED_SETUP", "no torch"),

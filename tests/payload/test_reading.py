@@ -28,7 +28,10 @@ class Recorded:
         self.workdir = workdir
         self.path = workdir / "runs" / run / "0-gpu01"
         self.path.mkdir(parents=True)
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip() + f" {Path('/proc/self/ns/pid').readlink()}"
+        boot = (
+            Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+            + f" {Path('/proc/self/ns/pid').readlink()}"
+        )
         self.state: dict[str, Any] = {
             "protocol": 1, "run": run, "job": "job", "node": "gpu01", "node_rank": 0, "attempt": 1, "nnodes": 1,
             "submitted": 1.0, "state": state, "since": 2.0, "boot_id": boot, "reason": "", "left": [], "ranks": {},
@@ -42,7 +45,13 @@ class Recorded:
         """Add a rank with its files."""
         folder = self.path / "attempt-1" / "job_x" / "attempt_0" / str(rank)
         folder.mkdir(parents=True)
-        entry: dict[str, Any] = {"local_rank": rank, "pid": None, "starttime": None, "exit": 0, "signal": None}
+        entry: dict[str, Any] = {
+            "local_rank": rank,
+            "pid": None,
+            "starttime": None,
+            "exit": 0,
+            "signal": None,
+        }
         for stream, content in (("stdout", stdout), ("stderr", stderr)):
             (folder / f"{stream}.log").write_bytes(content)
             entry[stream] = str((folder / f"{stream}.log").relative_to(self.path))
@@ -66,7 +75,9 @@ def follow_request(workdir: Path, logs: dict[str, Any] | None, **changes: Any) -
 def text_of(frames: Frames, rank: int | None = 0, stream: str = "stdout") -> bytes:
     """Join what was sent of one file."""
     return b"".join(
-        body for header, body in frames if "log" in header and (header["rank"], header["stream"]) == (rank, stream)
+        body
+        for header, body in frames
+        if "log" in header and (header["rank"], header["stream"]) == (rank, stream)
     )
 
 
@@ -182,7 +193,9 @@ def test_where_a_tail_begins_is_said_so_that_it_is_measured_once(tmp_path: Path)
     assert (whole["offset"], whole["written"], "before" in whole) == (0, 7.0, False)
 
 
-@pytest.mark.parametrize(("name", "code"), [("job-2", "CC-RUN-011"), ("job", "CC-RUN-011"), ("../x", "CC-RUN-010")])
+@pytest.mark.parametrize(
+    ("name", "code"), [("job-2", "CC-RUN-011"), ("job", "CC-RUN-011"), ("../x", "CC-RUN-010")]
+)
 def test_a_run_that_is_not_there(tmp_path: Path, name: str, code: str) -> None:
     """It is said; a prefix is no name, and a path neither."""
     (error, _), _ = Recorded(tmp_path).follow({}, run=name)
@@ -263,7 +276,9 @@ def test_following_notices_that_everybody_is_gone(node: Make) -> None:
 
 def list_runs(workdir: Path, **request: Any) -> list[dict[str, Any]]:
     """Ask for runs."""
-    with Session("ps", {"workdir": str(workdir), "node": "gpu01", "run": None, "limit": None, **request}) as session:
+    with Session(
+        "ps", {"workdir": str(workdir), "node": "gpu01", "run": None, "limit": None, **request}
+    ) as session:
         (answer, _), _ = session.frames()
     runs: list[dict[str, Any]] = answer["runs"]
     return runs
@@ -326,7 +341,10 @@ def test_stop_signals_nothing_that_another_machine_recorded(tmp_path: Path) -> N
 
     assert lives
     assert (stopped["ended"], stopped["left"], stopped["state"]["state"]) == ([], [], "UNKNOWN")
-    assert (refused["code"], refused["message"].startswith("nothing was stopped: it ran on")) == ("CC-RUN-015", True)
+    assert (refused["code"], refused["message"].startswith("nothing was stopped: it ran on")) == (
+        "CC-RUN-015",
+        True,
+    )
     assert not (run.path / "stop.json").exists()
 
 

@@ -128,7 +128,9 @@ def test_hostile_values_arrive_as_they_are(node: Make) -> None:
     assert {key: seen[key] for key in env} == env
     assert seen["FILLED"] == f"p{run.port}\n"
     assert seen["SECRET"] == "s3cr$et '\n"
-    leaks = [path.name for path in run.rundir.rglob("*") if path.is_file() and b"s3cr$et" in path.read_bytes()]
+    leaks = [
+        path.name for path in run.rundir.rglob("*") if path.is_file() and b"s3cr$et" in path.read_bytes()
+    ]
     assert leaks == ["stdout.log"], "only what the worker itself printed"
     assert not (run.code / "hacked").exists()
 

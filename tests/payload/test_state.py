@@ -11,7 +11,15 @@ from pathlib import Path
 from clusterctl.payload.processes import identify, look
 from clusterctl.payload.state import Record, mark_stopped, new_state, tag_of
 
-SPEC = {"run": "job-1", "job": "job", "node": "gpu01", "node_rank": 0, "attempt": 2, "nproc": 1, "world_size": 1}
+SPEC = {
+    "run": "job-1",
+    "job": "job",
+    "node": "gpu01",
+    "node_rank": 0,
+    "attempt": 2,
+    "nproc": 1,
+    "world_size": 1,
+}
 
 
 def test_a_disk_that_refuses_delays_and_loses_nothing(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_writing_replaces_at_once(tmp_path: Path) -> None:
 
 def small_disk(size: str, folder: Path) -> tuple[str, ...] | None:
     """A command prefix under which `folder` is a disk of that size, if this machine allows it."""
-    mount = f"mount -t tmpfs -o mode=0700,size={size} none {folder} && exec \"$@\""
+    mount = f'mount -t tmpfs -o mode=0700,size={size} none {folder} && exec "$@"'
     prefix = ("unshare", "-Urm", "sh", "-c", mount, "sh")
     if shutil.which("unshare") is None:
         return None

@@ -15,7 +15,7 @@ from clusterctl.plans.cause import Cause, Failure, find_cause
 from clusterctl.plans.verdict import judge, to_json
 from clusterctl.runs.evidence import Part
 from clusterctl.runs.follow import LogLines
-from clusterctl.specs.inventory import parse_inventory
+from clusterctl.specs.inventory_parsing import parse_inventory
 
 CASES = sorted((Path(__file__).parent / "cases" / "causes").glob("*.json"))
 NODES = parse_inventory("cluster: c\nnodes: [{host: gpu01}, {host: gpu02}, {host: gpu03}]", "-").nodes

@@ -7,7 +7,7 @@ import pytest
 from clusterctl.errors import UsageError
 from clusterctl.plans.checks.choosing import IMPOSSIBLE, choose_checks, grant
 from clusterctl.plans.checks.registry import checks
-from clusterctl.specs.waive import Waiver
+from clusterctl.specs.waiver import Waiver
 
 
 def waive(code: str, nodes: str = "all") -> Waiver:

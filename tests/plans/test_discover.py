@@ -12,7 +12,8 @@ from clusterctl.plans.discover import Discovery, plan_discovery
 from clusterctl.plans.facts import Facts, parse_facts
 from clusterctl.specs.discovered_text import render_discovered
 from clusterctl.specs.foreign import Foreign, ForeignHost
-from clusterctl.specs.inventory import Inventory, Node, parse_inventory
+from clusterctl.specs.inventory import Inventory, Node
+from clusterctl.specs.inventory_parsing import parse_inventory
 
 
 def facts_of(number: int, changes: dict[str, Any]) -> Facts:

@@ -8,8 +8,8 @@ from clusterctl.errors import UsageError
 from clusterctl.plans.agent_spec import render_spec
 from clusterctl.plans.launch import LaunchPlan, Measured, offline, plan_launch, render_plan
 from clusterctl.plans.placement import plan_placement
-from clusterctl.specs.inventory import parse_inventory
-from clusterctl.specs.job import parse_job
+from clusterctl.specs.inventory_parsing import parse_inventory
+from clusterctl.specs.job_parsing import parse_job
 
 INVENTORY = parse_inventory(
     """

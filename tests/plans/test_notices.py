@@ -20,7 +20,7 @@ from clusterctl.plans.notices import (
 )
 from clusterctl.plans.spans import render_span
 from clusterctl.plans.verdict import Verdict
-from clusterctl.specs.job_end import Notify, OnEnd
+from clusterctl.specs.job import Notify, OnEnd
 
 RUN = "digits-20261121T101500-ab12"
 NOW = 1599360473.25

@@ -7,7 +7,8 @@ import pytest
 from clusterctl.errors import UsageError
 from clusterctl.plans.placement import choose_nodes, plan_placement
 from clusterctl.specs.inventory import Inventory, Node
-from clusterctl.specs.job import Job, parse_job
+from clusterctl.specs.job import Job
+from clusterctl.specs.job_parsing import parse_job
 
 NODES = tuple(Node(name=f"gpu{n}", node_rank=n - 1, host=f"10.0.0.{n}") for n in (1, 2, 3))
 INVENTORY = Inventory(cluster="c", file="inventory.yaml", nodes=NODES)

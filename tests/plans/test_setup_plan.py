@@ -8,7 +8,7 @@ import pytest
 
 from clusterctl.plans.setup import content_on, included, needed, plan_setup, setup_question, setup_to_spec
 from clusterctl.plans.tree import Entry, manifest_of
-from clusterctl.specs.job_setup import Setup
+from clusterctl.specs.job import Setup
 
 FILES = manifest_of([Entry("requirements.txt", "file", 0o644, "a" * 64, 9)])
 VENV = Setup(kind="venv", lock="requirements.txt", wheelhouse="wheels")

@@ -9,7 +9,7 @@ from clusterctl.runs.attached import Attached, Watch
 from clusterctl.runs.attempts import Attempts
 from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.follow import LogLines, NodeEvent, StateChange
-from clusterctl.specs.inventory import parse_inventory
+from clusterctl.specs.inventory_parsing import parse_inventory
 
 NODES = parse_inventory("cluster: c\nnodes: [{host: gpu01}, {host: gpu02}, {host: gpu03}]", "-").nodes
 

@@ -111,7 +111,9 @@ def test_key_is_a_folder(server: Server, client: Client, tmp_path: Path) -> None
     assert "directory" in refusal(client, server.node(key=str(tmp_path))).message
 
 
-@pytest.mark.parametrize(("kind", "form"), [("ed25519", ""), ("rsa", ""), ("rsa", "RFC4716"), ("rsa", "PKCS8")])
+@pytest.mark.parametrize(
+    ("kind", "form"), [("ed25519", ""), ("rsa", ""), ("rsa", "RFC4716"), ("rsa", "PKCS8")]
+)
 def test_the_public_half_is_no_key(
     server: Server, client: Client, tmp_path: Path, kind: str, form: str
 ) -> None:

@@ -22,8 +22,7 @@ from clusterctl.runs.command import Answer, Collected
 from clusterctl.runs.executor import MOST
 from clusterctl.runs.source import scan_source
 from clusterctl.specs.inventory import Inventory
-from clusterctl.specs.job import Job
-from clusterctl.specs.job_restart import Restart
+from clusterctl.specs.job import Job, Restart
 
 ROUGH = Ways(login=0.02, answer=0.01, refused=0.04, silent=0.02, slow=0.03, dying=0.04, patience=0.4)
 CODES = {REFUSED: "CC-SSH-002", SILENT: "CC-SSH-004", DYING: "CC-SSH-015"}

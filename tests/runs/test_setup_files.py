@@ -8,7 +8,7 @@ import pytest
 
 from clusterctl.errors import UsageError
 from clusterctl.runs.setup_files import read_setup
-from clusterctl.specs.job_setup import Setup
+from clusterctl.specs.job import Setup
 
 VENV = Setup(kind="venv", lock="requirements.txt")
 

@@ -8,8 +8,8 @@ import pytest
 
 from clusterctl.errors import SpecError
 from clusterctl.specs.document import MOST_BYTES, decode_source, read_document
-from clusterctl.specs.inventory import parse_inventory
-from clusterctl.specs.job import parse_job
+from clusterctl.specs.inventory_parsing import parse_inventory
+from clusterctl.specs.job_parsing import parse_job
 
 NODE = "- host: h\n"
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(

@@ -13,7 +13,7 @@ from test_spec_fuzz import damaged, few, judge, noise
 from clusterctl.errors import SpecError
 from clusterctl.specs.document import MOST_BYTES
 from clusterctl.specs.import_inventory import FORMS, parse_foreign
-from clusterctl.specs.inventory import parse_inventory
+from clusterctl.specs.inventory_parsing import parse_inventory
 from clusterctl.specs.inventory_text import render_inventory
 
 HOSTFILES = ["a slots=8\nb slots=8 max_slots=9\n", "u@a:4\nb:4\n", "10.0.0.1\n10.0.0.2:2222\n"]

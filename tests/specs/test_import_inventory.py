@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from clusterctl.specs.import_inventory import parse_foreign
-from clusterctl.specs.inventory import Inventory, Node, parse_inventory
+from clusterctl.specs.inventory import Inventory, Node
+from clusterctl.specs.inventory_parsing import parse_inventory
 from clusterctl.specs.inventory_text import render_inventory
 
 

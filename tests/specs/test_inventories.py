@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from clusterctl.specs.inventory import Inventory, Ssh, parse_inventory
+from clusterctl.specs.inventory import Inventory, Ssh
+from clusterctl.specs.inventory_parsing import parse_inventory
 
 INVENTORIES = Path(__file__).parents[2] / "inventories"
 

@@ -6,7 +6,8 @@ from textwrap import dedent
 
 import pytest
 
-from clusterctl.specs.inventory import Inventory, Node, Ssh, parse_inventory
+from clusterctl.specs.inventory import Inventory, Node, Ssh
+from clusterctl.specs.inventory_parsing import parse_inventory
 
 
 def parse(text: str) -> Inventory:
@@ -44,7 +45,13 @@ def test_the_least_inventory_has_every_default() -> None:
                 activate=None,
                 workdir="~/.clusterctl",
                 ssh=Ssh(
-                    user=None, port=None, key=None, jump=None, proxy_command=None, config=None, known_hosts=None
+                    user=None,
+                    port=None,
+                    key=None,
+                    jump=None,
+                    proxy_command=None,
+                    config=None,
+                    known_hosts=None,
                 ),
             ),
         ),

@@ -7,9 +7,8 @@ from textwrap import dedent
 import pytest
 
 from clusterctl.errors import Place, SpecError
-from clusterctl.specs.job import Job, Sync, parse_job
-from clusterctl.specs.job_end import Notify, OnEnd
-from clusterctl.specs.job_restart import Restart
+from clusterctl.specs.job import Job, Notify, OnEnd, Restart, Sync
+from clusterctl.specs.job_parsing import parse_job
 
 
 def parse(text: str, *overrides: tuple[str, str]) -> Job:

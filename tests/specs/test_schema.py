@@ -13,10 +13,10 @@ from ruamel.yaml import YAML
 from structural import breaches
 
 from clusterctl.errors import SpecError
-from clusterctl.specs.inventory import parse_inventory
 from clusterctl.specs.inventory_file import InventoryFile, NodeEntry
-from clusterctl.specs.job import parse_job
+from clusterctl.specs.inventory_parsing import parse_inventory
 from clusterctl.specs.job_file import JobFile
+from clusterctl.specs.job_parsing import parse_job
 from clusterctl.specs.schema import SECTIONS, render_reference, render_schemas
 
 ROOT = Path(__file__).parents[2]

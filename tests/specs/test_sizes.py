@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clusterctl.specs.leaf import BadValueError
+from clusterctl.specs.bad_value import BadValueError
 from clusterctl.specs.sizes import Size, parse_size
 
 
@@ -24,7 +24,9 @@ def test_sizes_are_read_and_written(text: str, size: int, shown: str) -> None:
     assert (parse_size(text), str(Size(size))) == (size, shown)
 
 
-@pytest.mark.parametrize("text", ["", "20", "-1GB", "1e9B", "GB", "20gb", "999kB", "1PB", "0GB", "\uff12\uff10GB"])
+@pytest.mark.parametrize(
+    "text", ["", "20", "-1GB", "1e9B", "GB", "20gb", "999kB", "1PB", "0GB", "\uff12\uff10GB"]
+)
 def test_what_is_no_size(text: str) -> None:
     """A number without a unit could be anything, and less than 1 MB would hold no log."""
     with pytest.raises(BadValueError):

@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 
 from clusterctl.errors import SpecError
 from clusterctl.specs.document import decode_source
-from clusterctl.specs.inventory import Inventory, parse_inventory
+from clusterctl.specs.inventory import Inventory
 from clusterctl.specs.inventory_file import InventoryFile, NodeEntry, SshEntry
-from clusterctl.specs.job import Job, parse_job
+from clusterctl.specs.inventory_parsing import parse_inventory
+from clusterctl.specs.job import Job
 from clusterctl.specs.job_file import JobFile, SyncEntry
+from clusterctl.specs.job_parsing import parse_job
 
 ROOT = Path(__file__).parents[2]
 INVENTORIES = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "inventories").glob("*.yaml"))]

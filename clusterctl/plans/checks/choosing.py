@@ -11,7 +11,7 @@ from clusterctl.plans.checks.check import Check
 from clusterctl.plans.checks.ssh import MEANINGS
 from clusterctl.specs.nearest import nearest
 from clusterctl.specs.nodeset import select_nodes
-from clusterctl.specs.waive import Waiver
+from clusterctl.specs.waiver import Waiver
 
 # Beside nodes that gave no answer: with these findings no launch can work, whatever anybody says.
 IMPOSSIBLE = frozenset(

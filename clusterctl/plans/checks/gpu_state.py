@@ -12,7 +12,7 @@ from clusterctl.plans.facts_records import Gpu
 from clusterctl.plans.vendors import vendor_of, visible_env
 from clusterctl.specs.counted import counted
 from clusterctl.specs.inventory import Node
-from clusterctl.specs.job_rules import VISIBLE
+from clusterctl.specs.job import VISIBLE
 
 MOST_NAMED = 4
 

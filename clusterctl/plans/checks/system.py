@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from clusterctl.plans.checks.check import Hit, Situation, across, check, on
 from clusterctl.plans.checks.remedy import as_root, in_inventory, ssh_to, without
 from clusterctl.plans.checks.voting import split_votes
-from clusterctl.specs.job_rules import VISIBLE
+from clusterctl.specs.job import VISIBLE
 from clusterctl.specs.nodeset import fold_names
 
 MIB, GIB = 1 << 20, 1 << 30

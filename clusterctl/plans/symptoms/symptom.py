@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from clusterctl.specs.job_restart import Reason
+from clusterctl.specs.job import Reason
 
 # own: the rank's own failure. doubtful: that, or the answer to another's. waited: nobody came. peer: somebody left.
 Grade = Literal["own", "doubtful", "waited", "peer"]

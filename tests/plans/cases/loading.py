@@ -22,7 +22,7 @@ from clusterctl.plans.neighbours import plan_calls
 from clusterctl.plans.wire import MASTER, MESH, Way, Wire
 from clusterctl.specs.inventory import Node, Ssh
 from clusterctl.specs.job import Job
-from clusterctl.specs.waive import Waiver
+from clusterctl.specs.waiver import Waiver
 
 HERE = Path(__file__).parent
 ASKED, HEARD = 1790000000.0, 1790000000.07  # our clock around the healthy node's answer
