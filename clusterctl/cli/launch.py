@@ -70,6 +70,7 @@ def launch(
 
 def _show_plan(job: Job, members: Sequence[Member], as_json: bool, *, big: bool) -> int:
     from clusterctl.cli.code import read_code, read_provision
+    from clusterctl.console.progress import render_size
     from clusterctl.plans.hooks import hooks_to_json, render_hooks
     from clusterctl.plans.launch import offline, plan_launch, plan_to_json, render_plan
     from clusterctl.plans.setup import render_around, render_setup, setup_to_json
@@ -83,7 +84,7 @@ def _show_plan(job: Job, members: Sequence[Member], as_json: bool, *, big: bool)
         click.echo(json.dumps({"schema": 1, "plan": shown}, ensure_ascii=False, indent=2))
     else:
         click.echo(
-            f"# code: {len(found.manifest.entries)} files, {found.manifest.size} bytes, from {found.root}"
+            f"# code: {len(found.manifest.entries)} files, {render_size(found.manifest.size)}, from {found.root}"
         )
         for line in render_setup(*about) if about else ():
             click.echo(line)

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-import io
+import json
 import os
-import pickle
 import sys
-from collections.abc import Callable
-from dataclasses import is_dataclass
-from importlib import import_module
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from clusterctl.runs.aside import keep_newest, write_aside
+from clusterctl.specs import inventory, job, waiver
 
 MOST = 50  # texts that are remembered
-HOMES = ("clusterctl.specs.inventory", "clusterctl.specs.job", "clusterctl.specs.waiver")
 SPECS = Path(__file__).parent.parent / "specs"
+KINDS = {
+    name: kind
+    for home in (waiver, inventory, job)
+    for name, kind in vars(home).items()
+    if isinstance(kind, type) and is_dataclass(kind)
+}
 
 T = TypeVar("T")
 
@@ -25,16 +29,16 @@ T = TypeVar("T")
 def parse_once(folder: Path, text: str, file: str, kind: type[T], parse: Callable[[str, str], T]) -> T:
     """Return what a text was parsed to before, else parse it, and remember it if nothing was wrong with it.
 
-    `kind` is what the parser returns, a value from one of HOMES. A cache that is damaged is no cache, and one that
-    cannot be written is only slower.
+    `kind` is what the parser returns, one of KINDS. A cache that is damaged is no cache, and one that cannot be
+    written is only slower.
     """
-    kept = folder / _key(text, file, kind)
+    kept = folder / f"{_key(text, file, kind)}.json"
     known = _load(kept, kind)
     if known is not None:
         return known
     value = parse(text, file)
     try:
-        write_aside(kept, pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL))
+        write_aside(kept, json.dumps(_plain(value)))
     except OSError:
         return value
     keep_newest(folder, MOST)
@@ -56,18 +60,27 @@ def _code() -> str:
 
 def _load(kept: Path, kind: type[T]) -> T | None:
     try:
-        value = _Values(io.BytesIO(kept.read_bytes())).load()
-    except Exception:  # whatever a damaged file does to the reader
+        value = _value(json.loads(kept.read_bytes()))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
     return value if isinstance(value, kind) else None
 
 
-class _Values(pickle.Unpickler):
-    """Reads our own frozen values and plain data; a file with anything else in it runs nothing and is refused."""
+def _plain(value: Any) -> Any:
+    """Write a value as JSON can hold it: a list is a tuple, an object says what it is of."""
+    if is_dataclass(value):
+        told = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        return {"is": type(value).__name__, "of": told}
+    if isinstance(value, Mapping):
+        return {"is": "", "of": dict(value)}
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
-    def find_class(self, module_name: str, global_name: str, /) -> Any:
-        """Find one of our values by its name."""
-        found = getattr(import_module(module_name), global_name) if module_name in HOMES else None
-        if not (isinstance(found, type) and is_dataclass(found)):
-            raise pickle.UnpicklingError(f"{module_name}.{global_name} is no value of a spec")
-        return found
+
+def _value(plain: Any) -> Any:
+    if isinstance(plain, list):
+        return tuple(_value(item) for item in plain)
+    if not isinstance(plain, dict):
+        return plain
+    if not plain["is"]:
+        return dict(plain["of"])
+    return KINDS[plain["is"]](**{name: _value(item) for name, item in plain["of"].items()})

@@ -115,7 +115,8 @@ def setup_issues(tree: Table) -> Iterator[Issue]:
 
 def _setup_issues(setup: Table) -> Iterator[Issue]:
     kinds = [key for kind in KINDS if (key := setup.key(kind))]
-    if not kinds and not setup.key("run"):
+    misspelled = setup.entries.keys() - SetupEntry.model_fields.keys()  # one of these, and told as that
+    if not kinds and not setup.key("run") and not misspelled:
         fix = "such as setup: {venv: requirements.txt}, or run: for shell commands alone"
         yield Issue(codes.MISSING_KEY, "setup: neither venv nor uv nor conda nor run", setup.place, fix)
     for key in kinds[1:]:

@@ -97,7 +97,7 @@ class Bench:
         """Begin with nothing, there and in our own memory."""
         self.turn += 1
         self.nodes.write_inventory(f"work{self.turn}")
-        shutil.rmtree(self.nodes.folder / "state", ignore_errors=True)
+        shutil.rmtree(self.nodes.folder / "state" / "clusterctl" / "trees", ignore_errors=True)
         return way()
 
     def changed(self, way: Callable[[], Sample]) -> Sample:

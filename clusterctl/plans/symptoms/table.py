@@ -18,8 +18,7 @@ WAITED_FOR = Recognised(FOLLOWING[0])
 
 
 def recognise(message: str, tail: Sequence[str], by: int | None) -> Recognised | None:
-    """Name the symptom that a rank's exception shows, or else its last lines, or else the signal that "
-    "ended it."""
+    """Name the symptom that a rank's exception shows, or else its last lines, or else the signal that ended it."""
     if message:
         return find_in(_IN_WORDS, message)
     found = find_in(_IN_PASSING, "\n".join(tail))
