@@ -80,7 +80,7 @@ def test_a_dry_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["launch", "digits/job.yaml", "--dry-run"]) == 0
     printed = bare(capsys.readouterr().out)
     assert re.fullmatch(r"# code: 2 files, [0-9.]+ kB, from .*/digits", shown[0])
-    assert re.fullmatch(r"# code: 2 files, [0-9.]+ kB, from .*/digits", printed[0])
+    assert re.fullmatch(r"# code: 2 files, [0-9]+ bytes, from .*/digits", printed[0])
     assert printed[1 : len(shown) - 1] == shown[1:-1]
     assert printed[len(shown) - 1].startswith(shown[-1])
 
