@@ -7,7 +7,7 @@ import traceback
 
 from clusterctl.cli.places import state_dir
 from clusterctl.errors import ClusterctlError, InternalError
-from clusterctl.runs.aside import keep_newest
+from clusterctl.runs.aside import keep_newest, make_private
 
 MOST = 20  # files that are kept
 FROM_NODE = "CC-RUN-002"  # an exception that nobody expected, in our part on a node
@@ -39,7 +39,7 @@ def _write(trace: str) -> str:
     folder = state_dir() / "crashes"
     path = folder / f"crash-{os.getpid()}.txt"
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(folder)
         with path.open("a", encoding="utf-8") as file:
             file.write(trace + "\n")
         keep_newest(folder, MOST)

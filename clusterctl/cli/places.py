@@ -33,7 +33,9 @@ def own_id() -> str:
 
 def _make_id(path: Path) -> None:
     """Write aside and link: of two that do so at the same moment one wins, and both read the same."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    from clusterctl.runs.aside import make_private
+
+    make_private(path.parent)
     aside = path.with_name(f"id.{os.getpid()}")
     aside.write_text(f"{secrets.token_hex(8)}\n", encoding="ascii")
     try:

@@ -80,7 +80,11 @@ def up(
 
 
 def _raise_lab(state_dir: Path, make_plan: Callable[[], LabPlan], wish: Wish) -> Lab:
-    state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for folder in (
+        state_dir.parent,
+        state_dir,
+    ):  # `parents` alone would leave the first one open to our group
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     sweep(state_dir)
     with locked(state_dir):
         plan = make_plan()  # two labs must not find the same addresses free

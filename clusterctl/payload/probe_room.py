@@ -24,8 +24,8 @@ def cgroup() -> dict[str, Any]:
     """
     levels = list(_levels(_own_group()))
     pairs = [(level, read_int(level + "/pids.max")) for level in levels]
-    memory = [(read_int(level + "/memory.max"), read_int(level + "/memory.current")) for level in levels]
-    bounded = [(most, used or 0) for most, used in memory if most is not None]
+    memory = [(read_int(level + "/memory.max"), _memory_in_use(level)) for level in levels]
+    bounded = [(most, used) for most, used in memory if most is not None]
     return {
         "memory": min([most for most, _ in bounded], default=None),
         "memory_free": min([most - used for most, used in bounded], default=None),
@@ -50,6 +50,12 @@ def _levels(group: str) -> Any:
         yield CGROUPS + group.rstrip("/")
         group = os.path.dirname(group.rstrip("/"))
     yield CGROUPS  # in a container this is the container's own
+
+
+def _memory_in_use(level: str) -> int:
+    """Give what is charged to a group without the cached files that the kernel drops before it kills anybody."""
+    cached = re.search(r"^inactive_file (\d+)$", read_text(level + "/memory.stat") or "", re.MULTILINE)
+    return max(0, (read_int(level + "/memory.current") or 0) - (int(cached[1]) if cached else 0))
 
 
 def _processors(level: str) -> float | None:

@@ -136,8 +136,9 @@ class Store:
         oldest = time.time() - STALE
         with os.scandir(self.aside) as found:
             for entry in found:
-                if entry.stat(follow_symlinks=False).st_mtime < oldest:
-                    remove_quietly(entry.path)
+                with contextlib.suppress(FileNotFoundError):  # another sync has just given it its name
+                    if entry.stat(follow_symlinks=False).st_mtime < oldest:
+                        remove_quietly(entry.path)
 
 
 def write_all(descriptor: int, data: bytes, path: Path) -> None:

@@ -9,7 +9,7 @@ import select
 import time
 from typing import Any, Dict, Iterator, Optional, Tuple
 
-MAX_HEADER = 16 << 20
+MAX_HEADER = 64 << 20  # the names of a million contents
 MAX_BODY = 64 << 20
 PIECE = 1 << 16
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)

@@ -24,6 +24,7 @@ Kind = Literal["file", "link", "dir"]
 
 MAX_BYTES = 500_000_000
 MAX_FILES = 50_000
+MOST_FILES = 900_000  # whose names one frame can hold
 _NAMED = 5  # how many of the largest entries an error names
 
 
@@ -103,11 +104,17 @@ def text_of(name: bytes) -> str:
 
 
 def check_limits(files: Sequence[tuple[str, int]], *, big: bool = False, more: bool = False) -> None:
-    """Refuse a tree of more than 500 MB or 50 000 files, unless `big`.
+    """Refuse a tree of more than 500 MB or 50 000 files, unless `big`, and one of more than MOST_FILES in any case.
 
     `files` holds (path, bytes); `more` says that counting was given up.
     """
     size = sum(weight for _, weight in files)
+    if len(files) > MOST_FILES:
+        raise UsageError(
+            f"the source tree has {len(files)} files, the most that can be sent is {MOST_FILES}",
+            code="CC-SYNC-002",
+            fix="pack them into archives, or bring them to the nodes by other means",
+        )
     if big or (size <= MAX_BYTES and len(files) <= MAX_FILES):
         return
     if size > MAX_BYTES:

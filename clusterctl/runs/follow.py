@@ -189,7 +189,9 @@ class Follower:
 
     def _drop(self, node: str) -> None:
         session = self._sessions.pop(node)
-        if node not in self._unread:
+        if node in self._unread:
+            self._unread.discard(node)  # its next stream is another one
+        else:
             self._selector.unregister(session)
         session.close()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 Frame = tuple[dict[str, Any], bytes]
 
-MAX_HEADER = 16 << 20
+MAX_HEADER = 64 << 20  # the names of a million contents
 MAX_BODY = 64 << 20
 MAX_NOISE = 1 << 20
 NOISE_KEPT = 4 << 10

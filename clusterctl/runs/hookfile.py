@@ -9,13 +9,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from clusterctl.plans.hooks import Hooks, hooks_from_record, to_record
+from clusterctl.runs.aside import make_private
 
 OLDEST = 90 * 86400.0  # seconds after which a run that nobody attached to is forgotten
 
 
 def keep_hooks(folder: Path, run: str, hooks: Hooks) -> None:
     """Write down what is to be done at the end of a run; raises OSError."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(folder)
     _forget_old(folder)
     aside = folder / f"{run}.{os.getpid()}"
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)

@@ -42,6 +42,7 @@ class Onlooker:
             clocks=clocks,
         )
         self._awaited = {node.name for node in nodes}
+        self._attempt: int | None = wish.get("attempt")  # the only one that is wanted
         self._over: set[str] = set()
         self._gone: set[str] = set()  # nodes whose place another has taken, or which the others lost for good
 
@@ -63,7 +64,8 @@ class Onlooker:
 
     def _note(self, update: Update) -> None:
         if isinstance(update, StateChange):
-            (self._over.discard if update.state.live else self._over.add)(update.node)
+            past = self._attempt is not None and self._attempt < update.state.attempt
+            (self._over.discard if update.state.live and not past else self._over.add)(update.node)
             self._gone |= {seat.node for seat in update.state.roster if seat.lost}
 
     def _ends(self, name: str, error: ClusterctlError | None) -> bool:

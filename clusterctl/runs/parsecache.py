@@ -11,7 +11,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from clusterctl.runs.aside import keep_newest, write_aside
+from clusterctl.runs.aside import keep_newest, read_own, write_aside
 from clusterctl.specs import inventory, job, waiver
 
 MOST = 50  # texts that are remembered
@@ -60,7 +60,7 @@ def _code() -> str:
 
 def _load(kept: Path, kind: type[T]) -> T | None:
     try:
-        value = _value(json.loads(kept.read_bytes()))
+        value = _value(json.loads(read_own(kept)))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
     return value if isinstance(value, kind) else None

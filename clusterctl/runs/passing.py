@@ -13,6 +13,9 @@ Via = Literal["auto", "direct", "tree"]
 
 FEWEST = 3  # nodes for which passing on can win
 WORTH = 256_000_000  # bytes for all nodes together; below, the rounds cost more than they save
+ENOUGH = (
+    2  # takers that failed, before any had it, from which it follows that the nodes do not reach each other
+)
 
 
 class Closeable(Protocol):
@@ -57,6 +60,8 @@ class Passing:
         self._busy: dict[str, Giver] = {}  # by taker
         self._seed: str | None = None  # who is sent the contents by us, so that the others can wait for him
         self._kept: list[Closeable] = []
+        self._failed = 0
+        self._passed = False  # one node has had it from another
 
     def offer(self, node: str, size: int) -> dict[str, Any] | None:
         """Say where a node shall give contents on, of a tree of `size` bytes; None if it shall not."""
@@ -71,10 +76,14 @@ class Passing:
             return None
         with self._changed:
             while not self._free:
+                if self._is_vain:
+                    return None
                 if self._seed is None and not self._busy:
                     self._seed = node
                     return None
                 self._changed.wait()
+            if self._is_vain:
+                return None
             self._busy[node] = self._free.pop(0)
             return self._busy[node]
 
@@ -84,8 +93,10 @@ class Passing:
             giver = self._busy.pop(node, None)
             if giver is not None and not problem:
                 self._free.append(giver)
+                self._passed = True
             if problem and self._seed is None:
                 self._seed = node
+            self._failed += bool(problem)
             self._changed.notify_all()
         if giver is not None and problem:
             self.notice(f"{node} could not take the code from {giver.node} ({problem}); it is sent from here")
@@ -116,6 +127,11 @@ class Passing:
         while self._kept:
             with suppress(Exception):
                 self._kept.pop().close()
+
+    @property
+    def _is_vain(self) -> bool:
+        """Tell whether the nodes do not reach each other: then each is sent it from here, all at the same time."""
+        return not self._passed and self._failed >= ENOUGH
 
     def _wins(self, size: int) -> bool:
         """Decide whether passing on beats sending `size` bytes to every node."""

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clusterctl.errors import Unreachable
-from clusterctl.runs.aside import keep_newest, write_aside
+from clusterctl.runs.aside import keep_newest, read_own, write_aside
 from clusterctl.runs.sshfiles import Traces, trace_files
 
 VERSION = 2
@@ -137,7 +137,7 @@ class _Book:
 
     def _load(self, file: Path) -> None:
         with suppress(OSError, ValueError, LookupError, AttributeError, TypeError):
-            kept = json.loads(file.read_text(encoding="utf-8"))
+            kept = json.loads(read_own(file))
             if kept["mark"] == self._mark:
                 self.answers = {
                     str(key): {str(name): [str(text) for text in texts] for name, texts in answer.items()}

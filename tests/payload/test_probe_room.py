@@ -32,14 +32,15 @@ def dead_pid() -> int:
 def test_the_tightest_of_nested_groups_counts(
     room: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A slice may grant less than the scope in it; `max` is no limit."""
+    """A slice may grant less than the scope in it; `max` is no limit, and a cache that can go is free."""
     scope = tmp_path / "user.slice" / "session-1.scope"
     scope.mkdir(parents=True)
     for folder, files in {
         scope: {"memory.max": "max", "pids.max": "500", "pids.current": "100", "cpu.max": "max 100000"},
         scope.parent: {
             "memory.max": "8000",
-            "memory.current": "3000",
+            "memory.current": "6000",
+            "memory.stat": "anon 2000\ninactive_file 3000\nactive_file 1000",
             "pids.max": "max",
             "cpu.max": "150000 100000",
         },

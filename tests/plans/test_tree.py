@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import replace
 
 import pytest
 
 from clusterctl.errors import UsageError
+from clusterctl.payload.wire import MAX_HEADER
 from clusterctl.plans.tree import (
     MAX_BYTES,
     MAX_FILES,
+    MOST_FILES,
     Entry,
     check_limits,
     largest,
@@ -105,6 +108,15 @@ def test_too_many_files_name_the_fullest() -> None:
     files = [(f"env/lib/{index}", 0) for index in range(MAX_FILES)] + [("a", 0)]
     with pytest.raises(UsageError, match=r"at least 50001 files.*limit is 50000.*env/lib/ 50000 files"):
         check_limits(files, more=True)
+
+
+def test_no_word_sends_more_files_than_can_be_named() -> None:
+    """Beyond what one frame can name there is another way out than `--big`."""
+    check_limits([("a", 0)] * MOST_FILES, big=True)
+    with pytest.raises(UsageError, match="900001 files, the most") as caught:
+        check_limits([("a", 0)] * (MOST_FILES + 1), big=True)
+    assert "--big" not in caught.value.fix
+    assert len(json.dumps({"missing": ["0" * 64] * MOST_FILES})) <= MAX_HEADER
 
 
 def test_largest_descends_only_while_one_child_holds_nearly_all() -> None:

@@ -9,6 +9,7 @@ from clusterctl.runs.attached import Attached, Watch
 from clusterctl.runs.attempts import Attempts
 from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.follow import LogLines, NodeEvent, StateChange
+from clusterctl.runs.onlooking import Onlooker
 from clusterctl.specs.inventory_parsing import parse_inventory
 
 NODES = parse_inventory("cluster: c\nnodes: [{host: gpu01}, {host: gpu02}, {host: gpu03}]", "-").nodes
@@ -64,3 +65,13 @@ def test_who_comes_later_is_not_moved_by_what_is_settled() -> None:
     assert attached._parts["gpu02"].failures(9.0) == []
     attached._take(NodeEvent("gpu02", killed))
     assert said == ["gpu02: rank 1 failed; the nodes are ending this attempt"]
+
+
+def test_an_attempt_that_is_over_is_followed_to_its_end() -> None:
+    """A node that has sent all of it is not asked again, though its run goes on; of the one that runs it is."""
+    for wanted, over in ((1, True), (2, False), (None, False)):
+        onlooker = Onlooker(Cluster(print), "r", NODES, {}, {"attempt": wanted}, notice=print)
+        onlooker._streams.reopen = lambda *_: None  # type: ignore[method-assign]  # there is nobody to ask
+        onlooker._note(StateChange("gpu02", state(2, 0, 1, None)))
+        assert onlooker._ends("gpu02", None) is over
+        onlooker._streams.close()

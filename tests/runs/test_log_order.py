@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import socket
+from typing import Any
 
 import pytest
 
 from clusterctl.errors import ConnectionLost
 from clusterctl.runs.cluster import Cluster
-from clusterctl.runs.follow import LogLines, StreamEnd
+from clusterctl.runs.follow import Follower, LogLines, StreamEnd
 from clusterctl.runs.inorder import InOrder
 from clusterctl.runs.reading import Reading
 from clusterctl.runs.streams import Streams
@@ -91,6 +93,55 @@ def test_what_an_attempt_wrote_while_we_were_away_is_asked_for() -> None:
     again = streams._request("a")
     assert (again["logs"]["since"], again["logs"]["moment"], "clock" in again) == (2, 107.0, False)
     streams.close()
+
+
+class Pipe:
+    """A node's stream, as a follower reads it."""
+
+    def __init__(self) -> None:
+        self.near, self.far = socket.socketpair()
+        self.ended = False
+        self.cut = False
+        self.said: list[tuple[dict[str, Any], bytes]] = []
+
+    def fileno(self) -> int:
+        """Give what to wait on."""
+        return self.near.fileno()
+
+    def pump(self) -> list[tuple[dict[str, Any], bytes]]:
+        """Give what was said."""
+        self.near.recv(64)
+        return self.said
+
+    def beat(self) -> None:
+        """Fail, if the way is cut."""
+        if self.cut:
+            raise LOST
+
+    def check_silence(self, limit: float) -> None:
+        """Mind no silence."""
+
+    def close(self) -> None:
+        """Hang up."""
+        self.near.close()
+
+
+def test_a_stream_that_is_cut_while_another_is_read_gives_way_to_the_next() -> None:
+    """At its turn the node may not be back yet; what it says when it is back is read."""
+    follower, first, second, again = Follower(), Pipe(), Pipe(), Pipe()
+    follower.add("a", first)  # type: ignore[arg-type]  # all that a follower wants of a session
+    follower.add("b", second)  # type: ignore[arg-type]  # the same
+    assert list(follower.updates(0, only="a")) == []
+    second.cut, follower._last_beat = True, 0.0
+    assert list(follower.updates(0, only="a")) == [StreamEnd("b", LOST)]
+    assert list(follower.updates(0, only="b")) == []
+    follower.add("b", again)  # type: ignore[arg-type]  # the same
+    again.said.append(({"log": "x", "offset": 0, "rank": 1, "stream": "stdout"}, b"here\n"))
+    again.far.send(b".")
+    (lines,) = follower.updates(1.0, only="b")
+    assert isinstance(lines, LogLines)
+    assert lines.lines == ("here",)
+    follower.close()
 
 
 def test_a_node_that_hung_up_while_others_were_read_is_asked_again_at_its_turn(

@@ -314,6 +314,23 @@ def test_who_waits_for_a_node_that_fails_takes_its_place() -> None:
         assert third.result(5).node == second  # type: ignore[union-attr]  # it is a giver
 
 
+def test_nodes_that_do_not_reach_each_other_are_all_sent_it_from_here() -> None:
+    """Two that took it from nobody are enough: nobody else waits for a giver that he cannot reach."""
+    names = [f"n{number}" for number in range(16)]
+    passing = Passing("tree", {name: Place("192.0.2.1") for name in names})
+    assert passing.find("n0", 1) is None
+    passing.release("n0")
+    passing.join("n0", 4711)
+    passing.leave("n0")
+    for name in ("n1", "n2"):
+        assert passing.find(name, 1) is not None
+        passing.release(name, "it does not answer")
+        passing.join(name, 4711)  # it has been sent it meanwhile
+        passing.leave(name)
+    with ThreadPoolExecutor(len(names)) as pool:
+        assert list(pool.map(lambda name: passing.find(name, 1), names[3:], timeout=5)) == [None] * 13
+
+
 def _soon(future: Any) -> Any:
     with suppress(TimeoutError):
         return future.result(0.2)

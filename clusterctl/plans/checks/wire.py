@@ -114,13 +114,23 @@ def master_port_is_closed(seen: Situation) -> Iterator[Hit]:
     wire = seen.wire
     if wire is None:
         return
-    closed = {way.ends for way in wire.through(MESH) if _is_closed(way)}
-    ways = [way for way in wire.through(MASTER) if _is_closed(way) and way.ends not in closed]
+    tried = {way.ends: way.open for way in wire.through(MESH)}
+    callers = {
+        way.caller for way in wire.through(MESH) if way.open
+    }  # of many nodes not all call node 0 twice
+    ways = [
+        way for way in wire.through(MASTER) if _is_closed(way) and tried.get(way.ends, way.caller in callers)
+    ]
     if ways:
         names = [way.caller for way in ways]
         why = _told({way.error or "" for way in ways})
         where = f"{fold_names(names)} -> {ways[0].peer}, port {wire.master_port}"
-        text = f"{where}: blocked {why}; other ports of it are open"
+        known = (
+            "other ports of it are open"
+            if all(way.ends in tried for way in ways)
+            else "other nodes are reached"
+        )
+        text = f"{where}: blocked {why}; {known}"
         yield across(
             [*names, ways[0].peer], text, "inventory: ports: FIRST-LAST  # which the firewall passes"
         )
