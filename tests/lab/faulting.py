@@ -287,9 +287,19 @@ def observe(fault: Fault, run: Struck, limit: float = 60.0) -> Seen:
     if fault.within is None:
         see_it_borne(fault, run)
     else:
-        wait_for(lambda: not any(map(os.path.exists, training)), limit, f"{fault.name}: the others stopped")
+        wait_for(
+            lambda: not any(map(os.path.exists, training)),
+            limit,
+            f"{fault.name}: the others stopped",
+            every=0.01,
+        )
         stopped = time.monotonic() - began
-        wait_for(lambda: not any(map(os.path.exists, traces)), limit, f"{fault.name}: nothing left there")
+        wait_for(
+            lambda: not any(map(os.path.exists, traces)),
+            limit,
+            f"{fault.name}: nothing left there",
+            every=0.01,
+        )
         seconds = time.monotonic() - began
     code, said = end_of(fault, run, limit)
     off = [node] if fault.name.startswith("power-off") else []

@@ -135,7 +135,11 @@ def test_startup_file_that_becomes_another_shell(startup: Callable[[str], object
 def test_force_command_that_ignores_ours(serve: Callable[..., Server], client: Client) -> None:
     """A server that runs something else."""
     server = serve("ForceCommand echo no commands here")
-    with ask(client.connect(server.node())) as session, pytest.raises(NodeError) as caught:
+    connection = client.connect(server.node())
+    with (
+        pytest.raises(NodeError) as caught,  # while asking, or while waiting for the answer
+        ask(connection) as session,
+    ):
         session.receive(20)
     assert caught.value.evidence == "no commands here"
 
