@@ -14,7 +14,7 @@ import click
 
 from clusterctl.cli.discovering import Answers, Way, ask_hosts, by_way, read_hosts
 from clusterctl.cli.importing import read_foreign, refuse_existing, write_inventory
-from clusterctl.cli.introducing import introduce
+from clusterctl.cli.introducing import MOST_MEETINGS, introduce
 from clusterctl.cli.reaching import notice, tell_failures
 from clusterctl.console.choice import say
 from clusterctl.console.sanitize import sanitize
@@ -140,7 +140,9 @@ class Begin:
 
         introductions = Introductions(notice)
         answers = ask_hosts(foreign, self._name, introductions)
-        if introduce(introductions, believe=False, attended=self._attended):
+        for _ in range(MOST_MEETINGS):
+            if not introduce(introductions, believe=False, attended=self._attended):
+                break
             answers = ask_hosts(foreign, self._name, introductions)
         without = _without_torch(answers)
         if without and self._attended and self._way.python is None:

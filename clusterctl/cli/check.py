@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from clusterctl.cli.loading import load_inventory, load_job
 from clusterctl.cli.options import Settings, shared_options, takes_nodes
+from clusterctl.console.jsontext import json_text
 
 
 @click.command()
@@ -70,7 +69,7 @@ def check(
             proof = deepen(cluster, nodes, job, proof)
     if as_json:
         told = {**to_json(nodes, proof.facts, proof.findings), "wire": wire_to_json(proof.wire)}
-        click.echo(json.dumps({**told, **deep_to_json(proof.deep)}, ensure_ascii=False, indent=2))
+        click.echo(json_text({**told, **deep_to_json(proof.deep)}, indent=2))
     else:
 
         def tell_network() -> None:

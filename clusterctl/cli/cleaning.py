@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from clusterctl.cli.orphans import ask_orphans, end_all
 from clusterctl.cli.reaching import myself, notice, reading_exit_code, tell_failures, with_any_python
 from clusterctl.console.choice import say
 from clusterctl.console.cleaning import cleaned_to_json, show_choice, show_removed
+from clusterctl.console.jsontext import json_text
 from clusterctl.console.orphans import orphans_to_end, render_orphan, show_ended
 from clusterctl.console.sanitize import sanitize
 from clusterctl.errors import ClusterctlError, UsageError
@@ -164,7 +164,7 @@ class Clean:
         if self._wishes.as_json:
             document = cleaned_to_json(choice, self._found, removed, self._errors)
             document["orphans"] = orphans_to_end(self._orphans, self._ended)
-            click.echo(json.dumps(document, ensure_ascii=False, indent=2))
+            click.echo(json_text(document, indent=2))
         else:
             show_removed(removed)
         undone = any(one.failed for one in removed.values()) or any(one.left for one in self._ended.values())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -13,6 +12,7 @@ from clusterctl.cli.connecting import open_cluster
 from clusterctl.cli.reaching import tell_failures, with_any_python
 from clusterctl.console.answers import LinePrinter, answers_to_json, show_answers
 from clusterctl.console.choice import say
+from clusterctl.console.jsontext import json_text
 from clusterctl.console.phases import Phases
 from clusterctl.errors import ClusterctlError
 from clusterctl.runs import tasks
@@ -66,7 +66,7 @@ def run_everywhere(nodes: Sequence[Node], words: Sequence[str], *, fold: bool, a
     ordered = {name: answers[name] for name in names if name in answers}
     if as_json and fold:
         told = {name: f"{error.code} {error.message}" for name, error in errors.items()}
-        click.echo(json.dumps(answers_to_json(ordered, told, names), ensure_ascii=False, indent=2))
+        click.echo(json_text(answers_to_json(ordered, told, names), indent=2))
     elif fold:
         show_answers(ordered, KEEP)
     tell_failures(errors[name] for name in names if name in errors)

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from clusterctl.cli.options import Settings, shared_options
+from clusterctl.console.jsontext import json_text
 
 BOOK = Path(__file__).with_name("codes.json")
 
@@ -35,7 +36,7 @@ def explain(
     if "-" in code:
         one = explaining.explain(code, book)
         if as_json:
-            click.echo(json.dumps(explanation_to_json(one), ensure_ascii=False, indent=2))
+            click.echo(json_text(explanation_to_json(one), indent=2))
         else:
             render_explanation(out(), one)
         return
@@ -43,6 +44,6 @@ def explain(
         name: text for name, text in explaining.titles(book).items() if code in ("", name.split("-")[1])
     }
     if as_json:
-        click.echo(json.dumps({"schema": 1, "codes": titles}, ensure_ascii=False, indent=2))
+        click.echo(json_text({"schema": 1, "codes": titles}, indent=2))
     else:
         render_codes(out(), book.families, titles, code)

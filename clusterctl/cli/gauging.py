@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ import click
 
 from clusterctl.cli.reaching import interpreter, reading_exit_code, tell_failures
 from clusterctl.console.choice import wants_color
+from clusterctl.console.jsontext import json_text
 from clusterctl.console.top import Dashboard, show_top, top_to_json
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.gauges import Gauged
@@ -92,6 +92,6 @@ class Gauging:
     def _show(self) -> None:
         now = time.monotonic()
         if self._as_json:
-            click.echo(json.dumps(top_to_json(self._nodes, now), ensure_ascii=False))
+            click.echo(json_text(top_to_json(self._nodes, now)))
         else:
             show_top(self._nodes, now, self._silence)

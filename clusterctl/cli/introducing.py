@@ -11,6 +11,7 @@ from clusterctl.console.sanitize import sanitize
 if TYPE_CHECKING:
     from clusterctl.runs.introductions import Introductions
 
+MOST_MEETINGS = 10  # behind a bastion that is met first there are more to meet, and a chain has eight
 QUESTION = "Are these the nodes' own keys (compare with `ssh-keygen -lf /etc/ssh/ssh_host_*.pub` there)?"
 
 

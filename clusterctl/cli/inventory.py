@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
 from clusterctl.cli.loading import load_inventory
 from clusterctl.cli.options import Settings, shared_options, takes_ways
+from clusterctl.console.jsontext import json_text
 
 
 @click.group()
@@ -27,7 +27,7 @@ def show(settings: Settings, as_json: bool) -> None:
 
     chosen = load_inventory(settings)
     if as_json:
-        click.echo(json.dumps(inventory_to_json(chosen), ensure_ascii=False, indent=2))
+        click.echo(json_text(inventory_to_json(chosen), indent=2))
     else:
         render_inventory(out(), chosen)
 

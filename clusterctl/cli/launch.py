@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import click
 
 from clusterctl.cli.loading import load_inventory, load_job
 from clusterctl.cli.options import Settings, big_option, shared_options, takes_nodes
+from clusterctl.console.jsontext import json_text
 
 if TYPE_CHECKING:
     from clusterctl.plans.placement import Member
@@ -81,7 +81,7 @@ def _show_plan(job: Job, members: Sequence[Member], as_json: bool, *, big: bool)
     if as_json:
         made = {"setup": setup_to_json(*about) if about else None}
         shown = {**plan_to_json(plan), **made, **hooks_to_json(job.on_end, job.notify)}
-        click.echo(json.dumps({"schema": 1, "plan": shown}, ensure_ascii=False, indent=2))
+        click.echo(json_text({"schema": 1, "plan": shown}, indent=2))
     else:
         click.echo(
             f"# code: {len(found.manifest.entries)} files, {render_size(found.manifest.size)}, from {found.root}"

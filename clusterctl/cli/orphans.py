@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import click
 
 from clusterctl.cli.reaching import reading_exit_code, tell_failures, with_any_python
+from clusterctl.console.jsontext import json_text
 from clusterctl.console.orphans import orphans_to_json, show_orphans
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.orphans import Orphan, Orphans
@@ -62,7 +62,7 @@ def list_orphans(cluster: Cluster, nodes: Sequence[Node], *, as_json: bool) -> i
     asked = ask_orphans(cluster, nodes)
     tell_failures(asked.errors.values())
     if as_json:
-        click.echo(json.dumps(orphans_to_json(asked.found), ensure_ascii=False, indent=2))
+        click.echo(json_text(orphans_to_json(asked.found), indent=2))
     elif asked.found:
         show_orphans(asked.found)
     return reading_exit_code(len(asked.found), len(nodes))

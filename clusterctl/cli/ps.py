@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from clusterctl.cli.loading import load_inventory
 from clusterctl.cli.options import Settings, shared_options
+from clusterctl.console.jsontext import json_text
 
 
 @click.command()
@@ -33,7 +32,7 @@ def ps(settings: Settings, orphans: bool, as_json: bool) -> int:
     me = myself()
     runs = own_first(remembered.runs, me)
     if as_json:
-        click.echo(json.dumps(runs_to_json(runs, me), ensure_ascii=False, indent=2))
+        click.echo(json_text(runs_to_json(runs, me), indent=2))
     elif remembered.answered:
         show_runs(runs, me)
     return reading_exit_code(remembered.answered, remembered.asked)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from clusterctl.cli.loading import expand
 from clusterctl.cli.reaching import myself, notice, tell_failures, with_any_python
 from clusterctl.cli.remembering import ask_runs
 from clusterctl.console.choice import say
+from clusterctl.console.jsontext import json_text
 from clusterctl.console.results import Progress, pulled_to_json, tell_account
 from clusterctl.errors import ClusterctlError, NodeError, SystemRefusal, UsageError
 from clusterctl.plans.choose_run import Runs, choose_run
@@ -263,7 +263,7 @@ class Pull:
         brought = {name: account for name, account in accounts.items() if name not in self._errors}
         if self._wishes.as_json:
             document = pulled_to_json(self._run, self._job, target, accounts, self._errors, names)
-            click.echo(json.dumps(document, ensure_ascii=False, indent=2))
+            click.echo(json_text(document, indent=2))
         else:
             for name, account in accounts.items():
                 part = self._parts[name]

@@ -132,9 +132,12 @@ class Pushing:
 
     def _introduce(self, doorway: Doorway) -> None:
         """Show the host keys that nobody here knows, and go on with those that are agreed to."""
-        from clusterctl.cli.introducing import introduce
+        from clusterctl.cli.introducing import MOST_MEETINGS, introduce
 
-        if introduce(doorway.hostkeys, believe=self._wishes.accept_new, attended=self._attended):
+        for _ in range(MOST_MEETINGS):
+            if not introduce(doorway.hostkeys, believe=self._wishes.accept_new, attended=self._attended):
+                return
+            doorway.welcome()
             strange = (UNKNOWN_HOST, "CC-SSH-018")
             codes = {name: error.code for name, error in self._errors.items()}
             self._look(doorway, [node for node in self._nodes if codes.get(node.name) in strange])

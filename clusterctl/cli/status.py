@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from clusterctl.cli.loading import load_inventory
 from clusterctl.cli.options import Settings, shared_options
+from clusterctl.console.jsontext import json_text
 
 
 @click.command()
@@ -38,7 +37,7 @@ def status(settings: Settings, run: str | None, watch: bool, as_json: bool) -> i
         parts = recall_end(cluster, inventory.nodes, remembered, chosen)
     if as_json:
         shown = status_to_json(chosen, parts, remembered.offsets)
-        click.echo(json.dumps(shown, ensure_ascii=False, indent=2))
+        click.echo(json_text(shown, indent=2))
     else:
         show_status(chosen, parts, remembered.offsets, settings.command)
     return reading_exit_code(remembered.answered, remembered.asked)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,6 +11,7 @@ import click
 
 from clusterctl.cli.connecting import open_cluster
 from clusterctl.cli.reaching import interpreter, notice, tell_failures
+from clusterctl.console.jsontext import json_text
 from clusterctl.console.phases import Phases, render_freight
 from clusterctl.console.progress import render_size
 from clusterctl.errors import ClusterctlError
@@ -64,7 +64,7 @@ def sync_code(job: Job, members: Sequence[Member], scan: ScanResult, *, as_json:
     ordered = {name: held[name] for name in names if name in held}
     if as_json:
         document = synced_to_json(scan, ordered, errors, names)
-        click.echo(json.dumps(document, ensure_ascii=False, indent=2))
+        click.echo(json_text(document, indent=2))
     else:
         show_synced(ordered)
     tell_failures(errors[name] for name in names if name in errors)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from clusterctl.cli.reaching import notice
 from clusterctl.cli.telling import remind, tell_end
 from clusterctl.console.choice import say
+from clusterctl.console.jsontext import json_text
 from clusterctl.console.logs import JsonLogs, LogPrinter, Logs
 from clusterctl.console.verdict import show_verdict
 from clusterctl.plans.verdict import to_json
@@ -37,7 +37,7 @@ class Report:
         """Write one line of NDJSON, if that is wanted."""
         if self.as_json:
             with suppress(BrokenPipeError):
-                print(json.dumps({"schema": 1, **entry}, ensure_ascii=False), flush=True)
+                print(json_text({"schema": 1, **entry}), flush=True)
 
     def hint(self, verb: str, run: str) -> str:
         """Give a command to paste."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 from clusterctl.console.choice import wants_color
+from clusterctl.console.jsontext import json_text
 from clusterctl.console.logs import display_width, node_color
 from clusterctl.console.sanitize import sanitize
 from clusterctl.runs.command import Answer, Ended
@@ -182,7 +182,7 @@ class LinePrinter:
         return f"{_paint(name, f'{chr(27)}[{node_color(node)}m', sys.stdout)} {mark} "
 
     def _write(self, entry: Mapping[str, Any]) -> None:
-        self._put(json.dumps({"schema": 1, **entry}, ensure_ascii=False) + "\n")
+        self._put(json_text({"schema": 1, **entry}) + "\n")
 
     def _put(self, text: str) -> None:
         self.check()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 import zlib
@@ -10,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from clusterctl.console.choice import wants_color
+from clusterctl.console.jsontext import json_text
 from clusterctl.console.sanitize import sanitize
 
 if TYPE_CHECKING:
@@ -104,9 +104,7 @@ class JsonLogs:
     def show_all(self, entries: Iterable[LogLines]) -> None:
         """Write the lines of several files; `offset` is each line's place in the file in bytes."""
         for entry in entries:
-            sys.stdout.write(
-                "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in self._records(entry))
-            )
+            sys.stdout.write("".join(json_text(one) + "\n" for one in self._records(entry)))
         sys.stdout.flush()
 
     def _records(self, entry: LogLines) -> Iterator[dict[str, Any]]:

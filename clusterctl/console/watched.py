@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from abc import ABC, abstractmethod
@@ -11,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
 from clusterctl.console.choice import out, wants_color
+from clusterctl.console.jsontext import json_text
 from clusterctl.console.runs import describe_node, render_status, show_status, status_to_json
 from clusterctl.plans.state import NodeState, whole_state
 
@@ -66,7 +66,7 @@ class JsonBoard(_Board):
 
     def show(self, parts: Parts) -> None:
         """Write one line."""
-        print(json.dumps(status_to_json(self._run, parts, self._offsets), ensure_ascii=False), flush=True)
+        print(json_text(status_to_json(self._run, parts, self._offsets)), flush=True)
 
 
 class LineBoard(_Board):

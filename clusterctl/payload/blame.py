@@ -85,7 +85,7 @@ def _weigh_part(
         if failure.get("exit") == 0 and failure.get("signal") is None:
             continue
         said, moment = _words_of(failure, texts)
-        grade, word = _weigh(failure, said, _is_ours(failure, part["failures"], stopped_at), texts)
+        grade, word = _weigh(failure, said, _is_ours(failure, part, stopped_at), texts)
         late = said and stopped_at is not None and moment > stopped_at + LOG_LAG
         grade = FOLLOWED if grade == OWN and late else grade
         yield grade, moment, word, part["node"], _describe(failure, part["node"], said)
@@ -120,9 +120,11 @@ def _known(text: str, texts: Texts) -> Optional[str]:
     return next((word for word, pattern in texts if pattern.search(text)), None)
 
 
-def _is_ours(failure: Failure, others: Sequence[Failure], stopped_at: Optional[float]) -> bool:
+def _is_ours(failure: Failure, part: Part, stopped_at: Optional[float]) -> bool:
     """Whether our own TERM, the KILL after it, or torchrun ended it because of somebody else."""
-    number, moment = failure.get("signal"), failure.get("time") or 0.0
+    number, moment, told = failure.get("signal"), failure.get("time") or 0.0, part.get("stopped_at")
+    if failure.get("rank") is not None and number is None and told is not None and moment >= told:
+        return True  # it handles SIGTERM: saves, and leaves with a code of its own
     if stopped_at is not None:
         after = moment - stopped_at
         if failure.get("rank") is None:
@@ -131,7 +133,7 @@ def _is_ours(failure: Failure, others: Sequence[Failure], stopped_at: Optional[f
             return True
         if number == signal.SIGKILL and after >= SHORTEST_GRACE:
             return True
-    earlier = (other for other in others if other is not failure and other.get("exit") != 0)
+    earlier = (other for other in part["failures"] if other is not failure and other.get("exit") != 0)
     return number in KILLS and any(
         other.get("signal") != number and float(other.get("time") or 0.0) <= moment + CLOCK_SLACK
         for other in earlier

@@ -18,6 +18,7 @@ STEPS = 10  # beats within the limit
 FAREWELL = 2.0  # seconds that the rest of the gang has to take the record
 LARGEST_RECORD = 512 << 10
 LONGEST_REASON = 1000  # characters
+FIRST = 32  # failures that keep their words when there are far too many
 LEANEST = 3  # lines of each failure's last words when there are very many
 LOST = "LOST"
 
@@ -155,7 +156,25 @@ def make_record(spec: Facts, parts: List[Part], stop: Optional[Facts], *, whole:
         if len(json.dumps(record)) <= LARGEST_RECORD:
             break
         record["parts"] = [_leaner(part, most) for part in parts]
+    if len(json.dumps(record)) > LARGEST_RECORD:
+        record["parts"] = _only_first_words(record["parts"])
     return record
+
+
+def _only_first_words(parts: List[Part]) -> List[Part]:
+    """Keep what the first to fail have said, and how all others ended."""
+    times = sorted(failure.get("time") or 0.0 for part in parts for failure in part["failures"])
+    last = times[:FIRST][-1:] or [0.0]
+    return [
+        {
+            **part,
+            "failures": [
+                failure if (failure.get("time") or 0.0) <= last[0] else {**failure, "said": [], "tail": []}
+                for failure in part["failures"]
+            ],
+        }
+        for part in parts
+    ]
 
 
 def _leaner(part: Part, most: int) -> Part:

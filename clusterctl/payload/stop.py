@@ -46,9 +46,13 @@ def run(request: Request, stream: Stream) -> None:
         for frame in end_forgotten(os.path.realpath(os.path.expanduser(request["workdir"])), request):
             stream.send(frame)
         return
-    sweep = Sweep(mark_of(read_json(os.path.join(rundir, "spec.json")) or {}))
-    before = resolve(rundir) or {}
-    if before and before["state"] == "UNKNOWN" and is_elsewhere(before):
+    spec, before = read_json(os.path.join(rundir, "spec.json")), resolve(rundir)
+    if not spec or before is None:  # lost with the node's power, or never written whole
+        for frame in end_forgotten(os.path.realpath(os.path.expanduser(request["workdir"])), request):
+            stream.send(frame)
+        return
+    sweep = Sweep(mark_of(spec))
+    if before["state"] == "UNKNOWN" and is_elsewhere(before):
         raise VerbError("CC-RUN-015", f"nothing was stopped: {before['reason']}")
     lived = {stat.pid: stat.name for stat in remains(before, sweep.tag)}
     ended: List[Dict[str, Any]] = []

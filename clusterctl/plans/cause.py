@@ -37,6 +37,7 @@ class Failure:
     Times are seconds on the launcher's clock; `raised_at` is when the traceback of `exception` was heard, `origin`
     the first exception of its chain, `where` the file of its innermost frame, `went_on` whether the rank survived it.
     `frozen`: a signal had stopped it while it lived. `starved`: the kernel killed for want of memory there.
+    `after_stop`: its node had been told to end the run before it ended.
     A rank that ended with 0 is here too: it is to blame if the others still needed it.
     """
 
@@ -56,6 +57,7 @@ class Failure:
     went_on: bool = False
     frozen: bool = False
     starved: bool = False
+    after_stop: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ def _weigh(failure: Failure, stopped_at: float | None, others: Sequence[Failure]
     stopped = _is_our_stop(failure, stopped_at) or _is_torchruns_stop(failure, others)
     if failure.exception:
         return _weigh_words(failure, stopped_at, stopped=stopped)
-    if stopped:
+    if stopped or _left_when_asked(failure):
         return STOPPED
     grade = _grade(find_symptom(failure), failure)
     if grade != OWN:
@@ -223,6 +225,11 @@ def _is_our_stop(failure: Failure, stopped_at: float | None) -> bool:
         return after >= 0
     by_term = failure.signal == signal.SIGTERM and after >= -CLOCK_SLACK
     return by_term or (failure.signal == signal.SIGKILL and after >= SHORTEST_GRACE)
+
+
+def _left_when_asked(failure: Failure) -> bool:
+    """Tell whether a rank handles SIGTERM: it saves what it has, says nothing, and leaves with a code of its own."""
+    return failure.after_stop and failure.rank is not None and failure.signal is None
 
 
 def _is_torchruns_stop(failure: Failure, others: Sequence[Failure]) -> bool:

@@ -108,15 +108,14 @@ def parse_record(raw: Any) -> Record | None:
 def _parse_part(raw: Mapping[str, Any]) -> RecordedPart:
     node, state, reason = _text(raw.get("node")), _text(raw.get("state")), _text(raw.get("reason"))
     ended = _time(raw.get("time")) or 0.0
-    failures = [_parse_failure(node, ended, one) for one in _mappings(raw.get("failures"))]
+    stopped_at = _time(raw.get("stopped_at"))
+    failures = [_parse_failure(node, ended, stopped_at, one) for one in _mappings(raw.get("failures"))]
     if state == LOST:
         failures.append(Failure(node, None, None, None, ended, reason=f"lost: {reason}", lost=True))
-    return RecordedPart(
-        node, _number(raw.get("node_rank")) or 0, state, reason, _time(raw.get("stopped_at")), tuple(failures)
-    )
+    return RecordedPart(node, _number(raw.get("node_rank")) or 0, state, reason, stopped_at, tuple(failures))
 
 
-def _parse_failure(node: str, ended: float, raw: Mapping[str, Any]) -> Failure:
+def _parse_failure(node: str, ended: float, stopped_at: float | None, raw: Mapping[str, Any]) -> Failure:
     moment = _time(raw.get("time")) or ended
     words = _hear(raw, _time(raw.get("last_at")) or moment)
     return Failure(
@@ -134,6 +133,8 @@ def _parse_failure(node: str, ended: float, raw: Mapping[str, Any]) -> Failure:
         where=words.where,
         went_on=words.went_on,
         frozen=raw.get("frozen") is True,
+        starved=raw.get("starved") is True,
+        after_stop=stopped_at is not None and moment >= stopped_at,
     )
 
 

@@ -127,13 +127,23 @@ def _asked_to_end(
 ) -> str:
     """Name the state of a run that a person or its time limit ended, else nothing.
 
-    Either reaches the nodes one after the other; those that fail meanwhile only follow from it.
+    Either reaches the nodes one after the other; those that fail meanwhile only follow from it. A node that calls
+    itself cancelled had no failure when it was asked: however its ranks leave then, they were asked to.
     """
     known = [part for part in parts.values() if part]
-    stopped = any(part.state == CANCELLED and part.reason.startswith(STOPPED_BY) for part in known)
+    stopped = any(part.state == CANCELLED and _was_asked(part) for part in known)
     asked = CANCELLED if stopped else TIMEOUT if any(part.state == TIMEOUT for part in known) else ""
-    ending = [failure for failure in failures if failure.signal is None]
+    ended = {name for name, part in parts.items() if part and _was_asked(part)}
+    ending = [
+        failure
+        for failure in failures
+        if failure.signal is None and (failure.lost or failure.node not in ended)
+    ]
     return asked if all(weigh(failure, stopped_at) >= CONSEQUENCE for failure in ending) else ""
+
+
+def _was_asked(part: NodeState) -> bool:
+    return part.state == TIMEOUT or (part.state == CANCELLED and part.reason.startswith(STOPPED_BY))
 
 
 def _name_run(state: str, cause: Cause | None) -> str:

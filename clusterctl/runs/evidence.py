@@ -134,6 +134,7 @@ class Part:
             where=words.where,
             went_on=words.went_on,
             frozen=rank in self.frozen,
+            after_stop=self.stopped_at is not None and self._when(event) >= self.stopped_at,
             starved=any(
                 told.rank == rank and told.starved for told in (self.state.ranks if self.state else ())
             ),

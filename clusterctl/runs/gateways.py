@@ -56,6 +56,12 @@ class Gateways:
             raise self._explain(hop, bastion, transport, error, limit) from error
         return TunnelLine(channel, node=hop.name, bastion=bastion.bastion)
 
+    def forget_failures(self) -> None:
+        """Try bastions again that failed: what was wrong has been seen to."""
+        with self._lock:
+            for gate in self._gates.values():
+                gate.failure = None
+
     def close(self) -> None:
         """Close all, those behind others first."""
         with self._lock:

@@ -18,6 +18,7 @@ class Hop:
     bastion: str = ""  # how it is written, if it is one
     key: str | None = None  # must be usable
     identities: tuple[str, ...] | None = None  # files to try; None: the usual ones
+    offered: str | None = None  # a file to try before those
     certificates: tuple[str, ...] = ()
     identities_only: bool = False
     agent: str | None = None  # a socket, `none`, or None for SSH_AUTH_SOCK's

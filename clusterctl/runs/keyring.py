@@ -42,7 +42,7 @@ class Keys:
         shown = {identify(candidate.key) for candidate in self.first}
         yield from self.first
         yield from (c for c in self.others() if identify(c.key) not in shown)
-        yield from self.usual(self.skipped)
+        yield from (c for c in self.usual(self.skipped) if identify(c.key) not in shown)
 
 
 class Keyring:
@@ -65,7 +65,8 @@ class Keyring:
         """Return the keys to try; AuthenticationFailed if the inventory's key cannot be used at all."""
         skipped: list[str] = []
         paths = self._named(hop)
-        first = [c for path in paths or () for c in self._candidates(hop, path, skipped)]
+        offered = (hop.offered,) if hop.offered else ()
+        first = [c for path in (*offered, *(paths or ())) for c in self._candidates(hop, path, skipped)]
         if hop.key is not None and not first:
             raise _unusable(hop, hop.key, self._load(self._expand(hop.key)).trouble)
 
@@ -142,12 +143,14 @@ class Keyring:
 
     def _locked(self, hop: Hop) -> Iterator[Path]:
         """Yield the key files that only a passphrase opens, if there is nothing else to try."""
-        paths = self._named(hop)
+        paths, offered = self._named(hop), (hop.offered,) if hop.offered else ()
+        if any(True for path in offered for _ in self._candidates(hop, path, [])):
+            return
         if paths is None and (self.agent_keys(hop.agent) or next(self.usual_keys(hop, []), None) is not None):
             return
         if paths and any(True for path in paths for _ in self._candidates(hop, path, [])):
             return
-        for path in map(self._expand, self._usual_paths() if paths is None else paths):
+        for path in map(self._expand, (*offered, *(self._usual_paths() if paths is None else paths))):
             if self._load(path).trouble == ENCRYPTED:
                 yield path
 

@@ -242,8 +242,12 @@ def _give_go(plan: LaunchPlan, ready: Mapping[str, Ready]) -> int:
     others += [node.name for node in plan.spares]  # which are only told that it has begun
     for name in others:
         ready[name].leash.send({"do": "go", "master_port": port})
-    for name in others:
-        tasks.await_event(ready[name].leash, "going", tasks.GO_LIMIT, node=name)
+    for name in (
+        others
+    ):  # a program that fails at once may have ended the run before a slow node hears of its beginning
+        tasks.await_event(
+            ready[name].leash, "going", tasks.GO_LIMIT, node=name, or_ended=plan.job.one_process
+        )
     return port
 
 

@@ -36,6 +36,7 @@ USUAL_KNOWN = ("~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts")
 USUAL = frozenset(
     {"rsa", "ecdsa", "ecdsa_sk", "ed25519", "ed25519_sk", "xmss", "dsa"}
 )  # files id_... that ssh tries unasked
+ALWAYS = frozenset({"rsa", "ecdsa", "ed25519"})  # of them, in every version: fewer were named by somebody
 
 
 class Routes:
@@ -117,14 +118,13 @@ class Routes:
         question = Question(bastion.host, bastion.user, bastion.port, _config_file(ssh))
         answer = self._config.ask(question, node)
         hop, tokens = _settle(node, question, answer)
-        offered = (ssh.key,) if ssh.key is not None and hop.identities is None else hop.identities
         known = hop.known_hosts
         if ssh.known_hosts is not None:  # the cluster's own file may know the bastion as well
             known = (ssh.known_hosts, *(known or USUAL_KNOWN))
         hop = replace(
             hop,
             bastion=str(bastion),
-            identities=offered,
+            offered=ssh.key if hop.identities is None else None,
             known_hosts=known,
             host_keys=ssh.host_keys or hop.host_keys,
         )
@@ -208,7 +208,8 @@ def _through_command(hop: Hop, template: str, tokens: Mapping[str, str]) -> Hop:
 def _identities(answer: Answer, tokens: Mapping[str, str]) -> tuple[str, ...] | None:
     """Give the files that a configuration names; None if they are only those that ssh tries unasked."""
     named = answer.get("identityfile", [])
-    if all(path.startswith("~/.ssh/id_") and path[len("~/.ssh/id_") :] in USUAL for path in named):
+    kinds = {path.removeprefix("~/.ssh/id_") for path in named}
+    if not kinds or ALWAYS <= kinds <= USUAL:
         return None
     return _paths(answer, "identityfile", tokens)
 

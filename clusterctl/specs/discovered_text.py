@@ -41,14 +41,15 @@ def render_discovered(
     lines += [f"ssh: {flow(common)}"] if common else []
     python = shared_value(foreign.hosts, "python")
     lines += [f"python: {scalar(python)}"] if python else []
+    shared = {**ssh, "python": python}
     lines.append("nodes:")
     for host, name in known:
         if not found[name].failure:
-            lines += _node(host, name, ssh, found[name])
+            lines += _node(host, name, shared, found[name])
     lost = [(host, name) for host, name in known if found[name].failure]
     lines += ["", "# Not reached, and so left out:"] if lost else []
     for host, name in lost:
-        entry = _node(host, name, ssh, Discovered(notes=(found[name].failure,)))
+        entry = _node(host, name, shared, Discovered(notes=(found[name].failure,)))
         lines += [f"#{line}" for line in entry]
     return "\n".join(lines) + "\n"
 
@@ -60,6 +61,7 @@ def _node(host: ForeignHost, name: str, shared: Mapping[str, object], said: Disc
     ssh: Pairs = [(key, value) for key, value in own if value is not None]
     texts = [f"{key}: {scalar(value)}" for key, value in pairs]
     texts += [f"ssh: {flow(ssh)}"] if ssh else []
+    texts += [f"python: {scalar(host.python)}"] if host.python and shared["python"] is None else []
     texts += [f"nic: [{', '.join(map(scalar, said.nic))}]"] if said.nic else []
     texts += [f"ip: {said.ip}"] if said.ip else []
     texts += [f"gpus: {said.gpus}"] if said.gpus else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Mapping
 
@@ -48,11 +49,17 @@ def _options(words: list[str]) -> list[tuple[str, str]]:
         if flag in _SHORT or (len(flag) == 2 and flag[0] == "-" and flag in _TAKES_A_VALUE):
             value = value or next(rest, "")
         if flag == "-o":
-            name, _, value = value.replace("=", " ", 1).strip().partition(" ")
-            options.append((name.lower(), value.strip()))
+            name, value = _split(value.strip())
+            options.append((name.lower(), value))
         else:
             options.append((_SHORT.get(flag, flag), value))
     return options
+
+
+def _split(option: str) -> tuple[str, str]:
+    """Part name and value, between which stands a space or `=`; another `=` belongs to the value."""
+    name = re.split(r"[\s=]", option, maxsplit=1)[0]
+    return name, re.sub(r"^\s*=?\s*", "", option[len(name) :])
 
 
 def _keys_for(name: str, value: str, place: Place, findings: Findings) -> dict[str, object]:

@@ -340,3 +340,20 @@ def test_an_interrupt_while_modules_load_shows_no_traceback(tmp_path: Path) -> N
     )
 
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "gbk", "latin-1", "utf-8"])
+def test_json_is_json_in_every_locale(tmp_path: Path, encoding: str) -> None:
+    """Programs read UTF-8 or ASCII, whatever the terminal speaks."""
+    (tmp_path / "inventory.yaml").write_text(
+        "cluster: c\nactivate: echo 集群-é😀\nnodes: [{host: 10.0.0.1}]\n", encoding="utf-8"
+    )
+    done = subprocess.run(
+        [*COMMAND, "inventory", "show", "--json"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONIOENCODING": encoding, "XDG_STATE_HOME": str(tmp_path)},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.decode("utf-8"))["nodes"][0]["activate"] == "echo 集群-é😀"

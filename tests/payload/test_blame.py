@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from clusterctl.payload.blame import blame, read_texts
 from clusterctl.payload.course import Course, read_policy
+from clusterctl.payload.gang import FIRST, make_record
 from clusterctl.payload.progress import translate
+from clusterctl.payload.seal import LONGEST_MESSAGE
 
 TEXTS = read_texts(
     [
@@ -55,6 +58,24 @@ CASES: list[tuple[str, list[Any], str, str]] = [
         "a lost node beats all",
         [part("a", rank(0, said=[said("ValueError: x")])), part("b", state="LOST")],
         "node_lost",
+        "b",
+    ),
+    (
+        "who saves and leaves with its own code when asked is innocent, however early",
+        [
+            part("a", rank(0, 143, at=10.3), state="CANCELLED", stopped_at=10.0),
+            part("b", {"rank": None, "reason": "the guardian was killed", "time": 10.9}),
+        ],
+        "agent_killed",
+        "b",
+    ),
+    (
+        "a network's error is told, not the code of who was asked to leave",
+        [
+            part("a", rank(0, 1, at=10.3), state="CANCELLED", stopped_at=10.0),
+            part("b", rank(1, 1, at=10.6, said=[said(LOST_PEER, at=9.8)])),
+        ],
+        "network",
         "b",
     ),
     ("an exception of its own", [part("a", rank(0, said=[said("ValueError: x")]))], "code", "a"),
@@ -259,3 +280,21 @@ def test_policy() -> None:
 def test_patterns_of_progress(pattern: str, path: str, fits: bool) -> None:
     """One star stays within a name, two do not."""
     assert (translate(pattern).fullmatch(path) is not None) is fits
+
+
+def test_a_record_fits_however_many_have_failed() -> None:
+    """Of thousands that die with pages of their own words only the first keep them; all tell how they ended."""
+    words = {"said": [{"at": 1.0, "lines": ["x" * 400] * 16}], "tail": ["y" * 400] * 20}
+    parts = [
+        {
+            **part(f"n{node}", *(rank(8 * node + one, 1, at=5.0 + node) | words for one in range(8))),
+            "node_rank": node,
+        }
+        for node in range(256)
+    ]
+    record = make_record({"run": "r"}, parts, None, whole=True)
+    assert len(json.dumps(record)) < LONGEST_MESSAGE
+    failures = [failure for told in record["parts"] for failure in told["failures"]]
+    assert len(failures) == 2048
+    assert [bool(failure["said"]) for failure in failures] == [True] * FIRST + [False] * (2048 - FIRST)
+    assert {failure["exit"] for failure in failures} == {1}

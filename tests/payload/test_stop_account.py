@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from session import Session
 
 from clusterctl.payload.stop import JUST_NOW, LAST_EVENTS, just_ended
 
@@ -40,3 +41,15 @@ def test_another_end_is_not_ours(tmp_path: Path, state: str, ago: float) -> None
 def test_a_run_without_events_has_none(tmp_path: Path) -> None:
     """It was never more than a directory."""
     assert just_ended(str(tmp_path)) == []
+
+
+@pytest.mark.parametrize("content", ["", "{"])
+def test_a_run_whose_papers_are_lost_is_swept_all_the_same(tmp_path: Path, content: str) -> None:
+    """A power cut may leave an empty spec: what bears its tag is looked for, and told."""
+    run = "t-20261120T110000-ab12"
+    rundir = tmp_path / "runs" / run / "0-n"
+    rundir.mkdir(parents=True)
+    (rundir / "spec.json").write_text(content)
+    with Session("stop", {"workdir": str(tmp_path), "run": run, "node": "n", "grace": 0}) as session:
+        frames = session.frames()
+    assert frames[0][0] == {"stopped": {"ended": [], "left": [], "state": None}}

@@ -121,3 +121,15 @@ def test_hostile_answers_stay_in_comments() -> None:
     text, inventory = written(found)
     assert len(inventory.nodes) == 2
     assert all(line.lstrip().startswith("#") for line in text.splitlines() if "evil" in line)
+
+
+def test_every_host_keeps_its_own_python() -> None:
+    """One that all have stands at the top; else each host's stands with it."""
+    place, found = Place("x", 1, 1), discovered(3)
+    for pythons, top in ((("/a", "/a", "/a"), "/a"), (("/a", "/b", None), "python3")):
+        hosts = tuple(
+            ForeignHost(name=name, host=name, place=place, python=python)
+            for name, python in zip(found.nodes, pythons, strict=True)
+        )
+        text = render_discovered(Foreign("k", "f", hosts, ()), "lab-a", found.nodes, found.advice)
+        assert [node.python for node in parse_inventory(text, "x").nodes] == [one or top for one in pythons]

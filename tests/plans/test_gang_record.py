@@ -146,3 +146,12 @@ def test_a_hub_that_lost_all_others_is_itself_cut_off() -> None:
     assert told is not None
 
     assert [one.node for one in given_up(told, [], 10.3)] == ["gpu01"]
+
+
+def test_what_the_kernel_killed_for_memory_is_on_record() -> None:
+    """And whether a rank ended after its node was told to: both are read from the record as they were seen."""
+    starved = {"rank": 0, "exit": None, "signal": 9, "time": 9.0, "starved": True}
+    leaves = {"rank": 1, "exit": 143, "signal": None, "time": 11.0}
+    told = parse_record(record({**part("gpu01", 0, "FAILED", starved, leaves), "stopped_at": 10.0}))
+    assert told is not None
+    assert [(one.starved, one.after_stop) for one in told.failures] == [(True, False), (False, True)]

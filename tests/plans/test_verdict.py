@@ -51,3 +51,27 @@ def test_a_time_limit_is_the_verdict_unless_a_rank_failed_by_itself() -> None:
     assert (verdict.state, verdict.cause, verdict.exit_code) == ("TIMEOUT", None, 1)
     assert judge("r", parts, [ended, raises], stopped_at=10.0).state == "FAILED"
     assert judge("r", {"a": parts["a"], "b": None}, [LOST], stopped_at=10.0).state == "LOST"
+
+
+def test_ranks_that_leave_with_a_code_of_their_own_when_asked_are_no_failure() -> None:
+    """A script that handles SIGTERM saves and exits with 143, or raises at once: it was stopped, or out of time."""
+    leaves = Failure("a", 0, 143, None, 10.3, after_stop=True)
+    raises = Failure("a", 0, 1, None, 10.1, exception="KeyboardInterrupt", raised_at=10.05, after_stop=True)
+    for state, reason in (("CANCELLED", "stopped by me@laptop"), ("TIMEOUT", "time limit of 1 h")):
+        for failure in (leaves, raises):
+            verdict = judge("r", {"a": part(state, reason)}, [failure], stopped_at=10.0)
+            assert (verdict.state, verdict.cause) == (state, None)
+
+
+def test_who_leaves_when_asked_is_not_the_cause() -> None:
+    """Neither before a guardian's death that is told late, nor before a lost node, nor a rank whose clock is ahead."""
+    parts = {"a": part("CANCELLED", "b: rank 1 failed"), "b": part("FAILED", "rank 1 exited with 1")}
+    leaves = Failure("a", 0, 143, None, 10.3, after_stop=True)
+    for real in (
+        Failure("b", None, None, None, 10.9, reason="the guardian was killed"),
+        Failure("b", None, None, None, 11.0, reason="lost: silent", lost=True),
+        Failure("b", 1, 1, None, 10.35),
+    ):
+        cause = judge("r", parts, [leaves, real], stopped_at=10.0).cause
+        assert cause is not None
+        assert cause.failure == real

@@ -25,6 +25,7 @@ from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.connect import connect
 from clusterctl.runs.gateways import Gateways
 from clusterctl.runs.hop import Hop
+from clusterctl.runs.keypush import Doorway
 from clusterctl.runs.session import Session
 from clusterctl.runs.trunk import Trunk
 from clusterctl.specs.inventory import Node
@@ -338,3 +339,24 @@ def test_a_bastion_without_room_is_tried_once_for_all(
     assert len(told) == 1
     assert f"tried {len(met)} times in" in told.pop()
     assert len(met) <= 8
+
+
+def test_keys_push_meets_a_bastion_and_then_the_node_behind_it(serve: Serve, tmp_path: Path) -> None:
+    """Host keys that were agreed to count at once; the node's own is asked for after the bastion's."""
+    bastion, server = serve(name="bastion"), serve(name="node")
+    with (bastion.folder / "authorized_keys").open("a") as file:
+        file.write(server.client_key.with_suffix(".pub").read_text())
+    known = tmp_path / "known_hosts"
+    known.touch()
+    node = server.node(jump=f"{ME}@127.0.0.1:{bastion.port}", known_hosts=str(known))
+    public = server.client_key.with_suffix(".pub").read_text()
+    codes: list[str] = []
+    with Doorway(server.client_key, public, lambda _: None, remember=tmp_path / "a", ask=None) as doorway:
+        for _ in range(3):
+            (outcome,) = doorway.look([node])
+            codes.append(outcome.error.code if outcome.error else "")
+            doorway.hostkeys.welcome_all()
+            doorway.welcome()
+    assert codes == ["CC-SSH-018", "CC-SSH-009", ""]
+    assert outcome.value is True
+    assert len(known.read_text().splitlines()) == 2

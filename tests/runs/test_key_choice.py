@@ -191,3 +191,18 @@ def converse(command: list[str], environment: dict[str, str], question: bytes, a
     process.wait(10)
     os.close(ours)
     return said
+
+
+def test_a_key_that_is_offered_comes_before_the_usual_ones(server: Server, tmp_path: Path) -> None:
+    """Each is shown once, also if it is a usual one itself; one that is not there is passed over."""
+    folder = tmp_path / "h" / ".ssh"
+    folder.mkdir(parents=True)
+    usual, cluster = make_key(folder / "id_ed25519"), make_key(tmp_path / "cluster")
+    keyring, hop = Keyring(home=tmp_path / "h", agent=False), without_key(server)
+    assert labels(keyring, replace(hop, offered=str(cluster))) == ["cluster", "id_ed25519"]
+    assert labels(keyring, replace(hop, offered=str(usual))) == ["id_ed25519"]
+    assert labels(keyring, replace(hop, offered="/none")) == ["id_ed25519"]
+    assert labels(keyring, replace(hop, offered=str(cluster), identities_only=True)) == [
+        "cluster",
+        "id_ed25519",
+    ]

@@ -121,6 +121,22 @@ def test_usual_keys_are_not_named_keys(desk: Desk) -> None:
     assert desk.hop().identities is None
 
 
+def test_one_of_the_usual_keys_may_be_named(desk: Desk) -> None:
+    """Who names id_rsa alone does not want id_ed25519 to be shown."""
+    desk.write("Host gpu*\n  IdentityFile ~/.ssh/id_rsa\n  IdentitiesOnly yes\n")
+    assert desk.hop().identities == (str(Path.home() / ".ssh" / "id_rsa"),)
+
+
+def test_the_inventorys_key_is_for_the_bastion_too(desk: Desk) -> None:
+    """Beside the usual ones; not where the configuration says which key the bastion wants."""
+    desk.write("Host named\n  IdentityFile /k\n")
+    plain, named = (desk.hop(key="/cluster", jump=jump).jump for jump in ("plain", "named"))
+    assert plain is not None
+    assert named is not None
+    assert (plain.offered, plain.identities) == ("/cluster", None)
+    assert (named.offered, named.identities) == (None, ("/k",))
+
+
 def test_a_proxy_command_of_the_configuration(desk: Desk) -> None:
     """Its tokens are filled in, quoted."""
     desk.write("Host gpu1\n  HostName 10.0.0.1\n  ProxyCommand ssh -W [%h]:%p gate-for-%n\n")

@@ -243,3 +243,18 @@ def test_values_are_quoted_where_yaml_wants_it() -> None:
     (node,) = taken(text, "hosts.yml")
 
     assert (node.host, node.ssh.key) == ("null", "a: b # 'c' \"d\" 名")
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "ProxyCommand ssh -o A=b -W %h:%p gate",
+        "ProxyCommand=ssh -o A=b -W %h:%p gate",
+        "ProxyCommand = ssh -o A=b -W %h:%p gate",
+    ],
+)
+def test_a_proxy_command_keeps_its_own_signs(option: str) -> None:
+    """ssh takes a space or `=` between an option's name and its value; a later `=` belongs to the value."""
+    text = f"""all: {{hosts: {{a: {{ansible_ssh_common_args: "-o '{option}'"}}}}}}"""
+    (host,) = parse_foreign(text, "hosts.yml").hosts
+    assert host.proxy_command == "ssh -o A=b -W %h:%p gate"
