@@ -6,6 +6,7 @@ Without a module of torch to run, there is nothing to import: on GO it starts th
 from __future__ import annotations
 
 import functools
+import gc
 import json
 import os
 import subprocess
@@ -31,6 +32,7 @@ def main(arguments: List[str]) -> None:
 def run_module(go: int, report: int, name: str) -> None:
     """Import torchrun, or torch's older way to call it, and become it on GO."""
     sys.path[:] = [entry for entry in sys.path if entry != sys.argv[0]]  # torch must not find our modules
+    gc.disable()  # a tenth of the import is the search for garbage in it, of which there is none
     try:
         import torch
 
@@ -40,6 +42,8 @@ def run_module(go: int, report: int, name: str) -> None:
 
         send(report, {"failed": traceback.format_exc()})
         raise
+    gc.freeze()
+    gc.enable()
     send(report, {"ready": str(torch.__version__)})
     order = read_order(go)
     apply(order)
