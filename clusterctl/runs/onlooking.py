@@ -42,7 +42,7 @@ class Onlooker:
             clocks=clocks,
         )
         self._awaited = {node.name for node in nodes}
-        self._attempt: int | None = wish.get("attempt")  # the only one that is wanted
+        self._attempt: int | None = (wish.get("logs") or {}).get("attempt")  # the only one that is wanted
         self._over: set[str] = set()
         self._gone: set[str] = set()  # nodes whose place another has taken, or which the others lost for good
 

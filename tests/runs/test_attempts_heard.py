@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from clusterctl.cli.reading_logs import Filter
 from clusterctl.plans.state import NodeState, parse_state
 from clusterctl.runs.attached import Attached, Watch
 from clusterctl.runs.attempts import Attempts
@@ -70,7 +71,8 @@ def test_who_comes_later_is_not_moved_by_what_is_settled() -> None:
 def test_an_attempt_that_is_over_is_followed_to_its_end() -> None:
     """A node that has sent all of it is not asked again, though its run goes on; of the one that runs it is."""
     for wanted, over in ((1, True), (2, False), (None, False)):
-        onlooker = Onlooker(Cluster(print), "r", NODES, {}, {"attempt": wanted}, notice=print)
+        wish = Filter(None, None, None, None, True, wanted, None, False, False).request()
+        onlooker = Onlooker(Cluster(print), "r", NODES, {}, wish, notice=print)
         onlooker._streams.reopen = lambda *_: None  # type: ignore[method-assign]  # there is nobody to ask
         onlooker._note(StateChange("gpu02", state(2, 0, 1, None)))
         assert onlooker._ends("gpu02", None) is over
