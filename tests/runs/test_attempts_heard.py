@@ -71,7 +71,8 @@ def test_who_comes_later_is_not_moved_by_what_is_settled() -> None:
 def test_an_attempt_that_is_over_is_followed_to_its_end() -> None:
     """A node that has sent all of it is not asked again, though its run goes on; of the one that runs it is."""
     for wanted, over in ((1, True), (2, False), (None, False)):
-        wish = Filter(None, None, None, None, True, wanted, None, False, False).request()
+        about = {"ranks": None, "tail": None, "grep": None, "stream": None, "since": None}
+        wish = Filter(**about, follow=True, attempt=wanted, timed=False, as_json=False).request()
         onlooker = Onlooker(Cluster(print), "r", NODES, {}, wish, notice=print)
         onlooker._streams.reopen = lambda *_: None  # type: ignore[method-assign]  # there is nobody to ask
         onlooker._note(StateChange("gpu02", state(2, 0, 1, None)))
