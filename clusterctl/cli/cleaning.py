@@ -138,7 +138,8 @@ class Clean:
     def _confirm(self) -> None:
         """Never remove anything that nobody has agreed to."""
         question = "End and remove all this?" if self._orphans else "Remove all this?"
-        if self._wishes.yes or (sys.stdin.isatty() and click.confirm(question, err=True)):
+        shown = not self._wishes.as_json and sys.stdin.isatty()
+        if self._wishes.yes or (shown and click.confirm(question, err=True)):
             return
         raise UsageError("nothing was removed", code="CC-USE-031", fix="add -y to remove what is shown")
 

@@ -61,10 +61,11 @@ def _work(waiting: deque[Node], function: Callable[[Node], T], outcomes: SimpleQ
             node = waiting.popleft()
         except IndexError:
             return
-        outcomes.put(_attempt(node, function))
+        outcomes.put(try_on(node, function))
 
 
-def _attempt(node: Node, function: Callable[[Node], T]) -> Outcome[T]:
+def try_on(node: Node, function: Callable[[Node], T]) -> Outcome[T]:
+    """Do something on one node; whatever it raises is its outcome, and ends nobody's thread."""
     began = time.monotonic()
     value: T | None = None
     error: ClusterctlError | None = None

@@ -14,6 +14,7 @@ from clusterctl.errors import ClusterctlError
 from clusterctl.plans.gauges import Sample, read_sample
 from clusterctl.runs import tasks
 from clusterctl.runs.cluster import Cluster
+from clusterctl.runs.executor import try_on
 from clusterctl.runs.outcome import Outcome
 from clusterctl.runs.session import Session
 from clusterctl.runs.streams import may_return
@@ -126,18 +127,16 @@ class GaugeStreams:
         threading.Thread(target=self._open, args=(node, pause, stale), daemon=True).start()
 
     def _open(self, node: Node, pause: float, stale: bool) -> None:
-        try:
-            time.sleep(pause)
-            if self._closed:
-                return
-            if stale:
-                self._cluster.forget(node)  # it may look alive and be dead
-            c = self._cluster.connection(node)
-            session = tasks.top(c, node, self._interpreters[node.name], self._interval)
-            self._opened.append(Outcome(node, session, None, 0.0))
-        except ClusterctlError as error:
-            error.node = error.node or node.name
-            self._opened.append(Outcome(node, None, error, 0.0))
+        time.sleep(pause)
+        if not self._closed:
+            self._opened.append(try_on(node, lambda node: self._reach(node, stale)))
+
+    def _reach(self, node: Node, stale: bool) -> Session:
+        if stale:
+            self._cluster.forget(node)  # it may look alive and be dead
+        c = self._cluster.connection(node)
+        session: Session = tasks.top(c, node, self._interpreters[node.name], self._interval)
+        return session
 
 
 def _left(name: str) -> ClusterctlError:

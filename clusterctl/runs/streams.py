@@ -14,6 +14,7 @@ from clusterctl.plans.attempts import attempt_of
 from clusterctl.runs import tasks
 from clusterctl.runs.clocks import measure_clock
 from clusterctl.runs.cluster import Cluster
+from clusterctl.runs.executor import try_on
 from clusterctl.runs.follow import Follower, StreamEnd, Update
 from clusterctl.runs.session import Session
 from clusterctl.specs.inventory import Node
@@ -99,21 +100,21 @@ class Streams:
         threading.Thread(target=self._open, args=(node, pause, stale), daemon=True).start()
 
     def _open(self, node: Node, pause: float, stale: bool) -> None:
-        try:
-            time.sleep(pause)
-            if stale:
-                self._cluster.forget(node)  # it may look alive and be dead
-            c = self._cluster.connection(node)
-            request = self._request(node.name)
-            stream = tasks.follow(c, node, self._interpreters[node.name], self._run, request)
-            if request.get("clock"):
-                self._follower.clocks[node.name] = measure_clock(stream)
-                self._measured.add(node.name)
-            self._opened.append((node.name, stream, None))
-        except ClusterctlError as error:
-            error.node = error.node or node.name
-            self._opened.append((node.name, None, error))
+        time.sleep(pause)
+        opened = try_on(node, lambda node: self._reach(node, stale))
+        self._opened.append((node.name, opened.value, opened.error))
         self._follower.wake()
+
+    def _reach(self, node: Node, stale: bool) -> Session:
+        if stale:
+            self._cluster.forget(node)  # it may look alive and be dead
+        c = self._cluster.connection(node)
+        request = self._request(node.name)
+        stream: Session = tasks.follow(c, node, self._interpreters[node.name], self._run, request)
+        if request.get("clock"):
+            self._follower.clocks[node.name] = measure_clock(stream)
+            self._measured.add(node.name)
+        return stream
 
     def _request(self, name: str) -> dict[str, Any]:
         """Ask for what follows on what was heard; a tail is measured only once, at the beginning."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+import errno
+import time
+from typing import Any, NoReturn
 
 from clusterctl.cli.reading_logs import Filter
 from clusterctl.plans.state import NodeState, parse_state
 from clusterctl.runs.attached import Attached, Watch
 from clusterctl.runs.attempts import Attempts
 from clusterctl.runs.cluster import Cluster
-from clusterctl.runs.follow import LogLines, NodeEvent, StateChange
+from clusterctl.runs.follow import LogLines, NodeEvent, StateChange, StreamEnd
 from clusterctl.runs.onlooking import Onlooker
+from clusterctl.runs.streams import Streams
+from clusterctl.specs.inventory import Node
 from clusterctl.specs.inventory_parsing import parse_inventory
 
 NODES = parse_inventory("cluster: c\nnodes: [{host: gpu01}, {host: gpu02}, {host: gpu03}]", "-").nodes
@@ -78,3 +82,23 @@ def test_an_attempt_that_is_over_is_followed_to_its_end() -> None:
         onlooker._note(StateChange("gpu02", state(2, 0, 1, None)))
         assert onlooker._ends("gpu02", None) is over
         onlooker._streams.close()
+
+
+class Refusing(Cluster):
+    """A machine that has no descriptor left."""
+
+    def connection(self, node: Node) -> NoReturn:
+        """Refuse as the system does."""
+        raise OSError(errno.EMFILE, "Too many open files", node.name)
+
+
+def test_a_stream_that_our_own_system_refuses_ends_with_its_reason() -> None:
+    """Nobody waits for it in vain, and no thread ends with a traceback."""
+    wish = {"events": None, "logs": None}
+    streams = Streams(Refusing(print), "r", NODES[:1], {}, wish, notice=print, longest_pause=1.0)
+    streams.open_all()
+    ends, until = [], time.monotonic() + 10
+    while not ends and time.monotonic() < until:
+        ends = [update for update in streams.updates(0.1) if isinstance(update, StreamEnd)]
+    streams.close()
+    assert [(end.node, end.error.code if end.error else "") for end in ends] == [("gpu01", "CC-USE-080")]
