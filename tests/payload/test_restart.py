@@ -74,7 +74,9 @@ def test_who_is_lost_is_seen_before_the_pause(node: Make) -> None:
     gang = RestartGang(node, spares=1).begin()
     gang.order(1, 0, "signal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(300)")
     vanish(gang.nodes[1])
-    wait_until(lambda: gang.nodes[0].state()["roster"][1].get("lost"), 8, "it is known to be lost")
+    wait_until(
+        lambda: gang.nodes[0].state()["roster"][1].get("lost"), 8, "it is known to be lost", closely=True
+    )
     first = [event["event"] for event in gang.nodes[0].events()]
     gang.settled(2, [0, 2])
     gang.finish(2)
