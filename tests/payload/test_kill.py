@@ -87,7 +87,7 @@ def test_a_worker_that_exits_ends_the_others(node: Make) -> None:
     script = "import os, sys\nif os.environ['RANK'] == '1': sys.exit(7)\n" + STUBBORN
     run = node(script, nproc=2, world_size=2, grace=60.0).go()
     wait_until(lambda: "rank_exited" in [event["event"] for event in run.events()], 20, "an exit")
-    wait_until(lambda: not run.left(), 5.0, "nothing left")  # well below the grace
+    wait_until(lambda: not run.left(), 2.0, "nothing left")
 
     assert run.ended()["reason"] == "rank 1 exited with 7"
 
