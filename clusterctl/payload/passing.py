@@ -11,7 +11,6 @@ What is taken must have its hash, so nothing wrong can slip in. It is not encryp
 
 from __future__ import annotations
 
-import hmac
 import json
 import os
 import socket
@@ -19,10 +18,10 @@ import threading
 import time
 import zlib
 from contextlib import suppress
-from hashlib import sha256
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from .ports import candidates
+from .proof import prove, same
 from .store import Store
 from .wire import Frame, Stream, VerbError
 
@@ -205,16 +204,16 @@ def examine(taker: socket.socket, token: bytes) -> None:
     _send_line(taker, {"nonce": mine})
     answer = _read_line(taker)
     theirs = _nonce(answer)
-    _verify(answer, _prove(token, "I take", mine, theirs))
-    _send_line(taker, {"proof": _prove(token, "I give", mine, theirs)})
+    _verify(answer, prove(token, "I take", mine, theirs))
+    _send_line(taker, {"proof": prove(token, "I give", mine, theirs)})
 
 
 def introduce(giver: socket.socket, token: bytes) -> None:
     """Prove the token to a giver, and let him prove it; PassError if he cannot."""
     giver.settimeout(PROVE)
     theirs, mine = _nonce(_read_line(giver)), os.urandom(16).hex()
-    _send_line(giver, {"nonce": mine, "proof": _prove(token, "I take", theirs, mine)})
-    _verify(_read_line(giver), _prove(token, "I give", theirs, mine))
+    _send_line(giver, {"nonce": mine, "proof": prove(token, "I take", theirs, mine)})
+    _verify(_read_line(giver), prove(token, "I give", theirs, mine))
 
 
 def stream_over(connection: socket.socket) -> Stream:
@@ -225,12 +224,8 @@ def stream_over(connection: socket.socket) -> Stream:
     return stream
 
 
-def _prove(token: bytes, purpose: str, giver: str, taker: str) -> str:
-    return hmac.new(token, json.dumps([purpose, giver, taker]).encode("ascii"), sha256).hexdigest()
-
-
 def _verify(answer: Dict[str, Any], proof: str) -> None:
-    if not hmac.compare_digest(str(answer.get("proof")).encode("utf-8", "replace"), proof.encode("ascii")):
+    if not same(answer.get("proof"), proof):
         raise PassError("it does not know the token")
 
 

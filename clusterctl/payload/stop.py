@@ -42,12 +42,9 @@ Request = Dict[str, Any]
 def run(request: Request, stream: Stream) -> None:
     """End a run on this node and say what was ended."""
     rundir = look_for_run(request["workdir"], request["run"], request["node"])
-    if rundir is None:
-        for frame in end_forgotten(os.path.realpath(os.path.expanduser(request["workdir"])), request):
-            stream.send(frame)
-        return
-    spec, before = read_json(os.path.join(rundir, "spec.json")), resolve(rundir)
-    if not spec or before is None:  # lost with the node's power, or never written whole
+    spec = read_json(os.path.join(rundir, "spec.json")) if rundir else None
+    before = resolve(rundir) if rundir else None
+    if rundir is None or not spec or before is None:  # removed, or lost with the node's power
         for frame in end_forgotten(os.path.realpath(os.path.expanduser(request["workdir"])), request):
             stream.send(frame)
         return

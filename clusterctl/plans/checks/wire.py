@@ -114,10 +114,9 @@ def master_port_is_closed(seen: Situation) -> Iterator[Hit]:
     wire = seen.wire
     if wire is None:
         return
+    # Of many nodes not all call node 0's other ports: then it counts that they reach anybody.
     tried = {way.ends: way.open for way in wire.through(MESH)}
-    callers = {
-        way.caller for way in wire.through(MESH) if way.open
-    }  # of many nodes not all call node 0 twice
+    callers = {way.caller for way in wire.through(MESH) if way.open}
     ways = [
         way for way in wire.through(MASTER) if _is_closed(way) and tried.get(way.ends, way.caller in callers)
     ]
