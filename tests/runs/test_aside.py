@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from clusterctl.runs import statcache
-from clusterctl.runs.aside import keep_newest
+from clusterctl.runs.aside import keep_newest, make_private, read_own
 from clusterctl.runs.statcache import StatCache
 
 
@@ -32,3 +34,30 @@ def test_trees_of_long_ago_are_forgotten(tmp_path: Path) -> None:
 
     assert len(list(tmp_path.iterdir())) == statcache.MOST_TREES
     assert StatCache(tmp_path, b"/src/%d" % number).find("train.py", (1, 1, 1, number)) == "0" * 64
+
+
+def test_what_we_make_is_for_us_alone_whatever_the_umask(tmp_path: Path) -> None:
+    """Each directory that was missing, not the last one only."""
+    before = os.umask(0o002)
+    try:
+        make_private(tmp_path / "state" / "clusterctl" / "specs")
+        make_private(tmp_path / "state" / "clusterctl" / "specs")
+    finally:
+        os.umask(before)
+    made = [
+        tmp_path / "state",
+        tmp_path / "state" / "clusterctl",
+        tmp_path / "state" / "clusterctl" / "specs",
+    ]
+    assert [folder.stat().st_mode & 0o777 for folder in made] == [0o700] * 3
+
+
+def test_what_somebody_else_has_put_there_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file counts only if it is ours."""
+    (tmp_path / "file").write_bytes(b"ours")
+    assert read_own(tmp_path / "file") == b"ours"
+    monkeypatch.setattr(os, "geteuid", lambda: (tmp_path / "file").stat().st_uid + 1)
+    with pytest.raises(PermissionError):
+        read_own(tmp_path / "file")

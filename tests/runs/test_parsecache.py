@@ -167,3 +167,12 @@ def test_second_command_loads_no_parser(tmp_path: Path) -> None:
     assert said[0].stdout == said[1].stdout != ""
     assert said[0].stderr.splitlines()[-1] == "pydantic ruamel.yaml"
     assert said[1].stderr.splitlines()[-1] == ""
+
+
+def test_somebody_elses_file_is_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another account has put in its place would choose how we log in: the text is parsed."""
+    expected = parse_once(tmp_path, TEXT, "a.yaml", Inventory, parse_inventory)
+    (file,) = tmp_path.iterdir()
+    file.write_text(file.read_text().replace("10.0.0.1", "10.6.6.6"))
+    monkeypatch.setattr(os, "geteuid", lambda: file.stat().st_uid + 1)
+    assert parse_once(tmp_path, TEXT, "a.yaml", Inventory, parse_inventory) == expected
