@@ -9,10 +9,12 @@ import time
 import zlib
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from session import Session
+
+from clusterctl.payload import store
 
 TEXT = b"print(1)\n"
 SHA = hashlib.sha256(TEXT).hexdigest()
@@ -222,3 +224,30 @@ def test_what_is_used_again_counts_as_used(tmp_path: Path) -> None:
     os.utime(stored, (time.time() - 90 * 86400,) * 2)
     converse(tmp_path / "work", [file_row("a.py")], [], run="another")
     assert time.time() - stored.stat().st_mtime < 60
+
+
+def test_a_sweep_minds_nobody_elses_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another sync has given its name since it was listed is none of ours."""
+    (tmp_path / "store" / "incoming").mkdir(parents=True, mode=0o700)
+    real = os.scandir
+
+    class Renamed:
+        def stat(self, *, follow_symlinks: bool) -> NoReturn:
+            raise FileNotFoundError("renamed", follow_symlinks)
+
+    def listed(place: Any) -> Any:
+        return closing_list([Renamed()]) if str(place).endswith("incoming") else real(place)
+
+    monkeypatch.setattr(store.os, "scandir", listed)
+    with store.Store(str(tmp_path)):
+        pass
+
+
+class closing_list(list[Any]):  # noqa: N801 - stands for what os.scandir gives
+    """A list that can be closed by `with`."""
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close nothing."""

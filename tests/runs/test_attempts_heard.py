@@ -6,14 +6,19 @@ import errno
 import time
 from typing import Any, NoReturn
 
+import pytest
+
 from clusterctl.cli.reading_logs import Filter
+from clusterctl.errors import StartError
 from clusterctl.plans.state import NodeState, parse_state
 from clusterctl.runs.attached import Attached, Watch
 from clusterctl.runs.attempts import Attempts
 from clusterctl.runs.cluster import Cluster
+from clusterctl.runs.evidence import Part
 from clusterctl.runs.follow import LogLines, NodeEvent, StateChange, StreamEnd
 from clusterctl.runs.onlooking import Onlooker
 from clusterctl.runs.streams import Streams
+from clusterctl.runs.tasks import await_event
 from clusterctl.specs.inventory import Node
 from clusterctl.specs.inventory_parsing import parse_inventory
 
@@ -102,3 +107,37 @@ def test_a_stream_that_our_own_system_refuses_ends_with_its_reason() -> None:
         ends = [update for update in streams.updates(0.1) if isinstance(update, StreamEnd)]
     streams.close()
     assert [(end.node, end.error.code if end.error else "") for end in ends] == [("gpu01", "CC-USE-080")]
+
+
+def test_a_rank_that_ends_after_its_node_was_told_to_is_known_as_that() -> None:
+    """And one that ended before is not."""
+    part = Part(NODES[0], 0.0)
+    for event in (
+        {"event": "rank_exited", "rank": 0, "exit": 1, "signal": None, "time": 9.0},
+        {"event": "stopping", "reason": "gpu01: rank 0", "time": 10.0},
+        {"event": "rank_exited", "rank": 1, "exit": 143, "signal": None, "time": 10.3},
+    ):
+        part.hear_event(event)
+    assert [(failure.rank, failure.after_stop) for failure in part.failures(11.0)] == [(0, False), (1, True)]
+
+
+class Frames:
+    """A leash on which the agent has said some events."""
+
+    stderr = ""
+
+    def __init__(self, *events: str) -> None:
+        self.said = [({"event": event}, b"") for event in events]
+
+    def receive(self, _timeout: float) -> Any:
+        """Give the next of them."""
+        return self.said.pop(0)
+
+
+def test_a_run_that_is_over_before_a_slow_node_begins_has_begun() -> None:
+    """A program that fails at once ends the run on all nodes; only for torchrun that is a start that failed."""
+    leash: Any = Frames("ended")
+    assert await_event(leash, "going", 1.0, node="gpu02", or_ended=True) == {}
+    leash = Frames("ended")
+    with pytest.raises(StartError):
+        await_event(leash, "going", 1.0, node="gpu02")
