@@ -13,14 +13,23 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 
-ARROW = ("errors", "specs", "plans", "runs", "console", "cli")  # each imports only what stands before it
+ARROW = (
+    "errors",
+    "protocol",
+    "specs",
+    "plans",
+    "runs",
+    "console",
+    "cli",
+)  # each imports only what stands before it
 MAY_IMPORT = {
     **{layer: ARROW[: place + 1] for place, layer in enumerate(ARROW)},
     "cli": (*ARROW, "lab"),
     "__main__": ("cli",),
     "__init__": ("errors", "specs", "plans"),  # the public API, loaded lazily
     "lab": ("errors", "specs", "lab"),
-    "payload": (),  # its own modules only, by relative import: it is shipped to the nodes
+    "protocol": (),  # nothing but the standard library: it is shipped to the nodes
+    "payload": ("protocol",),  # the same, by relative import
 }
 HOMES = {
     "click": ("cli",),
@@ -110,7 +119,7 @@ def follows_the_arrow(module: Module) -> Iterator[str]:
     """Layers import downwards only."""
     for name in (found.name.split(".") for found in module.imports if found.top == "clusterctl"):
         allowed = MAY_IMPORT.get(module.layer, ())
-        inside = module.layer == "payload" and name[1:2] == ["payload"]
+        inside = module.layer in ("payload", "protocol") and name[1:2] == [module.layer]
         if name[1:] not in ([], ["__version__"]) and name[1] not in allowed and not inside:
             yield f"{module.layer} imports {'.'.join(name)}"
 
@@ -125,7 +134,7 @@ def third_parties_stay_at_home(module: Module) -> Iterator[str]:
 
 def payload_stands_alone(module: Module) -> Iterator[str]:
     """What runs on nodes needs Python 3.8 and nothing else; torch only once a job's interpreter is there."""
-    if module.layer != "payload":
+    if module.layer not in ("payload", "protocol"):
         return
     for found in module.imports:
         if found.top == "clusterctl" and not found.relative:
@@ -139,8 +148,8 @@ def payload_stands_alone(module: Module) -> Iterator[str]:
 
 
 def is_pure(module: Module) -> Iterator[str]:
-    """Specs and plans have no clock, chance, environment, socket or file."""
-    if module.layer not in {"specs", "plans"}:
+    """Protocol, specs and plans have no clock, chance, environment, socket or file."""
+    if module.layer not in {"protocol", "specs", "plans"}:
         return
     for found in module.imports:
         if found.top in IMPURE_MODULES or (found.top == "pathlib" and not found.name.startswith(PURE_PATHS)):
@@ -188,6 +197,9 @@ BREACHES: list[tuple[Rule, str, str]] = [
     (payload_stands_alone, "payload/a.py", "from clusterctl.errors import NodeError"),
     (payload_stands_alone, "payload/a.py", "import torch.distributed.run"),
     (payload_stands_alone, "payload/a.py", "match 1:\n    case _: pass"),
+    (payload_stands_alone, "protocol/a.py", "from clusterctl.errors import NodeError"),
+    (follows_the_arrow, "protocol/a.py", "from ..specs import values"),
+    (is_pure, "protocol/a.py", "import time"),
     (is_pure, "plans/a.py", "import time"),
     (is_pure, "plans/a.py", "from pathlib import Path"),
     (is_pure, "plans/a.py", "def f(path):\n    return path.read_text()"),

@@ -28,7 +28,7 @@ from clusterctl.runs.cleaning import ask_to_remove, hear_found
 from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.ending import end_run
 from clusterctl.runs.follow import LogLines
-from clusterctl.runs.payload import PAYLOAD
+from clusterctl.runs.payload import PACKAGE
 from clusterctl.runs.source import ScanResult, scan_source
 from clusterctl.specs.counted import counted
 from clusterctl.specs.inventory import Node
@@ -74,7 +74,7 @@ def _packed() -> Iterator[Path]:
         package = folder / FOLDER
         package.mkdir()
         for name in MODULES:
-            shutil.copyfile(PAYLOAD / f"{name}.py", package / f"{name}.py")
+            shutil.copyfile(PACKAGE / "payload" / f"{name}.py", package / f"{name}.py")
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -44,18 +44,18 @@ def file_of(name):  # type: (str) -> str
 
 
 class BundleImporter(object):
-    """Finds the modules of package `payload` in a dict of sources."""
+    """Finds the modules of package `clusterctl` in a dict of sources."""
 
     def __init__(self, sources):  # type: (Dict[str, str]) -> None
         self.sources = sources
 
     def find_spec(self, name, path=None, target=None):  # type: (str, Any, Any) -> Optional[Any]  # noqa: ARG002 - importlib's signature
-        """Answer for our own package only."""
+        """Answer for our own packages only; they have no source."""
         if name not in self.sources:
             return None
         from importlib.machinery import ModuleSpec
 
-        return ModuleSpec(name, self, origin=file_of(name), is_package=name == "payload")  # type: ignore[arg-type]  # a loader by shape
+        return ModuleSpec(name, self, origin=file_of(name), is_package=not self.sources[name])  # type: ignore[arg-type]  # a loader by shape
 
     def create_module(self, spec):  # type: (Any) -> None
         """Leave the making of the module to importlib."""
@@ -81,11 +81,11 @@ def run_verb(header, source, sink):  # type: (Dict[str, Any], Any, int) -> None
     """Call the verb; its failure becomes an error frame, and the end frame always follows."""
     from importlib import import_module
 
-    wire = import_module("payload.wire")
+    wire = import_module("clusterctl.payload.wire")
     stream = wire.Stream(0, sink, unread(source))
     try:
         try:
-            import_module("payload." + header["verb"]).run(header["request"], stream)
+            import_module("clusterctl.payload." + header["verb"]).run(header["request"], stream)
         except BrokenPipeError:
             raise
         except Exception as error:  # noqa: BLE001, RUF100 - whatever it is, the client must hear of it
@@ -108,7 +108,7 @@ def boot():  # type: () -> None
     sink.flush()
     if sys.version_info < OLDEST:
         return refuse_old_python(sink)
-    sources = {"payload": ""}
+    sources = dict.fromkeys(("clusterctl", "clusterctl.payload", "clusterctl.protocol"), "")
     sources.update(json.loads(zlib.decompress(bundle).decode("utf-8")))
     sys.meta_path.insert(0, BundleImporter(sources))
     private = os.dup(1)

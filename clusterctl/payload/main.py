@@ -1,6 +1,6 @@
 """What the zip on a node runs: `python payload.zip guardian RUNDIR`, and the agent's children in the same way.
 
-The zip's root `__main__.py` is two lines: `from payload.main import main` and `main()`.
+The zip's root `__main__.py` is two lines: `from clusterctl.payload.main import main` and `main()`.
 """
 
 from __future__ import annotations
@@ -16,4 +16,4 @@ def main() -> None:
     role = sys.argv[1]
     if role not in ROLES:
         sys.exit(f"unknown role: {role}")
-    import_module(f"payload.{role}").main(sys.argv[2:])
+    import_module(f"clusterctl.payload.{role}").main(sys.argv[2:])

@@ -1,7 +1,8 @@
 """What is sent to the nodes: the few modules that a verb needs, or the whole payload as one zip.
 
-The payload is read as files, never imported. A verb's modules are found by following its relative imports,
-so that no list can fall behind the code.
+Two packages travel, under the names that they have here: `clusterctl.payload` and, of what both sides share,
+`clusterctl.protocol`. They are read as files, never imported. A verb's modules are found by following its relative
+imports, so that no list can fall behind the code.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import zlib
 from functools import cache
 from pathlib import Path
 
-PAYLOAD = Path(__file__).parent.parent / "payload"
-MAIN = "from payload.main import main\n\nmain()\n"
+PACKAGE = Path(__file__).parent.parent
+SHIPPED = ("payload", "protocol")
+MAIN = "from clusterctl.payload.main import main\n\nmain()\n"
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest that a zip can hold
 ONE_AT_A_TIME = threading.Lock()  # many threads ask at once: the first packs, the others wait for it
 
@@ -29,15 +31,18 @@ for _ in range(4):  # brackets within brackets
 ALIAS = re.compile(
     rf"^(\w+) = (?:Callable|Dict|Generator|Iterator|List|Optional|Tuple|Union)\[{INNER}\]", re.MULTILINE
 )
-USED_AT_RUN_TIME = re.compile(r"\b(?:NamedTuple|cast|TypeVar)\b|\(Protocol\)|, Protocol\)")
+USED_AT_RUN_TIME = re.compile(r"\b(?:NamedTuple|NewType|cast|TypeVar)\b|\(Protocol\)|, Protocol\)")
 
-RELATIVE = re.compile(r"^[ \t]*from[ \t]+\.(\w*)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]*)", re.MULTILINE)
+# from .wire import Stream | from . import wire | from ..protocol.untrusted import Untrusted | from ..protocol import x
+RELATIVE = re.compile(
+    r"^[ \t]*from[ \t]+\.(?:\.(\w+)\.?)?(\w*)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]*)", re.MULTILINE
+)
 
 
 @cache
 def boot() -> bytes:
     """Return the program that the node's interpreter runs first."""
-    return (PAYLOAD / "boot.py").read_bytes()
+    return (PACKAGE / "payload" / "boot.py").read_bytes()
 
 
 def bundle(verb: str) -> bytes:
@@ -54,26 +59,27 @@ def payload_zip() -> tuple[str, bytes]:
 
 @cache
 def _bundle(verb: str) -> bytes:
-    sources = {_dotted(name): without_types(_source(name)) for name in sorted(modules(verb))}
+    sources = {f"clusterctl.{name}": without_types(_source(name)) for name in sorted(modules(verb))}
     return zlib.compress(json.dumps(sources).encode("utf-8"), 9)
 
 
 @cache
 def modules(verb: str) -> frozenset[str]:
-    """Name the modules that a verb needs, itself and what carries frames included."""
-    wanted, found = {verb, "wire"}, set[str]()
+    """Name the modules that a verb needs, as `payload.wire`; itself and what carries frames included."""
+    wanted, found = {f"payload.{verb}", "payload.wire"}, set[str]()
     while wanted:
         name = wanted.pop()
         found.add(name)
-        wanted |= _imports(_source(name)) - found
+        wanted |= _imports(name) - found
     return frozenset(found)
 
 
 @cache
 def _payload_zip() -> tuple[str, bytes]:
-    texts = {"__main__.py": MAIN}
-    for path in PAYLOAD.glob("*.py"):
-        texts[f"payload/{path.name}"] = path.read_text(encoding="utf-8")
+    texts = {"__main__.py": MAIN, "clusterctl/__init__.py": ""}  # the package's own is for this machine
+    for folder in SHIPPED:
+        for path in (PACKAGE / folder).glob("*.py"):
+            texts[f"clusterctl/{folder}/{path.name}"] = path.read_text(encoding="utf-8")
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name in sorted(texts):
@@ -102,18 +108,16 @@ def forget() -> None:
         kept.cache_clear()
 
 
-def _imports(source: str) -> set[str]:
+def _imports(name: str) -> set[str]:
+    """Name the modules that a module imports from its own package or from one beside it."""
     found = set()
-    for module, names in RELATIVE.findall(source):
+    for beside, module, names in RELATIVE.findall(_source(name)):
+        folder = beside or name.partition(".")[0]
         words = [module] if module else re.findall(r"\w+", names)
-        found |= {word for word in words if (PAYLOAD / f"{word}.py").is_file()}
+        found |= {f"{folder}.{word}" for word in words if (PACKAGE / folder / f"{word}.py").is_file()}
     return found
-
-
-def _dotted(name: str) -> str:
-    return f"payload.{name}"
 
 
 @cache
 def _source(name: str) -> str:
-    return (PAYLOAD / f"{name}.py").read_text(encoding="utf-8")
+    return PACKAGE.joinpath(*name.split(".")).with_suffix(".py").read_text(encoding="utf-8")

@@ -25,9 +25,11 @@ def payload_zip() -> bytes:
     """Build the zip that guardian and gate run from."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
-        archive.writestr(zipfile.ZipInfo("__main__.py"), "from payload.main import main\nmain()\n")
-        for path in sorted(PAYLOAD.glob("*.py")):
-            archive.writestr(zipfile.ZipInfo(f"payload/{path.name}"), path.read_bytes())
+        archive.writestr(zipfile.ZipInfo("__main__.py"), "from clusterctl.payload.main import main\nmain()\n")
+        archive.writestr(zipfile.ZipInfo("clusterctl/__init__.py"), "")
+        for folder in ("payload", "protocol"):
+            for path in sorted((PAYLOAD.parent / folder).glob("*.py")):
+                archive.writestr(zipfile.ZipInfo(f"clusterctl/{folder}/{path.name}"), path.read_bytes())
     return content.getvalue()
 
 

@@ -28,8 +28,9 @@ def part(content: bytes) -> bytes:
 
 def bundle() -> bytes:
     """Compress every module of the payload, as the client ships a subset of them."""
-    sources = {f"payload.{path.stem}": path.read_text() for path in PAYLOAD.glob("*.py")}
-    del sources["payload.__init__"]
+    shipped = [path for name in ("payload", "protocol") for path in (PAYLOAD.parent / name).glob("*.py")]
+    sources = {f"clusterctl.{path.parent.name}.{path.stem}": path.read_text() for path in shipped}
+    sources = {name: source for name, source in sources.items() if not name.endswith("__init__")}
     return zlib.compress(json.dumps(sources).encode())
 
 

@@ -15,7 +15,8 @@ from session import BOOT, PAYLOAD, Session
 
 def modules(verb: str) -> bytes:
     """Make a bundle of the real wire and one verb named `sample`."""
-    sources = {"payload.wire": (PAYLOAD / "wire.py").read_text(), "payload.sample": textwrap.dedent(verb)}
+    names = ("clusterctl.payload.wire", "clusterctl.payload.sample")
+    sources = dict(zip(names, ((PAYLOAD / "wire.py").read_text(), textwrap.dedent(verb)), strict=True))
     return zlib.compress(json.dumps(sources).encode())
 
 

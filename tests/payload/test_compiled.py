@@ -13,9 +13,10 @@ import pytest
 from clusterctl.payload import compiled
 
 MODULES = {
-    "__main__.py": "from payload.main import main\n\nmain()\n",
-    "payload/__init__.py": "",
-    "payload/main.py": "def main():\n    print(__spec__.cached, __file__)\n    raise ValueError('seen')\n",
+    "__main__.py": "from clusterctl.payload.main import main\n\nmain()\n",
+    "clusterctl/__init__.py": "",
+    "clusterctl/payload/__init__.py": "",
+    "clusterctl/payload/main.py": "def main():\n    print(__spec__.cached, __file__)\n    raise ValueError('seen')\n",
 }
 
 

@@ -21,8 +21,8 @@ from session import PAYLOAD
 HOLD = """
 import json, os, sys
 sys.path.insert(0, sys.argv[1])
-from payload.locks import Locks
-from payload.loop import Loop
+from clusterctl.payload.locks import Locks
+from clusterctl.payload.loop import Loop
 loop, spec = Loop(), json.loads(sys.argv[2])
 locks = Locks(loop, spec, lambda: spec.get("going", True))
 def say(holders):
@@ -39,7 +39,7 @@ loop.run()
 ASK = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-from payload.holders import ask_holders, names_in_use
+from clusterctl.payload.holders import ask_holders, names_in_use
 wanted = sys.argv[2:]
 print(json.dumps([ask_holders(wanted), [name for name in names_in_use() if name in wanted]]))
 """
@@ -81,7 +81,7 @@ Hold = Callable[..., Holding]
 
 def payload_for(prefix: tuple[str, ...]) -> str:
     """Give a folder to import the payload from, one that another account may read."""
-    return str(OPEN[0]) if prefix else str(PAYLOAD.parent)
+    return str(OPEN[0]) if prefix else str(PAYLOAD.parents[1])
 
 
 OPEN: list[Path] = []
@@ -111,7 +111,7 @@ def hold() -> Iterator[Hold]:
 
 def ask(*names: str) -> tuple[list[dict[str, Any]], list[str]]:
     """Ask, as any process of the machine may, who holds some names, and which of them are listed."""
-    words = [sys.executable, "-c", ASK, str(PAYLOAD.parent), *names]
+    words = [sys.executable, "-c", ASK, str(PAYLOAD.parents[1]), *names]
     holders, listed = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)
     return holders, listed
 
@@ -172,7 +172,7 @@ def test_of_many_at_once_one_at_most_gets_all(gpu: Callable[[int], Any]) -> None
     """Six that want the same four GPUs never share them, and each of the others hears of a holder."""
     gpus = [gpu(index) for index in range(4)]
     about = {"job": "j", "node": "n", "launched_by": "a@b", "submitted": 1.0}
-    words = [sys.executable, "-c", HOLD, str(PAYLOAD.parent)]
+    words = [sys.executable, "-c", HOLD, str(PAYLOAD.parents[1])]
     rivals = [
         subprocess.Popen(
             [*words, json.dumps({**about, "run": f"r{n}", "gpus": gpus[::-1] if n % 2 else gpus})],
@@ -255,7 +255,7 @@ def test_what_a_holder_says_is_bounded(gpu: Callable[[int], Any]) -> None:
     with socket.socket(socket.AF_UNIX) as stranger:
         stranger.bind("\0" + name_of(gpu(0)))
         stranger.listen(5)
-        words = [sys.executable, "-c", ASK, str(PAYLOAD.parent), name_of(gpu(0))]
+        words = [sys.executable, "-c", ASK, str(PAYLOAD.parents[1]), name_of(gpu(0))]
         asking = subprocess.Popen(words, stdout=subprocess.PIPE)
         visitor, _ = stranger.accept()
         visitor.settimeout(5)
@@ -278,7 +278,8 @@ def test_another_account_is_refused_and_named(hold: Hold, gpu: Callable[[int], A
     if not readable_by_others(Path(sys.executable)):
         pytest.skip("another account cannot read this interpreter")
     folder = Path("/tmp") / f"locks-{secrets.token_hex(4)}"
-    shutil.copytree(PAYLOAD, folder / "payload")
+    for name in ("payload", "protocol"):
+        shutil.copytree(PAYLOAD.parent / name, folder / "clusterctl" / name)
     OPEN[:] = [folder]
     try:
         other = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")

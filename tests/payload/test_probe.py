@@ -270,12 +270,12 @@ def test_versions_within_their_time() -> None:
     """torch, its libraries and all packages are told within 50 ms of the interpreter's time; torch is not imported."""
     script = (
         "import sys, time; sys.path.insert(0, sys.argv[1]); began = time.process_time()\n"
-        "from payload import probe_packages, probe_system, probe_torch\n"
+        "from clusterctl.payload import probe_packages, probe_system, probe_torch\n"
         "probe_torch.torch(), probe_torch.packages(), probe_torch._nccl(), probe_packages.installed()\n"
         "probe_system.interpreter(), probe_system.platform()\n"
         "print(time.process_time() - began, 'torch' in sys.modules)"
     )
-    words = [sys.executable, "-c", script, str(PAYLOAD.parent)]
+    words = [sys.executable, "-c", script, str(PAYLOAD.parents[1])]
     told = [
         subprocess.run(words, capture_output=True, text=True, check=True).stdout.split() for _ in range(5)
     ]

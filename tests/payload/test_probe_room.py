@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 
-PACKAGE = Path(__file__).parents[2] / "clusterctl"
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def room(monkeypatch: pytest.MonkeyPatch) -> Any:
+def room() -> Any:
     """Give the module, as the node's Python imports it."""
-    monkeypatch.syspath_prepend(str(PACKAGE))
-    return importlib.import_module("payload.probe_room")
+    return importlib.import_module("clusterctl.payload.probe_room")
 
 
 def dead_pid() -> int:
@@ -75,9 +74,10 @@ def test_only_what_dead_processes_left_counts(
 
 def test_the_locale_decides_unless_python_is_told() -> None:
     """As a session's variables would; a locale that is not installed is read as C, which is UTF-8."""
-    code = "import sys; sys.path.insert(0, sys.argv[1]); from payload import probe_room; print(probe_room.text())"
+    code = "import sys; sys.path.insert(0, sys.argv[1])\n"
+    code += "from clusterctl.payload import probe_room; print(probe_room.text())"
     told = subprocess.run(
-        [sys.executable, "-c", code, str(PACKAGE)],
+        [sys.executable, "-c", code, str(ROOT)],
         env={"LANG": "de_DE.ISO-8859-1", "PYTHONUTF8": "1"},
         capture_output=True,
         text=True,

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[2] / "clusterctl"
+ROOT = Path(__file__).parents[2]
 NOBODY = 65534
 
 # An ordinary user, for whom modes count; the interpreter may lie where he cannot go, so all is imported before.
 BEGIN = f"""
 import os, sys
-sys.path.insert(0, {str(PACKAGE)!r})
-from payload.removal import remove_tree
+sys.path.insert(0, {str(ROOT)!r})
+from clusterctl.payload.removal import remove_tree
 if os.geteuid() == 0:
     os.setgid({NOBODY})
     os.setuid({NOBODY})

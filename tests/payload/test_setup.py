@@ -305,13 +305,13 @@ def test_what_a_command_leaves_in_the_background(node: Make) -> None:
 def test_a_log_without_end_begins_anew(tmp_path: Path) -> None:
     """A command that prints for ever fills neither memory nor the disk; of an endless line the last part is shown."""
     script = (
-        "from payload import steps; steps.MOST = 1 << 20; steps.TELL_EVERY = 0.05\n"
+        "from clusterctl.payload import steps; steps.MOST = 1 << 20; steps.TELL_EVERY = 0.05\n"
         f"one = steps.Steps({str(tmp_path / 'log')!r}, {str(tmp_path)!r}, {{}}, lambda text: None)\n"
         "try: one.run(['sh', '-c', 'head -c 9000000 /dev/zero; sleep 0.2; echo; echo last; exit 4'], 'much')\n"
         "except steps.StepFailed as error: print(error.text.splitlines()[-1], error.reason)\n"
     )
     command = [sys.executable, "-c", script]
-    done = subprocess.run(command, cwd=PAYLOAD.parent, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, cwd=PAYLOAD.parents[1], capture_output=True, text=True, check=True)
 
     assert done.stdout == "last `much` exited with 4\n"
     assert (tmp_path / "log").stat().st_size < 2 << 20
@@ -320,11 +320,11 @@ def test_a_log_without_end_begins_anew(tmp_path: Path) -> None:
 def test_a_maker_that_was_silent_keeps_what_it_has(tmp_path: Path) -> None:
     """Whose lock was taken loses no directory to who took it; one that has died here loses both at once."""
     script = (
-        "import os, sys, time; from payload import setup_lock as s\n"
+        "import os, sys, time; from clusterctl.payload import setup_lock as s\n"
         "lock = s.SetupLock('lock', sys.argv[1]); print(lock.take(lambda: False, print), flush=True)\n"
         "os.mkdir(sys.argv[1]); lock.claim(os.path.abspath(sys.argv[1])); print('made', flush=True); sys.stdin.read()\n"
     )
-    env = {**os.environ, "PYTHONPATH": str(PAYLOAD.parent)}
+    env = {**os.environ, "PYTHONPATH": str(PAYLOAD.parents[1])}
     command = [sys.executable, "-c", script]
     first = subprocess.Popen(
         [*command, "one"], cwd=tmp_path, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -332,7 +332,7 @@ def test_a_maker_that_was_silent_keeps_what_it_has(tmp_path: Path) -> None:
     assert first.stdout is not None
     assert [first.stdout.readline() for _ in range(2)] == ["True\n", "made\n"]
     script = (
-        "import os; from payload import setup_lock as s; s.SILENT = 0.5\n"
+        "import os; from clusterctl.payload import setup_lock as s; s.SILENT = 0.5\n"
         "lock = s.SetupLock('lock', 'two'); s._has_died = lambda words: False\n"
         "lock.take(lambda: False, print); print(list(s.unclaimed('.')))\n"
     )
@@ -343,7 +343,7 @@ def test_a_maker_that_was_silent_keeps_what_it_has(tmp_path: Path) -> None:
     first.kill()
     first.communicate()
     third = subprocess.run(
-        [sys.executable, "-c", "from payload import setup_lock as s; print(list(s.unclaimed('.')))"],
+        [sys.executable, "-c", "from clusterctl.payload import setup_lock as s; print(list(s.unclaimed('.')))"],
         cwd=tmp_path,
         env=env,
         capture_output=True,

@@ -17,47 +17,56 @@ import pytest
 
 from clusterctl.runs import payload
 
-MODULES = sorted(path.stem for path in payload.PAYLOAD.glob("*.py") if path.stem != "__init__")
+PAYLOAD = payload.PACKAGE / "payload"
+VERBS = sorted(path.stem for path in PAYLOAD.glob("*.py") if path.stem != "__init__")
+SHIPPED = [path for name in payload.SHIPPED for path in sorted((payload.PACKAGE / name).glob("*.py"))]
 
 
 def imports_of(name: str) -> set[str]:
     """List a module's relative imports as Python itself understands the file."""
-    tree = ast.parse((payload.PAYLOAD / f"{name}.py").read_text())
+    folder, module = name.split(".")
+    tree = ast.parse((payload.PACKAGE / folder / f"{module}.py").read_text())
     found: set[str] = set()
     for part in ast.walk(tree):
-        if isinstance(part, ast.ImportFrom) and part.level == 1:
-            found |= {part.module} if part.module else {alias.name for alias in part.names}
+        if isinstance(part, ast.ImportFrom) and part.level:
+            above = [folder] if part.level == 1 else []
+            words = [*above, *(part.module.split(".") if part.module else [])]
+            named = [words] if len(words) == 2 else [[*words, alias.name] for alias in part.names]
+            found |= {".".join(one) for one in named}
     return found
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", VERBS)
 def test_a_verbs_bundle_is_closed(name: str) -> None:
     """A bundle holds everything that its modules import, and frames."""
     held = payload.modules(name)
-    assert {name, "wire"} <= held
+    assert {f"payload.{name}", "payload.wire"} <= held
     assert {wanted for module in held for wanted in imports_of(module)} <= held
 
 
 def test_bundle_holds_the_sources() -> None:
     """A bundle unpacks to the files, and is made once."""
     sources = json.loads(zlib.decompress(payload.bundle("probe")))
-    file = (payload.PAYLOAD / "probe.py").read_text()
-    assert sources["payload.probe"] == payload.without_types(file) != file
+    file = (PAYLOAD / "probe.py").read_text()
+    assert sources["clusterctl.payload.probe"] == payload.without_types(file) != file
     assert payload.bundle("probe") is payload.bundle("probe")
 
 
 def test_modules_run_without_the_types_they_name(tmp_path: Path) -> None:
     """What is sent needs nothing of `typing`, keeps its lines, and every module of it can be imported."""
-    (tmp_path / "payload").mkdir()
-    for path in payload.PAYLOAD.glob("*.py"):
+    for path in SHIPPED:
         bare = payload.without_types(path.read_text())
         assert bare.count("\n") == path.read_text().count("\n")
-        (tmp_path / "payload" / path.name).write_text(bare)
-    code = (
-        "import sys, payload.probe; assert 'typing' not in sys.modules; from importlib import import_module\n"
-    )
-    names = [name for name in MODULES if name not in ("boot", "main")]
-    code += f"for name in {names}: import_module('payload.' + name)"
+        target = tmp_path / "clusterctl" / path.parent.name / path.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(bare)
+    (tmp_path / "clusterctl" / "__init__.py").touch()
+    code = "import sys, clusterctl.payload.probe; assert 'typing' not in sys.modules\n"
+    code += "from importlib import import_module\n"
+    names = [
+        f"{path.parent.name}.{path.stem}" for path in SHIPPED if path.stem not in ("__init__", "boot", "main")
+    ]
+    code += f"for name in {names}: import_module('clusterctl.' + name)"
     subprocess.run(
         [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {code}"], check=True
     )
@@ -65,7 +74,7 @@ def test_modules_run_without_the_types_they_name(tmp_path: Path) -> None:
 
 def test_probe_does_not_carry_the_agent() -> None:
     """Each verb brings what it needs, not the whole payload."""
-    assert "guardian" not in payload.modules("probe")
+    assert "payload.guardian" not in payload.modules("probe")
 
 
 def test_zip_is_the_same_everywhere() -> None:
@@ -84,9 +93,11 @@ def test_zip_holds_the_payload_and_runs(tmp_path: Path) -> None:
     raw = payload.payload_zip()[1]
     with zipfile.ZipFile(io.BytesIO(raw)) as archive:
         names = archive.namelist()
-        assert archive.read("payload/wire.py") == (payload.PAYLOAD / "wire.py").read_bytes()
+        assert archive.read("clusterctl/payload/wire.py") == (PAYLOAD / "wire.py").read_bytes()
+        assert archive.read("clusterctl/__init__.py") == b""
     assert names == sorted(names)
-    assert set(names) == {"__main__.py", "payload/__init__.py", *(f"payload/{name}.py" for name in MODULES)}
+    files = {f"clusterctl/{path.parent.name}/{path.name}" for path in SHIPPED}
+    assert set(names) == {"__main__.py", "clusterctl/__init__.py", *files}
     (tmp_path / "payload.zip").write_bytes(raw)
     done = subprocess.run(
         [sys.executable, str(tmp_path / "payload.zip"), "nonsense"],
@@ -100,11 +111,13 @@ def test_zip_holds_the_payload_and_runs(tmp_path: Path) -> None:
 
 def test_changed_source_is_another_payload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The digest follows the content."""
-    for path in payload.PAYLOAD.glob("*.py"):
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    (tmp_path / "wire.py").write_bytes((tmp_path / "wire.py").read_bytes() + b"\n")
+    for path in SHIPPED:
+        (tmp_path / path.parent.name).mkdir(exist_ok=True)
+        (tmp_path / path.parent.name / path.name).write_bytes(path.read_bytes())
+    changed = tmp_path / "payload" / "wire.py"
+    changed.write_bytes(changed.read_bytes() + b"\n")
     before = payload.payload_zip()[0]
-    monkeypatch.setattr(payload, "PAYLOAD", tmp_path)
+    monkeypatch.setattr(payload, "PACKAGE", tmp_path)
     payload.forget()
     try:
         assert payload.payload_zip()[0] != before
@@ -116,10 +129,11 @@ def test_changed_source_is_another_payload(tmp_path: Path, monkeypatch: pytest.M
 
 def test_exec_and_sync_load_little() -> None:
     """A command on a node costs its start: no agent's modules are sent for it, and nothing of `typing` is loaded."""
-    assert payload.modules("exec") == {"exec", "ending", "processes", "surroundings", "wire"}
+    modules = ("exec", "ending", "processes", "surroundings", "wire")
+    assert payload.modules("exec") == {f"payload.{name}" for name in modules}
     for verb in ("exec", "sync", "ps", "top"):
         sources = [
-            payload.without_types((payload.PAYLOAD / f"{name}.py").read_text())
+            payload.without_types(payload.PACKAGE.joinpath(*name.split(".")).with_suffix(".py").read_text())
             for name in payload.modules(verb)
         ]
         assert not [source for source in sources if "\nfrom typing import" in source], verb

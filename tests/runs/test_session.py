@@ -106,15 +106,17 @@ def run(request, stream):
 @pytest.fixture(scope="module", autouse=True)
 def verbs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Ship verbs of the test's own, by the real boot code."""
-    folder, original = tmp_path_factory.mktemp("payload"), payload.PAYLOAD
+    package, original = tmp_path_factory.mktemp("package"), payload.PACKAGE
+    folder = package / "payload"
+    folder.mkdir()
     for name in ("__init__", "boot", "wire"):
-        (folder / f"{name}.py").write_bytes((original / f"{name}.py").read_bytes())
+        (folder / f"{name}.py").write_bytes((original / "payload" / f"{name}.py").read_bytes())
     for name, source in VERBS.items():
         (folder / f"{name}.py").write_text(source)
-    payload.PAYLOAD = folder
+    payload.PACKAGE = package
     payload.forget()
     yield
-    payload.PAYLOAD = original
+    payload.PACKAGE = original
     payload.forget()
 
 

@@ -1,0 +1,32 @@
+"""The name of a run, `JOB-20261122T071140-03b1`: the one form in which it may become part of a path or a command."""
+
+from __future__ import annotations
+
+import re
+from typing import NewType
+
+RunId = NewType("RunId", str)
+
+NAME_PATTERN = (
+    r"[A-Za-z0-9][A-Za-z0-9._-]*"  # of jobs and nodes: no slash, no leading dot or dash, no shell character
+)
+LONGEST_JOB = 64  # characters
+_RUN_ID = re.compile(rf"({NAME_PATTERN})-[0-9]{{8}}T[0-9]{{6}}-[0-9a-f]{{4,16}}")
+
+
+def parse_run_id(text: object) -> RunId | None:
+    """Read a whole run id; None for anything else, such as a path or the beginning of a name."""
+    found = _RUN_ID.fullmatch(text) if isinstance(text, str) else None
+    return RunId(found[0]) if found and len(found[1]) <= LONGEST_JOB else None
+
+
+def parse_job_name(text: object) -> str:
+    """Read the name of a job; empty for anything else."""
+    good = isinstance(text, str) and len(text) <= LONGEST_JOB and re.fullmatch(NAME_PATTERN, text)
+    return str(text) if good else ""
+
+
+def job_of(run_id: RunId) -> str:
+    """Give the name of the job that a run belongs to."""
+    found = _RUN_ID.fullmatch(run_id)
+    return found[1] if found else ""

@@ -1,0 +1,240 @@
+"""JSON that another machine, another account or another process has written: the one way to read it.
+
+    bytes --parse_json / parse_object--> Untrusted --text, integer, number, records, ...--> values with bounds
+
+`parse_json` bounds what a text can cost: its size, how many values it holds (each is an object in memory: 64 MiB of
+`{},{},...` would be two gigabytes), its depth, and every number (finite, below 2^64, so that no arithmetic on it can
+overflow). An `Untrusted` gives out nothing that its reader has not bounded: a missing value and one of the wrong type
+are the same, lists are cut to what was asked for, texts are shortened and can always be encoded. Control characters
+stay in texts; whoever prints or pastes a text cleans it there.
+
+What is not here: the meaning of any message.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+MOST_BYTES = 1 << 20
+MOST_VALUES = 200_000
+LONGEST_TEXT = 4096  # characters
+LARGEST = 1 << 64  # integers are below; inode numbers and byte counts of real systems come close
+LONGEST_NUMBER = 21  # characters of an integer: the digits of LARGEST and a sign
+LATEST = 1e11  # seconds since 1970: the year 5138
+DELIMITERS = (b"{", b"[", b",", b":")  # before each value and each key stands one of them
+
+
+class MalformedError(ValueError):
+    """What came is not JSON within the bounds; the message says why, without what came."""
+
+
+def parse_json(text: bytes, most_bytes: int = MOST_BYTES, most_values: int = MOST_VALUES) -> Any:
+    """Parse JSON within bounds; MalformedError otherwise."""
+    if len(text) > most_bytes:
+        raise MalformedError(f"{len(text)} bytes of JSON, at most {most_bytes} are allowed")
+    if sum(map(text.count, DELIMITERS)) > most_values:  # counted before anything is built
+        raise MalformedError(f"JSON with more than {most_values} values")
+    try:
+        return _DECODER.decode(text.decode("utf-8"))
+    except MalformedError:
+        raise
+    except RecursionError:
+        raise MalformedError("JSON that is nested too deeply") from None
+    except ValueError as error:  # also UnicodeDecodeError
+        raise MalformedError(f"not JSON: {str(error)[:80]}") from None
+
+
+def parse_object(text: bytes, most_bytes: int = MOST_BYTES, most_values: int = MOST_VALUES) -> Untrusted:
+    """Parse a JSON object within bounds; MalformedError for anything else."""
+    value = parse_json(text, most_bytes, most_values)
+    if not isinstance(value, dict):
+        raise MalformedError("not a JSON object")
+    return Untrusted(value)
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > LONGEST_NUMBER or abs(int(digits)) >= LARGEST:
+        raise MalformedError("a number that is too large")
+    return int(digits)
+
+
+def _float(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise MalformedError("a number that is too large")
+    return value
+
+
+def _constant(name: str) -> float:
+    raise MalformedError(f"{name} is not a number")
+
+
+_DECODER = json.JSONDecoder(parse_int=_integer, parse_float=_float, parse_constant=_constant)
+
+
+class Untrusted:
+    """A JSON object from elsewhere; every value that leaves it has a known type and a bound."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: object) -> None:
+        self._values: Mapping[str, Any] = values if isinstance(values, dict) else {}
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._values
+
+    def __bool__(self) -> bool:
+        return bool(self._values)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Untrusted) and self._values == other._values
+
+    __hash__ = None  # type: ignore[assignment]  # it holds a dict
+
+    def __repr__(self) -> str:
+        return f"Untrusted({repr(self._values)[:200]})"
+
+    def is_null(self, key: str) -> bool:
+        """Tell whether the key is there with the value null."""
+        return key in self._values and self._values[key] is None
+
+    def text(self, key: str, longest: int = LONGEST_TEXT) -> str:
+        """Give a text, shortened, that can be encoded as UTF-8; empty if there is none."""
+        return _text(self._values.get(key), longest)
+
+    def one_of(self, key: str, words: tuple[str, ...]) -> str:
+        """Give a text if it is one of these words, else the empty text."""
+        value = self._values.get(key)
+        return value if isinstance(value, str) and value in words else ""
+
+    def integer(self, key: str, least: int = -LARGEST, most: int = LARGEST) -> int | None:
+        """Give a whole number between two bounds, both included; None if there is none."""
+        return _bounded(self._values.get(key), least, most)
+
+    def count(self, key: str, most: int = LARGEST) -> int:
+        """Give a whole number from 0 on; 0 if there is none."""
+        return self.integer(key, 0, most) or 0
+
+    def number(self, key: str, least: float = -1e300, most: float = 1e300) -> float | None:
+        """Give a finite number between two bounds, both included; None if there is none."""
+        return _finite(self._values.get(key), least, most)
+
+    def moment(self, key: str) -> float | None:
+        """Give a time in seconds since 1970; None if there is none that a clock could show."""
+        return self.number(key, 0.0, LATEST)
+
+    def flag(self, key: str) -> bool:
+        """Tell whether the value is true, and nothing else that counts as true."""
+        return self._values.get(key) is True
+
+    def choice(self, key: str) -> bool | None:
+        """Give true or false; None if it is neither."""
+        value = self._values.get(key)
+        return value if isinstance(value, bool) else None
+
+    def record(self, key: str) -> Untrusted:
+        """Give an object; an empty one if there is none."""
+        return Untrusted(self._values.get(key))
+
+    def has_record(self, key: str) -> bool:
+        """Tell whether the value is an object."""
+        return isinstance(self._values.get(key), dict)
+
+    def records(self, key: str, most: int) -> tuple[Untrusted, ...]:
+        """Give the objects of a list, at most so many; what else it holds is left out."""
+        return tuple(Untrusted(one) for one in self._list(key)[:most] if isinstance(one, dict))
+
+    def texts(self, key: str, most: int, longest: int = LONGEST_TEXT) -> tuple[str, ...]:
+        """Give the texts of a list, at most so many; what else it holds is left out."""
+        return tuple(_text(one, longest) for one in self._list(key)[:most] if isinstance(one, str))
+
+    def integers(self, key: str, most: int, least: int = 0, largest: int = LARGEST) -> tuple[int, ...]:
+        """Give the whole numbers of a list, at most so many; empty if one of them is none."""
+        found = [_bounded(one, least, largest) for one in self._list(key)[:most]]
+        return () if None in found else tuple(one for one in found if one is not None)
+
+    def rows(self, key: str, most: int) -> tuple[Row, ...]:
+        """Give the lists within a list, at most so many; what else it holds is left out."""
+        return tuple(Row(one) for one in self._list(key)[:most] if isinstance(one, list))
+
+    def named_records(self, key: str, most: int) -> dict[str, Untrusted]:
+        """Give the objects of an object by their names, at most so many; other values are left out."""
+        return {_text(name, LONGEST_TEXT): Untrusted(one) for name, one in self._pairs(key, most, dict)}
+
+    def named_integers(self, key: str, most: int, least: int = 0, largest: int = LARGEST) -> dict[str, int]:
+        """Give the whole numbers of an object by their names, at most so many; other values are left out."""
+        pairs = ((name, _bounded(one, least, largest)) for name, one in self._pairs(key, most, int))
+        return {_text(name, LONGEST_TEXT): one for name, one in pairs if one is not None}
+
+    def names(self, key: str, most: int) -> tuple[str, ...]:
+        """Give the keys of an object, at most so many."""
+        value = self._values.get(key)
+        return (
+            tuple(_text(name, LONGEST_TEXT) for name in list(value)[:most]) if isinstance(value, dict) else ()
+        )
+
+    def is_list(self, key: str) -> bool:
+        """Tell whether the value is a list."""
+        return isinstance(self._values.get(key), list)
+
+    def length(self, key: str) -> int:
+        """Tell how many values a list holds; 0 if there is none."""
+        return len(self._list(key))
+
+    def unread(self, key: str) -> Any:
+        """Give a value as it came, for a reader that bounds it itself; a test holds the list of them."""
+        return self._values.get(key)
+
+    def _list(self, key: str) -> list[Any]:
+        value = self._values.get(key)
+        return value if isinstance(value, list) else []
+
+    def _pairs(self, key: str, most: int, kind: type) -> Iterator[tuple[str, Any]]:
+        value = self._values.get(key)
+        pairs = list(value.items())[:most] if isinstance(value, dict) else []
+        return ((name, one) for name, one in pairs if isinstance(one, kind))
+
+
+class Row:
+    """A JSON list from elsewhere whose places have meanings."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: list[Any]) -> None:
+        self._values = values
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def text(self, place: int, longest: int = LONGEST_TEXT) -> str:
+        """Give a text, shortened; empty if there is none."""
+        return _text(self._at(place), longest)
+
+    def integer(self, place: int, least: int = -LARGEST, most: int = LARGEST) -> int | None:
+        """Give a whole number between two bounds; None if there is none."""
+        return _bounded(self._at(place), least, most)
+
+    def number(self, place: int, least: float = -1e300, most: float = 1e300) -> float | None:
+        """Give a finite number between two bounds; None if there is none."""
+        return _finite(self._at(place), least, most)
+
+    def _at(self, place: int) -> Any:
+        return self._values[place] if place < len(self._values) else None
+
+
+def _text(value: Any, longest: int) -> str:
+    """Shorten; what is half of a surrogate pair, which JSON can hold and UTF-8 cannot, becomes a question mark."""
+    return value[:longest].encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else ""
+
+
+def _bounded(value: Any, least: int, most: int) -> int | None:
+    good = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+    return value if good else None
+
+
+def _finite(value: Any, least: float, most: float) -> float | None:
+    good = isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most
+    return float(value) if good else None
