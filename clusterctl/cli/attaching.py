@@ -15,6 +15,7 @@ from clusterctl.console.runs import describe_launch
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.choose_run import Parts, choose_to_attach, is_live, owner_of, submitted
 from clusterctl.plans.state import whole_state
+from clusterctl.protocol.run_id import RunId
 from clusterctl.runs.attached import Watch
 from clusterctl.runs.follow import LogLines
 from clusterctl.specs.counted import counted
@@ -67,7 +68,7 @@ def _attach(inventory: Inventory, wanted: str | None, report: Report) -> int:
         return watch_run(cluster, _watch(inventory, remembered, run), report, latest, _began(parts))
 
 
-def _watch(inventory: Inventory, remembered: Remembered, run: str) -> Watch:
+def _watch(inventory: Inventory, remembered: Remembered, run: RunId) -> Watch:
     parts = remembered.runs[run]
     nodes = [node for node in inventory.nodes if node.name in parts]
     return Watch(

@@ -141,7 +141,11 @@ class Clean:
         shown = not self._wishes.as_json and sys.stdin.isatty()
         if self._wishes.yes or (shown and click.confirm(question, err=True)):
             return
-        fix = "look at --dry-run first, then add -y" if self._wishes.as_json else "add -y to remove what is shown"
+        fix = (
+            "look at --dry-run first, then add -y"
+            if self._wishes.as_json
+            else "add -y to remove what is shown"
+        )
         raise UsageError("nothing was removed", code="CC-USE-031", fix=fix)
 
     def _remove(self, choice: Choice) -> None:

@@ -29,6 +29,7 @@ from clusterctl.plans.placement import Member
 from clusterctl.plans.redact import redact
 from clusterctl.plans.setup import setup_to_spec
 from clusterctl.plans.vendors import vendor_of
+from clusterctl.protocol.run_id import RunId
 from clusterctl.runs import preparing
 from clusterctl.runs.attached import Watch
 from clusterctl.runs.claiming import Manners
@@ -238,9 +239,9 @@ def measure(job: Job, node: Node, facts: Facts) -> Measured:
     )
 
 
-def make_run_id(job: str) -> str:
+def make_run_id(job: str) -> RunId:
     """Name a run: job, UTC time, four random hex digits."""
-    return f"{job}-{datetime.now(timezone.utc):%Y%m%dT%H%M%S}-{random_source.token_hex(2)}"
+    return RunId(f"{job}-{datetime.now(timezone.utc):%Y%m%dT%H%M%S}-{random_source.token_hex(2)}")
 
 
 def read_secrets(job: Job) -> dict[str, str]:

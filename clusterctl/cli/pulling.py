@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +20,8 @@ from clusterctl.console.results import Progress, pulled_to_json, tell_account
 from clusterctl.errors import ClusterctlError, NodeError, SystemRefusal, UsageError
 from clusterctl.plans.choose_run import Runs, choose_run
 from clusterctl.plans.placement import choose_nodes
-from clusterctl.plans.results import MAX_BYTES, MAX_ENTRIES, Entry, judge
+from clusterctl.plans.results import MAX_BYTES, MAX_ENTRIES, MAX_NAMES, Entry, judge
+from clusterctl.protocol.run_id import RunId, job_of, parse_job_name
 from clusterctl.runs import tasks
 from clusterctl.runs.arrival import Account
 from clusterctl.runs.cluster import Cluster
@@ -33,10 +33,8 @@ from clusterctl.runs.room import Room
 from clusterctl.runs.session import Session
 from clusterctl.specs.inventory import Inventory, Node
 from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.values import NAME_PATTERN
 
 NO_LIMIT = 1 << 62
-_RUN = re.compile(rf"({NAME_PATTERN})-[0-9]{{8}}T[0-9]{{6}}-[0-9a-f]{{4,}}")
 
 
 @dataclass(frozen=True)
@@ -61,6 +59,7 @@ class Part:
     listed: Listed
     home: str | None = None
     account: Account = field(default_factory=Account)
+    landed: set[str] = field(default_factory=set)  # places here that are done
 
     def entries(self, place: str) -> list[Entry]:
         """Choose what goes to `DIR/<place>/`: the outputs to their home, the logs to the node's own name."""
@@ -76,8 +75,9 @@ class Pull:
         self._errors: dict[str, ClusterctlError] = {}
         self._parts: dict[str, Part] = {}
         self._groups: list[list[str]] = []
+        self._marks: dict[str, str] = {}
         self._progress = Progress()
-        self._run: str | None = None
+        self._run: RunId | None = None
         self._job = wishes.job or ""
 
     def run(self, pattern: str | None, exclude: str | None) -> int:
@@ -86,7 +86,7 @@ class Pull:
         with open_cluster() as cluster:
             if self._wishes.job is None:
                 nodes = self._choose(cluster, nodes)
-            elif not re.fullmatch(NAME_PATTERN, self._job):
+            elif not parse_job_name(self._job):
                 raise UsageError(
                     f"{self._job!r} is not the name of a job",
                     code="CC-PULL-005",
@@ -114,18 +114,13 @@ class Pull:
             tell_failures(remembered.errors)
             return ()
         self._run = self._choose_run(remembered.runs)
-        named = _RUN.fullmatch(self._run)
-        if named is None:
-            raise UsageError(
-                f"{self._run!r} is not the name of a run", code="CC-PULL-005", fix="name the job: --job NAME"
-            )
-        self._job = named[1]
+        self._job = job_of(self._run)
         say(f"run {self._run}")
         parts = remembered.runs[self._run]
         self._errors = {error.node: error for error in remembered.errors if error.node in parts}
         return tuple(node for node in nodes if node.name in parts)
 
-    def _choose_run(self, runs: Runs) -> str:
+    def _choose_run(self, runs: Runs) -> RunId:
         """Find the run; a name without a slash that is none may have been meant as the directory."""
         wanted = self._wishes.run
         try:
@@ -142,6 +137,7 @@ class Pull:
     def _list(self, cluster: Cluster, nodes: Sequence[Node]) -> None:
         """Ask every node what it has; the conversations stay open."""
         beacon = secrets.token_hex(16)
+        self._marks = {node.name: secrets.token_hex(16) for node in nodes}
         asked = [node for node in nodes if node.name not in self._errors]
         for outcome in cluster.each(asked, lambda c, node: self._ask(c, node, beacon)):
             if outcome.value is not None:
@@ -162,7 +158,7 @@ class Pull:
     def _name(self, nodes: Sequence[Node], target: Path) -> None:
         """Decide under which name each node's outputs are kept; of nodes with one work directory one brings them."""
         listed = {node.name: self._parts[node.name].listed for node in nodes if node.name in self._parts}
-        self._groups = group_homes(listed)
+        self._groups = group_homes(listed, self._marks)
         names = name_homes(self._groups, listed, target)
         for group in self._groups:
             home = names[group[0]]
@@ -176,9 +172,12 @@ class Pull:
         run = self._run if self._wishes.logs else None
 
         def ask(used: tasks.Interpreter) -> Part:
-            session = tasks.pull(c, node, used, self._job, run, most=most, beacon=beacon)
+            mark = self._marks[node.name]
+            session = tasks.pull(c, node, used, self._job, run, most=most, beacon=beacon, mark=mark)
             try:
-                return Part(node, session, list_results(session, most, f"logs-{run}", node.name))
+                named = None if self._wishes.no_limit else MAX_NAMES
+                listed = list_results(session, most, f"logs-{run}", node.name, most_named=named)
+                return Part(node, session, listed)
             except BaseException:
                 session.close()
                 raise
@@ -192,13 +191,18 @@ class Pull:
         self._progress.begin([node.name for node in nodes])
         try:
             while nodes:
+                late: list[Node] = []
                 for outcome in fan_out(
                     nodes, lambda node: self._fetch(self._parts[node.name], target, room, folds=folds)
                 ):
+                    if outcome.value is False:
+                        late.append(outcome.node)
+                        continue
                     self._progress.arrive(outcome.node.name)
                     if outcome.error is not None:
                         self._errors[outcome.node.name] = outcome.error
-                nodes = self._heirs()
+                room.measure()
+                nodes = late + self._heirs()
         except BaseException:
             room.close()
             self._progress.stop()
@@ -219,27 +223,33 @@ class Pull:
                 heirs.append(heir.node)
         return heirs
 
-    def _fetch(self, part: Part, target: Path, room: Room, *, folds: bool) -> None:
-        """Fetch what one node brings: its outputs, its logs, into one place or two."""
+    def _fetch(self, part: Part, target: Path, room: Room, *, folds: bool) -> bool:
+        """Fetch what one node brings: its outputs, its logs, into one place or two; False if others must end first."""
         for place in dict.fromkeys((part.home, part.node.name)):
-            entries = part.entries(place) if place else []
+            entries = part.entries(place) if place and place not in part.landed else []
             if place and entries:
                 with room.entered():
-                    self._land(part, entries, Landing(target, place), room, folds=folds)
+                    if not self._land(part, entries, Landing(target, place), room, folds=folds):
+                        return False
+                part.landed.add(place)
+        return True
 
-    def _land(self, part: Part, entries: list[Entry], landing: Landing, room: Room, *, folds: bool) -> None:
+    def _land(self, part: Part, entries: list[Entry], landing: Landing, room: Room, *, folds: bool) -> bool:
+        account = Account()
         try:
             judged = judge(entries, folds=folds)
             self._check_size(judged.size)
-            wants = list(choose_wants(judged, landing, part.account, overwrite=self._wishes.overwrite))
+            wants = list(choose_wants(judged, landing, account, overwrite=self._wishes.overwrite))
             size = sum(want.entry.size - want.offset for want in wants)
-            room.reserve(size)
+            if not room.reserve(size):
+                return False
             self._progress.expect(size)
 
             def moved(count: int) -> None:
                 room.check()
                 self._progress.move(count)
 
+            part.account.add(account)
             bring(part.session, wants, landing, part.account, node=part.node.name, moved=moved)
             make_rest(judged, landing, part.account)
             landing.sweep()
@@ -248,6 +258,7 @@ class Pull:
             raise
         finally:
             landing.close()
+        return True
 
     def _check_size(self, size: int) -> None:
         if size > MAX_BYTES and not self._wishes.no_limit:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from clusterctl.cli.reaching import with_any_python
+from clusterctl.cli.reaching import notice, with_any_python
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.choose_run import RUN_ID, Parts, gather_runs, is_complete, is_live
+from clusterctl.plans.choose_run import Parts, gather_runs, is_complete, is_live
 from clusterctl.plans.state import SUCCEEDED, NodeState, whole_state
+from clusterctl.protocol.run_id import RunId, parse_run_id
 from clusterctl.runs import tasks
 from clusterctl.runs.cluster import Cluster
+from clusterctl.specs.counted import counted
 from clusterctl.specs.inventory import Node
 
 REMEMBERED = 200
@@ -20,7 +22,7 @@ REMEMBERED = 200
 class Remembered:
     """The runs by id, newest first, the nodes that did not answer, and the Python that answered on the others."""
 
-    runs: dict[str, dict[str, NodeState | None]]
+    runs: dict[RunId, dict[str, NodeState | None]]
     errors: tuple[ClusterctlError, ...]
     asked: int
     pythons: dict[str, tasks.Interpreter]
@@ -56,9 +58,10 @@ def ask_runs(
     ):
         if outcome.value is not None:
             answers[outcome.node.name], pythons[outcome.node.name] = outcome.value
+            _warn(outcome.node.name, outcome.value[0])
         elif outcome.error is not None:
             errors[outcome.node.name] = outcome.error
-        if one and prefix is not None and RUN_ID.fullmatch(prefix) and is_complete(_find(answers, prefix)):
+        if one and prefix is not None and parse_run_id(prefix) and is_complete(_find(answers, prefix)):
             break
     ordered = {node.name: answers[node.name].runs for node in nodes if node.name in answers}
     offsets = {name: listing.offset for name, listing in answers.items()}
@@ -68,11 +71,19 @@ def ask_runs(
     return Remembered(runs, tuple(errors.values()), len(answers) + len(errors), pythons, offsets)
 
 
+def _warn(node: str, listing: tasks.Listing) -> None:
+    if listing.unnamed:
+        what = counted(listing.unnamed, "line")
+        notice(
+            f"{node}: {what} of its list of runs name no run and were ignored: is this node what it should be?"
+        )
+
+
 def _find(answers: Mapping[str, tasks.Listing], run: str) -> Parts:
     return {name: state for name, one in answers.items() for state in one.runs if state.run == run}
 
 
-def recall_end(cluster: Cluster, nodes: Sequence[Node], remembered: Remembered, run: str) -> Parts:
+def recall_end(cluster: Cluster, nodes: Sequence[Node], remembered: Remembered, run: RunId) -> Parts:
     """Give the parts of a run, of one that ended badly with what its nodes know of the end, told only when asked."""
     parts = remembered.runs[run]
     told = any(part.record for part in parts.values() if part)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from clusterctl.plans.hooks import Hooks
     from clusterctl.plans.notices import Ended
     from clusterctl.plans.verdict import Verdict
+    from clusterctl.protocol.run_id import RunId
     from clusterctl.runs.notify import Letter
     from clusterctl.specs.inventory import Inventory
     from clusterctl.specs.job import Job, Notify
@@ -37,7 +38,7 @@ def check_hooks(job: Job) -> None:
             )
 
 
-def remember_hooks(job: Job, inventory: Inventory, run: str) -> None:
+def remember_hooks(job: Job, inventory: Inventory, run: RunId) -> None:
     """Keep a job's hooks until the run has ended, for whichever command of ours sees that."""
     from clusterctl.plans.hooks import Hooks
 
@@ -45,7 +46,7 @@ def remember_hooks(job: Job, inventory: Inventory, run: str) -> None:
     _keep(run, Hooks(job.name, inventory.cluster, folder, job.on_end, job.notify))
 
 
-def _keep(run: str, hooks: Hooks) -> None:
+def _keep(run: RunId, hooks: Hooks) -> None:
     from clusterctl.runs.hookfile import keep_hooks
 
     if hooks.any:
@@ -55,7 +56,7 @@ def _keep(run: str, hooks: Hooks) -> None:
             notice(f"nobody will be told of the end: {error.filename or _folder()}: {error.strerror}")
 
 
-def remind(run: str, attach: str) -> None:
+def remind(run: RunId, attach: str) -> None:
     """Say who tells of the end of a run that one leaves."""
     from clusterctl.runs.hookfile import has_hooks
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from clusterctl.cli.reaching import interpreter, notice, reading_exit_code, tell_failures
 from clusterctl.cli.remembering import Remembered
 from clusterctl.console.watched import make_board
+from clusterctl.protocol.run_id import RunId
 from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.follow import StateChange, StreamEnd
 from clusterctl.runs.onlooking import Onlooker
@@ -16,7 +17,7 @@ PULSE = 5.0  # seconds between two looks at what each rank said last
 
 
 def watch_status(
-    cluster: Cluster, nodes: Sequence[Node], remembered: Remembered, run: str, *, as_json: bool
+    cluster: Cluster, nodes: Sequence[Node], remembered: Remembered, run: RunId, *, as_json: bool
 ) -> int:
     """Follow the states; 0 when all nodes answered in the end, 5 some, 4 none."""
     parts = dict(remembered.runs[run])

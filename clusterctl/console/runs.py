@@ -34,6 +34,7 @@ from clusterctl.plans.state import (
     whole_state,
 )
 from clusterctl.plans.verdict import attempt_to_json, cause_to_json, judge_recorded
+from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.nodeset import fold_names
 
 _STYLES = {SUCCEEDED: "green", FAILED: "red", FAILED_SETUP: "red", LOST: "red"}
@@ -44,7 +45,7 @@ NO_OFFSETS: Offsets = MappingProxyType({})
 NO_STALLS: Mapping[int, str] = MappingProxyType({})
 
 
-def show_runs(runs: Mapping[str, Parts], me: Owner) -> None:
+def show_runs(runs: Mapping[RunId, Parts], me: Owner) -> None:
     """Print the runs in the order in which they come; one's own are marked."""
     if not runs:
         out().print("no runs")
@@ -79,7 +80,7 @@ def _render_nodes(parts: Parts) -> str:
     return "; ".join(said)
 
 
-def show_status(run: str, parts: Parts, offsets: Offsets = NO_OFFSETS, command: str = "clusterctl") -> None:
+def show_status(run: RunId, parts: Parts, offsets: Offsets = NO_OFFSETS, command: str = "clusterctl") -> None:
     """Print one run: its whole state, every node with its ranks, what they said last, and why it failed."""
     out().print(render_status(run, parts, offsets), soft_wrap=not out().is_terminal)
     verdict = judge_recorded(run, parts)
@@ -87,7 +88,7 @@ def show_status(run: str, parts: Parts, offsets: Offsets = NO_OFFSETS, command: 
         out().print(Text("\n".join(map(sanitize, render_cause(verdict.cause, run, command)))))
 
 
-def render_status(run: str, parts: Parts, offsets: Offsets = NO_OFFSETS) -> Group:
+def render_status(run: RunId, parts: Parts, offsets: Offsets = NO_OFFSETS) -> Group:
     """Draw one run."""
     part = _any_part(parts)
     state = whole_state(parts)
@@ -159,7 +160,7 @@ def _ending(rank: RankState, *, live: bool) -> str:
     return "running" if live else "?"
 
 
-def runs_to_json(runs: Mapping[str, Parts], me: Owner) -> dict[str, Any]:
+def runs_to_json(runs: Mapping[RunId, Parts], me: Owner) -> dict[str, Any]:
     """Give `ps --json`."""
     entries = [
         {**_run_to_json(run, parts), "own": owner_of(parts).is_same(me)} for run, parts in runs.items()
@@ -167,7 +168,7 @@ def runs_to_json(runs: Mapping[str, Parts], me: Owner) -> dict[str, Any]:
     return {"schema": 1, "runs": entries}
 
 
-def status_to_json(run: str, parts: Parts, offsets: Offsets = NO_OFFSETS) -> dict[str, Any]:
+def status_to_json(run: RunId, parts: Parts, offsets: Offsets = NO_OFFSETS) -> dict[str, Any]:
     """Give `status --json`."""
     ranks = node_ranks(parts)
     nodes = [_node_to_json(name, ranks[name], node, offsets.get(name, 0.0)) for name, node in parts.items()]
@@ -180,7 +181,7 @@ def status_to_json(run: str, parts: Parts, offsets: Offsets = NO_OFFSETS) -> dic
     return {"schema": 1, "run": {**_run_to_json(run, parts), **more}, "nodes": nodes, "cause": cause}
 
 
-def _run_to_json(run: str, parts: Parts) -> dict[str, Any]:
+def _run_to_json(run: RunId, parts: Parts) -> dict[str, Any]:
     part = _any_part(parts)
     return {
         "run": run,

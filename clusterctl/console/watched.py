@@ -13,6 +13,7 @@ from clusterctl.console.choice import out, wants_color
 from clusterctl.console.jsontext import json_text
 from clusterctl.console.runs import describe_node, render_status, show_status, status_to_json
 from clusterctl.plans.state import NodeState, whole_state
+from clusterctl.protocol.run_id import RunId
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -36,7 +37,7 @@ class Board(Protocol):
         """Leave the last state on the screen."""
 
 
-def make_board(run: str, offsets: Mapping[str, float], *, as_json: bool) -> Board:
+def make_board(run: RunId, offsets: Mapping[str, float], *, as_json: bool) -> Board:
     """Choose how to show a run: NDJSON, a live table, or lines."""
     if as_json:
         return JsonBoard(run, offsets)
@@ -45,7 +46,7 @@ def make_board(run: str, offsets: Mapping[str, float], *, as_json: bool) -> Boar
 
 
 class _Board(ABC):
-    def __init__(self, run: str, offsets: Mapping[str, float]) -> None:
+    def __init__(self, run: RunId, offsets: Mapping[str, float]) -> None:
         self._run, self._offsets = run, offsets
 
     def __enter__(self) -> _Board:
@@ -72,7 +73,7 @@ class JsonBoard(_Board):
 class LineBoard(_Board):
     """Writes one line for each node that has changed: `14:03:05 gpu02 RUNNING  r1 running`."""
 
-    def __init__(self, run: str, offsets: Mapping[str, float]) -> None:
+    def __init__(self, run: RunId, offsets: Mapping[str, float]) -> None:
         super().__init__(run, offsets)
         self._written: dict[str, str] = {}
 
@@ -89,7 +90,7 @@ class LineBoard(_Board):
 class LiveBoard(_Board):
     """Redraws the table of `status`; ages go on by themselves."""
 
-    def __init__(self, run: str, offsets: Mapping[str, float]) -> None:
+    def __init__(self, run: RunId, offsets: Mapping[str, float]) -> None:
         super().__init__(run, offsets)
         self._parts: Parts = {}
         self._live: Live | None = None

@@ -10,6 +10,8 @@ from .pulse import Pulses
 from .state import State, mark_stopped, resolve, run_dirs, with_record
 from .wire import Stream
 
+RECORDS = 8  # runs that are told with the record of their end, up to 512 KiB each: what is named is one run
+
 
 def run(request: Dict[str, Any], stream: Stream) -> None:
     """Answer with one frame of states; where runs are named, with what is known of their whole end."""
@@ -22,14 +24,14 @@ def run(request: Dict[str, Any], stream: Stream) -> None:
 
 def list_runs(workdir: str, node: Optional[str], run_id: Optional[str], limit: Optional[int]) -> List[State]:
     """Return the states of runs whose id begins with `run_id`, newest first."""
-    found = [state for state in (_look(path, run_id) for path in run_dirs(workdir, run_id, node)) if state]
-    found.sort(key=lambda state: (state["submitted"] or 0.0, state["run"]), reverse=True)
-    return [mark_stopped(state) for state in (found if limit is None else found[:limit])]
-
-
-def _look(rundir: str, run_id: Optional[str]) -> Optional[State]:
-    state = resolve(rundir)
-    return with_record(rundir, state) if state is not None and run_id else state
+    seen = ((path, resolve(path)) for path in run_dirs(workdir, run_id, node))
+    found = [(path, state) for path, state in seen if state is not None]
+    found.sort(key=lambda one: (one[1]["submitted"] or 0.0, one[1]["run"]), reverse=True)
+    recorded = [
+        with_record(rundir, state) if run_id and place < RECORDS else state
+        for place, (rundir, state) in enumerate(found[:limit])
+    ]
+    return [mark_stopped(state) for state in recorded]
 
 
 def _with_pulses(workdir: str, state: State) -> State:

@@ -1,7 +1,7 @@
 """The verb `pull`: lists what a job has put out and a run has logged, then sends what the client lacks.
 
-request {"workdir", "node", "job", "run": id or null, "most": entries, "beacon": random name or null}
-node    {"rows": count} + zlib(JSON rows), repeated; then {"listed": count, "more": bool, "first": node, "place": id}
+request {"workdir", "node", "job", "run": id or null, "most": entries, "beacon": random name or null, "mark": random}
+node    {"rows": count} + zlib(JSON rows), repeated; then {"listed": count, "more": bool, "mark": text, "place": id}
 client  {"bring": [[index, bytes the client has, their sha256, whether data is wanted], ...]}, as often as it
         wants; then it hangs up
 node    {"file": index, "at": offset, "packed": bool} + data, repeated, from what the client has if that is right,
@@ -11,8 +11,8 @@ In between the node sends {"beat": n, "steps": n} every 2 s.
 
 A row is [part, path, kind, size, mtime_ns, ctime_ns, inode, target]; part is "outputs" or "logs", kind is file,
 link, dir (empty) or other. Links are not followed. Names that are not UTF-8 have their odd bytes as U+DC80 and up.
-`first` is the node that was the first to light the beacon: nodes that share a home name the same one. `place` is the
-work directory's id, by which it is known again another time.
+`mark` is that of the node that was the first to light the beacon: nodes that share a home tell the same one, and no
+other node can know it. `place` is the work directory's id, by which it is known again another time.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from .workdir import component, make_private, read_bytes
 
 PART = 1 << 18
 BATCH = 1000
+LARGEST_BATCH = 1 << 20  # bytes of JSON, beyond which no further row joins
 SAMPLE = 1 << 12
 STALE = 86400.0  # seconds after which a beacon was left by a client that died
 LOGGED = ("state.json", "events.jsonl", "agent.log", "setup.log")
@@ -62,8 +63,8 @@ class Wish(NamedTuple):
 def run(request: Dict[str, Any], stream: Stream) -> None:
     """Serve one client until it hangs up."""
     workdir = os.path.realpath(os.path.expanduser(request["workdir"]))
-    with Voice(stream) as voice, beacon(workdir, request) as first:
-        places = tell_rows(request, workdir, voice, first)
+    with Voice(stream) as voice, beacon(workdir, request) as mark:
+        places = tell_rows(request, workdir, voice, mark)
         while True:
             frame = stream.receive()
             if frame is None:
@@ -76,20 +77,20 @@ def run(request: Dict[str, Any], stream: Stream) -> None:
 @contextmanager
 def beacon(workdir: str, request: Dict[str, Any]) -> Iterator[str]:
     """Tell who was first to light the client's beacon in this work directory; it goes out with the client."""
-    node, name = str(request["node"]), request.get("beacon")
-    if name is None or not os.path.isdir(workdir):
-        yield node
+    mark, name = str(request.get("mark") or ""), request.get("beacon")
+    if name is None or not mark or not os.path.isdir(workdir):
+        yield mark
         return
     folder = make_private(os.path.join(workdir, "beacons"))
     sweep(folder)
     path = os.path.join(folder, component(name))
     try:
-        os.symlink(node, path)  # made with what it says in one step, on network file systems too
+        os.symlink(mark, path)  # made with what it says in one step, on network file systems too
     except FileExistsError:
         yield os.readlink(path)
         return
     try:
-        yield node
+        yield mark
     finally:
         with suppress(OSError):
             os.unlink(path)
@@ -105,12 +106,12 @@ def sweep(folder: str) -> None:
                     os.unlink(entry.path)
 
 
-def tell_rows(request: Dict[str, Any], workdir: str, voice: Voice, first: str) -> List[Place]:
+def tell_rows(request: Dict[str, Any], workdir: str, voice: Voice, mark: str) -> List[Place]:
     """Send all rows, at most one more than the client wants; gives where their files lie."""
     most = int(request["most"])
     places: List[Place] = []
     batch: List[Row] = []
-    more = False
+    size, more = 0, False
     for row, place in find_rows(request, workdir):
         if len(places) >= most:
             more = True
@@ -118,12 +119,13 @@ def tell_rows(request: Dict[str, Any], workdir: str, voice: Voice, first: str) -
         voice.step()
         places.append(place)
         batch.append(row)
-        if len(batch) == BATCH:
+        size += 6 * (len(row[1]) + len(row[-1])) + 100  # what JSON makes of odd names at the most
+        if len(batch) == BATCH or size > LARGEST_BATCH:
             tell_batch(voice, batch)
-            batch = []
+            batch, size = [], 0
     tell_batch(voice, batch)
     known = (read_bytes(os.path.join(workdir, "id")) or b"").decode("ascii", "replace")
-    voice.send({"listed": len(places), "more": more, "first": first, "place": known})
+    voice.send({"listed": len(places), "more": more, "mark": mark, "place": known})
     return places
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+
+from clusterctl.protocol.untrusted import Untrusted
 
 _FOLDER = re.compile(r"attempt-(\d{1,9})/")
 LONGEST = 1000  # characters of a text
+MOST_SEATS = 10_000  # nodes of a run
+MOST_ATTEMPTS = 10_000
+MOST_RANKS = 1000  # of a node
 NO_PROGRESS = "no_progress"
 GIVEN_UP: Mapping[str, str] = {
     NO_PROGRESS: "given up: three attempts in a row made no progress",
@@ -56,39 +60,37 @@ class Attempt:
     ranks: tuple[int, ...] = ()
 
 
-def parse_roster(raw: Any) -> tuple[Seat, ...]:
-    """Read who has which seat; what is of the wrong type is left out, never an error."""
+def parse_roster(raw: Untrusted) -> tuple[Seat, ...]:
+    """Read who has which seat."""
     return tuple(
         Seat(
-            _number(entry.get("seat")) or 0,
-            _text(entry.get("node")),
-            _number(entry.get("node_rank")),
-            entry.get("lost") is True,
-            _text(entry.get("reason") or entry.get("unfit")),
+            entry.count("seat", MOST_SEATS),
+            entry.text("node", LONGEST),
+            entry.integer("node_rank", 0, MOST_SEATS),
+            entry.flag("lost"),
+            entry.text("reason", LONGEST) or entry.text("unfit", LONGEST),
         )
-        for entry in _mappings(raw)
+        for entry in raw.records("roster", MOST_SEATS)
     )
 
 
-def parse_attempts(raw: Any) -> tuple[Attempt, ...]:
-    """Read the attempts that have ended, the first one first; what is of the wrong type is left out."""
-    return tuple(sorted(map(_parse_attempt, _mappings(raw)), key=lambda attempt: attempt.number))
+def parse_attempts(raw: Untrusted) -> tuple[Attempt, ...]:
+    """Read the attempts that have ended, the first one first."""
+    attempts = map(_parse_attempt, raw.records("attempts", MOST_ATTEMPTS))
+    return tuple(sorted(attempts, key=lambda attempt: attempt.number))
 
 
-def _parse_attempt(raw: Mapping[str, Any]) -> Attempt:
-    ranks = raw.get("ranks")
-    known = [int(rank) for rank in ranks if _is_rank(rank)] if isinstance(ranks, Mapping) else []
-    progress = raw.get("progress")
+def _parse_attempt(raw: Untrusted) -> Attempt:
     return Attempt(
-        number=_number(raw.get("attempt")) or 0,
-        reason=_text(raw.get("cause_reason") or raw.get("reason")),
-        text=_text(raw.get("text")),
-        node=_text(raw.get("node")),
-        began=_time(raw.get("began")),
-        ended=_time(raw.get("ended")),
-        progress=progress if isinstance(progress, bool) else None,
-        node_rank=_number(raw.get("node_rank")),
-        ranks=tuple(sorted(known)),
+        number=raw.count("attempt", MOST_ATTEMPTS),
+        reason=raw.text("cause_reason", LONGEST) or raw.text("reason", LONGEST),
+        text=raw.text("text", LONGEST),
+        node=raw.text("node", LONGEST),
+        began=raw.moment("began"),
+        ended=raw.moment("ended"),
+        progress=raw.choice("progress"),
+        node_rank=raw.integer("node_rank", 0, MOST_SEATS),
+        ranks=raw.indices("ranks", MOST_RANKS),
     )
 
 
@@ -96,23 +98,3 @@ def attempt_of(file: str) -> int:
     """Tell to which attempt a log file belongs, by its path below the run's directory."""
     found = _FOLDER.match(file)
     return int(found[1]) if found else 1
-
-
-def _is_rank(value: Any) -> bool:
-    return isinstance(value, str) and value.isdecimal() and len(value) < 10
-
-
-def _mappings(raw: Any) -> Iterator[Mapping[str, Any]]:
-    yield from (entry for entry in raw if isinstance(entry, Mapping)) if isinstance(raw, list) else ()
-
-
-def _text(value: Any) -> str:
-    return value[:LONGEST].encode("utf-8", "replace").decode() if isinstance(value, str) else ""
-
-
-def _number(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _time(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 
 from clusterctl.errors import UsageError
 from clusterctl.plans.owner import Owner
 from clusterctl.plans.state import NodeState, roster_of
+from clusterctl.protocol.run_id import RunId, parse_run_id
 
-RUN_ID = re.compile(r".+-\d{8}T\d{6}-[0-9a-f]{4}")  # a whole name, not only its beginning
 Parts = Mapping[str, NodeState | None]
-Runs = Mapping[str, Parts]
+Runs = Mapping[RunId, Parts]
 
 
 def gather_runs(
     answers: Mapping[str, Sequence[NodeState]], silent: Sequence[str]
-) -> dict[str, dict[str, NodeState | None]]:
+) -> dict[RunId, dict[str, NodeState | None]]:
     """Put the nodes' lists together, newest run first; a silent node may have had a part in any of them."""
-    runs: dict[str, dict[str, NodeState | None]] = {}
+    runs: dict[RunId, dict[str, NodeState | None]] = {}
     for name, states in answers.items():
-        for state in states:
+        for state in (state for state in states if state.run):
             runs.setdefault(state.run, {})[name] = state
     for parts in runs.values():
         missing = max(state.agents for state in parts.values() if state) - len(parts)
@@ -53,12 +52,12 @@ def owner_of(parts: Parts) -> Owner:
     return next((Owner(state.launched_by, state.launched_id) for state in parts.values() if state), Owner(""))
 
 
-def own_first(runs: Runs, me: Owner) -> dict[str, Parts]:
+def own_first(runs: Runs, me: Owner) -> dict[RunId, Parts]:
     """Put one's own runs before the others', each in the order in which they came."""
     return dict(sorted(runs.items(), key=lambda item: not owner_of(item[1]).is_same(me)))
 
 
-def choose_run(runs: Runs, wanted: str | None, me: Owner) -> str:
+def choose_run(runs: Runs, wanted: str | None, me: Owner) -> RunId:
     """Give the run with that prefix, or the newest of one's own."""
     if wanted is not None:
         return _by_prefix(runs, wanted)
@@ -74,16 +73,16 @@ def choose_run(runs: Runs, wanted: str | None, me: Owner) -> str:
     )
 
 
-def choose_to_attach(runs: Runs, wanted: str | None, me: Owner) -> str:
+def choose_to_attach(runs: Runs, wanted: str | None, me: Owner) -> RunId:
     """Give the run to attach to: the named one, the newest live one of one's own, or the newest of one's own."""
     live = {run: parts for run, parts in runs.items() if is_live(parts) and owner_of(parts).is_same(me)}
     return next(iter(live)) if wanted is None and live else choose_run(runs, wanted, me)
 
 
-def choose_live_run(runs: Runs, wanted: str | None, me: Owner) -> str:
+def choose_live_run(runs: Runs, wanted: str | None, me: Owner) -> RunId:
     """Give the run to stop: the named one, also if no node remembers it, or the only live one of one's own."""
     if wanted is not None:
-        return wanted if RUN_ID.fullmatch(wanted) else _by_prefix(runs, wanted)
+        return parse_run_id(wanted) or _by_prefix(runs, wanted)
     live = [run for run, parts in runs.items() if is_live(parts) and owner_of(parts).is_same(me)]
     if len(live) == 1:
         return live[0]
@@ -107,9 +106,10 @@ def may_hold(name: str, parts: Parts, answered: Collection[str]) -> bool:
     return not complete and name in answered
 
 
-def _by_prefix(runs: Runs, prefix: str) -> str:
-    if prefix in runs:
-        return prefix
+def _by_prefix(runs: Runs, prefix: str) -> RunId:
+    whole = parse_run_id(prefix)
+    if whole is not None and whole in runs:
+        return whole
     matches = [run for run in runs if run.startswith(prefix)]
     if len(matches) == 1:
         return matches[0]

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import isnan
-from typing import Any
 
 from clusterctl.plans.owner import Owner
 from clusterctl.plans.state import UNKNOWN, NodeState, parse_state
+from clusterctl.protocol.run_id import RunId, parse_run_id
+from clusterctl.protocol.untrusted import Untrusted
 
 KEEP = 10  # newest runs of each job
 OLDER_THAN = 30 * 86400.0  # seconds
 UNUSED = 7 * 86400.0  # seconds for which a content of the store was in nobody's code
 CENTURY = 100 * 365 * 86400.0  # seconds; nothing is older
 BEYOND = "beyond the newest"
+LONGEST_LEAF = 255  # characters of the name of a node's directory within a run's
 HALF_MADE = 86400.0  # seconds after which a run that was never started counts as given up
 
 
@@ -27,7 +28,7 @@ class Part:
     """One node's part of a run; `state` is None where nothing was ever started."""
 
     node: str
-    run: str
+    run: RunId
     leaf: str
     state: NodeState | None
     age: float
@@ -51,23 +52,25 @@ class Choice:
     stays: tuple[tuple[Part, str], ...]
 
 
-def parse_part(node: str, raw: Mapping[str, Any]) -> Part:
-    """Read what a node says of one part, with distrust."""
-    state, age, size = raw.get("state"), raw.get("age"), raw.get("bytes")
+def parse_part(node: str, raw: Untrusted) -> Part | None:
+    """Read what a node says of one part; None if it names no run."""
+    run = parse_run_id(raw.text("run"))
+    if run is None:
+        return None
     return Part(
         node=node,
-        run=str(raw.get("run")),
-        leaf=str(raw.get("leaf")),
-        state=parse_state(state) if isinstance(state, Mapping) else None,
-        age=min(max(0.0, float(age)), CENTURY) if isinstance(age, float) and not isnan(age) else 0.0,
-        bytes=size if isinstance(size, int) and 0 <= size < 1 << 64 else 0,
-        blocked=str(raw.get("blocked") or ""),
+        run=run,
+        leaf=raw.text("leaf", LONGEST_LEAF),
+        state=parse_state(raw.record("state")) if raw.has_record("state") else None,
+        age=min(max(0.0, raw.number("age") or 0.0), CENTURY),
+        bytes=raw.count("bytes"),
+        blocked=raw.text("blocked", 300),
     )
 
 
 def choose(parts: Iterable[Part], bounds: Bounds, me: Owner | None) -> Choice:
     """Decide about every part; with `me` only about one's own runs."""
-    runs: dict[str, list[Part]] = {}
+    runs: dict[RunId, list[Part]] = {}
     for part in parts:
         runs.setdefault(part.run, []).append(part)
     places = _places(runs)
@@ -86,17 +89,22 @@ def choose(parts: Iterable[Part], bounds: Bounds, me: Owner | None) -> Choice:
     return Choice(tuple(going), tuple(stays))
 
 
-def _places(runs: Mapping[str, list[Part]]) -> dict[str, int]:
-    """Count for every run how many of its job are newer."""
-    jobs: dict[tuple[str, str], list[tuple[float, str]]] = {}
+def _places(runs: Mapping[RunId, list[Part]]) -> dict[RunId, int]:
+    """Count for every run how many of its job are newer, on the node that holds the fewest of them.
+
+    Runs that a node makes up crowd out nobody's but its own.
+    """
+    jobs: dict[tuple[str, str, str], list[tuple[float, RunId]]] = {}
     for run, parts in runs.items():
-        states = [part.state for part in parts if part.state]
-        if states:
-            key = (states[0].job, states[0].launched_id or states[0].launched_by)
-            jobs.setdefault(key, []).append((max(state.submitted for state in states), run))
-    return {
-        run: place for found in jobs.values() for place, (_, run) in enumerate(sorted(found, reverse=True))
-    }
+        for part in parts:
+            if part.state:
+                key = (part.node, part.state.job, part.state.launched_id or part.state.launched_by)
+                jobs.setdefault(key, []).append((part.state.submitted, run))
+    places: dict[RunId, int] = {}
+    for found in jobs.values():
+        for place, (_, run) in enumerate(sorted(found, reverse=True)):
+            places[run] = min(place, places.get(run, place))
+    return places
 
 
 def _is_own(parts: Iterable[Part], me: Owner) -> bool:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
+from clusterctl.plans.attempts import MOST_ATTEMPTS, MOST_SEATS
 from clusterctl.plans.cause import DOUBTFUL, Failure, weigh
 from clusterctl.plans.words import Words
+from clusterctl.protocol.untrusted import Untrusted
 
 LOST = "LOST"
-LONGEST = 4096  # characters of a text
-LATEST = 1e11  # seconds since 1970
+# More than the hub keeps (payload/gang.py, evidence.py): what is beyond was not written by one of ours.
+MOST_FAILURES = 1000  # of a node
+MOST_LINES, MOST_BLOCKS = 200, 50  # of a rank's last words
+MOST_RANK = 1 << 20
+MOST_EXIT, MOST_SIGNAL = 1 << 31, 128
 
 
 @dataclass(frozen=True)
@@ -57,17 +62,32 @@ class Record:
 
 
 def best_record(records: Iterable[Record | None]) -> Record | None:
-    """Choose among what several nodes keep: the hub's, or else their own parts put together."""
+    """Choose among what several nodes keep: the hub's, or else their own parts put together.
+
+    All that were told the hub's keep the same one, so that of different ones the one counts that most nodes have: what
+    a liar says stands alone.
+    """
     known = [record for record in records if record is not None]
     whole = [record for record in known if record.whole]
     if whole:
-        return max(whole, key=lambda record: (record.attempts, len(record.parts)))
+        count = Counter(map(_outline, whole))
+        return max(
+            whole, key=lambda record: count[_outline(record)]
+        )  # the first of the inventory among equals
     parts: dict[str, RecordedPart] = {}
     for part in (part for record in known for part in record.parts):
         if part.node not in parts or parts[part.node].lost:
             parts[part.node] = part
     stops = [part.stopped_at for part in parts.values() if part.stopped_at is not None]
     return Record(known[0].hub, False, min(stops, default=None), tuple(parts.values())) if known else None
+
+
+def _outline(record: Record) -> tuple[object, ...]:
+    return (
+        record.hub,
+        record.attempts,
+        tuple((part.node, part.node_rank, part.state) for part in record.parts),
+    )
 
 
 def given_up(record: Record, failures: Sequence[Failure], stopped_at: float | None) -> list[Failure]:
@@ -91,60 +111,59 @@ def _moved(failure: Failure, offset: float) -> Failure:
     return replace(failure, time=failure.time - offset, raised_at=raised_at)
 
 
-def parse_record(raw: Any) -> Record | None:
-    """Read a record; None if it is none, and what is of the wrong type is left out."""
-    if not isinstance(raw, Mapping) or not isinstance(raw.get("parts"), list):
+def parse_record(raw: Untrusted) -> Record | None:
+    """Read a record; None if it is none."""
+    if not raw.is_list("parts"):
         return None
-    parts = tuple(_parse_part(part) for part in _mappings(raw["parts"]))
-    stop = raw.get("stop")
-    stops = [part.stopped_at for part in parts] + [
-        _time(stop.get("time")) if isinstance(stop, Mapping) else None
-    ]
+    parts = tuple(map(_parse_part, raw.records("parts", MOST_SEATS)))
+    stops = [part.stopped_at for part in parts] + [raw.record("stop").moment("time")]
     stopped_at = min((moment for moment in stops if moment is not None), default=None)
-    earlier = len(_mappings(raw.get("attempts")))
-    return Record(_text(raw.get("hub")), raw.get("whole") is True, stopped_at, parts, earlier)
+    earlier = min(raw.length("attempts"), MOST_ATTEMPTS)
+    return Record(raw.text("hub"), raw.flag("whole"), stopped_at, parts, earlier)
 
 
-def _parse_part(raw: Mapping[str, Any]) -> RecordedPart:
-    node, state, reason = _text(raw.get("node")), _text(raw.get("state")), _text(raw.get("reason"))
-    ended = _time(raw.get("time")) or 0.0
-    stopped_at = _time(raw.get("stopped_at"))
-    failures = [_parse_failure(node, ended, stopped_at, one) for one in _mappings(raw.get("failures"))]
+def _parse_part(raw: Untrusted) -> RecordedPart:
+    node, state, reason = raw.text("node"), raw.text("state"), raw.text("reason")
+    ended = raw.moment("time") or 0.0
+    stopped_at = raw.moment("stopped_at")
+    failures = [
+        _parse_failure(node, ended, stopped_at, one) for one in raw.records("failures", MOST_FAILURES)
+    ]
     if state == LOST:
         failures.append(Failure(node, None, None, None, ended, reason=f"lost: {reason}", lost=True))
-    return RecordedPart(node, _number(raw.get("node_rank")) or 0, state, reason, stopped_at, tuple(failures))
+    return RecordedPart(node, raw.count("node_rank", MOST_SEATS), state, reason, stopped_at, tuple(failures))
 
 
-def _parse_failure(node: str, ended: float, stopped_at: float | None, raw: Mapping[str, Any]) -> Failure:
-    moment = _time(raw.get("time")) or ended
-    words = _hear(raw, _time(raw.get("last_at")) or moment)
+def _parse_failure(node: str, ended: float, stopped_at: float | None, raw: Untrusted) -> Failure:
+    moment = raw.moment("time") or ended
+    words = _hear(raw, raw.moment("last_at") or moment)
     return Failure(
         node=node,
-        rank=_number(raw.get("rank")),
-        exit=_number(raw.get("exit")),
-        signal=_number(raw.get("signal")),
+        rank=raw.integer("rank", 0, MOST_RANK),
+        exit=raw.integer("exit", -MOST_EXIT, MOST_EXIT),
+        signal=raw.integer("signal", 1, MOST_SIGNAL),
         time=moment,
         tail=tuple(words.tail),
         exception=words.exception,
         message=words.message,
         raised_at=words.raised_at,
-        reason=_text(raw.get("reason")),
+        reason=raw.text("reason"),
         origin=words.origin,
         where=words.where,
         went_on=words.went_on,
-        frozen=raw.get("frozen") is True,
-        starved=raw.get("starved") is True,
+        frozen=raw.flag("frozen"),
+        starved=raw.flag("starved"),
         after_stop=stopped_at is not None and moment >= stopped_at,
     )
 
 
-def _hear(raw: Mapping[str, Any], last_at: float) -> Words:
+def _hear(raw: Untrusted, last_at: float) -> Words:
     """Hear the tracebacks again, and remember the last lines."""
-    words, tail = Words(), tuple(_lines(raw.get("tail")))
-    blocks = _mappings(raw.get("said"))
+    words, tail = Words(), raw.texts("tail", MOST_LINES)
+    blocks = raw.records("said", MOST_BLOCKS)
     for block in blocks:
-        for line in _lines(block.get("lines")):
-            words.hear(line, _time(block.get("at")) or last_at)
+        for line in block.texts("lines", MOST_LINES):
+            words.hear(line, block.moment("at") or last_at)
     if not blocks:
         for line in tail:
             words.hear(line, last_at)
@@ -152,24 +171,3 @@ def _hear(raw: Mapping[str, Any], last_at: float) -> Words:
     words.tail.extend(tail)
     words.notice(last_at)
     return words
-
-
-def _mappings(raw: Any) -> list[Mapping[str, Any]]:
-    return [entry for entry in raw if isinstance(entry, Mapping)] if isinstance(raw, list) else []
-
-
-def _lines(raw: Any) -> Iterator[str]:
-    yield from (_text(line) for line in raw) if isinstance(raw, list) else ()
-
-
-def _text(value: Any) -> str:
-    return value[:LONGEST].encode("utf-8", "replace").decode() if isinstance(value, str) else ""
-
-
-def _number(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _time(value: Any) -> float | None:
-    usable = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < LATEST
-    return float(value) if usable else None

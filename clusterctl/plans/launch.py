@@ -24,6 +24,7 @@ from clusterctl.plans.text import (
 )
 from clusterctl.plans.torchrun import MODULES, one_process_env, plan_argv
 from clusterctl.plans.vendors import chosen_gpus, network_env, visible_env
+from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.counted import counted
 from clusterctl.specs.job import VISIBLE, Job
 from clusterctl.specs.nodeset import fold_names
@@ -82,7 +83,7 @@ class LaunchPlan:
     """What all nodes will run, in the order of their ranks; `spares` wait until they are needed."""
 
     job: Job
-    run_id: str
+    run_id: RunId
     nodes: tuple[NodePlan, ...]
     world_size: int | None
     overridden: tuple[str, ...]
@@ -95,7 +96,7 @@ class LaunchPlan:
 
 
 def plan_launch(
-    job: Job, members: Sequence[Member], measured: Mapping[str, Measured], *, run_id: str | None
+    job: Job, members: Sequence[Member], measured: Mapping[str, Measured], *, run_id: RunId | None
 ) -> LaunchPlan:
     """Plan a run; what was not measured stays in the plan as `<name>`. Spares among the members come last."""
     nprocs = {member.name: plan_nproc(job, member, measured[member.name]) for member in members}
@@ -110,7 +111,7 @@ def plan_launch(
     network = {key for node in nodes for key in network_env(measured[node.name].vendor, ("eth0",))}
     overridden = tuple(sorted({*network, *VISIBLE} & set(job.env)))
     first, spares = nodes[: len(taking_part)], nodes[len(taking_part) :]
-    return LaunchPlan(job, run_id or "<run_id>", first, world_size, overridden, spares)
+    return LaunchPlan(job, run_id or RunId("<run_id>"), first, world_size, overridden, spares)
 
 
 def refuse_unequal(nprocs: Mapping[str, int | None]) -> None:

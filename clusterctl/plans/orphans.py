@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from clusterctl.plans.facts_reading import clean_text, read_value
 from clusterctl.plans.owner import Owner
+from clusterctl.protocol.run_id import parse_run_id
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,14 @@ class Orphans:
     others: Mapping[str, int] = field(default_factory=dict)
 
 
-def parse_orphans(raw: Mapping[str, object]) -> Orphans:
-    """Read a node's answer; never raises."""
-    found: tuple[Orphan, ...] | None = read_value(tuple[Orphan, ...], raw.get("orphans"), "orphans", [])
-    others: Mapping[str, int] | None = read_value(Mapping[str, int], raw.get("others"), "others", [])
-    whole = tuple(one for one in found or () if one.pid and one.starttime is not None and one.run)
-    return Orphans(whole, {clean_text(user): count for user, count in (others or {}).items()})
+def parse_orphans(mine: object, others: object) -> Orphans:
+    """Read a node's answer; never raises. What bears no run's name is left out."""
+    found: tuple[Orphan, ...] | None = read_value(tuple[Orphan, ...], mine, "orphans", [])
+    counts: Mapping[str, int] | None = read_value(Mapping[str, int], others, "others", [])
+    whole = tuple(
+        one for one in found or () if one.pid and one.starttime is not None and parse_run_id(one.run)
+    )
+    return Orphans(whole, {clean_text(user): count for user, count in (counts or {}).items()})
 
 
 def to_end(orphans: Iterable[Orphan], me: Owner | None) -> tuple[Orphan, ...]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+
+from clusterctl.protocol.untrusted import Untrusted
 
 LONGEST_LINE = 300
 
@@ -23,27 +23,16 @@ class Pulse:
     started: float | None = None
 
 
-def parse_pulses(raw: Any) -> tuple[Pulse, ...]:
-    """Read what a node says; what is of the wrong type is left out, never an error."""
-    if not isinstance(raw, Mapping):
-        return ()
+def parse_pulses(raw: Untrusted, most: int) -> tuple[Pulse, ...]:
+    """Read what a node says of at most so many ranks."""
     pulses = [
         Pulse(
-            int(rank),
-            _text(entry.get("line"))[:LONGEST_LINE],
-            _seconds(entry.get("written")),
-            _text(entry.get("process"))[:1],
-            _seconds(entry.get("started")),
+            rank,
+            entry.text("line", LONGEST_LINE),
+            entry.moment("written"),
+            entry.text("process", 1),
+            entry.moment("started"),
         )
-        for rank, entry in raw.items()
-        if isinstance(rank, str) and rank.isdecimal() and len(rank) < 10 and isinstance(entry, Mapping)
+        for rank, entry in raw.numbered_records("pulses", most)
     ]
     return tuple(sorted(pulses, key=lambda pulse: pulse.rank))
-
-
-def _text(value: Any) -> str:
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
-
-
-def _seconds(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

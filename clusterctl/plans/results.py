@@ -8,15 +8,18 @@ then it leads nowhere else, whatever the other links are.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from clusterctl.protocol.untrusted import Row
 
 OUTPUTS, LOGS = "outputs", "logs"
 MAX_ENTRIES = 100_000
 MAX_BYTES = 100 << 30
 LONGEST_PATH = 4095
 LONGEST_NAME = 255
+MAX_NAMES = 64 << 20  # bytes of all names of one node
+MOST_FOLDERS = 100_000  # beyond three for each entry: a path of 4095 bytes can name two thousand
 
 Stamp = tuple[int, int, int, int]
 
@@ -57,30 +60,30 @@ class Judged:
         return sum(entry.size for entry in self.files)
 
 
-def read_rows(raw: Any, start: int, logs: str) -> Iterator[Entry]:
+def read_rows(rows: Iterable[Row], start: int, logs: str) -> Iterator[Entry]:
     """Read a batch of rows; logs lie below `logs`. Raises ValueError for what is no row."""
-    if not isinstance(raw, list):
-        raise ValueError("the rows are no list")
-    for place, row in enumerate(raw):
-        if not isinstance(row, list) or len(row) != 8:
+    for place, row in enumerate(rows):
+        if len(row) != 8:
             raise ValueError("a row does not have 8 parts")
-        part, path, kind, target = row[0], row[1], row[2], row[7]
-        numbers = row[3:7]
-        if not all(isinstance(word, str) for word in (part, path, kind, target)):
-            raise ValueError("a row has a text that is none")
-        if len(path) > LONGEST_PATH or len(target) > LONGEST_PATH:  # the system itself has none so long
-            raise ValueError("a row has a text that is too long")
-        if not all(isinstance(number, int) and 0 <= number < 1 << 64 for number in numbers):
+        part, kind = row.text(0, 10), row.text(2, 10)
+        path, target = row.name(1, LONGEST_PATH), row.name(7, LONGEST_PATH)
+        if path is None or target is None:  # the system itself has none so long
+            raise ValueError("a row has a name that is none, or is too long")
+        size, *others = (row.integer(at, 0) for at in range(3, 7))
+        stamp = tuple(number for number in (size, *others) if number is not None)
+        if size is None or len(stamp) != 4:
             raise ValueError("a row has a number that is none")
         if kind not in ("file", "link", "dir", "other") or part not in (OUTPUTS, LOGS):
             raise ValueError("a row is of no known kind")
         here = f"{logs}/{path}" if part == LOGS else path
-        yield Entry(start + place, here, kind, numbers[0], tuple(numbers), target, part == LOGS)
+        yield Entry(
+            start + place, here, kind, size, (stamp[0], stamp[1], stamp[2], stamp[3]), target, part == LOGS
+        )
 
 
-def judge(entries: Iterable[Entry], *, folds: bool) -> Judged:
+def judge(entries: Sequence[Entry], *, folds: bool) -> Judged:
     """Take what does no harm; `folds` says that the file system here does not tell upper from lower case."""
-    names = _Names(folds)
+    names = _Names(folds, MOST_FOLDERS + 3 * len(entries))
     taken: dict[str, list[Entry]] = {"file": [], "dir": [], "link": []}
     refused: list[Refused] = []
     for entry in entries:
@@ -132,37 +135,42 @@ def stays_inside(path: str, target: str) -> bool:
 
 
 class _Names:
-    """The names that are taken, and the directories that they imply."""
+    """The names that are taken and the directories that they imply, as a tree: no path is kept with all its parents."""
 
-    def __init__(self, folds: bool) -> None:
+    def __init__(self, folds: bool, most: int) -> None:
         self._folds = folds
-        self._taken: dict[str, str] = {}
-        self._folders: set[str] = set()
+        self._most = most
+        self._numbers: dict[tuple[int, str], int] = {}  # of each name below each directory; the root is 0
+        self._taken: dict[int, str] = {}
+        self._folders = {0}
 
     def take(self, entry: Entry) -> str:
         """Take a name; says why it cannot be had."""
-        key = self._key(entry.path)
-        if key in self._taken:
-            twice = self._taken[key] == entry.path
+        *above, last = self._key(entry.path).split("/")
+        folder = 0
+        for part in above:
+            folder = self._number(folder, part)
+            if folder in self._taken:
+                return "below something that is no directory"
+            self._folders.add(folder)
+        number = self._number(folder, last)
+        if number in self._taken:
+            twice = self._taken[number] == entry.path
             return "listed twice" if twice else "another name differs from it in case only"
-        if key in self._folders and entry.kind != "dir":
+        if number in self._folders and entry.kind != "dir":
             return "the name of a directory"
-        above = list(_parents(key))
-        if any(parent in self._taken for parent in above):
-            return "below something that is no directory"
-        self._folders.update(above)
+        if len(self._numbers) > self._most:
+            return "too many directories"
         if entry.kind == "dir":
-            self._folders.add(key)
+            self._folders.add(number)
         else:
-            self._taken[key] = entry.path
+            self._taken[number] = entry.path
         return ""
+
+    def _number(self, folder: int, name: str) -> int:
+        if len(self._numbers) > self._most:
+            return self._numbers.get((folder, name), -1)
+        return self._numbers.setdefault((folder, name), len(self._numbers) + 1)
 
     def _key(self, path: str) -> str:
         return unicodedata.normalize("NFC", path).casefold() if self._folds else path
-
-
-def _parents(path: str) -> Iterator[str]:
-    at = path.find("/")
-    while at >= 0:
-        yield path[:at]
-        at = path.find("/", at + 1)

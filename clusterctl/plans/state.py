@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from clusterctl.plans.attempts import Attempt, Seat, parse_attempts, parse_roster
-from clusterctl.plans.gang import Record, parse_record
+from clusterctl.plans.attempts import (
+    MOST_ATTEMPTS,
+    MOST_RANKS,
+    MOST_SEATS,
+    Attempt,
+    Seat,
+    parse_attempts,
+    parse_roster,
+)
+from clusterctl.plans.gang import MOST_EXIT, MOST_RANK, MOST_SIGNAL, Record, parse_record
 from clusterctl.plans.memory import render_memory
+from clusterctl.plans.processes import LARGEST_PID, LONGEST_NAME
 from clusterctl.plans.pulse import Pulse, parse_pulses
+from clusterctl.protocol.run_id import RunId, parse_job_name, parse_run_id
+from clusterctl.protocol.untrusted import Untrusted
+
+NO_RUN = RunId("")  # what stands in a state that names no run
+LONGEST_LIMIT = 1e9  # seconds
+MOST_LEFT = 1000  # processes that could not be ended
+MOST_GPUS = 64
 
 SUBMITTED = "SUBMITTED"
 PREPARING = "PREPARING"
@@ -62,7 +78,7 @@ class NodeState:
     `roster` says who takes part now, `attempts` are those that have ended, `gave_up` is why there will be no other.
     """
 
-    run: str
+    run: RunId
     job: str
     cluster: str
     node: str
@@ -112,71 +128,70 @@ class NodeState:
         return self.state in LIVE
 
 
-def parse_state(raw: Mapping[str, Any]) -> NodeState:
+def parse_state(raw: Untrusted) -> NodeState:
     """Read a state record; what is missing or of the wrong type becomes empty, never an error."""
-    torchrun = _mapping(raw.get("torchrun"))
-    state = _text(raw.get("state"))
+    torchrun = raw.record("torchrun")
+    state = raw.text("state")
+    seats, nnodes = raw.count("seats", MOST_SEATS), raw.count("nnodes", MOST_SEATS)
     return NodeState(
-        run=_text(raw.get("run")),
-        job=_text(raw.get("job")),
-        cluster=_text(raw.get("cluster")),
-        node=_text(raw.get("node")),
-        node_rank=_number(raw.get("node_rank")) or 0,
-        nnodes=_number(raw.get("nnodes")) or 0,
+        run=parse_run_id(raw.text("run")) or NO_RUN,
+        job=parse_job_name(raw.text("job")),
+        cluster=raw.text("cluster"),
+        node=raw.text("node"),
+        node_rank=raw.count("node_rank", MOST_SEATS),
+        nnodes=nnodes,
         state=state if state in STATES else UNKNOWN,
-        since=_seconds(raw.get("since")),
-        submitted=_seconds(raw.get("submitted")),
-        began=_seconds(raw.get("began")) or None,
-        time_limit=_seconds(raw.get("time_limit")) or None,
-        launched_by=_text(raw.get("launched_by")),
-        launched_id=_text(raw.get("launched_id")),
-        world_size=_number(raw.get("world_size")),
-        world_size_seen=_number(raw.get("world_size_seen")),
-        ranks=_parse_ranks(_mapping(raw.get("ranks"))),
-        torchrun_exit=_number(torchrun.get("exit")),
-        torchrun_signal=_number(torchrun.get("signal")),
-        master=_text(raw.get("master")),
-        reason=_text(raw.get("reason")),
-        after=_text(raw.get("after")),
-        gang=bool(raw.get("gang")) and (_number(raw.get("seats")) or _number(raw.get("nnodes")) or 0) > 1,
-        record=parse_record(raw.get("gang")),
-        left=tuple(_render_left(entry) for entry in raw.get("left") or () if isinstance(entry, Mapping)),
-        gpu_memory=render_memory(raw.get("gpu_memory")),
-        attempt=_number(raw.get("attempt")) or 1,
-        pulses=parse_pulses(raw.get("pulses")),
-        seats=_number(raw.get("seats")) or 0,
-        spare=raw.get("spare") is True,
-        roster=parse_roster(raw.get("roster")),
-        attempts=parse_attempts(raw.get("attempts")),
-        gave_up=_text(raw.get("gave_up")),
+        since=raw.moment("since") or 0.0,
+        submitted=raw.moment("submitted") or 0.0,
+        began=raw.moment("began") or None,
+        time_limit=raw.number("time_limit", 0.0, LONGEST_LIMIT) or None,
+        launched_by=raw.text("launched_by"),
+        launched_id=raw.text("launched_id"),
+        world_size=raw.integer("world_size", 0, MOST_RANK),
+        world_size_seen=raw.integer("world_size_seen", 0, MOST_RANK),
+        ranks=_parse_ranks(raw),
+        torchrun_exit=torchrun.integer("exit", -MOST_EXIT, MOST_EXIT),
+        torchrun_signal=torchrun.integer("signal", 1, MOST_SIGNAL),
+        master=raw.text("master"),
+        reason=raw.text("reason"),
+        after=raw.text("after"),
+        gang=(raw.flag("gang") or raw.has_record("gang")) and (seats or nnodes) > 1,
+        record=parse_record(raw.record("gang")),
+        left=tuple(map(_render_left, raw.records("left", MOST_LEFT))),
+        gpu_memory=render_memory(raw.records("gpu_memory", MOST_GPUS)),
+        attempt=raw.count("attempt", MOST_ATTEMPTS) or 1,
+        pulses=parse_pulses(raw, MOST_RANKS),
+        seats=seats,
+        spare=raw.flag("spare"),
+        roster=parse_roster(raw),
+        attempts=parse_attempts(raw),
+        gave_up=raw.text("gave_up"),
     )
 
 
-def _parse_ranks(raw: Mapping[str, Any]) -> tuple[RankState, ...]:
-    ranks = [
-        _parse_rank(int(rank), entry)
-        for rank, entry in raw.items()
-        if rank.isdecimal() and isinstance(entry, Mapping)
-    ]
+def _parse_ranks(raw: Untrusted) -> tuple[RankState, ...]:
+    ranks = [_parse_rank(rank, entry) for rank, entry in raw.numbered_records("ranks", MOST_RANKS)]
     return tuple(sorted(ranks, key=lambda state: state.rank))
 
 
-def _parse_rank(rank: int, raw: Mapping[str, Any]) -> RankState:
+def _parse_rank(rank: int, raw: Untrusted) -> RankState:
     return RankState(
         rank=rank,
-        local_rank=_number(raw.get("local_rank")) or 0,
-        pid=_number(raw.get("pid")),
-        exit=_number(raw.get("exit")),
-        signal=_number(raw.get("signal")),
-        stdout=_text(raw.get("stdout")),
-        stderr=_text(raw.get("stderr")),
-        stopped=raw.get("stopped") is True,
-        starved=raw.get("starved") is True,
+        local_rank=raw.count("local_rank", MOST_RANK),
+        pid=raw.integer("pid", 1, LARGEST_PID),
+        exit=raw.integer("exit", -MOST_EXIT, MOST_EXIT),
+        signal=raw.integer("signal", 1, MOST_SIGNAL),
+        stdout=raw.text("stdout"),
+        stderr=raw.text("stderr"),
+        stopped=raw.flag("stopped"),
+        starved=raw.flag("starved"),
     )
 
 
-def _render_left(entry: Mapping[str, Any]) -> str:
-    return f"pid {entry.get('pid')} {entry.get('name', '')} ({entry.get('state', '?')})"
+def _render_left(entry: Untrusted) -> str:
+    pid = entry.integer("pid", 1, LARGEST_PID)
+    shown = "?" if pid is None else pid
+    return f"pid {shown} {entry.text('name', LONGEST_NAME)} ({entry.text('state', 20) or '?'})"
 
 
 def whole_state(parts: Mapping[str, NodeState | None]) -> str:
@@ -192,9 +207,35 @@ def whole_state(parts: Mapping[str, NodeState | None]) -> str:
 
 
 def roster_of(parts: Mapping[str, NodeState | None]) -> tuple[Seat, ...]:
-    """Give who has which seat now, as those say who got furthest; empty if the run does not start again."""
+    """Give who has which seat now; empty if the run does not start again.
+
+    A run goes on while more than half of its nodes are left, so that two at least tell the same. What one alone tells
+    counts where no other node tells anything: else it is behind, ahead by a moment, or lies.
+    """
     told = [part for part in parts.values() if part and part.roster]
-    return max(told, key=lambda part: part.attempt).roster if told else ()
+    found = _agreed(
+        told, lambda part: (part.attempt, tuple((seat.node, seat.node_rank) for seat in part.roster))
+    )
+    last = max((part.attempt for part in found), default=0)
+    return _merge([part.roster for part in found if part.attempt == last])
+
+
+def _merge(rosters: Sequence[tuple[Seat, ...]]) -> tuple[Seat, ...]:
+    """Put rosters of the same seats together: a node is lost or unfit if two say so, or the only one that tells."""
+    merged = []
+    for seats in zip(*rosters, strict=True):
+        gone = [seat for seat in seats if seat.lost or seat.reason]
+        merged.append(
+            gone[0] if len(gone) >= min(2, len(rosters)) else replace(seats[0], lost=False, reason="")
+        )
+    return tuple(merged)
+
+
+def _agreed(told: Sequence[NodeState], outline: Callable[[NodeState], object]) -> list[NodeState]:
+    """Keep what two nodes at least tell, or one where there is no other; else what the one tells that got least far."""
+    count = Counter(map(outline, told))
+    agreed = [part for part in told if count[outline(part)] > 1]
+    return agreed or sorted(told, key=lambda part: (part.attempt, len(part.attempts)))[:1]
 
 
 def taking_part(parts: Mapping[str, NodeState | None]) -> dict[str, NodeState | None]:
@@ -220,21 +261,7 @@ def node_ranks(parts: Mapping[str, NodeState | None]) -> dict[str, int | None]:
 
 
 def attempts_of(parts: Mapping[str, NodeState | None]) -> tuple[Attempt, ...]:
-    """Give the attempts that have ended, as the node tells that knows of most."""
-    return max((part.attempts for part in parts.values() if part), key=len, default=())
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _text(value: Any) -> str:
-    return value[:4096].encode("utf-8", "replace").decode() if isinstance(value, str) else ""
-
-
-def _number(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _seconds(value: Any) -> float:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0.0
+    """Give the attempts that have ended, as the nodes tell that know of most."""
+    told = [part for part in parts.values() if part]
+    found = _agreed(told, lambda part: tuple((attempt.number, attempt.reason) for attempt in part.attempts))
+    return max((part.attempts for part in found), key=len, default=())

@@ -24,6 +24,7 @@ from clusterctl.plans.state import (
     whole_state,
 )
 from clusterctl.plans.words import strip_rank
+from clusterctl.protocol.run_id import RunId
 
 STOPPED_BY = "stopped by "  # how the reason begins when a person asked for the end
 CONSEQUENCE = 3
@@ -38,7 +39,7 @@ class Verdict:
     no other, `spares` are the nodes that were not needed. `after` is what went wrong with its commands then.
     """
 
-    run: str
+    run: RunId
     state: str
     parts: Mapping[str, str]
     cause: Cause | None
@@ -60,7 +61,7 @@ class Verdict:
 
 
 def judge(
-    run: str,
+    run: RunId,
     parts: Mapping[str, NodeState | None],
     failures: Sequence[Failure],
     *,
@@ -91,7 +92,7 @@ def judge(
     )
 
 
-def judge_recorded(run: str, parts: Mapping[str, NodeState | None]) -> Verdict | None:
+def judge_recorded(run: RunId, parts: Mapping[str, NodeState | None]) -> Verdict | None:
     """Judge a run that has ended by what its nodes have on record; None while it lives, or if they have nothing."""
     record = best_record(part.record for part in parts.values() if part)
     filled = fill_parts(parts, record)

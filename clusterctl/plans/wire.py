@@ -167,15 +167,12 @@ def _peer(name: str, place: Listening, rail: str) -> dict[str, Any]:
     return {"name": name, "address": address, "port": port, "door": MESH, "rail": rail}
 
 
-def read_listening(raw: Mapping[str, Any], addresses: Mapping[str, str]) -> Listening | str:
+def read_listening(raw: object, problem: str, addresses: Mapping[str, str]) -> Listening | str:
     """Read where a node listens, or in words why it does not."""
-    place: Listening | None = read_value(
-        Listening, {**_table(raw.get("listening")), "addresses": addresses}, "listening", []
-    )
+    place: Listening | None = read_value(Listening, {**_table(raw), "addresses": addresses}, "listening", [])
     if place is not None and MAIN in place.ports and place.ports.keys() <= addresses.keys():
         return place
-    why = str(raw.get("problem") or "it did not say why")[:200]
-    return f"it cannot listen on {addresses[MAIN]}: {why}"
+    return f"it cannot listen on {addresses[MAIN]}: {problem or 'it did not say why'}"
 
 
 def read_ways(raw: object, caller: str, called: Sequence[Mapping[str, Any]]) -> tuple[Way, ...]:

@@ -55,6 +55,14 @@ def parse_object(text: bytes, most_bytes: int = MOST_BYTES, most_values: int = M
     return Untrusted(value)
 
 
+def parse_rows(text: bytes, most_bytes: int = MOST_BYTES, most_values: int = MOST_VALUES) -> list[Row]:
+    """Parse a JSON list of lists within bounds; MalformedError for anything else."""
+    value = parse_json(text, most_bytes, most_values)
+    if not isinstance(value, list) or not all(isinstance(row, list) for row in value):
+        raise MalformedError("not a JSON list of lists")
+    return [Row(row) for row in value]
+
+
 def _integer(digits: str) -> int:
     if len(digits) > LONGEST_NUMBER or abs(int(digits)) >= LARGEST:
         raise MalformedError("a number that is too large")
@@ -164,6 +172,14 @@ class Untrusted:
         """Give the objects of an object by their names, at most so many; other values are left out."""
         return {_text(name, LONGEST_TEXT): Untrusted(one) for name, one in self._pairs(key, most, dict)}
 
+    def numbered_records(self, key: str, most: int) -> list[tuple[int, Untrusted]]:
+        """Give the objects of an object whose names are whole numbers below 10^9, at most so many."""
+        return [(int(name), Untrusted(one)) for name, one in self._pairs(key, most, dict) if _is_index(name)]
+
+    def indices(self, key: str, most: int) -> tuple[int, ...]:
+        """Give the names of an object that are whole numbers below 10^9, at most so many, in order."""
+        return tuple(sorted(int(name) for name in self.names(key, most) if _is_index(name)))
+
     def named_integers(self, key: str, most: int, least: int = 0, largest: int = LARGEST) -> dict[str, int]:
         """Give the whole numbers of an object by their names, at most so many; other values are left out."""
         pairs = ((name, _bounded(one, least, largest)) for name, one in self._pairs(key, most, int))
@@ -213,6 +229,11 @@ class Row:
         """Give a text, shortened; empty if there is none."""
         return _text(self._at(place), longest)
 
+    def name(self, place: int, longest: int) -> str | None:
+        """Give a file's name as it is, with odd bytes as U+DC80 to U+DCFF; None if there is none or it is too long."""
+        value = self._at(place)
+        return value if isinstance(value, str) and len(value) <= longest else None
+
     def integer(self, place: int, least: int = -LARGEST, most: int = LARGEST) -> int | None:
         """Give a whole number between two bounds; None if there is none."""
         return _bounded(self._at(place), least, most)
@@ -228,6 +249,10 @@ class Row:
 def _text(value: Any, longest: int) -> str:
     """Shorten; what is half of a surrogate pair, which JSON can hold and UTF-8 cannot, becomes a question mark."""
     return value[:longest].encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else ""
+
+
+def _is_index(name: str) -> bool:
+    return name.isascii() and name.isdecimal() and len(name) < 10
 
 
 def _bounded(value: Any, least: int, most: int) -> int | None:

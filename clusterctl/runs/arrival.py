@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from clusterctl.errors import NodeError
 from clusterctl.plans.results import Entry, Refused, Stamp
+from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.runs.landing import FULL, InTheWayError, Landing, refusal
 from clusterctl.runs.statcache import stamp_of
 
@@ -45,6 +46,14 @@ class Account:
     moving: list[str] = field(default_factory=list)  # written to while they were read
     refused: list[Refused] = field(default_factory=list)
 
+    def add(self, other: Account) -> None:
+        """Put another account of the same node to this one."""
+        self.files, self.bytes = self.files + other.files, self.bytes + other.bytes
+        self.unchanged += other.unchanged
+        self.kept.extend(other.kept)
+        self.moving.extend(other.moving)
+        self.refused.extend(other.refused)
+
     @property
     def is_empty(self) -> bool:
         """Tell whether the node had nothing at all."""
@@ -63,22 +72,30 @@ class Arrival:
         self._descriptor = -1
         self._digest: Any = None
         self._size = 0
+        self._came = 0  # bytes, also of what cannot be written here
         self._broken = ""
 
-    def take(self, header: Mapping[str, Any], body: bytes) -> None:
-        """Write a piece."""
+    def take(self, header: Untrusted, body: bytes) -> None:
+        """Write a piece; an empty one brings nothing nearer to the end, so that it is nonsense."""
         entry = self.want.entry
         try:
-            data = unpack(body, LARGEST_PART) if header.get("packed") else body
+            data = unpack(body, LARGEST_PART) if header.flag("packed") else body
         except zlib.error as error:
             raise nonsense(self._node, str(error)) from error
+        self._came += len(data)
+        if not data or self._came > entry.size:
+            raise nonsense(self._node, f"{entry.path}: a piece that does not fit")
         self._moved(len(data))
         if self._broken:
             return
         try:
             if self._descriptor < 0:
-                self._open(header.get("at"))
-            if header.get("at") != self._size or self._size + len(data) > entry.size or not self.want.data:
+                self._open(header.integer("at"))
+            if (
+                header.integer("at") != self._size
+                or self._size + len(data) > entry.size
+                or not self.want.data
+            ):
                 raise nonsense(self._node, f"{entry.path}: a piece that does not fit")
             _write_all(self._descriptor, data)
         except (OSError, InTheWayError) as error:
@@ -87,7 +104,7 @@ class Arrival:
         self._digest.update(data)
         self._size += len(data)
 
-    def _open(self, at: object) -> None:
+    def _open(self, at: int | None) -> None:
         """Begin anew, or go on where what is here ends."""
         resumed = at == self.want.offset and self.want.offset > 0
         kept = 0 if resumed and self.want.arrived else os.O_TRUNC
@@ -106,20 +123,20 @@ class Arrival:
                 _write_all(self._descriptor, data)
                 left -= len(data)
 
-    def end(self, header: Mapping[str, Any]) -> None:
+    def end(self, header: Untrusted) -> None:
         """Put the file in its place if it is what the node says it is."""
         entry = self.want.entry
         try:
             if "failed" in header:
-                self._refuse(f"the node could not read it: {header.get('why')}")
+                self._refuse(f"the node could not read it: {header.text('why', 200)}")
             elif self._broken:
                 self._refuse(self._broken)
-            elif header.get("size") != entry.size:
+            elif header.integer("size") != entry.size:
                 self._part.unlink(missing_ok=True)
                 self._refuse("it became shorter while it was read; pull again")
             else:
-                self._finish(str(header.get("sha256")))
-                if header.get("same") is not True:
+                self._finish(header.text("sha256", 64))
+                if not header.flag("same"):
                     self._account.moving.append(entry.path)
         except (OSError, InTheWayError) as error:
             self._give_up(error)

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.gang import Record, best_record, given_up
@@ -17,6 +16,8 @@ from clusterctl.plans.log_limit import describe_log_event
 from clusterctl.plans.redact import redact
 from clusterctl.plans.state import FAILED, FAILED_SETUP, LOST, TIMEOUT, UNKNOWN, NodeState
 from clusterctl.plans.verdict import Verdict, fill_parts, judge
+from clusterctl.protocol.run_id import RunId
+from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.runs import tasks
 from clusterctl.runs.attempts import Attempts
 from clusterctl.runs.cluster import Cluster
@@ -47,7 +48,7 @@ class Watch:
     of the run before that; a node without an entry there has not been heard yet, and is not waited for.
     """
 
-    run: str
+    run: RunId
     nodes: Sequence[Node]
     interpreters: Mapping[str, tasks.Interpreter]
     offsets: Mapping[str, float]
@@ -158,22 +159,27 @@ class Attached:
         elif isinstance(update, NodeEvent):
             self._take_event(part, update.event)
 
-    def _take_event(self, part: Part, event: Mapping[str, Any]) -> None:
+    @property
+    def _heard(self) -> set[str]:
+        """Name the nodes whose streams are open."""
+        return {name for name, part in self._parts.items() if part.met and name not in self._streams.broke_at}
+
+    def _take_event(self, part: Part, event: Untrusted) -> None:
         about_logs = describe_log_event(event)
         if about_logs:
             self._notice(f"{part.node.name}: {about_logs}")
-        if self._attempts.hear_event(event):
+        if self._attempts.hear_event(part.node.name, event, self._heard):
             self._worry = None
-        trouble, reason = part.hear_event(event), str(event.get("reason") or "")
+        trouble, reason = part.hear_event(event), event.text("reason", 1000)
         if self._attempts.is_settled(part.attempt):
             return
         if trouble:
             self._fail(f"{part.node.name}: {trouble}")
-        elif event.get("event") == "stopping" and self._has_gang and ": " in reason:
+        elif event.text("event") == "stopping" and self._has_gang and ": " in reason:
             self._fail(reason)  # the nodes' word for what happened on one of them
 
     def _take_state(self, part: Part, state: NodeState) -> None:
-        if self._attempts.hear_state(state):
+        if self._attempts.hear_state(part.node.name, state, self._heard):
             self._worry = None
         for rank in part.newly_frozen(state):
             self._notice(f"{part.node.name}: rank {rank} is stopped (SIGSTOP); the others will wait for it")

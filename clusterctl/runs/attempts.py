@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
 
 from clusterctl.plans.attempts import Seat
 from clusterctl.plans.spans import render_span
-from clusterctl.plans.state import NodeState
+from clusterctl.plans.state import NodeState, roster_of
+from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.nodeset import fold_names
+
+LONGEST_PAUSE = 30 * 86400.0  # seconds
 
 
 class Attempts:
@@ -17,6 +19,8 @@ class Attempts:
     def __init__(self, known: Mapping[str, NodeState | None], notice: Callable[[str], None]) -> None:
         self._notice = notice
         self._roster: tuple[Seat, ...] = ()
+        self._told: dict[str, NodeState] = {}
+        self._pausing: set[str] = set()  # nodes that have told that another attempt follows this one
         self.number = max((part.attempt for part in known.values() if part), default=1)
         self._paused = self.number - 1
 
@@ -38,25 +42,36 @@ class Attempts:
         """Tell whether a node has no part in the current attempt, or none in the next: what befalls it ends nothing."""
         return any(seat.node == node and (seat.node_rank is None or seat.lost) for seat in self._roster)
 
-    def hear_state(self, state: NodeState) -> bool:
-        """Take a node's state; tells whether a new attempt has begun with it."""
-        if state.attempt < self.number or not state.roster:
+    def hear_state(self, node: str, state: NodeState, heard: Collection[str]) -> bool:
+        """Take a node's state; tells whether by it a new attempt has begun, as the nodes agree that are `heard` now."""
+        self._told[node] = state
+        told = {name: part for name, part in self._told.items() if name in heard or name == node}
+        roster = roster_of(told)
+        number = max((part.attempt for part in told.values() if part.roster == roster), default=0)
+        if number < self.number or not roster:
             return False
-        before, self._roster = self._roster, state.roster
-        if state.attempt == self.number:
+        before, self._roster = self._roster, roster
+        if number == self.number:
             return False
-        self.number = state.attempt
-        self._notice(f"attempt {self.number} begins on {_render(state.roster, before)}")
+        self.number = number
+        self._pausing.clear()
+        self._notice(f"attempt {self.number} begins on {_render(roster, before)}")
         return True
 
-    def hear_event(self, event: Mapping[str, Any]) -> bool:
-        """Take a node's event; tells whether the nodes have decided to start the run again."""
-        number, seconds = event.get("attempt"), event.get("seconds")
-        if event.get("event") != "pausing" or not isinstance(number, int) or number <= self._paused:
+    def hear_event(self, node: str, event: Untrusted, heard: Collection[str]) -> bool:
+        """Take a node's event; tells whether the nodes have decided to start the run again.
+
+        They all say so. One that is alone with it may lie, to keep the failures of others from counting.
+        """
+        number, seconds = event.integer("attempt", 1), event.number("seconds", 0.0, LONGEST_PAUSE)
+        if event.text("event") != "pausing" or number != self.number or number <= self._paused:
+            return False
+        self._pausing.add(node)
+        if len(self._pausing) < min(2, len({*heard, node})):
             return False
         self._paused = number
-        pause = f" in {render_span(float(seconds))}" if isinstance(seconds, (int, float)) else ""
-        self._notice(f"attempt {number}: {event.get('reason')}; attempt {number + 1} begins{pause}")
+        pause = f" in {render_span(seconds)}" if seconds is not None else ""
+        self._notice(f"attempt {number}: {event.text('reason', 1000)}; attempt {number + 1} begins{pause}")
         return True
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from clusterctl.errors import NodesBusy
 from clusterctl.plans.facts_records import Holder
 from clusterctl.plans.holders import describe_holders, parse_holders
+from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.runs import tasks
 from clusterctl.runs.session import Session
 from clusterctl.specs.nodeset import fold_names
@@ -35,9 +36,9 @@ class Manners:
     tell: Callable[[str], None] = lambda _: None
 
 
-def heard(seen: Mapping[str, Mapping[str, Any]]) -> tuple[Holder, ...]:
+def heard(seen: Mapping[str, Untrusted]) -> tuple[Holder, ...]:
     """Read who was in the way from what an agent has said."""
-    return parse_holders(seen.get("locks", {}).get("holders") or ())
+    return parse_holders(seen["locks"].unread("holders") or ()) if "locks" in seen else ()
 
 
 def refuse(found: InTheWay, specs: Mapping[str, Mapping[str, Any]]) -> NodesBusy:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from clusterctl.errors import NodeError
 from clusterctl.plans.cleaning import Part, parse_part
+from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.runs.conversation import Listener
 from clusterctl.runs.session import Session
+
+MOST_PARTS = 20_000  # of one node
 
 
 @dataclass(frozen=True)
@@ -52,31 +54,30 @@ def hear_found(session: Session, node: str) -> Found | None:
     raw = _hear(session, "found", node)
     if raw is None:
         return None
-    parts = tuple(parse_part(node, one) for one in _rows(raw.get("runs")) if isinstance(one, Mapping))
-    spares = (_spare(raw.get(name)) for name in ("store", "payloads", "environments"))
-    return Found(str(raw.get("place")), parts, *spares)
+    parts = [parse_part(node, one) for one in raw.records("runs", MOST_PARTS)]
+    spares = (_spare(raw.record(name)) for name in ("store", "payloads", "environments"))
+    return Found(raw.text("place", 64), tuple(part for part in parts if part is not None), *spares)
 
 
 def ask_to_remove(session: Session, parts: Sequence[Part], node: str) -> Removed:
     """Let a node remove parts of runs, and what it can spare."""
     session.send({"remove": {"runs": [[part.run, part.leaf] for part in parts], "rest": True}})
-    raw = _hear(session, "removed", node) or {}
-    failed = tuple(": ".join(map(str, one)) for one in _rows(raw.get("failed")) if isinstance(one, list))
-    runs, size, contents, made = (
-        _count(raw.get(name)) for name in ("runs", "bytes", "contents", "environments")
-    )
+    raw = _hear(session, "removed", node) or Untrusted({})
+    failed = tuple(f"{one.text(0)}: {one.text(1)}" for one in raw.rows("failed", MOST_PARTS))
+    runs, size, contents, made = (raw.count(name) for name in ("runs", "bytes", "contents", "environments"))
     return Removed(runs, size, contents, failed, made)
 
 
-def _hear(session: Session, word: str, node: str) -> Mapping[str, Any] | None:
+def _hear(session: Session, word: str, node: str) -> Untrusted | None:
     def garbled() -> NodeError:
         what = "what the node sent cannot be understood"
         return NodeError(what, code="CC-RUN-004", node=node, evidence=session.stderr)
 
     header, _ = Listener(session, hung_up=garbled, stalled=lambda what: _stalled(what, node)).answer()
-    value = header.get(word, garbled)
-    if value is None or isinstance(value, Mapping):
-        return value
+    if header.has_record(word):
+        return header.record(word)
+    if header.is_null(word):
+        return None
     raise garbled()
 
 
@@ -85,14 +86,5 @@ def _stalled(what: str, node: str) -> NodeError:
     return NodeError(what, code="CC-CLEAN-003", node=node, fix=fix)
 
 
-def _spare(raw: Any) -> Spare:
-    raw = raw if isinstance(raw, Mapping) else {}
-    return Spare(_count(raw.get("contents")), _count(raw.get("bytes")))
-
-
-def _rows(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list) else ()
-
-
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) and value >= 0 else 0
+def _spare(raw: Untrusted) -> Spare:
+    return Spare(raw.count("contents"), raw.count("bytes"))

@@ -23,8 +23,8 @@ def measure_clock(session: Session) -> float:
             session.send({"ask": True})
             frame = session.receive(ANSWER_LIMIT)
             took = time.monotonic() - began
-            told = frame[0].get("clock") if frame is not None else None
-            if isinstance(told, (int, float)):
+            told = frame[0].moment("clock") if frame is not None else None
+            if told is not None:
                 answers.append((took, told - asked - took / 2))
         took, ahead = min(answers, default=(0.0, 0.0))
         session.send({"begin": True, "ahead": ahead - took})

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from clusterctl.errors import NodeError
+from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.runs.session import Session
 
 STREAMS = ("stdout", "stderr")
+MOST_LEFT, LONGEST_NAME = 64, 64  # processes that run on, and characters of each name
 NOISY_EXIT = 255  # shown for an answer that tells neither exit code nor signal
 
 Hear = Callable[[str, bytes], None]
@@ -44,29 +45,24 @@ def hear_command(session: Session, keep: int | None, hear: Hear) -> Ended:
     heard = dict.fromkeys(STREAMS, 0)
     while (frame := session.receive()) is not None:
         header, body = frame
-        stream = header.get("stream")
-        if stream in STREAMS:
+        stream = header.one_of("stream", STREAMS)
+        if stream:
             heard[stream] += len(body)
             if keep is not None and heard[stream] > keep:
                 break
             hear(stream, body)
-        elif isinstance(header.get("ended"), dict):
-            return parse_ended(header["ended"])
+        elif header.has_record("ended"):
+            return parse_ended(header.record("ended"))
     raise NodeError("what the node sent cannot be understood", code="CC-RUN-004", evidence=session.stderr)
 
 
-def parse_ended(raw: dict[str, Any]) -> Ended:
-    """Read how a command ended, with distrust."""
-    code, number = _number(raw.get("exit")), _number(raw.get("signal"))
-    cut = raw.get("cut")
-    named = tuple(name for name in STREAMS if isinstance(cut, list) and name in cut)
-    left = raw.get("left")
-    staying = tuple(map(str, left)) if isinstance(left, list) else ()
+def parse_ended(raw: Untrusted) -> Ended:
+    """Read how a command ended."""
+    code, number = raw.integer("exit", 0, 255), raw.integer("signal", 1, 128)
+    cut = raw.texts("cut", len(STREAMS))
+    named = tuple(name for name in STREAMS if name in cut)
+    staying = raw.texts("left", MOST_LEFT, LONGEST_NAME)
     return Ended(NOISY_EXIT if code is None and number is None else code, number, named, staying)
-
-
-def _number(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 class Collected:

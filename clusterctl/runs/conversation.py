@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from clusterctl.errors import ClusterctlError
+from clusterctl.protocol.untrusted import Untrusted
 
 START = 90.0  # seconds until the first word; the interpreter may come from a cold network home
 SILENCE = 20.0  # seconds; after that the node says something every 2 s
 STALL = 300.0  # seconds without a step of work on the node, which may copy a large file to a slow disk
+LONGEST = 4 * 3600.0  # seconds for one answer, whatever work is told of: a terabyte is hashed in less
 
-Frame = tuple[Mapping[str, Any], bytes]
+Frame = tuple[Untrusted, bytes]
 
 
 class Talk(Protocol):
@@ -43,8 +45,8 @@ class Listener:
 
     def answer(self) -> Frame:
         """Wait for an answer; the node's beats are heard, and must tell of progress."""
-        steps: object = None
-        since = time.monotonic()
+        steps: int | None = None
+        began = since = time.monotonic()
         while True:
             frame = self._talk.receive(self._limit)
             self._limit = SILENCE
@@ -53,7 +55,10 @@ class Listener:
             header = frame[0]
             if "beat" not in header:
                 return frame
-            if header.get("steps") != steps:
-                steps, since = header.get("steps"), time.monotonic()
-            elif time.monotonic() - since > STALL:
+            now = time.monotonic()
+            if header.integer("steps") != steps:
+                steps, since = header.integer("steps"), now
+            elif now - since > STALL:
                 raise self._stalled(f"nothing moved on the node for {STALL:.0f} s")
+            if now - began > LONGEST:
+                raise self._stalled(f"no answer came for {LONGEST / 3600:.0f} h")

@@ -14,8 +14,8 @@ Besides the codes that `runs.connect` lists:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any
 
 from clusterctl.errors import (
     ClusterctlError,
@@ -28,11 +28,13 @@ from clusterctl.errors import (
     Unreachable,
 )
 from clusterctl.plans.shell import ACTIVATED, ACTIVATING, SHELL_ENDED, STOLEN_STDIN
+from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.runs.frames import FrameReader
 
 NO_STATUS = -1  # paramiko's exit status when there is none: a signal ended the process
 CANNOT_RUN, NOT_FOUND = 126, 127
 TAIL = 4096  # characters of what was said that are shown as evidence
+CODE = re.compile(r"CC-[A-Z]{2,10}-[0-9]{3}")
 FAMILIES: Mapping[str, type[NodeError]] = {"CC-PY": NoInterpreter, "CC-SYNC": SyncError}
 
 
@@ -173,14 +175,20 @@ def flooded(node: str, evidence: str) -> NodeError:
     )
 
 
-def reported(node: str, error: Mapping[str, Any]) -> ClusterctlError:
+def reported(node: str, error: Untrusted) -> ClusterctlError:
     """Turn an error that the node reported into ours."""
-    code = str(error.get("code") or "")
-    message, evidence = str(error.get("message") or "unknown"), str(error.get("traceback") or "")
+    code = code_of(error)
+    message, evidence = error.text("message", TAIL) or "unknown", error.text("traceback", 4 * TAIL)
     if evidence:
         return InternalError(message, code=code or "CC-RUN-002", node=node, evidence=evidence)
     kind = next((kind for family, kind in FAMILIES.items() if code.startswith(family)), NodeError)
     return kind(message, code=code or "CC-RUN-002", node=node, evidence=evidence)
+
+
+def code_of(said: Untrusted) -> str:
+    """Give the code that a node names, if it has the form of one; empty otherwise."""
+    code = said.text("code", 40)
+    return code if CODE.fullmatch(code) else ""
 
 
 def _ended(status: int) -> str:

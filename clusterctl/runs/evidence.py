@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
-from clusterctl.plans.attempts import attempt_of
+from clusterctl.plans.attempts import MOST_ATTEMPTS, attempt_of
 from clusterctl.plans.cause import Failure, signal_name
+from clusterctl.plans.gang import MOST_EXIT, MOST_RANK, MOST_SIGNAL
 from clusterctl.plans.state import LOST, UNKNOWN, NodeState
 from clusterctl.plans.words import Words
+from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.runs.follow import LogLines
 from clusterctl.specs.inventory import Node
+
+
+@dataclass(frozen=True)
+class End:
+    """How a process of a node ended, and when by the node's clock; `kind` is the event that told."""
+
+    kind: str
+    exit: int | None
+    signal: int | None
+    time: float | None
+
+    @property
+    def failed(self) -> bool:
+        """Tell whether it ended in any way but exit code 0."""
+        return bool(self.exit) or self.signal is not None
 
 
 @dataclass
@@ -26,10 +42,10 @@ class Part:
     met: bool = True
     asked: bool = False
     stopped_at: float | None = None  # when the node was first told to end the run, on our clock
-    broken: Mapping[str, Any] | None = None
-    torchrun: Mapping[str, Any] | None = None
-    exits: dict[int, Mapping[str, Any]] = field(default_factory=dict)
-    finished: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+    broken: End | None = None
+    torchrun: End | None = None
+    exits: dict[int, End] = field(default_factory=dict)
+    finished: dict[int, End] = field(default_factory=dict)
     words: dict[int | None, Words] = field(default_factory=dict)
     frozen: set[int] = field(default_factory=set)  # ranks that SIGSTOP held, as last heard while they lived
     attempt: int = 1
@@ -66,27 +82,27 @@ class Part:
         self.frozen = {rank.rank for rank in state.ranks if rank.stopped} | (before & ended)
         return sorted(self.frozen - before)
 
-    def hear_event(self, event: Mapping[str, Any]) -> str:
+    def hear_event(self, event: Untrusted) -> str:
         """Take an event; gives what failed by it, or nothing."""
-        kind, rank = event.get("event"), event.get("rank")
-        if kind == "attempt" and isinstance(event.get("attempt"), int):
-            self.begin_attempt(event["attempt"])
+        kind, rank, end = event.text("event", 40), event.integer("rank", 0, MOST_RANK), read_end(event)
+        if kind == "attempt":
+            self.begin_attempt(event.count("attempt", MOST_ATTEMPTS) or self.attempt)
         elif kind in ("after", "attempt_ended"):  # the ranks have ended; what comes after is not theirs
             self.attempt_over = True
         elif kind == "stopping":
             self.asked = True
-            when = self._when(event)
+            when = self._when(end)
             self.stopped_at = when if self.stopped_at is None else min(when, self.stopped_at)
         elif kind in ("guardian_lost", "agent_lost"):
-            self.broken = event
-            return f"the {str(kind).partition('_')[0]} was lost"
-        elif kind == "rank_exited" and isinstance(rank, int):
-            (self.exits if _failed(event) else self.finished)[rank] = event
-            return f"rank {rank} failed" if _failed(event) and not self.asked else ""
-        elif kind == "torchrun_exited" and _failed(event):
-            self.torchrun = event
-            if event.get("signal") is not None and not (self.asked or self.exits):
-                self.broken = event
+            self.broken = end
+            return f"the {kind.partition('_')[0]} was lost"
+        elif kind == "rank_exited" and rank is not None:
+            (self.exits if end.failed else self.finished)[rank] = end
+            return f"rank {rank} failed" if end.failed and not self.asked else ""
+        elif kind == "torchrun_exited" and end.failed:
+            self.torchrun = end
+            if end.signal is not None and not (self.asked or self.exits):
+                self.broken = end
             return "" if self.asked else "torchrun failed"
         return ""
 
@@ -106,8 +122,8 @@ class Part:
     def _broken(self) -> Iterator[Failure]:
         """Give the end of what watches over the ranks; theirs followed, by our own hand."""
         if self.broken is not None:
-            reason, number = self.state.reason if self.state else "", self.broken.get("signal")
-            who = str(self.broken["event"]).partition("_")[0]
+            reason, number = self.state.reason if self.state else "", self.broken.signal
+            who = self.broken.kind.partition("_")[0]
             how = f"torchrun was killed by {signal_name(number)}" if number else f"the {who} was killed"
             yield self._node_failure(reason or how, self._when(self.broken))
 
@@ -115,17 +131,17 @@ class Part:
         """Give the failed ranks, also those whose end only the state tells of, since torchrun reaped them first."""
         told = {rank.rank: rank for rank in (self.state.ranks if self.state else ()) if rank.failed}
         for rank in sorted({*self.exits, *told}):
-            event = self.exits.get(rank) or {"exit": told[rank].exit, "signal": told[rank].signal}
-            yield self._failure(rank, event)
+            end = self.exits.get(rank) or End("", told[rank].exit, told[rank].signal, None)
+            yield self._failure(rank, end)
 
-    def _failure(self, rank: int | None, event: Mapping[str, Any]) -> Failure:
+    def _failure(self, rank: int | None, end: End) -> Failure:
         words = self.words.get(rank) or Words()
         return Failure(
             node=self.node.name,
             rank=rank,
-            exit=event.get("exit"),
-            signal=event.get("signal"),
-            time=self._when(event),
+            exit=end.exit,
+            signal=end.signal,
+            time=self._when(end),
             tail=tuple(words.tail),
             exception=words.exception,
             message=words.message,
@@ -134,7 +150,7 @@ class Part:
             where=words.where,
             went_on=words.went_on,
             frozen=rank in self.frozen,
-            after_stop=self.stopped_at is not None and self._when(event) >= self.stopped_at,
+            after_stop=self.stopped_at is not None and self._when(end) >= self.stopped_at,
             starved=any(
                 told.rank == rank and told.starved for told in (self.state.ranks if self.state else ())
             ),
@@ -143,13 +159,18 @@ class Part:
     def _node_failure(self, reason: str, time: float, *, lost: bool = False) -> Failure:
         return Failure(self.node.name, None, None, None, time, reason=reason, lost=lost)
 
-    def _when(self, event: Mapping[str, Any]) -> float:
+    def _when(self, end: End) -> float:
         """Give the moment of an event on our clock; one without a time came with the end of its part."""
-        moment = event.get("time")
-        if isinstance(moment, (int, float)):
-            return float(moment) - self.offset
+        if end.time is not None:
+            return end.time - self.offset
         return (self.state.since if self.state else 0.0) - self.offset
 
 
-def _failed(event: Mapping[str, Any]) -> bool:
-    return bool(event.get("exit")) or event.get("signal") is not None
+def read_end(event: Untrusted) -> End:
+    """Read how something ended."""
+    return End(
+        event.text("event", 40),
+        event.integer("exit", -MOST_EXIT, MOST_EXIT),
+        event.integer("signal", 1, MOST_SIGNAL),
+        event.moment("time"),
+    )

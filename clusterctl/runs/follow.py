@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import selectors
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any
 
 from clusterctl.errors import ClusterctlError, NodeError
 from clusterctl.plans.attempts import attempt_of
+from clusterctl.plans.gang import MOST_RANK
 from clusterctl.plans.log_times import times_at
 from clusterctl.plans.state import NodeState, parse_state
+from clusterctl.protocol.untrusted import LATEST, MalformedError, Untrusted, parse_object
 from clusterctl.runs.session import Session
 
 SILENCE_LIMIT = 20.0  # a node says something at least every 2 s; ten times that is a dead connection
 BEAT_EVERY = 5.0
 LOOK_EVERY = 1.0
+MOST_FILES = 10_000  # logs of one node, of all attempts
+MOST_BYTES = 1 << 62  # of a file
+MOST_KNOTS = 10_000
+LONGEST_FILE = 1000  # characters of a path below a run's directory
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,7 @@ class NodeEvent:
     """One line of a node's events.jsonl."""
 
     node: str
-    event: Mapping[str, Any]
+    event: Untrusted
 
 
 @dataclass(frozen=True)
@@ -163,10 +167,9 @@ class Follower:
         except ClusterctlError as error:
             self._drop(node)
             yield StreamEnd(node, error)
-        except (KeyError, TypeError, ValueError) as error:
+        except MalformedError as error:
             self._drop(node)
-            message = f"the node sent what cannot be understood: {type(error).__name__}: {error}"
-            yield StreamEnd(node, NodeError(message, code="CC-RUN-035", node=node))
+            yield StreamEnd(node, _senseless(node, str(error)))
         else:
             if session.ended:
                 self._drop(node)
@@ -195,59 +198,84 @@ class Follower:
             self._selector.unregister(session)
         session.close()
 
-    def _parse(self, node: str, header: Mapping[str, Any], body: bytes) -> Iterator[Update]:
+    def _parse(self, node: str, header: Untrusted, body: bytes) -> Iterator[Update]:
         if "state" in header:
-            state = parse_state(header["state"])
+            state = parse_state(header.record("state"))
             earlier = {attempt.number: attempt.node_rank for attempt in state.attempts}
             self._ranks[node] = {**earlier, state.attempt: state.node_rank}
             yield StateChange(node, state)
         elif "events" in header:
-            self.events[node] = int(header["events"])
+            self.events[node] = _need(header, "events")
             yield from (NodeEvent(node, event) for event in _parse_events(body))
         elif "positions" in header:
             known = self.offsets.setdefault(node, {})
-            known.update({str(file): int(place) for file, place in header["positions"].items()})
+            known.update(header.named_integers("positions", MOST_FILES))
             self.placed.add(node)
         elif "log" in header:
             yield self._parse_log(node, header, body)
 
-    def _parse_log(self, node: str, header: Mapping[str, Any], body: bytes) -> LogLines:
-        file, offset = str(header["log"]), int(header["offset"])
-        self.offsets.setdefault(node, {})[file] = int(header.get("next", offset + len(body)))
+    def _parse_log(self, node: str, header: Untrusted, body: bytes) -> LogLines:
+        file, offset = header.text("log", LONGEST_FILE), _need(header, "offset")
+        following = header.integer("next", 0, MOST_BYTES)
+        offsets = self.offsets.setdefault(node, {})
+        if len(offsets) >= MOST_FILES and file not in offsets:
+            raise MalformedError("more log files than a run has")
+        offsets[file] = offset + len(body) if following is None else following
         raw = body.split(b"\n")
         if raw[-1] == b"":
             raw.pop()
-        rank, written, gone = header.get("rank"), header.get("written"), header.get("gone")
         entry = LogLines(
             node=node,
-            rank=rank if isinstance(rank, int) else None,
-            stream=str(header.get("stream", "")),
+            rank=header.integer("rank", 0, MOST_RANK),
+            stream=header.one_of("stream", ("stdout", "stderr")),
             file=file,
             offset=offset,
             time=time.time() if self._live else None,
             lines=tuple(line.decode("utf-8", "replace") for line in raw),
             sizes=tuple(len(line) + 1 for line in raw),
-            before=int(header.get("before", 0)),
+            before=header.count("before", MOST_BYTES),
             node_rank=self._ranks.get(node, {}).get(attempt_of(file)),
-            written=float(written) if written is not None else None,
-            places=tuple(map(int, header.get("places") or ())),
-            guessed=header.get("guessed") is True,
-            gone=(int(gone[0]), int(gone[1])) if gone else None,
+            written=header.moment("written"),
+            places=header.integers("places", len(raw), 0, MOST_BYTES),
+            guessed=header.flag("guessed"),
+            gone=_read_gone(header),
         )
-        return self._with_times(entry, header) if header.get("knots") else entry
+        if len(entry.places) not in (0, len(entry.lines)):
+            raise MalformedError("lines without a place")
+        return self._with_times(entry, header) if header.length("knots") else entry
 
-    def _with_times(self, entry: LogLines, header: Mapping[str, Any]) -> LogLines:
+    def _with_times(self, entry: LogLines, header: Untrusted) -> LogLines:
         ahead = self.clocks.get(entry.node, 0.0)
-        knots = [(int(place), float(moment) - ahead) for place, moment in header["knots"]]
+        rows = header.rows("knots", MOST_KNOTS)
+        pairs = [(row.integer(0, 0, MOST_BYTES), row.number(1, 0.0, LATEST)) for row in rows]
+        knots = [
+            (place, moment - ahead) for place, moment in pairs if place is not None and moment is not None
+        ]
+        if not knots:
+            raise MalformedError("times of lines that are none")
+        knots.sort(key=lambda knot: knot[0])
         ends = [place + size for place, size in zip(entry.offsets, entry.sizes, strict=True)]
         return replace(entry, times=tuple(times_at(knots, ends)), began=knots[0][1])
 
 
-def _parse_events(body: bytes) -> Iterator[Mapping[str, Any]]:
+def _parse_events(body: bytes) -> Iterator[Untrusted]:
     for line in body.splitlines():
-        try:
-            event = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(event, dict):
-            yield event
+        with suppress(MalformedError):  # of a disk that was full while it was written
+            yield parse_object(line)
+
+
+def _need(header: Untrusted, key: str) -> int:
+    value = header.integer(key, 0, MOST_BYTES)
+    if value is None:
+        raise MalformedError(f"no {key}")
+    return value
+
+
+def _read_gone(header: Untrusted) -> tuple[int, int] | None:
+    gone = header.integers("gone", 2, 0, MOST_BYTES)
+    return (gone[0], gone[1]) if len(gone) == 2 and gone[0] <= gone[1] else None
+
+
+def _senseless(node: str, why: str) -> NodeError:
+    message = f"the node sent what cannot be understood: {why}"
+    return NodeError(message, code="CC-RUN-035", node=node)

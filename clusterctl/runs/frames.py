@@ -1,22 +1,65 @@
-"""Frames as the node's side of the conversation writes them, and the search for where they begin."""
+"""Frames as the node's side of the conversation writes them, and the search for where they begin.
+
+A node may be broken or hostile: how large a frame may be, how many values its header may hold and how much may come in
+all is decided by the verb, so that no answer of any node costs this machine more than it is worth.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-Frame = tuple[dict[str, Any], bytes]
+from clusterctl.protocol.untrusted import MalformedError, Untrusted, parse_object
 
-MAX_HEADER = 64 << 20  # the names of a million contents
+Frame = tuple[Untrusted, bytes]
+
+MAX_HEADER = 64 << 20  # of what we send: the names of a million contents
 MAX_BODY = 64 << 20
 MAX_NOISE = 1 << 20
 NOISE_KEPT = 4 << 10
 MAX_SIZES = 32  # bytes of the line that tells the two sizes
 
 
+@dataclass(frozen=True)
+class FrameLimits:
+    """What a node may send: bytes of a header and of a body, values in a header, and bytes in all (None: a stream)."""
+
+    header: int = 1 << 20
+    body: int = (1 << 20) + (1 << 16)  # a piece of a file, which compression has made a little longer
+    values: int = 100_000
+    total: int | None = None
+
+
+STREAM = FrameLimits()
+ANSWER = FrameLimits(total=16 << 20)  # with the beats of an hour
+# Honest answers that are larger: the facts of a machine with many packages, and its calls to hundreds of peers; two
+# hundred runs, or some with the record of their end, which is at most 512 KiB; a thousand runs and their sizes.
+LIMITS: Mapping[str, FrameLimits] = {
+    "probe": FrameLimits(header=4 << 20, total=16 << 20),
+    "ps": FrameLimits(header=8 << 20, values=300_000, total=16 << 20),
+    "clean": FrameLimits(header=8 << 20, values=300_000, total=32 << 20),
+    "follow": FrameLimits(header=2 << 20),
+    "stop": FrameLimits(header=2 << 20, total=16 << 20),
+    "orphans": ANSWER,
+    "start": FrameLimits(total=64 << 20),  # what a setup of hours says it is at
+}
+
+
+def limits_of(verb: str) -> FrameLimits:
+    """Give what a node may send in answer to a verb."""
+    return LIMITS.get(verb, STREAM)
+
+
+def limits_of_sync(contents: int) -> FrameLimits:
+    """Give what a node may send that names the contents which it lacks, some times over."""
+    header = (64 << 10) + 70 * contents
+    return FrameLimits(header, values=1000 + 2 * contents, total=(16 << 20) + 8 * header)
+
+
 class FrameError(Exception):
-    """What arrived is not what the node's side writes."""
+    """What arrived is not what the node's side writes, or more than it may be."""
 
 
 def encode_frame(header: Mapping[str, Any], body: bytes = b"") -> bytes:
@@ -30,7 +73,9 @@ def encode_frame(header: Mapping[str, Any], body: bytes = b"") -> bytes:
 class FrameReader:
     """Cuts bytes into frames; everything before the sentinel's line is noise, of which the end is kept."""
 
-    def __init__(self, sentinel: str) -> None:
+    def __init__(self, sentinel: str, limits: FrameLimits = STREAM) -> None:
+        self._limits = limits
+        self._total = 0
         self._marker = f"\n{sentinel}\n".encode("ascii")
         self._buffer = bytearray()
         self._sizes: tuple[int, int] | None = None
@@ -75,7 +120,7 @@ class FrameReader:
         text, body = bytes(self._buffer[:middle]), bytes(self._buffer[middle:end])
         del self._buffer[:end]
         self._sizes = None
-        return _parse_header(text), body
+        return self._parse_header(text), body
 
     def _take_sizes(self) -> tuple[int, int] | None:
         line_end = self._buffer.find(b"\n", 0, MAX_SIZES)
@@ -87,17 +132,16 @@ class FrameReader:
         if len(words) != 2 or not all(word.isdigit() for word in words):
             raise FrameError(f"not a frame: {bytes(self._buffer[:line_end])!r}")
         sizes = int(words[0]), int(words[1])
-        if sizes[0] > MAX_HEADER or sizes[1] > MAX_BODY:
+        if sizes[0] > self._limits.header or sizes[1] > self._limits.body:
             raise FrameError(f"frame too large: header {sizes[0]} bytes, body {sizes[1]} bytes")
+        self._total += sum(sizes)
+        if self._limits.total is not None and self._total > self._limits.total:
+            raise FrameError(f"more than {self._limits.total} bytes came in all")
         del self._buffer[: line_end + 1]
         return sizes
 
-
-def _parse_header(text: bytes) -> dict[str, Any]:
-    try:
-        header = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise FrameError(f"a frame's header is not JSON: {error}") from error
-    if not isinstance(header, dict):
-        raise FrameError("a frame's header is not an object")
-    return header
+    def _parse_header(self, text: bytes) -> Untrusted:
+        try:
+            return parse_object(text, self._limits.header, self._limits.values)
+        except MalformedError as error:
+            raise FrameError(f"a frame's header: {error}") from error

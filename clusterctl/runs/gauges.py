@@ -86,11 +86,11 @@ class GaugeStreams:
     def _read(self, name: str) -> Iterator[Outcome[Sample]]:
         try:
             for header, _ in self._sessions[name].pump():
-                sample = read_sample(header.get("sample"))
+                sample = read_sample(header.unread("sample"))
                 if sample is not None:
                     self._tries.pop(name, None)
                     yield Outcome(self._nodes[name], sample, None, 0.0)
-                elif header.get("end"):
+                elif header.flag("end"):
                     raise _left(name)
         except ClusterctlError as error:
             yield self._lose(name, error)

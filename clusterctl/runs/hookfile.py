@@ -9,12 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from clusterctl.plans.hooks import Hooks, hooks_from_record, to_record
+from clusterctl.protocol.run_id import RunId
 from clusterctl.runs.aside import make_private
 
 OLDEST = 90 * 86400.0  # seconds after which a run that nobody attached to is forgotten
 
 
-def keep_hooks(folder: Path, run: str, hooks: Hooks) -> None:
+def keep_hooks(folder: Path, run: RunId, hooks: Hooks) -> None:
     """Write down what is to be done at the end of a run; raises OSError."""
     make_private(folder)
     _forget_old(folder)
@@ -25,12 +26,12 @@ def keep_hooks(folder: Path, run: str, hooks: Hooks) -> None:
     aside.replace(folder / f"{run}.json")
 
 
-def has_hooks(folder: Path, run: str) -> bool:
+def has_hooks(folder: Path, run: RunId) -> bool:
     """Tell whether something is still to be done for a run."""
     return (folder / f"{run}.json").exists()
 
 
-def take_hooks(folder: Path, run: str) -> Hooks | None:
+def take_hooks(folder: Path, run: RunId) -> Hooks | None:
     """Take what is to be done, so that of several who see the end of a run one alone does it."""
     taken = folder / f"{run}.taken-{os.getpid()}"
     try:

@@ -11,12 +11,13 @@ from typing import Any
 
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.wire import Listening, Way, Wire, plan_orders, read_listening, read_ways
+from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.runs.session import Session
 
 SEND_LIMIT = 2.0  # seconds for a node to take an order of a few KiB
 LISTEN_LIMIT = 3.0
 REPORT_LIMIT = 9.0  # a call may connect for 2.5 s, wait 4 s for a slow process, and 2.5 s for a byte
-Answers = dict[str, Mapping[str, Any]]
+Answers = dict[str, Untrusted]
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,11 @@ class _Proof:
         answers = self._hear(self._takers, {"listening", "problem"}, LISTEN_LIMIT, "listen")
         found: dict[str, Listening] = {}
         for name in (name for name in self._takers if name in answers):
-            told = read_listening(answers[name], self._takers[name].addresses)
+            told = read_listening(
+                answers[name].unread("listening"),
+                answers[name].text("problem", 200),
+                self._takers[name].addresses,
+            )
             if isinstance(told, Listening):
                 found[name] = told
             else:
@@ -83,7 +88,7 @@ class _Proof:
             way
             for name in orders
             if name in answers
-            for way in read_ways(answers[name].get("ways"), name, orders[name])
+            for way in read_ways(answers[name].unread("ways"), name, orders[name])
         ]
 
     def _send(self, name: str, order: Mapping[str, Any]) -> None:
@@ -115,12 +120,12 @@ class _Proof:
             self._absent[name] = f"it did not {verb} within {limit:g} s"
         return answers
 
-    def _take(self, name: str, wanted: set[str]) -> Mapping[str, Any] | None:
+    def _take(self, name: str, wanted: set[str]) -> Untrusted | None:
         try:
             for header, _ in self._takers[name].session.pump():
-                if wanted & header.keys():
+                if any(word in header for word in wanted):
                     return header
-                if header.get("end"):
+                if header.flag("end"):
                     self._absent[name] = "its part ended before the proof did"
         except ClusterctlError as error:
             self._absent[name] = error.message

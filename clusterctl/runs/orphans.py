@@ -10,6 +10,8 @@ from fabric import Connection, task
 
 from clusterctl.errors import NodeError
 from clusterctl.plans.orphans import Orphan, Orphans, parse_orphans
+from clusterctl.plans.processes import render_processes
+from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.runs.session import Session
 from clusterctl.runs.tasks import ANSWER_LIMIT, SILENCE_LIMIT, Interpreter
 from clusterctl.specs.inventory import Node
@@ -26,7 +28,8 @@ class Ended:
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
 def find_orphans(c: Connection, node: Node, interpreter: Interpreter) -> Orphans:
     """List the processes on a node whose runs nobody watches over."""
-    return parse_orphans(_ask(c, node, interpreter, None, "orphans"))
+    said = _ask(c, node, interpreter, None, "orphans")
+    return parse_orphans(said.unread("orphans"), said.unread("others"))
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
@@ -34,10 +37,10 @@ def end_orphans(c: Connection, node: Node, interpreter: Interpreter, orphans: Se
     """End some of them: TERM, then KILL."""
     named = [[one.pid, one.starttime] for one in orphans]
     said = _ask(c, node, interpreter, named, "ended")
-    return Ended(_names(said.get("ended")), _names(said.get("left")))
+    return Ended(render_processes(said, "ended"), render_processes(said, "left"))
 
 
-def _ask(c: Connection, node: Node, interpreter: Interpreter, end: Any, word: str) -> dict[str, Any]:
+def _ask(c: Connection, node: Node, interpreter: Interpreter, end: Any, word: str) -> Untrusted:
     request = {"workdir": node.workdir, "node": node.name, "end": end}
     python, activate = interpreter.python, interpreter.activate
     with Session(
@@ -47,8 +50,3 @@ def _ask(c: Connection, node: Node, interpreter: Interpreter, end: Any, word: st
             if word in frame[0]:
                 return frame[0]
         raise NodeError("the node ended the conversation", code="CC-RUN-032", evidence=session.stderr)
-
-
-def _names(raw: Any) -> tuple[str, ...]:
-    entries = [entry for entry in raw if isinstance(entry, dict)] if isinstance(raw, list) else []
-    return tuple(f"{entry.get('name', '?')} (pid {entry.get('pid', '?')})" for entry in entries)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,6 +17,12 @@ WORTH = 256_000_000  # bytes for all nodes together; below, the rounds cost more
 ENOUGH = (
     2  # takers that failed, before any had it, from which it follows that the nodes do not reach each other
 )
+
+
+PATIENCE, SLOWEST = (
+    60.0,
+    1e6,
+)  # seconds, bytes a second: no longer does anybody wait for a node that is to give
 
 
 class Closeable(Protocol):
@@ -74,14 +81,15 @@ class Passing:
         """Wait for a giver of `size` bytes; None if they shall come from us."""
         if node not in self.places or not self._wins(size):
             return None
+        deadline = time.monotonic() + PATIENCE + size / SLOWEST
         with self._changed:
             while not self._free:
-                if self._is_vain:
+                if self._is_vain or time.monotonic() > deadline:
                     return None
                 if self._seed is None and not self._busy:
                     self._seed = node
                     return None
-                self._changed.wait()
+                self._changed.wait(deadline - time.monotonic())
             if self._is_vain:
                 return None
             self._busy[node] = self._free.pop(0)

@@ -10,9 +10,10 @@ from typing import Any, Protocol
 
 from fabric import Connection
 
-from clusterctl.errors import ClusterctlError, StartError
+from clusterctl.errors import ClusterctlError, NodeError, StartError
 from clusterctl.plans.facts_records import Holder
 from clusterctl.plans.launch import LaunchPlan, NodePlan
+from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.runs import tasks
 from clusterctl.runs.claiming import Claim, Manners, heard, is_settled, refuse
 from clusterctl.runs.cluster import Cluster
@@ -27,6 +28,7 @@ from clusterctl.runs.turns import Turns
 from clusterctl.specs.inventory import Node
 
 CANCEL_LIMIT = 10.0
+NOTHING = Untrusted({})
 
 
 class Observer(Protocol):
@@ -128,22 +130,22 @@ def prepare(
     leash = tasks.start(c, node.member.node, interpreter, spec, freight.secrets, freight.token)
     try:
         seen = tasks.await_event(leash, "started", tasks.ANSWER_LIMIT, node=node.name)
-        place, busy = seen.get("workdir", {}), heard(seen)
+        place, busy = seen.get("workdir", NOTHING).text("id", 64), heard(seen)
         if not freight.manners.wait and any(map(is_settled, busy)):
             raise refuse({node.name: busy}, freight.specs)
         observer.arrive("start", node.name)
         if "hub" in seen:
-            freight.meeting.open(int(seen["hub"]["port"]))
+            freight.meeting.open(_port(seen["hub"], node.name))
         if "door" in seen:
-            freight.meeting.add_door((seat, str(node.ip), int(seen["door"]["port"])), len(freight.specs))
+            freight.meeting.add_door((seat, str(node.ip), _port(seen["door"], node.name)), len(freight.specs))
         makes = freight.supply is not None and needs_setup(seen)
         if freight.supply is not None and makes:
             observer.note(node.name, "taking the files of its setup")
-            with freight.turns.take(str(place.get("id") or "")):
+            with freight.turns.take(place):
                 move = partial(observer.move, node.name)
                 freight.supply.send(c, node.member.node, interpreter, seat, leash, move)
         observer.note(node.name, "taking the code")
-        with freight.turns.take(str(place.get("id") or "")):
+        with freight.turns.take(place):
             tasks.sync(
                 c,
                 node.member.node,
@@ -163,20 +165,28 @@ def prepare(
         cancel(leash)
         raise
     observer.arrive("ready", node.name)
-    torch = str(seen.get("ready", {}).get("torch", ""))
-    return Ready(leash, seen.get("port", {}).get("port"), torch, busy)
+    torch, port = seen.get("ready", NOTHING).text("torch", 40), seen.get("port", NOTHING)
+    return Ready(leash, port.integer("port", 1, 65535), torch, busy)
+
+
+def _port(said: Untrusted, node: str) -> int:
+    """Read the port that an agent listens on."""
+    port = said.integer("port", 1, 65535)
+    if port is None:
+        raise NodeError("the node named no port", code="CC-RUN-035", node=node)
+    return port
 
 
 def _await_ready(
     leash: Session, node: NodePlan, freight: Freight, observer: Observer, *, makes: bool
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Untrusted]:
     """Wait for the gate, and where there is a gang, send the node to its hub meanwhile.
 
     A node that `makes` its environment has no gate before it is done.
     """
     spec, first = freight.specs[node.name], node.member.node_rank == 0
     doors = {"doors": freight.meeting.doors()} if has_doors(spec) else {}
-    seen: dict[str, dict[str, Any]] = {}
+    seen: dict[str, Untrusted] = {}
     if spec.get("gang") and not first:
         leash.send({"do": "join", "port": freight.meeting.port(), **doors})
         seen = tasks.await_event(leash, "joined", tasks.ANSWER_LIMIT, node=node.name)
@@ -238,7 +248,9 @@ def _give_go(plan: LaunchPlan, ready: Mapping[str, Ready]) -> int:
     else:
         ready[master].leash.send({"do": "go", "master_port": port})
         seen = tasks.await_event(ready[master].leash, "listening", tasks.GO_LIMIT, node=master)
-        port = int(seen["listening"].get("port", port))  # another one, if the first was taken meanwhile
+        port = (
+            seen["listening"].integer("port", 1, 65535) or port
+        )  # another one, if the first was taken meanwhile
     others += [node.name for node in plan.spares]  # which are only told that it has begun
     for name in others:
         ready[name].leash.send({"do": "go", "master_port": port})

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 from clusterctl.errors import ConnectionLost, NodeError
-from clusterctl.plans.results import Entry, Judged, Refused, Stamp, read_rows
+from clusterctl.plans.results import MAX_NAMES, Entry, Judged, Refused, Stamp, read_rows
+from clusterctl.protocol.untrusted import Untrusted, parse_rows
 from clusterctl.runs.arrival import Account, Arrival, Want, hash_of, nonsense, reason_of, unpack
 from clusterctl.runs.conversation import SILENCE, START, Listener, Talk
 from clusterctl.runs.landing import FULL, InTheWayError, Known, Landing, is_regular, refusal
 from clusterctl.runs.statcache import stamp_of
 
-LARGEST_BATCH = 64 << 20  # bytes of a batch of rows, unpacked
+LARGEST_BATCH = 4 << 20  # bytes of a batch of rows, unpacked; a node sends 1 MiB and a row
+MOST_ROWS = 1000  # in a batch
+ROW_VALUES = 9
+LONGEST_MARK = 64
 AT_ONCE = 200  # files that are asked for together
 
 
@@ -26,34 +28,42 @@ AT_ONCE = 200  # files that are asked for together
 class Listed:
     """What a node has, as it says.
 
-    `first` names the node with which it shares its work directory now, `place` is that directory's lasting id.
+    `mark` is that of the first node that came to its work directory, by which nodes that share it are known; `place`
+    is the directory's lasting id.
     """
 
     entries: tuple[Entry, ...]
-    first: str
+    mark: str
     place: str
 
 
-def list_results(session: Talk, most: int, logs: str, node: str) -> Listed:
-    """Hear what a node has; NodeError if it has more than `most` or cannot be understood."""
+def list_results(
+    session: Talk, most: int, logs: str, node: str, *, most_named: int | None = MAX_NAMES
+) -> Listed:
+    """Hear what a node has; NodeError if that is more than `most` files or `most_named` bytes of names, or nonsense."""
     entries: list[Entry] = []
-    header: Mapping[str, Any] = {}
+    header, named = Untrusted({}), 0
     listener = _listen(session, node, START)
     while "listed" not in header:
         header, body = listener.answer()
         if "rows" in header:
             try:
-                entries += read_rows(json.loads(unpack(body, LARGEST_BATCH)), len(entries), logs)
-            except (ValueError, RecursionError, zlib.error) as error:
+                rows = parse_rows(unpack(body, LARGEST_BATCH), LARGEST_BATCH, MOST_ROWS * ROW_VALUES)
+                read = list(read_rows(rows, len(entries), logs))
+            except (ValueError, zlib.error) as error:
                 raise nonsense(node, str(error)) from error
-        if len(entries) > most or header.get("more"):
+            entries += read
+            named += sum(4 * (len(entry.path) + len(entry.target)) for entry in read)
+        too_long = most_named is not None and named > most_named
+        if len(entries) > most or too_long or header.flag("more"):
+            what = "longer names than this machine takes in" if too_long else f"more than {most} files"
             raise NodeError(
-                f"there are more than {most} files to bring",
+                f"there are {what} to bring",
                 code="CC-PULL-001",
                 node=node,
                 fix="--no-limit brings them all the same",
             )
-    return Listed(tuple(entries), str(header.get("first")), str(header.get("place") or ""))
+    return Listed(tuple(entries), header.text("mark", LONGEST_MARK), header.text("place", LONGEST_MARK))
 
 
 def _listen(session: Talk, node: str, first: float) -> Listener:
@@ -153,11 +163,11 @@ def bring(
 def _take_batch(listener: Listener, arrivals: deque[Arrival], node: str) -> None:
     while True:
         header, body = listener.answer()
-        if header.get("brought") is True and not arrivals:
+        if header.flag("brought") and not arrivals:
             return
         index = arrivals[0].want.entry.index if arrivals else None
-        if index is None or index not in (header.get("file"), header.get("whole"), header.get("failed")):
-            raise nonsense(node, f"an answer that was not asked for: {sorted(header)}")
+        if index is None or index not in [header.integer(word) for word in ("file", "whole", "failed")]:
+            raise nonsense(node, "an answer that was not asked for")
         if "file" in header:
             arrivals[0].take(header, body)
         else:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from clusterctl.errors import SystemRefusal
+from clusterctl.errors import NodeError, SystemRefusal
 from clusterctl.plans.tree import megabytes
 
 FAREWELL = 2.0  # seconds in which those who write remember what has arrived
@@ -19,7 +19,7 @@ class Room:
 
     def __init__(self, place: Path) -> None:
         self._place = place
-        self._free = shutil.disk_usage(place).free
+        self._free = self._measured = shutil.disk_usage(place).free
         self._writers = 0
         self._changed = threading.Condition()
         self._closed = False
@@ -37,16 +37,28 @@ class Room:
                 self._writers -= 1
                 self._changed.notify_all()
 
-    def reserve(self, size: int) -> None:
-        """Take so many bytes; SystemRefusal if they are more than there are."""
+    def reserve(self, size: int) -> bool:
+        """Take so many bytes; False if others have announced too many to begin now, NodeError if they never fit.
+
+        What a node announces keeps nobody out for good: once the others are through, what they really brought counts.
+        """
         with self._changed:
-            self._free -= size
-            if self._free < 0:
-                raise SystemRefusal(
-                    f"{megabytes(-self._free)} more than are free at {self._place}",
+            if size > self._measured:
+                lacking = megabytes(size - self._measured)
+                raise NodeError(
+                    f"{megabytes(size)} to bring, {lacking} more than are free at {self._place}",
                     code="CC-PULL-002",
                     fix="make room, or give a DIR on another disk",
                 )
+            if size > self._free:
+                return False
+            self._free -= size
+            return True
+
+    def measure(self) -> None:
+        """Look again what is free; nobody is writing now."""
+        with self._changed:
+            self._free = self._measured = shutil.disk_usage(self._place).free
 
     def check(self) -> None:
         """Raise SystemRefusal once the room is closed."""

@@ -18,9 +18,10 @@ from typing import Any
 
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.shell import DECOYS, render_bootstrap
+from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.runs import endings, payload
 from clusterctl.runs.channels import WINDOW_TICK, Channel, ParamikoChannel
-from clusterctl.runs.frames import Frame, FrameError, FrameReader, encode_frame
+from clusterctl.runs.frames import Frame, FrameError, FrameLimits, FrameReader, encode_frame, limits_of
 from clusterctl.runs.limits import WATCHDOG, Timeouts
 from clusterctl.runs.openssh import OpensshConnection
 
@@ -28,7 +29,7 @@ STDERR_KEPT = 64 << 10
 CHUNK = (32 << 10) - 64  # what fills one packet
 AHEAD = 16  # frames that are taken in before they are asked for; what more there is, the node must keep
 ALL = 1 << 30
-MOST_HELD = 128 << 20  # bytes that are taken in while we send, and that nobody has asked for yet
+MOST_HELD = 64 << 20  # bytes beyond two headers that are taken in before they are asked for
 Due = tuple[float, Callable[[], ClusterctlError]]
 
 
@@ -45,7 +46,9 @@ class Session:
         activate: str | None = None,
         timeouts: Timeouts | None = None,
         silence_limit: float | None = None,
+        limits: FrameLimits | None = None,
     ) -> None:
+        limits = limits or limits_of(verb)
         self.verb = verb
         self.python = python
         self.activate = activate
@@ -58,7 +61,8 @@ class Session:
         self._reading, self._sending = threading.RLock(), threading.Lock()
         self._beats = self._held = 0
         sentinel = secrets.token_hex(16)
-        self._reader = FrameReader(sentinel)
+        self._reader = FrameReader(sentinel, limits)
+        self._most_held = MOST_HELD + 2 * limits.header
         self._channel = _open_channel(connection, verb, self.timeouts.channel)
         self._began = self._heard = time.monotonic()
         try:
@@ -123,7 +127,7 @@ class Session:
             yield self._pop()
         self._raise_failure()
         if self.ended and not ended:
-            yield {"end": True}, b""
+            yield Untrusted({"end": True}), b""
 
     def check_silence(self, limit: float) -> None:
         """Raise ConnectionLost if nothing was heard for `limit` seconds; a verb may take longer to begin."""
@@ -140,11 +144,13 @@ class Session:
             with suppress(OSError):
                 self._take_stderr()
                 while (
-                    len(self._arrived) < most and self._held < MOST_HELD and (piece := self._channel.take())
+                    len(self._arrived) < most
+                    and self._held < self._most_held
+                    and (piece := self._channel.take())
                 ):
                     self._held += len(piece)
                     self._hear(piece, self._take_frames)
-            drained = len(self._arrived) < most and self._held < MOST_HELD
+            drained = len(self._arrived) < most and self._held < self._most_held
             if closing and drained and not self.ended and self._failure is None:
                 self._fail(self._explain_end())
 
@@ -180,7 +186,7 @@ class Session:
                 sent = self._channel.send(chunk)
             except TimeoutError:
                 self._take_in(ALL)  # the node may be waiting for us to read before it reads
-                if self._held >= MOST_HELD:
+                if self._held >= self._most_held:
                     raise endings.unasked(self.node, self.verb, self._held) from None
                 if time.monotonic() >= deadline:
                     raise endings.overdue(self.node, f"room for what we send to {self.verb}", limit) from None
@@ -235,11 +241,11 @@ class Session:
         except FrameError as error:
             self._fail(endings.garbled(self.node, self._reader, error))
 
-    def _take_frame(self, header: dict[str, Any], body: bytes) -> None:
-        if header.get("end"):
+    def _take_frame(self, header: Untrusted, body: bytes) -> None:
+        if header.flag("end"):
             self.ended = True
-        elif isinstance(header.get("error"), dict):
-            self._fail(endings.reported(self.node, header["error"]))
+        elif header.has_record("error"):
+            self._fail(endings.reported(self.node, header.record("error")))
         elif not self.ended and self._failure is None:
             self._arrived.append((header, body))
 

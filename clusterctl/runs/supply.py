@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from fabric import Connection
 
 from clusterctl.errors import StartError
 from clusterctl.plans.redact import redact
+from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.runs import tasks
 from clusterctl.runs.passing import Passing
 from clusterctl.runs.session import Session
@@ -49,9 +49,9 @@ class Supply:
         leash.send({"do": "setup"})
 
 
-def needs_setup(seen: Mapping[str, Mapping[str, Any]]) -> bool:
+def needs_setup(seen: Mapping[str, Untrusted]) -> bool:
     """Tell whether a node whose agent is up has to make the environment."""
-    return not seen.get("setup", {"made": True}).get("made")
+    return "setup" in seen and not seen["setup"].flag("made")
 
 
 def describe_step(text: str, secrets: Mapping[str, str]) -> str:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
 
 from clusterctl.errors import ConnectionLost, SyncError
+from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.runs.conversation import Listener, Talk
 from clusterctl.runs.passing import Giver, Passing
 from clusterctl.runs.source import ScanResult
 from clusterctl.runs.turns import Turns
 
 NAMED = 80  # characters of a senseless answer that are shown
+SHA = 64  # characters of the name of a content
+MOST_DIFFERING = 20  # paths that are named
+ATTEMPTS = 3  # times that a node looks what it lacks (payload/sync.py)
+# Each time it may add what another node did not give it, and then that it has all; place, stored and tree are the rest.
+MOST_ANSWERS = 3 * ATTEMPTS + 4
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,7 @@ def send_tree(
     try:
         session.send({"manifest": True}, scan.contents.listing)
         if turns is not None:
-            with turns.take(str(transfer.hear("place")["place"])):
+            with turns.take(transfer.hear("place").text("place", SHA)):
                 session.send({"look": True})
                 transfer.hear("stored")
         return transfer.judge(transfer.hear("tree"))
@@ -65,20 +70,23 @@ class _Transfer:
         passing: Passing | None,
     ) -> None:
         self.session, self.scan, self.node, self.progress = session, scan, node, progress
-        self.sent = self.taken = 0
+        self.sent = self.taken = self._answers = self._rounds = 0
         self._passing = passing
         self._giver: Giver | None = None
         self._lacked = 0  # bytes that were missing when it was last said what is
         self._listener = Listener(session, hung_up=self._hung_up, stalled=self._stalled)
 
-    def hear(self, wanted: str) -> Mapping[str, Any]:
+    def hear(self, wanted: str) -> Untrusted:
         """Send what is asked for until the node says a word."""
         while True:
             header, _ = self._listener.answer()
+            self._answers += 1
+            if self._answers > MOST_ANSWERS:
+                raise self._senseless(f"{self._answers} answers, and it still does not hold the code")
             if "missing" in header:
-                self._bring(self._named(header["missing"]), str(header.get("untaken") or ""))
+                self._bring(self._named(header), header.text("untaken", 200))
             elif "stored" in header:
-                self._pass_on(header.get("port"))
+                self._pass_on(header.integer("port", 1, 65535))
             if wanted in header:
                 return header
 
@@ -96,16 +104,19 @@ class _Transfer:
                 where = {"address": giver.address, "port": giver.port, "token": self._passing.token}
                 self.session.send({"take": where})
                 return
+        self._rounds += bool(missing)
+        if self._rounds > ATTEMPTS:
+            raise self._senseless(f"it asked for contents {self._rounds} times")
         self.send_contents(missing)
 
-    def _pass_on(self, port: object) -> None:
+    def _pass_on(self, port: int | None) -> None:
         """All contents are there: the giver is free again, and this node may give them on."""
         if self._passing is None:
             return
         if self._giver is not None and not self.sent:
             self.taken += self._lacked
         self._passing.release(self.node)
-        if isinstance(port, int):
+        if port is not None:
             self._passing.join(self.node, port)
         self._passing.leave(self.node)
 
@@ -120,20 +131,22 @@ class _Transfer:
             fix="the file system of the node's work directory hangs; look at it, or set another `workdir`",
         )
 
-    def _counted(self, header: Mapping[str, Any]) -> tuple[int, int]:
-        files, size = header.get("files"), header.get("bytes")
-        if not isinstance(files, int) or not isinstance(size, int):
-            raise self._senseless(f"files: {str(files)[:NAMED]}, bytes: {str(size)[:NAMED]}")
+    def _counted(self, header: Untrusted) -> tuple[int, int]:
+        files, size = header.integer("files", 0), header.integer("bytes", 0)
+        if files is None or size is None:
+            raise self._senseless("it does not tell how many files and bytes it holds")
         return files, size
 
-    def _named(self, missing: object) -> frozenset[str]:
-        """Read what the node lacks."""
-        if not isinstance(missing, list) or not all(isinstance(sha, str) for sha in missing):
-            raise self._senseless(f"missing: {str(missing)[:NAMED]}")
-        unknown = set(missing) - self.scan.manifest.blobs.keys()
+    def _named(self, header: Untrusted) -> frozenset[str]:
+        """Read what the node lacks, each content as often as it may be lost and asked for again."""
+        blobs = self.scan.manifest.blobs
+        missing = frozenset(header.texts("missing", len(blobs) + 1, SHA))
+        if not header.is_list("missing") or len(missing) != header.length("missing"):
+            raise self._senseless("what it lacks is no list of contents")
+        unknown = missing - blobs.keys()
         if unknown:
             raise self._senseless(f"it asks for {min(unknown)[:NAMED]}, which is not in the tree")
-        return frozenset(missing)
+        return missing
 
     def _senseless(self, evidence: str) -> SyncError:
         return SyncError(
@@ -153,16 +166,15 @@ class _Transfer:
         if missing:
             self.session.send({"done": True})
 
-    def judge(self, header: Mapping[str, Any]) -> Synced:
-        if header["tree"] == self.scan.manifest.hash:
+    def judge(self, header: Untrusted) -> Synced:
+        if header.text("tree") == self.scan.manifest.hash:
             giver = self._giver.node if self._giver and self.taken else ""
             return Synced(self.scan.manifest.hash, *self._counted(header), self.sent, self.taken, giver)
-        differs = header.get("differs")
-        odd = ", ".join(str(path) for path in differs) if isinstance(differs, list) else ""
+        odd = ", ".join(header.texts("differs", MOST_DIFFERING, 300))
         raise SyncError(
             "the code on the node is not the code that is here" + (f"; it differs in: {odd}" if odd else ""),
             code="CC-SYNC-003",
             node=self.node,
-            evidence=f"tree here {self.scan.manifest.hash}, there {header['tree']}",
+            evidence=f"tree here {self.scan.manifest.hash}, there {header.text('tree', SHA)}",
             fix="look at the file system of the node's work directory: it does not keep what is written",
         )

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 from fabric import Connection, task
 
 from clusterctl.errors import ConnectTimeout, NodeError
+from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.runs.command import Ended, Hear, hear_command
 from clusterctl.runs.failed_start import overdue, start_error
+from clusterctl.runs.frames import Frame, FrameLimits, limits_of_sync
 from clusterctl.runs.payload import payload_zip
 from clusterctl.runs.session import Session
 from clusterctl.specs.inventory import Node
@@ -31,6 +33,7 @@ SYNC_LIMIT = 600.0
 READY_LIMIT = 300.0  # `import torch` from a cold network file system takes minutes
 GO_LIMIT = 60.0
 SILENCE_LIMIT = 20.0  # a stopping node says something every 2 s
+MOST_EVENTS = 100  # that an agent tells before GO
 FAILURES = ("setup_failed", "gate_failed", "join_failed", "failed")
 
 
@@ -44,10 +47,14 @@ class Interpreter:
 
 @dataclass(frozen=True)
 class Listing:
-    """The runs that a node remembers, newest first; `offset` is its clock minus ours, in seconds."""
+    """The runs that a node remembers, newest first; `offset` is its clock minus ours, in seconds.
+
+    `unnamed` counts what it told beside them that bears no run's name, as no honest node does.
+    """
 
     runs: Sequence[NodeState]
     offset: float
+    unnamed: int = 0
 
 
 @dataclass(frozen=True)
@@ -107,7 +114,7 @@ def _ask_facts(c: Connection, request: Mapping[str, Any], interpreter: Interpret
     except BaseException:
         session.close()
         raise
-    facts = parse_facts(header.get("facts"), asked=asked, heard=time.time())
+    facts = parse_facts(header.unread("facts"), asked=asked, heard=time.time())
     return with_words(facts, session.stderr, session.noise), session
 
 
@@ -132,7 +139,9 @@ def sync(
 
     give = passing.offer(node.name, scan.manifest.size) if passing else None
     place = {"workdir": node.workdir, "run": run, "node": node.name, "node_rank": node_rank}
-    session = _session(c, "sync", {**place, "turn": turns is not None, "give": give}, interpreter)
+    limits = limits_of_sync(len(scan.manifest.blobs))
+    request = {**place, "turn": turns is not None, "give": give}
+    session = _session(c, "sync", request, interpreter, limits=limits)
     try:
         synced = send_tree(session, scan, node=node.name, turns=turns, passing=passing, progress=progress)
     except BaseException:
@@ -177,28 +186,29 @@ def await_event(
     node: str,
     doing: Callable[[str], None] = lambda _: None,
     or_ended: bool = False,
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Untrusted]:
     """Wait for an event of the agent and give all that came, by name; a failure that it reports is raised.
 
     `doing` hears what a setup is at. With `or_ended` a run that is over already is as good as the event.
     """
     deadline = time.monotonic() + limit
-    seen: dict[str, dict[str, Any]] = {}
+    seen: dict[str, Untrusted] = {}
     while wanted not in seen:
         try:
             header, _ = _answer(session, max(0.0, deadline - time.monotonic()))
         except ConnectTimeout as error:
             raise overdue(wanted, limit, node, session.stderr) from error
-        if header.get("need") == "payload":
+        event = header.text("event", 40)
+        if header.text("need", 40) == "payload":
             session.send({"payload": True}, payload_zip()[1])
-        elif header.get("event") == "doing":
-            doing(str(header.get("text") or ""))
-        elif or_ended and header.get("event") == "ended":
+        elif event == "doing":
+            doing(header.text("text", 1000))
+        elif or_ended and event == "ended":
             return seen
-        elif header.get("event") in {*FAILURES, "ended"} - {wanted}:
+        elif event in {*FAILURES, "ended"} - {wanted}:
             raise start_error(header, node)
-        elif "event" in header:
-            seen[str(header["event"])] = header
+        elif event and len(seen) < MOST_EVENTS:
+            seen[event] = header
     return seen
 
 
@@ -218,26 +228,22 @@ def stop(
     """End every process of a run on a node: TERM once, KILL when `grace` seconds have passed."""
     request = {"workdir": node.workdir, "run": run, "node": node.name, "grace": grace, "reason": reason}
     with _session(c, "stop", request, interpreter, silence_limit=SILENCE_LIMIT) as session:
-        limit = (grace if grace is not None else 3600.0) + ANSWER_LIMIT
+        deadline = time.monotonic() + (grace if grace is not None else 3600.0) + ANSWER_LIMIT
         while True:
-            header, _ = _answer(session, limit)
+            header, _ = _answer(session, max(0.0, deadline - time.monotonic()))
             if "stopped" in header:
-                return _parse_stopped(header["stopped"])
+                return _parse_stopped(header.record("stopped"))
 
 
-def _parse_stopped(raw: Mapping[str, Any]) -> Stopped:
+def _parse_stopped(raw: Untrusted) -> Stopped:
+    from clusterctl.plans.processes import render_processes
     from clusterctl.plans.state import parse_state
 
-    state = raw.get("state")
     return Stopped(
-        ended=tuple(_render_process(entry) for entry in raw.get("ended") or ()),
-        left=tuple(_render_process(entry) for entry in raw.get("left") or ()),
-        state=parse_state(state) if state else None,
+        ended=render_processes(raw, "ended"),
+        left=render_processes(raw, "left"),
+        state=parse_state(raw.record("state")) if raw.record("state") else None,
     )
-
-
-def _render_process(entry: Mapping[str, Any]) -> str:
-    return f"{entry.get('name', '?')} (pid {entry.get('pid', '?')})"
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
@@ -252,8 +258,9 @@ def ps(
     with _session(c, "ps", request, interpreter) as session:
         header, _ = _answer(session, ANSWER_LIMIT)
     middle = (asked + time.time()) / 2
-    runs = tuple(parse_state(entry) for entry in header.get("runs") or ())
-    return Listing(runs, float(header.get("time") or middle) - middle)
+    told = [parse_state(entry) for entry in header.records("runs", limit)]
+    runs = tuple(state for state in told if state.run)
+    return Listing(runs, (header.moment("time") or middle) - middle, len(told) - len(runs))
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
@@ -281,9 +288,13 @@ def pull(
     *,
     most: int,
     beacon: str,
+    mark: str,
 ) -> Session:
-    """Begin to bring results home: a job's outputs and, with a run, its logs on this node."""
-    request = {"job": job, "run": run, "most": most, "beacon": beacon}
+    """Begin to bring results home: a job's outputs and, with a run, its logs on this node.
+
+    All nodes are told the same `beacon`; the `mark` is this node's alone.
+    """
+    request = {"job": job, "run": run, "most": most, "beacon": beacon, "mark": mark}
     question = {"workdir": node.workdir, "node": node.name, **request}
     return _session(c, "pull", question, interpreter)
 
@@ -307,12 +318,15 @@ def _session(
     request: Mapping[str, Any],
     interpreter: Interpreter,
     silence_limit: float | None = None,
+    limits: FrameLimits | None = None,
 ) -> Session:
     python, activate = interpreter.python, interpreter.activate
-    return Session(c, verb, request, python=python, activate=activate, silence_limit=silence_limit)
+    return Session(
+        c, verb, request, python=python, activate=activate, silence_limit=silence_limit, limits=limits
+    )
 
 
-def _answer(session: Session, limit: float) -> tuple[dict[str, Any], bytes]:
+def _answer(session: Session, limit: float) -> Frame:
     frame = session.receive(limit)
     if frame is None:
         raise NodeError("the node ended the conversation", code="CC-RUN-032", evidence=session.stderr)

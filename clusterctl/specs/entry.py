@@ -7,12 +7,13 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from clusterctl.protocol.run_id import NAME_PATTERN
 from clusterctl.specs import codes
 from clusterctl.specs.bad_value import BadValueError
 from clusterctl.specs.leaf import Leaf
 from clusterctl.specs.nearest import did_you_mean
 from clusterctl.specs.tree import quoted
-from clusterctl.specs.values import LONGEST_NAME, NAME_PATTERN, parse_name, parse_python, parse_text
+from clusterctl.specs.values import LONGEST_NAME, parse_name, parse_python, parse_text
 
 Schema = dict[str, Any]
 

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
+from clusterctl.protocol.run_id import NAME_PATTERN
 from clusterctl.specs import addresses, values
 from clusterctl.specs.entry import (
     FLAG,
@@ -26,7 +27,7 @@ _NIC_SCHEMA = {"type": "string", "pattern": f"^{addresses.NIC_PATTERN}$"}
 Name = Annotated[str, NAME]
 NodeName = Annotated[
     str | None,
-    Leaf("a name", values.parse_node_name, {"type": "string", "pattern": f"^{values.NAME_PATTERN}$"}),
+    Leaf("a name", values.parse_node_name, {"type": "string", "pattern": f"^{NAME_PATTERN}$"}),
 ]
 Host = Annotated[
     str, Leaf("a host name or address", addresses.parse_host, {"type": "string", "minLength": 1})

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import PurePosixPath
 
+from clusterctl.protocol.run_id import LONGEST_JOB, NAME_PATTERN
 from clusterctl.specs import codes
 from clusterctl.specs.bad_value import BadValueError
 from clusterctl.specs.tree import quoted
 
 LONGEST_NODE_NAME = 128
-LONGEST_NAME = 64
+LONGEST_NAME = LONGEST_JOB
 
-NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 ENV_PATTERN = r"[A-Za-z_][A-Za-z0-9_]*"
 DURATION_PATTERN = r"(\d+d)?(\d+h)?(\d+m)?(\d+(\.\d+)?s?)?"
 

@@ -6,6 +6,7 @@ import pytest
 
 from clusterctl.cli.executing import argv_of, exit_code
 from clusterctl.console.answers import LinePrinter, answers_to_json, show_answers
+from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.runs.command import Answer, Ended, parse_ended
 
 OK = Ended(0, None)
@@ -90,7 +91,9 @@ def test_exit_codes(answers: list[Ended], failed: int, code: int) -> None:
 
 def test_an_ending_is_read_with_distrust() -> None:
     """Nonsense is an ending too, and no good one."""
-    assert parse_ended({"exit": "0", "signal": True, "cut": "stdout", "left": 3}) == Ended(255, None, ())
+    assert parse_ended(Untrusted({"exit": "0", "signal": True, "cut": "stdout", "left": 3})) == Ended(
+        255, None, ()
+    )
 
 
 def test_what_runs_on_is_told_once_for_equal_nodes(capsys: pytest.CaptureFixture[str]) -> None:

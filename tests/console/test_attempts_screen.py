@@ -14,6 +14,7 @@ from clusterctl.console.verdict import show_verdict
 from clusterctl.plans.owner import Owner
 from clusterctl.plans.state import NodeState, parse_state
 from clusterctl.plans.verdict import judge
+from clusterctl.protocol.untrusted import Untrusted
 
 ME = Owner("ann@laptop")
 FIRST = {"attempt": 1, "reason": "node_lost", "text": "gpu02 is lost", "node": "gpu02"}
@@ -35,7 +36,7 @@ def part(node: str, rank: int, state: str, **more: Any) -> NodeState:
         "since": time.time(),
         "launched_by": "ann@laptop",
     }
-    return parse_state({**known, **about, "roster": REPLACED, "attempts": [FIRST], **more})
+    return parse_state(Untrusted({**known, **about, "roster": REPLACED, "attempts": [FIRST], **more}))
 
 
 def parts(state: str, **more: Any) -> dict[str, NodeState | None]:

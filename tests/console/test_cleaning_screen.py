@@ -6,17 +6,24 @@ import pytest
 
 from clusterctl.console.cleaning import show_choice
 from clusterctl.plans.cleaning import Choice, parse_part
+from clusterctl.protocol.untrusted import Untrusted
+
+TIME = "-20261120T110000-00ab"
 
 
 def test_runs_that_are_kept_for_one_reason_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     """A node that was set up anew knows none of the old runs: hundreds of lines would bury the question."""
-    held = [parse_part(node, {"run": f"r-{number}"}) for number in range(5) for node in ("gpu01", "gpu03")]
-    lone = parse_part("gpu01", {"run": "x"})
+    held = [
+        parse_part(node, Untrusted({"run": f"r{number}{TIME}"}))
+        for number in range(5)
+        for node in ("gpu01", "gpu03")
+    ]
+    lone = parse_part("gpu01", Untrusted({"run": f"x{TIME}"}))
     show_choice(Choice((), (*((part, "doubtful") for part in held), (lone, "it lives"))), {})
 
     assert capsys.readouterr().out.splitlines() == [
-        "r-0, r-1, r-2 and 2 more  kept on gpu[01,03]: doubtful",
-        "x  kept on gpu01: it lives",
+        f"r0{TIME}, r1{TIME}, r2{TIME} and 2 more  kept on gpu[01,03]: doubtful",
+        f"x{TIME}  kept on gpu01: it lives",
     ]
 
 
@@ -26,7 +33,7 @@ def test_runs_that_are_kept_for_one_reason_are_one_line(capsys: pytest.CaptureFi
 )
 def test_how_long_a_run_was_still(capsys: pytest.CaptureFixture[str], age: float, told: str) -> None:
     """In the largest unit that it fills."""
-    part = parse_part("gpu01", {"run": "r-1", "age": age, "bytes": 10})
+    part = parse_part("gpu01", Untrusted({"run": f"r{TIME}", "age": age, "bytes": 10}))
     show_choice(Choice(((part, "old"),), ()), {})
 
     assert f"still for {told}, " in capsys.readouterr().out

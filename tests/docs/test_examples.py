@@ -11,6 +11,7 @@ from pages import Block, blocks, commands
 
 from clusterctl.cli.main import root
 from clusterctl.errors import SpecError
+from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory_parsing import parse_inventory
 from clusterctl.specs.job_parsing import parse_job
 
@@ -108,7 +109,7 @@ def test_status_and_ps_write_these_keys() -> None:
     from clusterctl.plans.owner import Owner
     from clusterctl.plans.state import parse_state
 
-    parts = {"gpu01": parse_state(STATE)}
+    parts = {"gpu01": parse_state(Untrusted(STATE))}
 
     assert keys_of(example("world_size_seen")) == keys_of(status_to_json("a-1", parts))
     assert keys_of(example("runs")) == keys_of(runs_to_json({"a-1": parts}, Owner("me@laptop")))
@@ -128,7 +129,7 @@ def test_the_verdict_has_these_keys() -> None:
     from clusterctl.plans.verdict import judge, to_json
 
     failures = [Failure("gpu01", rank, 1, None, rank, ("no",)) for rank in (0, 1)]
-    written = to_json(judge("a-1", {"gpu01": parse_state(STATE)}, failures))
+    written = to_json(judge("a-1", {"gpu01": parse_state(Untrusted(STATE))}, failures))
     shown = example("exit_code")["verdict"]
 
     assert set(shown) == set(written)

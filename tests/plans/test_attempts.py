@@ -6,10 +6,15 @@ from typing import Any
 
 from clusterctl.plans.cause import Failure
 from clusterctl.plans.choose_run import gather_runs, is_complete, may_hold
-from clusterctl.plans.state import NodeState, attempts_of, parse_state, taking_part, whole_state
+from clusterctl.plans.state import NodeState, attempts_of, parse_state, roster_of, taking_part, whole_state
 from clusterctl.plans.verdict import judge, to_json
+from clusterctl.protocol.run_id import RunId
+from clusterctl.protocol.untrusted import Untrusted
 
 FIRST = {"attempt": 1, "reason": "node_lost", "text": "gpu02 is lost", "node": "gpu02", "progress": True}
+
+
+RUN = "r-20260101T000000-0001"
 
 
 def roster(*ranks: int | None, lost: str = "") -> list[dict[str, Any]]:
@@ -23,7 +28,7 @@ def roster(*ranks: int | None, lost: str = "") -> list[dict[str, Any]]:
 
 def part(state: str, **more: Any) -> NodeState:
     """Build a node's part of a run on two nodes with a spare."""
-    return parse_state({"run": "r", "state": state, "nnodes": 2, "seats": 3, "gang": True, **more})
+    return parse_state(Untrusted({"run": RUN, "state": state, "nnodes": 2, "seats": 3, "gang": True, **more}))
 
 
 REPLACED = {"attempt": 2, "roster": roster(0, None, 1, lost="gpu02"), "attempts": [FIRST]}
@@ -68,14 +73,14 @@ def test_spares_are_parts_of_a_run_too() -> None:
     """A node that is silent may be one; all have been given the run when all three tell of it."""
     one, two = part("RUNNING", node="gpu01"), part("RUNNING", node="gpu02")
 
-    assert gather_runs({"gpu01": [one], "gpu02": [two]}, ["gpu03"])["r"]["gpu03"] is None
+    assert gather_runs({"gpu01": [one], "gpu02": [two]}, ["gpu03"])[RUN]["gpu03"] is None
     assert may_hold("gpu03", {"gpu01": one, "gpu02": two}, ["gpu03"])
 
 
 def test_what_a_node_says_of_attempts_is_read_with_distrust() -> None:
     """Nonsense is left out; the ranks are those of its files."""
     odd = [FIRST | {"ranks": {"1": {}, "x": 2}, "progress": 3}, 7, {"attempt": "x"}]
-    read = parse_state({"attempts": odd, "roster": [3, {"node": 4}], "gave_up": 5})
+    read = parse_state(Untrusted({"attempts": odd, "roster": [3, {"node": 4}], "gave_up": 5}))
 
     assert [(one.number, one.ranks, one.progress) for one in read.attempts] == [
         (0, (), None),
@@ -97,7 +102,7 @@ def test_a_run_is_complete_without_nodes_that_are_not_its_own() -> None:
     assert is_complete(replaced)
     assert not is_complete({"gpu01": replaced["gpu01"]})
     told = {name: [state] for name, state in replaced.items()}
-    assert list(gather_runs(told, ["gpu02", "gpu77"])["r"]) == ["gpu01", "gpu03", "gpu02"]
+    assert list(gather_runs(told, ["gpu02", "gpu77"])[RUN]) == ["gpu01", "gpu03", "gpu02"]
 
 
 def test_a_stop_between_two_attempts_is_a_stop() -> None:
@@ -111,3 +116,34 @@ def test_a_stop_between_two_attempts_is_a_stop() -> None:
     assert judge("r", late, [failed], stopped_at=9.0).state == "TIMEOUT"
     own = {**parts, "gpu01": part("FAILED", roster=told["roster"])}
     assert judge("r", own, [failed], stopped_at=9.0).state == "FAILED"
+
+
+def test_a_roster_that_one_node_tells_decides_nothing() -> None:
+    """A million attempts of one liar call no honest node a spare; what two tell counts, whoever comes first."""
+    honest = {
+        name: part("FAILED", node=name, roster=roster(0, 1, None), attempt=1) for name in ("gpu01", "gpu02")
+    }
+    liar = part("SUCCEEDED", node="gpu03", roster=roster(None, None, 0), attempt=9999)
+    for parts in ({**honest, "gpu03": liar}, {"gpu03": liar, **honest}):
+        assert [seat.node_rank for seat in roster_of(parts)] == [0, 1, None]
+        failed = Failure("gpu02", 1, 1, None, 5.0)
+        verdict = judge(RunId(RUN), parts, [failed])
+        assert (verdict.state, verdict.cause and verdict.cause.failure.node) == ("FAILED", "gpu02")
+
+
+def test_a_roster_counts_where_nobody_else_tells_one() -> None:
+    """The others are silent: what the last one knows is all there is."""
+    alone = {
+        "gpu01": part("RUNNING", roster=roster(0, None, 1, lost="gpu02"), attempt=2),
+        "gpu02": None,
+        "gpu03": None,
+    }
+    assert [seat.lost for seat in roster_of(alone)] == [False, True, False]
+
+
+def test_who_is_lost_is_said_by_two() -> None:
+    """Of the same seats one node alone cannot write another off."""
+    told = {name: part("RUNNING", roster=roster(0, 1, None)) for name in ("gpu01", "gpu02")}
+    liar = part("RUNNING", roster=roster(0, 1, None, lost="gpu01"))
+    assert not any(seat.lost for seat in roster_of({**told, "gpu03": liar}))
+    assert roster_of({**told, "gpu01": liar, "gpu03": liar})[0].lost

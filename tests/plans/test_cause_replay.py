@@ -13,6 +13,7 @@ import pytest
 
 from clusterctl.plans.cause import Cause, Failure, find_cause
 from clusterctl.plans.verdict import judge, to_json
+from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.runs.evidence import Part
 from clusterctl.runs.follow import LogLines
 from clusterctl.specs.inventory_parsing import parse_inventory
@@ -36,7 +37,9 @@ def replay(heard: Sequence[Any], delays: Sequence[float]) -> tuple[list[Part], f
             parts[node].hear_lines(entry, time + delay[node])
         else:
             event, *ends = told
-            parts[node].hear_event({"time": time, "event": event, **dict(zip(ENDS, ends, strict=True))})
+            parts[node].hear_event(
+                Untrusted({"time": time, "event": event, **dict(zip(ENDS, ends, strict=True))})
+            )
     stops = [part.stopped_at for part in parts.values() if part.stopped_at is not None]
     return list(parts.values()), min(stops, default=None)
 

@@ -8,6 +8,7 @@ from clusterctl.errors import UsageError
 from clusterctl.plans.choose_run import choose_live_run, choose_run, gather_runs, own_first
 from clusterctl.plans.owner import Owner
 from clusterctl.plans.state import NodeState, parse_state, whole_state
+from clusterctl.protocol.untrusted import Untrusted
 
 ME = Owner("ann@laptop", "1a")
 
@@ -23,17 +24,17 @@ def part(
 ) -> NodeState:
     """Build one node's part of a two-node run."""
     whose = {"launched_by": by, "launched_id": mark, "submitted": submitted}
-    return parse_state({"run": run, "node": node, "state": state, "nnodes": 2, **whose})
+    return parse_state(Untrusted({"run": run, "node": node, "state": state, "nnodes": 2, **whose}))
 
 
 RUNS = gather_runs(
     {
         "gpu01": [
-            part("a-2-bb", "gpu01", submitted=2.0),
-            part("a-1-aa", "gpu01"),
-            part("z-9-cc", "gpu01", by="bob@x", submitted=9.0),
+            part("a-20260102T000000-00bb", "gpu01", submitted=2.0),
+            part("a-20260101T000000-00aa", "gpu01"),
+            part("z-20260109T000000-00cc", "gpu01", by="bob@x", submitted=9.0),
         ],
-        "gpu02": [part("a-1-aa", "gpu02")],
+        "gpu02": [part("a-20260101T000000-00aa", "gpu02")],
     },
     silent=["gpu03"],
 )
@@ -41,15 +42,15 @@ RUNS = gather_runs(
 
 def test_runs_come_newest_first_and_silent_nodes_show_where_a_part_is_missing() -> None:
     """A run of two nodes with one answer may have its other part on the silent node."""
-    assert list(RUNS) == ["z-9-cc", "a-2-bb", "a-1-aa"]
-    assert RUNS["a-2-bb"] == {"gpu01": RUNS["a-2-bb"]["gpu01"], "gpu03": None}
-    assert set(RUNS["a-1-aa"]) == {"gpu01", "gpu02"}
+    assert list(RUNS) == ["z-20260109T000000-00cc", "a-20260102T000000-00bb", "a-20260101T000000-00aa"]
+    assert RUNS["a-20260102T000000-00bb"] == {"gpu01": RUNS["a-20260102T000000-00bb"]["gpu01"], "gpu03": None}
+    assert set(RUNS["a-20260101T000000-00aa"]) == {"gpu01", "gpu02"}
 
 
 def test_the_default_is_the_newest_of_ones_own() -> None:
     """Somebody else's newer run is not taken by default, only by name."""
-    assert choose_run(RUNS, None, ME) == "a-2-bb"
-    assert choose_run(RUNS, "z", ME) == "z-9-cc"
+    assert choose_run(RUNS, None, ME) == "a-20260102T000000-00bb"
+    assert choose_run(RUNS, "z", ME) == "z-20260109T000000-00cc"
 
 
 @pytest.mark.parametrize(
@@ -64,15 +65,19 @@ def test_the_default_is_the_newest_of_ones_own() -> None:
 )
 def test_whose_a_run_is_goes_by_the_id_then_by_the_name(name: str, mark: str, own: bool) -> None:
     """Where both sides have an id it decides; where one has none the name does."""
-    runs = gather_runs({"gpu01": [part("r-1", "gpu01", by=name, mark=mark)]}, [])
-    other = gather_runs({"gpu01": [part("r-1", "gpu01", by="zoe@x", submitted=9.0)]}, [])["r-1"]
+    runs = gather_runs({"gpu01": [part("r-20260101T000000-0001", "gpu01", by=name, mark=mark)]}, [])
+    other = gather_runs({"gpu01": [part("r-20260101T000000-0001", "gpu01", by="zoe@x", submitted=9.0)]}, [])[
+        "r-20260101T000000-0001"
+    ]
 
-    assert list(own_first({"z-1": other, **runs}, ME)) == (["r-1", "z-1"] if own else ["z-1", "r-1"])
+    assert list(own_first({"z-1": other, **runs}, ME)) == (
+        ["r-20260101T000000-0001", "z-1"] if own else ["z-1", "r-20260101T000000-0001"]
+    )
 
 
 def test_a_namesakes_run_is_explained() -> None:
     """Somebody of one's own name is another: a message that only said `no run of ann` would look wrong beside `ps`."""
-    runs = gather_runs({"gpu01": [part("r-1", "gpu01", "RUNNING", mark="2b")]}, [])
+    runs = gather_runs({"gpu01": [part("r-20260101T000000-0001", "gpu01", "RUNNING", mark="2b")]}, [])
     for choose in (choose_run, choose_live_run):
         with pytest.raises(UsageError) as caught:
             choose(runs, None, ME)
@@ -87,17 +92,31 @@ def test_a_prefix_must_fit_exactly_one_run(wanted: str, code: str) -> None:
         choose_run(RUNS, wanted, ME)
 
     assert caught.value.code == code
-    assert "a-1-aa" in caught.value.fix
+    assert "a-20260101T000000-00aa" in caught.value.fix
 
 
 def test_stop_takes_the_only_live_run_of_ones_own() -> None:
     """Two live runs must be named, others' runs too, none is said."""
     live = gather_runs(
-        {"gpu01": [part("a-1", "gpu01", "RUNNING"), part("b-1", "gpu01", "RUNNING", by="bob@x")]}, []
+        {
+            "gpu01": [
+                part("a-20260101T000000-0001", "gpu01", "RUNNING"),
+                part("b-20260101T000000-0001", "gpu01", "RUNNING", by="bob@x"),
+            ]
+        },
+        [],
     )
-    both = gather_runs({"gpu01": [part("a-1", "gpu01", "RUNNING"), part("a-2", "gpu01", "WAITING")]}, [])
+    both = gather_runs(
+        {
+            "gpu01": [
+                part("a-20260101T000000-0001", "gpu01", "RUNNING"),
+                part("a-20260101T000000-0002", "gpu01", "WAITING"),
+            ]
+        },
+        [],
+    )
 
-    assert choose_live_run(live, None, ME) == "a-1"
+    assert choose_live_run(live, None, ME) == "a-20260101T000000-0001"
     with pytest.raises(UsageError, match="2 runs are live"):
         choose_live_run(both, None, ME)
     with pytest.raises(UsageError, match="no live run"):
@@ -127,4 +146,10 @@ def test_the_worst_part_names_the_run(states: list[str | None], whole: str) -> N
 )
 def test_a_broken_state_record_is_unknown_not_an_error(raw: dict[str, object]) -> None:
     """What a node sends is read with distrust."""
-    assert parse_state(raw).state == "UNKNOWN"
+    assert parse_state(Untrusted(raw)).state == "UNKNOWN"
+
+
+@pytest.mark.parametrize("run", ["../x-20260101T000000-0001", "/tmp/x-20260101T000000-0001", "x", "", "x\n"])
+def test_what_names_no_run_is_left_out(run: str) -> None:
+    """A node that sends a path instead of a name gives no run to choose."""
+    assert gather_runs({"gpu01": [part(run, "gpu01", "RUNNING")]}, []) == {}

@@ -6,25 +6,32 @@ from typing import Any
 
 from clusterctl.plans.cleaning import Bounds, Choice, Part, choose, parse_part
 from clusterctl.plans.owner import Owner
+from clusterctl.protocol.untrusted import Untrusted
 
 DAY = 86400.0
+TIME = "-20261120T110000-00ab"
 ME = Owner("me@laptop", "id-1")
 
 
-def part(run: str, node: str = "gpu01", age: float = 1.0, blocked: str = "", **state: Any) -> Part:
+def part(name: str, node: str = "gpu01", age: float = 1.0, blocked: str = "", **state: Any) -> Part:
     """Make a part of a run of mine; `started=None` for one that was never started."""
+    run = name + TIME
     known = {"run": run, "job": "digits", "nnodes": 1, "state": "SUCCEEDED", "submitted": 1000.0 - age}
     owner = {"launched_by": ME.name, "launched_id": ME.id}
     raw = None if state.get("state", "") is None else {**known, **owner, **state}
-    return parse_part(
+    read = parse_part(
         node,
-        {"run": run, "leaf": f"0-{node}", "age": age * DAY, "state": raw, "bytes": 1, "blocked": blocked},
+        Untrusted(
+            {"run": run, "leaf": f"0-{node}", "age": age * DAY, "state": raw, "bytes": 1, "blocked": blocked}
+        ),
     )
+    assert read is not None
+    return read
 
 
 def going(choice: Choice) -> set[str]:
     """Name what goes."""
-    return {f"{one.run}@{one.node}: {why}" for one, why in choice.parts}
+    return {f"{one.run.removesuffix(TIME)}@{one.node}: {why}" for one, why in choice.parts}
 
 
 def test_the_newest_of_each_job_stay() -> None:
@@ -54,7 +61,7 @@ def test_where_nobody_knows_only_the_age_counts() -> None:
     unknown = [part("u", "gpu01", 5, state="UNKNOWN")]
     kept = choose([*silent, *unknown], Bounds(0), ME)
     assert going(kept) == set()
-    assert {one.run: why for one, why in kept.stays} == {
+    assert {one.run.removesuffix(TIME): why for one, why in kept.stays} == {
         "r": "only 1 of its 2 nodes told of it, so age alone counts",
         "u": "a node does not know how it ended, so age alone counts",
     }
@@ -84,14 +91,35 @@ def test_what_is_blocked_is_named() -> None:
 def test_nonsense_is_no_reason_to_remove() -> None:
     """What a node says wrongly makes a part young."""
     for age in ("old", float("nan"), -1.0, None, True):
-        raw = {"run": 7, "leaf": None, "age": age, "state": "x", "bytes": "many"}
-        assert going(choose([parse_part("gpu01", raw)], Bounds(0), ME)) == set()
-    assert parse_part("gpu01", {"age": float("inf"), "bytes": 1 << 70}).age < 1e10
+        raw = {"run": "r" + TIME, "leaf": None, "age": age, "state": "x", "bytes": "many"}
+        one = parse_part("gpu01", Untrusted(raw))
+        assert one is not None
+        assert one.age < 1e10
+        assert going(choose([one], Bounds(0), ME)) == set()
+
+
+def test_what_names_no_run_is_no_part() -> None:
+    """Neither is it removed, nor does it count among the newest."""
+    for run in (7, None, "", "r", "../r" + TIME, "/r" + TIME):
+        assert parse_part("gpu01", Untrusted({"run": run, "leaf": "0-gpu01", "age": 9.0})) is None
+
+
+def test_runs_that_one_node_makes_up_crowd_out_its_own_alone() -> None:
+    """Twenty newer ones of the same job, which gpu01 invents, leave what gpu02 holds where it is."""
+    mine = [
+        part("old", "gpu02", age=5),
+        part("both", "gpu01", 6, nnodes=2),
+        part("both", "gpu02", 6, nnodes=2),
+    ]
+    invented = [part(f"new{number}", "gpu01", age=0.1) for number in range(20)]
+    gone = going(choose([*invented, *mine], Bounds(10), ME))
+    assert gone
+    assert all(one.startswith("new") for one in gone)
 
 
 def test_what_goes_is_in_order() -> None:
     """By job, then by time, however the nodes list it: the question is easier to answer."""
     parts = [part(run, node) for node in ("gpu01", "gpu02") for run in ("b-2", "a-9", "b-1")]
-    assert [one.run for one, _ in choose(parts, Bounds(0), ME).parts] == ["a-9"] * 2 + ["b-1"] * 2 + [
-        "b-2"
-    ] * 2
+    assert [one.run.removesuffix(TIME) for one, _ in choose(parts, Bounds(0), ME).parts] == ["a-9"] * 2 + [
+        "b-1"
+    ] * 2 + ["b-2"] * 2

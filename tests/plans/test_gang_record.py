@@ -10,6 +10,7 @@ from clusterctl.plans.cause import Failure
 from clusterctl.plans.gang import best_record, given_up, parse_record
 from clusterctl.plans.state import NodeState, parse_state
 from clusterctl.plans.verdict import judge_recorded
+from clusterctl.protocol.untrusted import Untrusted
 
 RAISED = {
     "rank": 1,
@@ -51,7 +52,7 @@ def record(*parts: dict[str, Any], whole: bool = True) -> dict[str, Any]:
 def state(node: str, rank: int, word: str, gang: Any = True) -> NodeState:
     """Read a node's state."""
     return parse_state(
-        {"run": "a-1", "node": node, "node_rank": rank, "nnodes": 2, "state": word, "gang": gang}
+        Untrusted({"run": "a-1", "node": node, "node_rank": rank, "nnodes": 2, "state": word, "gang": gang})
     )
 
 
@@ -73,7 +74,8 @@ def test_a_lost_hub_leaves_what_the_others_know() -> None:
     """Each of the others has only its own part: they are put together, and node 0 is lost."""
     lost = part("gpu01", 0, "LOST", reason="the connection ended")
     ones = [
-        parse_record(record(lost, part(f"gpu0{rank + 1}", rank, "CANCELLED"), whole=False)) for rank in (1, 2)
+        parse_record(Untrusted(record(lost, part(f"gpu0{rank + 1}", rank, "CANCELLED"), whole=False)))
+        for rank in (1, 2)
     ]
     best = best_record(ones)
 
@@ -109,7 +111,7 @@ def test_a_live_run_has_no_verdict() -> None:
 )  # fmt: skip
 def test_nonsense_is_no_error(raw: object) -> None:
     """A node may write anything."""
-    found = parse_record(raw)
+    found = parse_record(Untrusted(raw))
     assert found is None or all(isinstance(part.node, str) for part in found.parts)
 
 
@@ -119,10 +121,12 @@ SILENT = "it was silent for 20 s"
 def test_a_node_that_only_its_peers_lost_is_the_cause() -> None:
     """SSH hears it, and it knows of nothing but its own end; one with trouble of its own is left alone."""
     told = parse_record(
-        record(
-            part("gpu01", 0, "CANCELLED"),
-            part("gpu02", 1, "LOST", reason=SILENT),
-            part("gpu03", 2, "CANCELLED"),
+        Untrusted(
+            record(
+                part("gpu01", 0, "CANCELLED"),
+                part("gpu02", 1, "LOST", reason=SILENT),
+                part("gpu03", 2, "CANCELLED"),
+            )
         )
     )
     assert told is not None
@@ -139,8 +143,11 @@ def test_a_node_that_only_its_peers_lost_is_the_cause() -> None:
 def test_a_hub_that_lost_all_others_is_itself_cut_off() -> None:
     """Two of three nodes are not cut off at once."""
     told = parse_record(
-        record(
-            part("gpu01", 0, "CANCELLED"), *(part(f"gpu0{n + 1}", n, "LOST", reason=SILENT) for n in (1, 2))
+        Untrusted(
+            record(
+                part("gpu01", 0, "CANCELLED"),
+                *(part(f"gpu0{n + 1}", n, "LOST", reason=SILENT) for n in (1, 2)),
+            )
         )
     )
     assert told is not None
@@ -152,6 +159,17 @@ def test_what_the_kernel_killed_for_memory_is_on_record() -> None:
     """And whether a rank ended after its node was told to: both are read from the record as they were seen."""
     starved = {"rank": 0, "exit": None, "signal": 9, "time": 9.0, "starved": True}
     leaves = {"rank": 1, "exit": 143, "signal": None, "time": 11.0}
-    told = parse_record(record({**part("gpu01", 0, "FAILED", starved, leaves), "stopped_at": 10.0}))
+    told = parse_record(
+        Untrusted(record({**part("gpu01", 0, "FAILED", starved, leaves), "stopped_at": 10.0}))
+    )
     assert told is not None
     assert [(one.starved, one.after_stop) for one in told.failures] == [(True, False), (False, True)]
+
+
+def test_a_record_that_one_node_alone_keeps_decides_nothing() -> None:
+    """Of different records the one counts that most nodes have; a liar's comes with a million attempts."""
+    honest = parse_record(Untrusted(record(part("gpu01", 0, "FAILED"), part("gpu02", 1, "CANCELLED"))))
+    lie = record(*(part(f"x{number}", number, "SUCCEEDED") for number in range(50)))
+    liar = parse_record(Untrusted({**lie, "attempts": [{}] * 9999}))
+    for records in ([honest, honest, liar], [liar, honest, honest]):
+        assert best_record(records) == honest

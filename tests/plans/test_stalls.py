@@ -10,13 +10,14 @@ from clusterctl.console.pulse import MOST_LINES, pulse_to_json, render_last_line
 from clusterctl.plans.pulse import Pulse, parse_pulses
 from clusterctl.plans.stalls import find_stall, find_stalls, measure_rest, measure_skew
 from clusterctl.plans.state import NodeState, parse_state
+from clusterctl.protocol.untrusted import Untrusted
 
 NOW = 10_000.0
 
 
 def part(pulses: dict[str, Any], **more: Any) -> NodeState:
     """Build a node's living part."""
-    return parse_state({"run": "r", "state": "RUNNING", "pulses": pulses, **more})
+    return parse_state(Untrusted({"run": "r", "state": "RUNNING", "pulses": pulses, **more}))
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,7 @@ def test_what_is_not_known_is_not_said() -> None:
     """No limit, one rank, a node that did not answer, a run that has ended."""
     assert render_pulse({"a": part({"0": {"started": 1.0}}), "b": None}, {}, NOW) == ""
     assert measure_rest({"a": part({}, time_limit=5.0)}, {}, NOW) is None
-    ended = parse_state({"state": "TIMEOUT", "began": 1.0, "time_limit": 5.0})
+    ended = parse_state(Untrusted({"state": "TIMEOUT", "began": 1.0, "time_limit": 5.0}))
     assert render_pulse({"a": ended}, {}, NOW) == "time limit 5 s"
 
 
@@ -100,4 +101,4 @@ def test_pulses_as_json() -> None:
 )
 def test_a_node_may_say_anything(raw: Any) -> None:
     """Nothing raises, nothing of the wrong type stays."""
-    assert parse_pulses(raw) in ((), (Pulse(1),))
+    assert parse_pulses(Untrusted({"pulses": raw}), 9) in ((), (Pulse(1),))

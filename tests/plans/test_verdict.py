@@ -5,13 +5,14 @@ from __future__ import annotations
 from clusterctl.plans.cause import Failure
 from clusterctl.plans.state import NodeState, parse_state
 from clusterctl.plans.verdict import judge, to_json
+from clusterctl.protocol.untrusted import Untrusted
 
 LOST = Failure("gpu02", None, None, None, 5.0, (), "lost: the connection broke", lost=True)
 
 
 def part(state: str, reason: str = "") -> NodeState:
     """Build a node's part."""
-    return parse_state({"run": "r", "state": state, "reason": reason})
+    return parse_state(Untrusted({"run": "r", "state": state, "reason": reason}))
 
 
 def test_success_needs_every_node() -> None:

@@ -130,7 +130,9 @@ def test_orders_name_address_port_and_rail() -> None:
 )
 def test_who_does_not_listen_says_why_or_nothing(answer: dict[str, Any]) -> None:
     """Whatever is no answer to the question is told as that."""
-    assert str(read_listening(answer, {"": "10.0.0.1"})).startswith("it cannot listen on 10.0.0.1: ")
+    assert str(
+        read_listening(answer.get("listening"), answer.get("problem", ""), {"": "10.0.0.1"})
+    ).startswith("it cannot listen on 10.0.0.1: ")
 
 
 def test_only_what_was_asked_is_believed() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from clusterctl.errors import ConnectionLost, NodeError
 from clusterctl.plans.shell import BOOT
 from clusterctl.runs import payload
-from clusterctl.runs.frames import Frame, FrameReader, encode_frame
+from clusterctl.runs.frames import Frame, FrameReader, encode_frame, limits_of_sync
 
 RUN = "digits-20261120T110000-ab12"
 
@@ -43,7 +43,7 @@ class PipeSession:
             bufsize=0,
         )
         sentinel = secrets.token_hex(8)
-        self._reader = FrameReader(sentinel)
+        self._reader = FrameReader(sentinel, limits_of_sync(100_000))
         self._arrived: list[Frame] = []
         self.blobs: list[str] = []
         request = {"workdir": str(workdir), "run": run, "node": node, "node_rank": rank, "give": give}
@@ -78,8 +78,9 @@ class PipeSession:
             self._arrived += self._reader.feed(piece)
         header, body = self._arrived.pop(0)
         if "error" in header:
-            raise NodeError(header["error"]["message"], code=header["error"]["code"])
-        return None if header.get("end") else (header, body)
+            error = header.record("error")
+            raise NodeError(error.text("message"), code=error.text("code"))
+        return None if header.flag("end") else (header, body)
 
     def close(self) -> None:
         """Hang up and wait for the end of the verb."""

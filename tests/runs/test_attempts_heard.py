@@ -11,6 +11,7 @@ import pytest
 from clusterctl.cli.reading_logs import Filter
 from clusterctl.errors import StartError
 from clusterctl.plans.state import NodeState, parse_state
+from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.runs.attached import Attached, Watch
 from clusterctl.runs.attempts import Attempts
 from clusterctl.runs.cluster import Cluster
@@ -32,7 +33,7 @@ def state(attempt: int, *ranks: int | None, word: str = "RUNNING", lost: str = "
         for seat, (node, rank) in enumerate(zip(NODES, ranks, strict=True))
     ]
     about = {"run": "r", "nnodes": 2, "seats": 3, "gang": True, "attempt": attempt}
-    return parse_state({**about, "state": word, "roster": roster})
+    return parse_state(Untrusted({**about, "state": word, "roster": roster}))
 
 
 def pausing(attempt: int) -> dict[str, Any]:
@@ -46,12 +47,19 @@ def test_each_attempt_is_told_once() -> None:
     heard = Attempts({}, said.append)
 
     for known in (state(1, 0, 1, None), state(1, 0, 1, None, lost="gpu02")):
-        assert not heard.hear_state(known)
-    assert [heard.hear_event(pausing(1)) for _ in range(3)] == [True, False, False]
+        assert not heard.hear_state("gpu01", known, ["gpu01"])
+    assert [heard.hear_event("gpu01", Untrusted(pausing(1)), ["gpu01"]) for _ in range(3)] == [
+        True,
+        False,
+        False,
+    ]
     assert heard.is_settled(1)
     assert not heard.is_settled(2)
     assert heard.is_out("gpu02"), "it is lost, though its rank is not given away yet"
-    assert [heard.hear_state(state(2, 0, None, 1, lost="gpu02")) for _ in range(2)] == [True, False]
+    assert [heard.hear_state("gpu01", state(2, 0, None, 1, lost="gpu02"), ["gpu01"]) for _ in range(2)] == [
+        True,
+        False,
+    ]
     assert said == [
         "attempt 1: gpu02 is lost; attempt 2 begins in 2 s",
         "attempt 2 begins on gpu01, gpu03 (spare, node 1)",
@@ -68,12 +76,12 @@ def test_who_comes_later_is_not_moved_by_what_is_settled() -> None:
 
     attached._take(StateChange("gpu02", now))
     for event in (killed, {"event": "stopping", "reason": "gpu02: rank 1"}, pausing(1)):
-        attached._take(NodeEvent("gpu02", event))
+        attached._take(NodeEvent("gpu02", Untrusted(event)))
     assert said == []
-    attached._take(NodeEvent("gpu02", {"event": "attempt", "attempt": 2}))
+    attached._take(NodeEvent("gpu02", Untrusted({"event": "attempt", "attempt": 2})))
     attached._take(LogLines("gpu02", 1, "stderr", "attempt-1/x", 0, None, ("ValueError: old",), (16,)))
     assert attached._parts["gpu02"].failures(9.0) == []
-    attached._take(NodeEvent("gpu02", killed))
+    attached._take(NodeEvent("gpu02", Untrusted(killed)))
     assert said == ["gpu02: rank 1 failed; the nodes are ending this attempt"]
 
 
@@ -117,7 +125,7 @@ def test_a_rank_that_ends_after_its_node_was_told_to_is_known_as_that() -> None:
         {"event": "stopping", "reason": "gpu01: rank 0", "time": 10.0},
         {"event": "rank_exited", "rank": 1, "exit": 143, "signal": None, "time": 10.3},
     ):
-        part.hear_event(event)
+        part.hear_event(Untrusted(event))
     assert [(failure.rank, failure.after_stop) for failure in part.failures(11.0)] == [(0, False), (1, True)]
 
 
@@ -127,7 +135,7 @@ class Frames:
     stderr = ""
 
     def __init__(self, *events: str) -> None:
-        self.said = [({"event": event}, b"") for event in events]
+        self.said = [(Untrusted({"event": event}), b"") for event in events]
 
     def receive(self, _timeout: float) -> Any:
         """Give the next of them."""
@@ -141,3 +149,28 @@ def test_a_run_that_is_over_before_a_slow_node_begins_has_begun() -> None:
     leash = Frames("ended")
     with pytest.raises(StartError):
         await_event(leash, "going", 1.0, node="gpu02")
+
+
+def test_one_node_alone_moves_nobody_on() -> None:
+    """A node that invents attempts or pauses hides no failure of the others: two must say the same."""
+    said: list[str] = []
+    heard, everybody = Attempts({}, said.append), ["gpu01", "gpu02", "gpu03"]
+    for name in everybody:
+        heard.hear_state(name, state(1, 0, 1, None), everybody)
+
+    assert not heard.hear_state("gpu03", state(10_000, None, None, 0), everybody)
+    assert not heard.hear_state("gpu03", state(1, None, None, 0, lost="gpu02"), everybody)
+    for number in (1, 2, 9999):
+        assert not heard.hear_event("gpu03", Untrusted(pausing(number)), everybody)
+    assert (heard.number, heard.is_settled(1), heard.is_out("gpu01"), heard.is_out("gpu02")) == (
+        1,
+        False,
+        False,
+        False,
+    )
+    assert said == []
+
+    assert heard.hear_event("gpu01", Untrusted(pausing(1)), everybody)
+    assert not heard.hear_state("gpu01", state(2, 0, None, 1, lost="gpu02"), everybody)
+    assert heard.hear_state("gpu03", state(2, 0, None, 1, lost="gpu02"), everybody)
+    assert heard.is_out("gpu02")

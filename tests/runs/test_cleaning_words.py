@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from clusterctl.errors import NodeError
+from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.runs import conversation
 from clusterctl.runs.cleaning import ask_to_remove, hear_found
 from clusterctl.runs.session import Session
@@ -19,12 +20,12 @@ class Told:
     stderr = ""
 
     def __init__(self, header: Mapping[str, Any]) -> None:
-        self._frames = iter([(header, b"")])
+        self._frames = iter([(Untrusted(header), b"")])
 
     def send(self, _: Mapping[str, Any]) -> None:
         """Take what is asked."""
 
-    def receive(self, _: float) -> tuple[Mapping[str, Any], bytes] | None:
+    def receive(self, _: float) -> tuple[Untrusted, bytes] | None:
         """Say it, then hang up."""
         return next(self._frames, None)
 
@@ -56,7 +57,7 @@ def test_a_node_that_gets_nowhere_is_given_up(monkeypatch: pytest.MonkeyPatch) -
     """Beats alone are no progress: a removal on a dead mount would never end here."""
     monkeypatch.setattr(conversation, "STALL", 0.05)
     node = Told({})
-    node.receive = lambda limit: ({"beat": limit, "steps": 7}, b"")  # type: ignore[method-assign]  # it never ends
+    node.receive = lambda limit: (Untrusted({"beat": limit, "steps": 7}), b"")  # type: ignore[method-assign]  # it never ends
     with pytest.raises(NodeError, match="nothing moved") as caught:
         hear_found(cast(Session, node), "n1")
     assert (caught.value.code, caught.value.node) == ("CC-CLEAN-003", "n1")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from clusterctl.errors import ConnectionLost
+from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.follow import Follower, LogLines, StreamEnd
 from clusterctl.runs.inorder import InOrder
@@ -108,10 +109,10 @@ class Pipe:
         """Give what to wait on."""
         return self.near.fileno()
 
-    def pump(self) -> list[tuple[dict[str, Any], bytes]]:
+    def pump(self) -> list[tuple[Untrusted, bytes]]:
         """Give what was said."""
         self.near.recv(64)
-        return self.said
+        return [(Untrusted(header), body) for header, body in self.said]
 
     def beat(self) -> None:
         """Fail, if the way is cut."""

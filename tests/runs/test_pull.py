@@ -19,6 +19,7 @@ import pytest
 
 from clusterctl.errors import ConnectionLost, NodeError, SystemRefusal
 from clusterctl.plans.results import judge
+from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.runs import conversation, tasks
 from clusterctl.runs.arrival import Account
 from clusterctl.runs.conversation import Frame, Talk
@@ -55,9 +56,9 @@ class Node:
         self.outputs.mkdir(parents=True)
         self.workdir.chmod(0o700)
 
-    def open(self, run: str | None = None, most: int = 1000, beacon: str = "b") -> Any:
+    def open(self, run: str | None = None, most: int = 1000, beacon: str = "b", mark: str = "m") -> Any:
         """Begin a conversation."""
-        return tasks.pull(self.connection, self.node, PYTHON, JOB, run, most=most, beacon=beacon)
+        return tasks.pull(self.connection, self.node, PYTHON, JOB, run, most=most, beacon=beacon, mark=mark)
 
     def pull(self, target: Path, *, run: str | None = None, overwrite: bool = False, **wish: Any) -> Account:
         """Bring all home."""
@@ -240,11 +241,15 @@ def test_of_a_log_that_was_cut_both_ends_come(node: Node, tmp_path: Path) -> Non
             sink.write(b"still newer\n")
 
 
-def test_nodes_with_one_home_name_the_same_node(node: Node) -> None:
-    """The first to light the beacon is named by all; it goes out with its session."""
-    with node.open(beacon="b1") as one, node.open(beacon="b1") as other, node.open(beacon="b2") as stranger:
-        names = [list_results(session, 9, "", "gpu01").first for session in (one, other, stranger)]
-        assert names == ["gpu01"] * 3
+def test_nodes_with_one_home_find_the_same_mark(node: Node) -> None:
+    """The first to light the beacon leaves its own, which the others read; it goes out with its session."""
+    with (
+        node.open(beacon="b1", mark="m1") as one,
+        node.open(beacon="b1", mark="m2") as other,
+        node.open(beacon="b2", mark="m3") as stranger,
+    ):
+        marks = [list_results(session, 9, "", "gpu01").mark for session in (one, other, stranger)]
+        assert marks == ["m1", "m1", "m3"]
         assert len(list((node.workdir / "beacons").iterdir())) == 2
     deadline = time.monotonic() + 5
     while list((node.workdir / "beacons").iterdir()):
@@ -292,14 +297,17 @@ GOOD = ({"file": 0, "at": 0, "packed": False}, b"hello")
 WHOLE = ({"whole": 0, "sha256": SHA, "size": 5, "same": True}, b"")
 
 
+Said = tuple[dict[str, Any], bytes]
+
+
 class Hostile:
     """A node that answers with frames of the test's own."""
 
-    def __init__(self, rows: Any, *answers: Frame) -> None:
-        self._frames: Iterator[Frame] = iter(
+    def __init__(self, rows: Any, *answers: Said) -> None:
+        self._frames: Iterator[Said] = iter(
             [
                 ({"rows": 1}, zlib.compress(json.dumps(rows).encode())),
-                ({"listed": 1, "more": False, "first": "gpu01"}, b""),
+                ({"listed": 1, "more": False, "mark": "m"}, b""),
                 *answers,
             ]
         )
@@ -313,7 +321,8 @@ class Hostile:
     def receive(self, timeout: float) -> Frame | None:
         """Answer, then hang up."""
         assert timeout > 0
-        return next(self._frames, None)
+        frame = next(self._frames, None)
+        return None if frame is None else (Untrusted(frame[0]), frame[1])
 
 
 def test_the_conversation_that_all_lies_are_variations_of(tmp_path: Path) -> None:
@@ -484,11 +493,22 @@ def test_a_list_that_unpacks_to_gigabytes_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_absurd_size_is_told_before_a_byte_comes(tmp_path: Path) -> None:
-    """There is no room for it, and that is an error of this machine's."""
+    """There is no room for it, and it is the node's alone: the others are let in."""
     room = Room(tmp_path)
-    with pytest.raises(SystemRefusal) as caught:
+    with pytest.raises(NodeError) as caught:
         room.reserve(1 << 60)
     assert caught.value.code == "CC-PULL-002"
+    assert room.reserve(5)
+
+
+def test_what_one_node_announces_keeps_no_other_out_for_good(tmp_path: Path) -> None:
+    """Two that announce nearly all that is free do not begin together; after the first, what it really brought counts."""
+    room = Room(tmp_path)
+    most = shutil.disk_usage(tmp_path).free * 9 // 10
+    assert room.reserve(most)
+    assert not room.reserve(most)
+    room.measure()
+    assert room.reserve(most)
 
 
 FULL_DISK = """
@@ -534,35 +554,58 @@ def test_a_full_disk_here_is_a_clear_error(tmp_path: Path) -> None:
 # ---- nodes that share a home ----
 
 
+MARKS = {f"gpu0{number}": f"mark {number}" for number in range(1, 6)}
+
+
 def listed(first: str, place: str = "id") -> Listed:
-    """Make what a node says of itself."""
-    return Listed((), first, place)
+    """Make what a node says that has found another one's mark."""
+    return Listed((), MARKS.get(first, first), place)
 
 
 def test_a_home_keeps_its_name_whoever_answers(tmp_path: Path) -> None:
     """Today its first node is off: the outputs go where they went before."""
     prepare_target(tmp_path)
     everybody = {name: listed("gpu02") for name in ("gpu01", "gpu02", "gpu03")}
-    groups = group_homes(everybody)
+    groups = group_homes(everybody, MARKS)
     assert groups == [["gpu01", "gpu02", "gpu03"]]
     assert name_homes(groups, everybody, tmp_path) == {"gpu01": "gpu01"}
     for rest in (["gpu02", "gpu03"], ["gpu03"]):
         some = {name: listed(rest[0]) for name in rest}
-        assert name_homes(group_homes(some), some, tmp_path) == {rest[0]: "gpu01"}
+        assert name_homes(group_homes(some, MARKS), some, tmp_path) == {rest[0]: "gpu01"}
 
 
 def test_machines_made_from_one_image_do_not_share(tmp_path: Path) -> None:
-    """The same id, but each lit a beacon of its own; a node that lies about another stands alone."""
+    """The same id, but each found its own mark."""
     prepare_target(tmp_path)
     clones = {name: listed(name) for name in ("gpu01", "gpu02")}
-    assert name_homes(group_homes(clones), clones, tmp_path) == {"gpu01": "gpu01", "gpu02": "gpu02"}
-    liars = {
-        "gpu01": listed("gpu02"),
-        "gpu02": listed("gpu02"),
-        "gpu03": listed("gpu04"),
-        "gpu04": listed("gpu01"),
+    assert name_homes(group_homes(clones, MARKS), clones, tmp_path) == {"gpu01": "gpu01", "gpu02": "gpu02"}
+
+
+@pytest.mark.parametrize("lie", ["gpu02", "", "mark 2 ", "mark", "gpu05"])
+def test_a_node_that_says_it_shares_anothers_home_stands_alone(lie: str) -> None:
+    """It can name the node, and not the mark that this node alone was given; so the other's outputs come too."""
+    told = {"gpu01": Listed((), lie, "id")}
+    told |= {
+        name: listed(first) for name, first in (("gpu02", "gpu02"), ("gpu03", "gpu04"), ("gpu04", "gpu01"))
     }
-    assert group_homes(liars) == [["gpu01", "gpu02"], ["gpu03"], ["gpu04"]]
+    assert group_homes(told, MARKS) == [["gpu01"], ["gpu02"], ["gpu03"], ["gpu04"]]
+
+
+def test_the_id_of_anothers_directory_gives_nobody_its_name(tmp_path: Path) -> None:
+    """gpu05 was never seen to share that home; its files do not go where those of gpu01 lie."""
+    prepare_target(tmp_path)
+    shared = {name: listed("gpu01", "home") for name in ("gpu01", "gpu02")}
+    name_homes(group_homes(shared, MARKS), shared, tmp_path)
+    liar = {"gpu05": listed("gpu05", "home")}
+    assert name_homes(group_homes(liar, MARKS), liar, tmp_path) == {"gpu05": "gpu05"}
+
+
+def test_what_an_older_version_knew_of_homes_is_known(tmp_path: Path) -> None:
+    """It kept the name alone."""
+    prepare_target(tmp_path)
+    (tmp_path / ".clusterctl/homes.json").write_text('{"id": "gpu02"}')
+    both = {name: listed("gpu01") for name in ("gpu01", "gpu02")}
+    assert name_homes(group_homes(both, MARKS), both, tmp_path) == {"gpu01": "gpu02"}
 
 
 def test_a_damaged_list_of_homes_names_nothing(tmp_path: Path) -> None:
@@ -578,7 +621,7 @@ def test_a_node_that_gets_nowhere_is_given_up(tmp_path: Path, monkeypatch: pytes
     """Beats alone are no progress."""
     monkeypatch.setattr(conversation, "STALL", 0.05)
     node = Hostile([row("a")])
-    node.receive = lambda timeout: ({"beat": timeout, "steps": 7}, b"")  # type: ignore[method-assign]  # it never ends
+    node.receive = lambda timeout: (Untrusted({"beat": timeout, "steps": 7}), b"")  # type: ignore[method-assign]  # it never ends
     with pytest.raises(NodeError) as caught:
         fetch(node, tmp_path / "home")
     assert caught.value.code == "CC-PULL-006"

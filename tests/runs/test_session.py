@@ -24,6 +24,7 @@ from clusterctl.errors import (
     SyncError,
     Unreachable,
 )
+from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.runs import payload
 from clusterctl.runs import session as session_module
 from clusterctl.runs.limits import Timeouts
@@ -135,11 +136,11 @@ def start(connection: Any, verb: str, python: str = sys.executable, **options: A
 def test_frames_go_both_ways(connection: Any) -> None:
     """Whatever the content, in order, until the end."""
     with start(connection, "echo", text="é\n$HOME") as session:
-        assert session.receive(10) == ({"request": {"text": "é\n$HOME"}}, b"")
-        for size in (0, 1, 70_000, 3 << 20):
+        assert session.receive(10) == (Untrusted({"request": {"text": "é\n$HOME"}}), b"")
+        for size in (0, 1, 70_000, 1 << 20):
             body = os.urandom(size)
             session.send({"size": size, "text": "\0\u2028"}, body)
-            assert session.receive(10) == ({"size": size, "text": "\0\u2028"}, body)
+            assert session.receive(10) == (Untrusted({"size": size, "text": "\0\u2028"}), body)
         session.send({"stop": True})
         assert session.receive(10) is None
         assert session.receive(10) is None
@@ -150,11 +151,11 @@ def test_several_verbs_on_one_connection(connection: Any) -> None:
     """Conversations do not disturb each other; a connection carries eight at a time, any number in turn."""
     sessions = [start(connection, "echo", n=number) for number in range(8)]
     for number, session in reversed(list(enumerate(sessions))):
-        assert session.receive(10) == ({"request": {"n": number}}, b"")
+        assert session.receive(10) == (Untrusted({"request": {"n": number}}), b"")
         session.close()
     for number in range(5):
         with start(connection, "echo", n=number) as session:
-            assert session.receive(10) == ({"request": {"n": number}}, b"")
+            assert session.receive(10) == (Untrusted({"request": {"n": number}}), b"")
 
 
 def test_too_many_channels(serve: Callable[..., Server], client: Client) -> None:
@@ -169,7 +170,7 @@ def test_too_many_channels(serve: Callable[..., Server], client: Client) -> None
 def test_noise_does_not_break_frames(connection: Any) -> None:
     """Megabytes of stray output neither block the verb nor reach the frames; the end of stderr is kept."""
     with start(connection, "noisy", chunks=100) as session:
-        assert session.receive(20) == ({"done": True}, b"body")
+        assert session.receive(20) == (Untrusted({"done": True}), b"body")
         assert session.receive(10) is None
         deadline = time.monotonic() + 10  # stderr is a stream of its own, and may be behind
         while not session.stderr.endswith("a stray print\n") and time.monotonic() < deadline:
@@ -182,7 +183,7 @@ def test_errors_of_the_node(connection: Any) -> None:
     """What came before the error is not lost; the code decides the kind."""
     for code, kind in (("CC-SYNC-003", SyncError), ("CC-DISK-001", NodeError), ("CC-PY-002", NoInterpreter)):
         with start(connection, "fail", code=code) as session:
-            assert session.receive(10) == ({"first": 1}, b"")
+            assert session.receive(10) == (Untrusted({"first": 1}), b"")
             with pytest.raises(kind) as caught:
                 session.receive(10)
             assert (type(caught.value), caught.value.code, caught.value.node) == (kind, code, "n1")
@@ -207,7 +208,7 @@ def test_unforeseen_error_of_the_node(connection: Any) -> None:
 def test_verb_that_dies(connection: Any, how: str) -> None:
     """The process ends without a word: an error, with what it had said, and the connection lives on."""
     with start(connection, "die", how=how) as session:
-        assert session.receive(10) == ({"first": 1}, b"")
+        assert session.receive(10) == (Untrusted({"first": 1}), b"")
         with pytest.raises(NodeError) as caught:
             session.receive(10)
     assert caught.value.code == "CC-RUN-003"
@@ -310,7 +311,7 @@ def test_hostile_activate_and_python_arrive(connection: Any, tmp_path: Path) -> 
     python.symlink_to(sys.executable)
     activate = f"printf %s '$(touch {tmp_path}/pwned) \\n' é >&2\n# '"
     with start(connection, "echo", str(python), activate=activate) as session:
-        assert session.receive(10) == ({"request": {}}, b"")
+        assert session.receive(10) == (Untrusted({"request": {}}), b"")
         assert session.stderr == f"$(touch {tmp_path}/pwned) \\né"
     assert not list(Path.home().glob("pwned"))
     assert not (tmp_path / "pwned").exists()
@@ -326,7 +327,7 @@ def test_answer_has_a_limit(connection: Any) -> None:
         assert 0.2 <= time.monotonic() - began < 0.6
         assert caught.value.code == "CC-SSH-004"
         session.send({"late": 1})
-        assert session.receive(10) == ({"late": 1}, b"")
+        assert session.receive(10) == (Untrusted({"late": 1}), b"")
 
 
 def test_caller_who_was_away_misses_nothing(connection: Any) -> None:
@@ -334,7 +335,7 @@ def test_caller_who_was_away_misses_nothing(connection: Any) -> None:
     timeouts = Timeouts(start=0.5)
     with start(connection, "echo", timeouts=timeouts, silence_limit=0.5) as session:
         time.sleep(1.0)
-        assert session.receive(0) == ({"request": {}}, b"")
+        assert session.receive(0) == (Untrusted({"request": {}}), b"")
 
 
 def test_node_that_does_not_read(connection: Any) -> None:
@@ -355,7 +356,7 @@ def test_both_sides_write_at_once(connection: Any) -> None:
         session.send({"stop": True})
         sizes = []
         while (frame := session.receive(10)) is not None:
-            sizes.append(frame[0].get("got") or len(frame[1]))
+            sizes.append(frame[0].integer("got") or len(frame[1]))
     assert sizes == [1 << 20] * 20 + [8 << 20]
 
 
@@ -421,7 +422,7 @@ def test_beats_keep_a_quiet_connection(connection: Any) -> None:
     """As long as something is heard within the limit, nothing is lost; then it is, and not before."""
     session = start(connection, "beats", beats=10, pause=5, silence_limit=0.5)
     for number in range(10):
-        assert session.receive(5) == ({"beat": number}, b"")
+        assert session.receive(5) == (Untrusted({"beat": number}), b"")
     began = time.monotonic()
     with pytest.raises(ConnectionLost):
         session.receive(5)
@@ -472,10 +473,10 @@ def test_many_nodes_in_one_thread(server: Server, client: Client) -> None:
             session = key.fileobj
             assert isinstance(session, Session)
             for header, _body in session.pump():
-                if header.get("end"):
+                if header.flag("end"):
                     selector.unregister(session)
                 else:
-                    seen[session.node].append(header["n"])
+                    seen[session.node].append(header.integer("n") or 0)
     selector.close()
     assert seen == {f"n{number}": list(range(50)) for number in range(6)}
 
@@ -489,7 +490,7 @@ def test_pump_raises_after_what_came_before(connection: Any) -> None:
             for frame in session.pump():
                 got.append(frame)  # kept although the loop raises
             time.sleep(0.01)
-    assert got == [({"first": 1}, b"")]
+    assert got == [(Untrusted({"first": 1}), b"")]
 
 
 def test_what_a_verb_said_before_it_ended_is_not_lost_to_a_late_word(connection: Any) -> None:
@@ -499,7 +500,10 @@ def test_what_a_verb_said_before_it_ended_is_not_lost_to_a_late_word(connection:
     with session:
         for _ in range(3):
             session.send({"late": True})
-        assert [session.receive(10), session.receive(10)] == [({"n": 0}, b"x"), ({"n": 1}, b"x")]
+        assert [session.receive(10), session.receive(10)] == [
+            (Untrusted({"n": 0}), b"x"),
+            (Untrusted({"n": 1}), b"x"),
+        ]
         assert session.receive(10) is None
 
 

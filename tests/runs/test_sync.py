@@ -16,6 +16,7 @@ import pytest
 from pipenodes import RUN, PipeSession, session
 
 from clusterctl.errors import ConnectionLost, NodeError, SyncError
+from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.runs import conversation
 from clusterctl.runs.contents import Contents
 from clusterctl.runs.frames import Frame
@@ -259,7 +260,7 @@ class Liar:
     def receive(self, timeout: float) -> Frame | None:
         """Report a tree that nobody sent."""
         assert timeout > 0
-        return {"tree": "0" * 64, "files": 1, "bytes": 1, "differs": ["train.py"]}, b""
+        return Untrusted({"tree": "0" * 64, "files": 1, "bytes": 1, "differs": ["train.py"]}), b""
 
 
 def test_another_tree_on_the_node_is_an_error_that_names_it(source: Path) -> None:
@@ -280,7 +281,7 @@ class Confused(Liar):
     def receive(self, timeout: float) -> Frame | None:
         """Say it."""
         assert timeout > 0
-        return self.answer, b""
+        return Untrusted(self.answer), b""
 
 
 @pytest.mark.parametrize(
@@ -298,13 +299,41 @@ def test_an_answer_that_makes_no_sense_is_the_nodes(source: Path, answer: dict[s
         send_tree(Confused({"tree": scan.manifest.hash, "files": None}), scan, node="gpu02")
 
 
+class Insatiable(Liar):
+    """A node that lacks everything, however often it is sent."""
+
+    def __init__(self, scan: Any) -> None:
+        self.missing = sorted(scan.manifest.blobs)
+        self.sent = 0
+
+    def send(self, header: Mapping[str, Any], body: bytes = b"") -> None:
+        """Count the contents that come."""
+        assert isinstance(body, bytes)
+        self.sent += len(header.get("blobs") or ()) + bool(header.get("last"))
+
+    def receive(self, timeout: float) -> Frame | None:
+        """Ask again."""
+        assert timeout > 0
+        return Untrusted({"missing": self.missing}), b""
+
+
+def test_a_node_that_asks_again_and_again_is_given_up(source: Path) -> None:
+    """Each content leaves as often as an honest node may look for it, and no more."""
+    scan = scan_source(source)
+    node = Insatiable(scan)
+    with pytest.raises(SyncError, match="no sense") as caught:
+        send_tree(node, scan, node="gpu02")
+    assert (caught.value.code, caught.value.node) == ("CC-SYNC-008", "gpu02")
+    assert 0 < node.sent <= 3 * len(scan.manifest.blobs)
+
+
 class Stuck(Liar):
     """A node whose work directory hangs: it is alive and gets nowhere."""
 
     def receive(self, timeout: float) -> Frame | None:
         """Beat, always at the same step."""
         assert timeout > 0
-        return {"beat": 1, "steps": 7}, b""
+        return Untrusted({"beat": 1, "steps": 7}), b""
 
 
 def test_a_disk_that_hangs_is_told_from_a_slow_one(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
