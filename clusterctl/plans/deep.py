@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -10,6 +9,7 @@ from typing import Any
 
 from clusterctl.plans.facts import Facts
 from clusterctl.plans.facts_reading import read_value
+from clusterctl.protocol.untrusted import MalformedError, parse_json
 from clusterctl.specs.job import Job, Sync
 
 MARK = "clusterctl-deep "  # how the leader's lines begin
@@ -156,7 +156,7 @@ def read_deep(lines: Sequence[str], deep: Deep) -> Deep:
     rounds, found = list(deep.rounds), deep.found
     for line in lines:
         entry = _entry(line)
-        if "round" in entry:
+        if isinstance(entry.get("round"), str):
             one = read_value(DeepRound, {**entry, "kind": entry["round"]}, "round", [])
             rounds += [one] if one is not None and _is_sound(one, len(deep.names)) else []
         elif "found" in entry:
@@ -167,8 +167,8 @@ def read_deep(lines: Sequence[str], deep: Deep) -> Deep:
 
 def _entry(line: str) -> Mapping[str, Any]:
     try:
-        entry = json.loads(line.removeprefix(MARK)) if line.startswith(MARK) else {}
-    except (ValueError, RecursionError):
+        entry = parse_json(line.removeprefix(MARK).encode()) if line.startswith(MARK) else {}
+    except MalformedError:
         return {}
     return entry if isinstance(entry, Mapping) else {}
 

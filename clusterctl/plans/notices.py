@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from clusterctl.plans.spans import render_span
 from clusterctl.plans.state import CANCELLED, SUCCEEDED, TIMEOUT
 from clusterctl.plans.verdict import Verdict, to_json
 from clusterctl.plans.words import strip_rank
+from clusterctl.protocol.untrusted import MalformedError, parse_object
 from clusterctl.specs.counted import counted
 from clusterctl.specs.job import Notify
 from clusterctl.specs.nodeset import fold_names
@@ -138,12 +138,11 @@ def read_answer(service: str, status: int, body: str) -> str:
     if not code:
         return ""
     try:
-        answer = json.loads(body)
-    except (ValueError, RecursionError):
+        answer = parse_object(body.encode("utf-8", "replace"))
+    except MalformedError:
         return f"its answer is not what {service} says: {_cut(_flat(body))}"
-    if not isinstance(answer, dict) or answer.get(code, answer.get("StatusCode")) != 0:
-        said = answer.get(words) if isinstance(answer, dict) else None
-        return f"{service} refuses it: {_cut(_flat(str(said or body)))}"
+    if answer.integer(code if code in answer else "StatusCode") != 0:
+        return f"{service} refuses it: {_cut(_flat(answer.text(words) or body))}"
     return ""
 
 

@@ -149,7 +149,7 @@ DINGTALK = "%2FlfEvQUceFH14tXx3clADsL5oBXmZ7gM%2BZITCYvIV%2Fk%3D"
             "wecom refuses it: invalid webhook url",
         ),
         ("wecom", 200, "<html>login", "its answer is not what wecom says: <html>login"),
-        ("wecom", 200, "[]", "wecom refuses it: []"),
+        ("wecom", 200, "[]", "its answer is not what wecom says: []"),
     ],
 )
 def test_answers(to: str, status: int, body: str, complaint: str) -> None:

@@ -502,7 +502,7 @@ def test_an_absurd_size_is_told_before_a_byte_comes(tmp_path: Path) -> None:
 
 
 def test_what_one_node_announces_keeps_no_other_out_for_good(tmp_path: Path) -> None:
-    """Two that announce nearly all that is free do not begin together; after the first, what it really brought counts."""
+    """Two that announce nearly all that is free do not begin together; then what the first really brought counts."""
     room = Room(tmp_path)
     most = shutil.disk_usage(tmp_path).free * 9 // 10
     assert room.reserve(most)
