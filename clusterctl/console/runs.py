@@ -12,12 +12,14 @@ from rich.table import Table
 from rich.text import Text
 
 from clusterctl.console.choice import out, print_table
+from clusterctl.console.outside import render_stranded
 from clusterctl.console.pulse import pulse_to_json, render_last_lines, render_pulse
 from clusterctl.console.sanitize import sanitize
 from clusterctl.console.verdict import render_attempts, render_cause
 from clusterctl.plans.attempts import Seat
 from clusterctl.plans.cause import signal_name
 from clusterctl.plans.choose_run import owner_of
+from clusterctl.plans.outside import found_outside, outside_to_json
 from clusterctl.plans.owner import Owner
 from clusterctl.plans.stalls import find_stalls, measure_rest, measure_skew
 from clusterctl.plans.state import (
@@ -85,6 +87,9 @@ def show_status(run: str, parts: Parts, offsets: Offsets = NO_OFFSETS, command: 
     verdict = judge_recorded(run, parts)
     if verdict is not None and verdict.cause is not None:
         out().print(Text("\n".join(map(sanitize, render_cause(verdict.cause, run, command)))))
+    outside = found_outside({name: part.outside for name, part in parts.items() if part})
+    for line in render_stranded(outside, run, command):
+        out().print(Text(sanitize(line)))
 
 
 def render_status(run: str, parts: Parts, offsets: Offsets = NO_OFFSETS) -> Group:
@@ -211,6 +216,7 @@ def _node_to_json(name: str, rank: int | None, node: NodeState | None, offset: f
         "torchrun_exit": node.torchrun_exit,
         "reason": node.reason,
         "left": list(node.left),
+        "outside": outside_to_json(node.outside),
         "ranks": [
             {
                 "rank": rank.rank,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from .afterwards import Afterwards
+from .background import call_in_thread
 from .client import tail_of
 from .deadline import Deadline
 from .departure import Departure
@@ -13,12 +14,15 @@ from .ending import Sweep, as_left
 from .evidence import Evidence
 from .gang import FAILURE, FAILURE_WAIT, TIME, Facts, Order
 from .host import Host
+from .outside import summarise
 from .processes import Stat
 from .release import Release
 from .state import mark_of
 from .torchrun import Torchrun
 from .verdict import Seen, describe_end, judge
 from .workers import Worker
+
+OUTSIDE_LIMIT = 2.0  # seconds for the look at what the job has left outside its output directory
 
 
 class Attempt:
@@ -217,10 +221,23 @@ class Attempt:
         part, left = self.part(state, reason), as_left(rest)
         if self.departure.begun:
             self.afterwards.run(
-                end, self._secrets, self.evidence, lambda: self.agent.attempt_ended(part, left)
+                end,
+                self._secrets,
+                self.evidence,
+                lambda: self.look_outside(lambda: self.agent.attempt_ended(part, left)),
             )
         else:
             self.agent.attempt_ended(part, left)
+
+    def look_outside(self, done: Callable[[], None]) -> None:
+        """Record what the job has left outside its output directory, and go on; also if that takes too long."""
+
+        def take(found: Optional[Facts]) -> None:
+            if found is not None:
+                self.record.set(outside=found)
+            done()
+
+        call_in_thread(self.loop, "outside", OUTSIDE_LIMIT, lambda: summarise(self.agent.rundir), take)
 
     def part(self, state: str, reason: str) -> Facts:
         """Put together what this node has to say about its end."""

@@ -6,11 +6,12 @@ answer, or was restarted, or the run was on another machine that shares the home
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from math import isnan
 from typing import Any
 
+from clusterctl.plans.outside import Outside, found_outside, parse_outside
 from clusterctl.plans.owner import Owner
 from clusterctl.plans.state import UNKNOWN, NodeState, parse_state
 
@@ -33,6 +34,7 @@ class Part:
     age: float
     bytes: int
     blocked: str
+    outside: Outside | None = None  # files that would be lost: no other place has them
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,19 @@ class Choice:
     parts: tuple[tuple[Part, str], ...]
     stays: tuple[tuple[Part, str], ...]
 
+    @property
+    def stranded(self) -> dict[str, dict[str, Outside]]:
+        """Give, by run and node, the files outside the output directory that would go with the runs."""
+        runs: dict[str, dict[str, Outside | None]] = {}
+        for part, _ in self.parts:
+            runs.setdefault(part.run, {})[part.node] = part.outside
+        found = {run: found_outside(nodes) for run, nodes in runs.items()}
+        return {run: nodes for run, nodes in found.items() if nodes}
+
+    def without(self, runs: Collection[str]) -> Choice:
+        """Keep some runs, on all nodes."""
+        return Choice(tuple(one for one in self.parts if one[0].run not in runs), self.stays)
+
 
 def parse_part(node: str, raw: Mapping[str, Any]) -> Part:
     """Read what a node says of one part, with distrust."""
@@ -62,6 +77,7 @@ def parse_part(node: str, raw: Mapping[str, Any]) -> Part:
         age=min(max(0.0, float(age)), CENTURY) if isinstance(age, float) and not isnan(age) else 0.0,
         bytes=size if isinstance(size, int) and 0 <= size < 1 << 64 else 0,
         blocked=str(raw.get("blocked") or ""),
+        outside=parse_outside(raw.get("outside")),
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-OUTPUTS, LOGS = "outputs", "logs"
+OUTPUTS, LOGS, CODE = "outputs", "logs", "code"
 MAX_ENTRIES = 100_000
 MAX_BYTES = 100 << 30
 LONGEST_PATH = 4095
@@ -23,7 +23,10 @@ Stamp = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Entry:
-    """One thing on a node; `index` is what the node calls it, `path` is where it would lie here."""
+    """One thing on a node; `index` is what the node calls it, `path` is where it would lie here.
+
+    `own`: of this node's part of a run, where an output belongs to all nodes that share the work directory.
+    """
 
     index: int
     path: str
@@ -31,7 +34,7 @@ class Entry:
     size: int
     stamp: Stamp
     target: str
-    log: bool
+    own: bool
 
 
 @dataclass(frozen=True)
@@ -57,8 +60,8 @@ class Judged:
         return sum(entry.size for entry in self.files)
 
 
-def read_rows(raw: Any, start: int, logs: str) -> Iterator[Entry]:
-    """Read a batch of rows; logs lie below `logs`. Raises ValueError for what is no row."""
+def read_rows(raw: Any, start: int, run: str | None) -> Iterator[Entry]:
+    """Read a batch of rows; of a run what lies below `logs-RUN` and `code-RUN`. ValueError for what is no row."""
     if not isinstance(raw, list):
         raise ValueError("the rows are no list")
     for place, row in enumerate(raw):
@@ -72,10 +75,10 @@ def read_rows(raw: Any, start: int, logs: str) -> Iterator[Entry]:
             raise ValueError("a row has a text that is too long")
         if not all(isinstance(number, int) and 0 <= number < 1 << 64 for number in numbers):
             raise ValueError("a row has a number that is none")
-        if kind not in ("file", "link", "dir", "other") or part not in (OUTPUTS, LOGS):
+        if kind not in ("file", "link", "dir", "other") or part not in (OUTPUTS, LOGS, CODE):
             raise ValueError("a row is of no known kind")
-        here = f"{logs}/{path}" if part == LOGS else path
-        yield Entry(start + place, here, kind, numbers[0], tuple(numbers), target, part == LOGS)
+        here = path if part == OUTPUTS else f"{part}-{run}/{path}"
+        yield Entry(start + place, here, kind, numbers[0], tuple(numbers), target, part != OUTPUTS)
 
 
 def judge(entries: Iterable[Entry], *, folds: bool) -> Judged:

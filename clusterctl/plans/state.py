@@ -9,6 +9,7 @@ from typing import Any
 from clusterctl.plans.attempts import Attempt, Seat, parse_attempts, parse_roster
 from clusterctl.plans.gang import Record, parse_record
 from clusterctl.plans.memory import render_memory
+from clusterctl.plans.outside import Outside, parse_outside
 from clusterctl.plans.pulse import Pulse, parse_pulses
 
 SUBMITTED = "SUBMITTED"
@@ -94,6 +95,7 @@ class NodeState:
     attempts: tuple[Attempt, ...] = ()
     gave_up: str = ""
     after: str = ""  # what went wrong with the commands of `after`
+    outside: Outside | None = None
 
     @property
     def agents(self) -> int:
@@ -149,6 +151,7 @@ def parse_state(raw: Mapping[str, Any]) -> NodeState:
         roster=parse_roster(raw.get("roster")),
         attempts=parse_attempts(raw.get("attempts")),
         gave_up=_text(raw.get("gave_up")),
+        outside=parse_outside(raw.get("outside")),
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from clusterctl.plans.attempts import NO_PROGRESS, Attempt
 from clusterctl.plans.cause import Cause, Failure, advised_command, find_cause, render_ending, weigh
 from clusterctl.plans.gang import Record, best_record
+from clusterctl.plans.outside import Outside, found_outside, outside_to_json
 from clusterctl.plans.state import (
     CANCELLED,
     FAILED,
@@ -35,7 +36,8 @@ class Verdict:
     """The end of a run; by node: `parts` states, `left` what could not be ended, `gpu_memory` what is still in use.
 
     `attempt` is the last one, `attempts` are those that another followed, or was to follow; `gave_up` is why there was
-    no other, `spares` are the nodes that were not needed. `after` is what went wrong with its commands then.
+    no other, `spares` are the nodes that were not needed. `after` is what went wrong with its commands then, `outside`
+    are files that the run has left outside the output directory.
     """
 
     run: str
@@ -50,6 +52,7 @@ class Verdict:
     gave_up: str = ""
     spares: tuple[str, ...] = ()
     after: Mapping[str, str] = field(default_factory=dict)
+    outside: Mapping[str, Outside] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:
@@ -88,6 +91,7 @@ def judge(
         gave_up=next((part.gave_up for part in counting.values() if part and part.gave_up), ""),
         spares=tuple(seat.node for seat in roster if seat.idle),
         after={name: part.after for name, part in parts.items() if part and part.after},
+        outside=found_outside({name: part.outside for name, part in parts.items() if part}),
     )
 
 
@@ -171,6 +175,7 @@ def to_json(verdict: Verdict) -> dict[str, object]:
         "gave_up": verdict.gave_up or None,
         "spares": list(verdict.spares),
         "after": dict(verdict.after),
+        "outside": {name: outside_to_json(one) for name, one in verdict.outside.items()},
         "cause": cause_to_json(cause, verdict.run) if cause else None,
     }
 

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any
 
 from clusterctl.errors import ConnectionLost, NodeError
+from clusterctl.plans.outside import Outside, parse_outside
 from clusterctl.plans.results import Entry, Judged, Refused, Stamp, read_rows
 from clusterctl.runs.arrival import Account, Arrival, Want, hash_of, nonsense, reason_of, unpack
 from clusterctl.runs.conversation import SILENCE, START, Listener, Talk
@@ -27,14 +28,16 @@ class Listed:
     """What a node has, as it says.
 
     `first` names the node with which it shares its work directory now, `place` is that directory's lasting id.
+    `outside` is what the run has left outside the output directory, whether it is among the entries or not.
     """
 
     entries: tuple[Entry, ...]
     first: str
     place: str
+    outside: Outside | None = None
 
 
-def list_results(session: Talk, most: int, logs: str, node: str) -> Listed:
+def list_results(session: Talk, most: int, run: str | None, node: str) -> Listed:
     """Hear what a node has; NodeError if it has more than `most` or cannot be understood."""
     entries: list[Entry] = []
     header: Mapping[str, Any] = {}
@@ -43,7 +46,7 @@ def list_results(session: Talk, most: int, logs: str, node: str) -> Listed:
         header, body = listener.answer()
         if "rows" in header:
             try:
-                entries += read_rows(json.loads(unpack(body, LARGEST_BATCH)), len(entries), logs)
+                entries += read_rows(json.loads(unpack(body, LARGEST_BATCH)), len(entries), run)
             except (ValueError, RecursionError, zlib.error) as error:
                 raise nonsense(node, str(error)) from error
         if len(entries) > most or header.get("more"):
@@ -53,7 +56,8 @@ def list_results(session: Talk, most: int, logs: str, node: str) -> Listed:
                 node=node,
                 fix="--no-limit brings them all the same",
             )
-    return Listed(tuple(entries), str(header.get("first")), str(header.get("place") or ""))
+    place, outside = str(header.get("place") or ""), parse_outside(header.get("outside"))
+    return Listed(tuple(entries), str(header.get("first")), place, outside)
 
 
 def _listen(session: Talk, node: str, first: float) -> Listener:

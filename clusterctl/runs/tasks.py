@@ -279,11 +279,12 @@ def pull(
     job: str,
     run: str | None,
     *,
+    parts: Sequence[str],
     most: int,
     beacon: str,
 ) -> Session:
-    """Begin to bring results home: a job's outputs and, with a run, its logs on this node."""
-    request = {"job": job, "run": run, "most": most, "beacon": beacon}
+    """Begin to bring results home: a job's outputs and, of a run, the parts that are wanted of it on this node."""
+    request = {"job": job, "run": run, "parts": list(parts), "most": most, "beacon": beacon}
     question = {"workdir": node.workdir, "node": node.name, **request}
     return _session(c, "pull", question, interpreter)
 

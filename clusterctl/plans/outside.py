@@ -1,0 +1,51 @@
+"""What a run has left on its nodes outside the output directory: read with distrust."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+NAMED = 5
+LONGEST_NAME = 200
+MOST = 1 << 63
+
+
+@dataclass(frozen=True)
+class Outside:
+    """The files of one node that were not sent with the code, or changed since; `more`: not all were counted."""
+
+    files: int
+    bytes: int
+    names: tuple[str, ...]
+    more: bool = False
+
+
+def parse_outside(raw: Any) -> Outside | None:
+    """Read what a node says; None if it knows nothing, or if that makes no sense."""
+    if not isinstance(raw, Mapping):
+        return None
+    files, size, names = raw.get("files"), raw.get("bytes"), raw.get("names")
+    counts = [number for number in (files, size) if type(number) is int and 0 <= number < MOST]
+    if len(counts) != 2 or not isinstance(names, list):
+        return None
+    told = [
+        name[:LONGEST_NAME].encode("utf-8", "replace").decode()
+        for name in names[:NAMED]
+        if isinstance(name, str)
+    ]
+    return Outside(counts[0], counts[1], tuple(told), raw.get("more") is True)
+
+
+def found_outside(parts: Mapping[str, Outside | None]) -> dict[str, Outside]:
+    """Keep the nodes that have such files."""
+    return {name: one for name, one in parts.items() if one is not None and (one.files or one.more)}
+
+
+def outside_to_json(one: Outside | None) -> dict[str, Any] | None:
+    """Give one node's; null where nothing is known."""
+    return (
+        None
+        if one is None
+        else {"files": one.files, "bytes": one.bytes, "names": list(one.names), "more": one.more}
+    )
