@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -130,3 +131,33 @@ def test_a_program_that_ignores_the_request_is_killed_at_the_end_of_grace(node: 
 
     assert (state["state"], state["left"]) == ("CANCELLED", [])
     assert state["ranks"]["0"]["signal"] == signal.SIGKILL
+
+
+def test_programs_beside_the_python_are_found_last(node: Make, tmp_path: Path) -> None:
+    """`command: [accelerate, launch]` needs no `activate`, nor do the commands around it; PATH comes first."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "python3").symlink_to(sys.executable)
+    for name in ("accelerate", "ls"):
+        (folder / name).write_text(f"#!/bin/sh\necho {name} of the environment\n")
+        (folder / name).chmod(0o755)
+    step = {
+        "programs": ["sh"],
+        "words": ["-c", "accelerate > $CLUSTERCTL_NODE.$CLUSTERCTL_STATE"],
+        "shown": "accelerate",
+    }
+    around = {name: {"steps": [step], "time_limit": 60.0} for name in ("before", "after")}
+    argv = ["sh", "-c", "accelerate; ls -d /"]
+    run = program(node, argv, python=str(folder / "python3"), env={"CLUSTERCTL_STATE": "begun"}, **around)
+    run.start()
+    run.hear("port")
+    assert run.session is not None
+    run.session.send({"do": "before"})
+    run.hear("ready")
+    run.session.send({"do": "go", "master_port": run.port})
+    run.hear("end")
+    run.session.close()
+    assert run.ended()["state"] == "SUCCEEDED"
+    assert run.output(0) == "accelerate of the environment\n/\n"
+    told = {path.name: path.read_text() for path in run.code.glob("gpu01.*")}
+    assert told == dict.fromkeys(("gpu01.begun", "gpu01.SUCCEEDED"), "accelerate of the environment\n")
