@@ -144,6 +144,7 @@ def _status_row(
     ranks = "  ".join(f"r{rank.rank} {_ending(rank, live=node.live)}" for rank in node.ranks)
     notes = [node.reason, *(f"left: {left}" for left in node.left)]
     notes += [seat.reason] if seat is not None and seat.reason != node.reason else []
+    notes += ["WORLD_SIZE {}, planned {}".format(*node.unplanned)] if node.unplanned else []
     notes += [f"r{rank}: {why}" for rank, why in stalls.items()]
     return (
         name,

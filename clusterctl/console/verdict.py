@@ -15,6 +15,7 @@ from clusterctl.plans.cause import Cause, Failure, advised_command, find_symptom
 from clusterctl.plans.state import CANCELLED, LOST, SUCCEEDED
 from clusterctl.plans.verdict import Verdict
 from clusterctl.plans.words import strip_rank
+from clusterctl.plans.world_size import render_unplanned
 from clusterctl.specs.counted import counted
 from clusterctl.specs.nodeset import fold_names
 
@@ -33,6 +34,7 @@ def show_verdict(verdict: Verdict, seconds: float, command: str = "clusterctl") 
     lines = [] if verdict.cause is None else render_cause(verdict.cause, verdict.run, command)
     lines += [*_render_reasons(verdict), *_render_left(verdict, f"{command} stop {verdict.run}")]
     lines += [*render_attempts(verdict.attempts), *_render_giving_up(verdict), *_render_after(verdict)]
+    lines += [f"warning: {line}" for line in render_unplanned(verdict.worlds)]
     lines += render_stranded(verdict.outside, verdict.run, command)
     tries = f", {counted(verdict.attempt, 'attempt')}" if verdict.attempts else ""
     last = f"{verdict.run}: {state} after {seconds:.1f} s{tries}"

@@ -21,6 +21,7 @@ from .state import mark_of
 from .torchrun import Torchrun
 from .verdict import Seen, describe_end, judge
 from .workers import Worker
+from .world_sizes import WorldSizes
 
 OUTSIDE_LIMIT = 2.0  # seconds for the look at what the job has left outside its output directory
 
@@ -49,6 +50,7 @@ class Attempt:
         self.torchrun_killed: Optional[Facts] = None
         self.ended = False
         self._secrets: Dict[str, str] = {}
+        self.worlds = WorldSizes(self.loop, self.world_seen)
 
     def prepare(self, hidden: Dict[str, str], secrets: Dict[str, str]) -> None:
         """Set out; `hidden` is what nobody must read in the evidence, `secrets` what the workers are given."""
@@ -102,6 +104,8 @@ class Attempt:
             self.agent.logbook.begin()  # before anybody learns of the logs
             self.record_workers()
             self.record.note("workers", ranks=sorted(self.workers()))
+            if not self.spec["module"] and self.torchrun is not None and self.torchrun.pid is not None:
+                self.worlds.begin(self.torchrun.pid)
         elif event == "ready":
             self.departure.ready(facts)
 
@@ -113,9 +117,15 @@ class Attempt:
         """Name the files that torchrun and its workers write to."""
         return self.torchrun.logs() if self.torchrun is not None else []
 
+    def world_seen(self, size: int) -> None:
+        """Record what a program's own workers were started with, and say so at once if it was not planned."""
+        if self.spec["world_size"] not in (None, size):
+            self.record.note("world_size", seen=size, planned=self.spec["world_size"])
+        self.record_workers()
+
     def record_workers(self) -> None:
         """Write ranks, pids and ends down."""
-        sizes = {worker.world_size for worker in self.workers().values()}
+        sizes = {worker.world_size for worker in self.workers().values()} - {None} | self.worlds.seen
         unplanned = sizes - {self.spec["world_size"]}
         seen = next(iter(unplanned or sizes), None)
         ranks = {str(rank): worker.as_dict() for rank, worker in sorted(self.workers().items())}
@@ -210,6 +220,7 @@ class Attempt:
     def finish(self, rest: List[Stat]) -> None:
         """Decide how it ended, and hand that over."""
         self.departure.close()
+        self.worlds.end()
         if self.torchrun is not None:
             self.torchrun.conclude()
             self.torchrun.close()

@@ -136,7 +136,8 @@ class Provision:
         places = make_places(agent.rundir, spec)
         env, _ = plan_environment(os.environ, spec, self._secrets, places)
         env.update(about_node(spec))
-        if role != "setup" or not spec["setup"]["kind"]:  # else pip of another Python could stand in for a missing one
+        made = role == "setup" and spec["setup"]["kind"]  # its own programs: no other pip may stand in for a missing one
+        if not made:
             reach_programs(env, spec["python"])
         self._chore = Chore(agent.loop, role, take)
         self._chore.start(words, log, env, float(limit))

@@ -102,6 +102,12 @@ class NodeState:
         """Count the nodes that were given the run, spares among them."""
         return self.seats or self.nnodes
 
+    @property
+    def unplanned(self) -> tuple[int, int] | None:
+        """Give the WORLD_SIZE that workers saw and the planned one, if they are known and differ."""
+        seen, planned = self.world_size_seen, self.world_size
+        return None if seen is None or planned is None or seen == planned else (seen, planned)
+
     def ranks_of(self, attempt: int | None) -> tuple[int, ...]:
         """Give the ranks that the node had in an attempt; None is the last one."""
         if attempt in (None, self.attempt):

@@ -37,7 +37,8 @@ class Verdict:
 
     `attempt` is the last one, `attempts` are those that another followed, or was to follow; `gave_up` is why there was
     no other, `spares` are the nodes that were not needed. `after` is what went wrong with its commands then, `outside`
-    are files that the run has left outside the output directory.
+    are files that the run has left outside the output directory, `worlds` the WORLD_SIZE that workers saw, and the
+    planned one.
     """
 
     run: str
@@ -53,6 +54,7 @@ class Verdict:
     spares: tuple[str, ...] = ()
     after: Mapping[str, str] = field(default_factory=dict)
     outside: Mapping[str, Outside] = field(default_factory=dict)
+    worlds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:
@@ -92,6 +94,7 @@ def judge(
         spares=tuple(seat.node for seat in roster if seat.idle),
         after={name: part.after for name, part in parts.items() if part and part.after},
         outside=found_outside({name: part.outside for name, part in parts.items() if part}),
+        worlds={name: part.unplanned for name, part in parts.items() if part and part.unplanned},
     )
 
 
@@ -112,6 +115,7 @@ def fill_parts(parts: Mapping[str, NodeState | None], record: Record | None) -> 
     for name, one in told.items():
         if filled.get(name) is None and template is not None and (name in filled or not one.lost):
             told_so = replace(template, state=one.state, reason=one.reason, ranks=(), left=())
+            told_so = replace(told_so, outside=None, world_size_seen=None)
             filled[name] = replace(told_so, node=name, node_rank=one.node_rank)
     return filled
 
@@ -176,6 +180,7 @@ def to_json(verdict: Verdict) -> dict[str, object]:
         "spares": list(verdict.spares),
         "after": dict(verdict.after),
         "outside": {name: outside_to_json(one) for name, one in verdict.outside.items()},
+        "world_sizes": {name: seen for name, (seen, _) in verdict.worlds.items()},
         "cause": cause_to_json(cause, verdict.run) if cause else None,
     }
 

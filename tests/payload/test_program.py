@@ -161,3 +161,36 @@ def test_programs_beside_the_python_are_found_last(node: Make, tmp_path: Path) -
     assert run.output(0) == "accelerate of the environment\n/\n"
     told = {path.name: path.read_text() for path in run.code.glob("gpu01.*")}
     assert told == dict.fromkeys(("gpu01.begun", "gpu01.SUCCEEDED"), "accelerate of the environment\n")
+
+
+WORKER = """
+import os, time
+while not os.path.exists("enough"):
+    time.sleep(0.02)
+"""
+
+
+@pytest.mark.parametrize(("size", "told"), [(2, [(2, 4)]), (4, [])])
+def test_the_world_of_workers_that_a_program_starts_is_seen(node: Make, size: int, told: list[Any]) -> None:
+    """While they run, from the environment that their launcher gives them; said at once if it is not the plan."""
+    worker = f"WORLD_SIZE={size} {sys.executable} train.py"
+    start = f"RANK=0 {worker} & RANK=1 {worker}; wait"
+    run = go(program(node, ["sh", "-c", start], WORKER, nproc=4, world_size=4))
+    wait_until(lambda: run.state()["world_size_seen"] == size, 60, "the workers' WORLD_SIZE")
+    (run.code / "enough").touch()
+    state = run.ended()
+    events = [(one["seen"], one["planned"]) for one in run.events() if one["event"] == "world_size"]
+    assert (state["state"], state["world_size_seen"], events) == ("SUCCEEDED", size, told)
+
+
+def test_what_the_job_itself_sets_is_no_workers_world(node: Make) -> None:
+    """A number of nodes in `env:`, as some scripts want it, is passed on to all; a shell is no worker either."""
+    start = f"{sys.executable} train.py & RANK=0 WORLD_SIZE=9 sh -c 'while ! test -e enough; do sleep 0.1; done' & "
+    start += f"RANK=0 WORLD_SIZE=4 {sys.executable} train.py; wait"
+    env = {"WORLD_SIZE": "2", "RANK": "0"}
+    run = program(node, ["sh", "-c", start], WORKER, nproc=4, world_size=4, env=env, unset=[])
+    go(run)
+    wait_until(lambda: run.state()["world_size_seen"] == 4, 60, "the only worker")
+    (run.code / "enough").touch()
+    assert run.ended()["world_size_seen"] == 4
+    assert "world_size" not in [one["event"] for one in run.events()]

@@ -20,7 +20,7 @@ PROGRAM = (
         "the script does not read the rank as its launcher gives it",
         "`launcher: launch` passes --local-rank as torch 2 does, and the script knows --local_rank only, or the other "
         "way round. Let it take both: add_argument('--local-rank', '--local_rank', type=int). Or leave it as it is: "
-        "`use_env: true` and `args: [\"--local_rank=${local_rank}\"]`.",
+        '`use_env: true` and `args: ["--local_rank=${local_rank}"]`.',
     ),
     Symptom(
         "CC-JOB-062",
