@@ -15,9 +15,9 @@ from contextlib import suppress
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from .store import hash_file
+from .tree import MANIFEST
 from .workdir import read_bytes
 
-MANIFEST = "manifest"
 MOST = 20000  # entries that were not sent
 HASHED = 64 << 20  # bytes of sent files that are read, to tell a changed file from one that was only touched
 NAMED = 5
@@ -89,11 +89,14 @@ class _TooManyError(Exception):
 
 
 def summarise(rundir: str, step: Callable[[], None] = lambda: None) -> Optional[Summary]:
-    """Count the files and name the largest; `more`: there are too many to count. None if nothing is known."""
+    """Count the files and name some, those at the top first, for what lies deeper may be a data set's; None if unknown.
+
+    `more`: there are too many to count.
+    """
     sent = read_sent(rundir)
     if sent is None:
         return None
-    files: List[Tuple[int, bytes]] = []
+    files: List[Tuple[int, int, bytes]] = []
     left = [2 * len(sent.rows) + MOST]  # what was sent, the directories that hold it, and what is new
 
     def count() -> None:
@@ -105,9 +108,9 @@ def summarise(rundir: str, step: Callable[[], None] = lambda: None) -> Optional[
     with suppress(_TooManyError):
         for found in find_outside(rundir, sent, count):
             if stat.S_ISREG(found.stat.st_mode):
-                files.append((-found.stat.st_size, found.path))
-    names = [path.decode("utf-8", "replace")[:LONGEST_NAME] for _, path in sorted(files)[:NAMED]]
-    total = -sum(size for size, _ in files)
+                files.append((found.path.count(b"/"), -found.stat.st_size, found.path))
+    names = [path.decode("utf-8", "replace")[:LONGEST_NAME] for _, _, path in sorted(files)[:NAMED]]
+    total = -sum(size for _, size, _ in files)
     return {"files": len(files), "bytes": total, "names": names, "more": left[0] < 0}
 
 

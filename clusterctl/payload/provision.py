@@ -136,8 +136,8 @@ class Provision:
         places = make_places(agent.rundir, spec)
         env, _ = plan_environment(os.environ, spec, self._secrets, places)
         env.update(about_node(spec))
-        made = role == "setup" and spec["setup"]["kind"]  # its own programs: no other pip may stand in for a missing one
-        if not made:
+        makes_environment = role == "setup" and spec["setup"]["kind"]
+        if not makes_environment:  # in there no other pip may stand in for one that is missing
             reach_programs(env, spec["python"])
         self._chore = Chore(agent.loop, role, take)
         self._chore.start(words, log, env, float(limit))

@@ -22,9 +22,8 @@ import os
 import zlib
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Set, Tuple
 
-from .outside import MANIFEST
 from .store import Store
-from .tree import Layout, Row, parse_rows, read_tree, remove_tree, tree_hash
+from .tree import MANIFEST, Layout, Row, parse_rows, read_tree, remove_tree, tree_hash
 from .voice import Voice
 from .wire import DISK_ERRORS, Stream, VerbError
 from .workdir import make_below, open_workdir, workdir_id, write_atomically

@@ -65,7 +65,7 @@ def test_nothing_is_told_of_what_was_sent(rundir: Rundir) -> None:
     assert rundir.summary() == {"files": 0, "bytes": 0, "names": [], "more": False}
 
 
-def test_new_and_changed_files_are_counted_the_largest_named(rundir: Rundir) -> None:
+def test_new_and_changed_files_are_counted_those_at_the_top_named(rundir: Rundir) -> None:
     """A change is seen by size, and where that is the same by content; a link is no file and is not followed."""
     rundir.write("0.ckpt", "0" * 500)
     rundir.write("runs/a/events", "e" * 20)
@@ -75,7 +75,7 @@ def test_new_and_changed_files_are_counted_the_largest_named(rundir: Rundir) -> 
     assert rundir.summary() == {
         "files": 4,
         "bytes": 500 + 20 + 12 + 11,
-        "names": ["0.ckpt", "runs/a/events", "train.py", "pkg/model.py"],
+        "names": ["0.ckpt", "train.py", "pkg/model.py", "runs/a/events"],
         "more": False,
     }
 
