@@ -53,6 +53,7 @@ class Clean:
         self._orphans: dict[str, tuple[Orphan, ...]] = {}
         self._ended: dict[str, Ended] = {}
         self._errors: dict[str, ClusterctlError] = {}
+        self._kept = False  # whether somebody has chosen to keep what was shown
 
     def run(self) -> int:
         """Go through the steps; gives the exit code."""
@@ -154,11 +155,13 @@ class Clean:
         if click.confirm("Remove these files too?", err=True):
             return choice
         say("kept: " + ", ".join(stranded))
+        self._kept = True
         return choice.without(stranded)
 
     def _confirm(self) -> None:
         """Never remove anything that nobody has agreed to."""
-        question = "End and remove all this?" if self._orphans else "Remove all this?"
+        what = "the rest" if self._kept else "all this"
+        question = f"End and remove {what}?" if self._orphans else f"Remove {what}?"
         if self._wishes.yes or (self._asks and click.confirm(question, err=True)):
             return
         fix = "look at --dry-run first, then add -y" if self._wishes.as_json else "add -y to remove what is shown"
