@@ -13,6 +13,7 @@ def make_wheel(
     source: str = "",
     script: str = "",
     tree: Path | None = None,
+    requires: str = "",
 ) -> Path:
     """Make a wheel of one module, or of what lies in `tree`; `script` names a command that calls its `main`."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -21,7 +22,8 @@ def make_wheel(
     if tree is not None:
         files = {str(path.relative_to(tree)): path.read_text() for path in tree.rglob("*.py")}
     files |= {
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        + (f"Requires-Dist: {requires}\n" if requires else ""),
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: hand\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
     if script:

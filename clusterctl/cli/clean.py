@@ -45,14 +45,17 @@ def clean(
     """Remove old runs, what nobody uses any more, and what crashed runs left running, from the nodes.
 
     Says what would go and asks before anything does. Processes are ended whose run has no agent any more. Outputs
-    are never removed, nor is a run that lives on any node, nor what belongs to another account.
+    are never removed, nor is a run that lives on any node, nor what belongs to another account. Runs with files
+    outside ${output_dir}, which no other place has, are asked about once more.
     """
     from clusterctl.cli.cleaning import Clean, Wishes
     from clusterctl.plans.cleaning import Bounds
     from clusterctl.plans.placement import choose_nodes
 
     bounds = Bounds(keep, _seconds(older_than))
-    wishes = Wishes(bounds, everyone=everyone, dry_run=dry_run, yes=yes, as_json=as_json)
+    wishes = Wishes(
+        bounds, everyone=everyone, dry_run=dry_run, yes=yes, as_json=as_json, command=settings.command
+    )
     return Clean(choose_nodes(load_inventory(settings), pattern, exclude), wishes).run()
 
 

@@ -26,6 +26,7 @@ from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.executor import fan_out
 from clusterctl.runs.orphans import Ended
 from clusterctl.runs.session import Session
+from clusterctl.specs.counted import counted
 from clusterctl.specs.inventory import Node
 
 
@@ -38,6 +39,7 @@ class Wishes:
     dry_run: bool
     yes: bool
     as_json: bool
+    command: str = "clusterctl"  # how hints begin, with the `-i` that was given
 
 
 class Clean:
@@ -51,6 +53,7 @@ class Clean:
         self._orphans: dict[str, tuple[Orphan, ...]] = {}
         self._ended: dict[str, Ended] = {}
         self._errors: dict[str, ClusterctlError] = {}
+        self._kept = False  # whether somebody has chosen to keep what was shown
 
     def run(self) -> int:
         """Go through the steps; gives the exit code."""
@@ -66,6 +69,8 @@ class Clean:
                 if not self._wishes.as_json:
                     show_choice(choice, self._found)
                     self._show_orphans()
+                if not self._wishes.dry_run:
+                    choice = self._spare_stranded(choice)
                 if self._is_empty(choice):
                     say("nothing to remove")
                 elif not self._wishes.dry_run:
@@ -135,11 +140,29 @@ class Clean:
         if not self._wishes.as_json:
             show_ended(self._ended)
 
+    @property
+    def _asks(self) -> bool:
+        """Tell whether somebody sits there who has seen what would go."""
+        return not self._wishes.yes and not self._wishes.as_json and sys.stdin.isatty()
+
+    def _spare_stranded(self, choice: Choice) -> Choice:
+        """Ask about runs that have files outside the output directory: nobody else has these."""
+        stranded = choice.stranded
+        if not stranded or not self._asks:
+            return choice
+        one = f"{self._wishes.command} pull {next(iter(stranded))} --all"
+        say(f"{counted(len(stranded), 'run')} with files outside ${{output_dir}}; to bring them home: {one}")
+        if click.confirm("Remove these files too?", err=True):
+            return choice
+        say("kept: " + ", ".join(stranded))
+        self._kept = True
+        return choice.without(stranded)
+
     def _confirm(self) -> None:
         """Never remove anything that nobody has agreed to."""
-        question = "End and remove all this?" if self._orphans else "Remove all this?"
-        shown = not self._wishes.as_json and sys.stdin.isatty()
-        if self._wishes.yes or (shown and click.confirm(question, err=True)):
+        what = "the rest" if self._kept else "all this"
+        question = f"End and remove {what}?" if self._orphans else f"Remove {what}?"
+        if self._wishes.yes or (self._asks and click.confirm(question, err=True)):
             return
         fix = (
             "look at --dry-run first, then add -y"

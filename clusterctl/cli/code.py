@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,21 @@ def read_code(job: Job, *, big: bool = False) -> ScanResult:
             fix="script is relative to sync.source; is it excluded by .gitignore or sync.exclude?",
         )
     return found
+
+
+def tell_unaware(job: Job, nnodes: int, found: ScanResult) -> None:
+    """Warn of a job whose processes on several nodes cannot find each other, as far as its script shows."""
+    from clusterctl.plans.world_size import LARGEST_SCRIPT, describe_unaware, scripts_of
+
+    sizes = {entry.path: entry.size for entry in found.manifest.entries if entry.kind == "file"}
+    small = [path for path in scripts_of(job, sizes.keys()) if sizes[path] <= LARGEST_SCRIPT]
+    texts = {}
+    for path in small if job.one_process else ():
+        with suppress(OSError):  # it was there a moment ago; sending it will tell
+            texts[path] = (found.root / path).read_text(encoding="utf-8", errors="replace")
+    warning = describe_unaware(job, nnodes, texts)
+    if warning:
+        notice(warning)
 
 
 def _wheelhouse(job: Job, source: Path) -> tuple[str, ...]:

@@ -69,13 +69,14 @@ def launch(
 
 
 def _show_plan(job: Job, members: Sequence[Member], as_json: bool, *, big: bool) -> int:
-    from clusterctl.cli.code import read_code, read_provision
+    from clusterctl.cli.code import read_code, read_provision, tell_unaware
     from clusterctl.console.progress import render_size
     from clusterctl.plans.hooks import hooks_to_json, render_hooks
     from clusterctl.plans.launch import offline, plan_launch, plan_to_json, render_plan
     from clusterctl.plans.setup import render_around, render_setup, setup_to_json
 
     found, provision = read_code(job, big=big), read_provision(job)
+    tell_unaware(job, sum(not member.spare for member in members), found)
     about = (provision.plan, provision.scan.manifest) if provision else None
     plan = plan_launch(job, members, {member.name: offline(member) for member in members}, run_id=None)
     if as_json:

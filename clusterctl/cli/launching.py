@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from clusterctl.cli.code import read_code, read_provision
+from clusterctl.cli.code import read_code, read_provision, tell_unaware
 from clusterctl.cli.proving import Proof, choose, prove
 from clusterctl.cli.reaching import interpreter, myself, notice
 from clusterctl.cli.telling import check_hooks, remember_hooks, remind
@@ -77,7 +77,9 @@ class Launch:
             if not self._wishes.detach:
                 check_hooks(self._job)
             self._provision = read_provision(self._job)
-            return self._run_on(cluster, read_code(self._job, big=self._wishes.big), secrets)
+            code = read_code(self._job, big=self._wishes.big)
+            tell_unaware(self._job, sum(not member.spare for member in self._members), code)
+            return self._run_on(cluster, code, secrets)
         except ClusterctlError as error:
             error.message = redact(error.message, secrets.values())
             error.evidence = redact(error.evidence, secrets.values())

@@ -12,6 +12,12 @@ from clusterctl.cli.options import Settings, shared_options, takes_nodes
 @click.argument("run", metavar="[RUN]", required=False)
 @click.argument("folder", metavar="[DIR]", required=False)
 @click.option("--logs", is_flag=True, help="Bring the run's logs too, to DIR/<node>/logs-<run>.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Bring the logs, and to DIR/<node>/code-<run> the files that the run has left outside ${output_dir}.",
+)
 @click.option("--job", metavar="NAME", help="Bring the outputs of this job, whose runs may be gone.")
 @takes_nodes
 @click.option("--overwrite", is_flag=True, help="Replace files that were changed here.")
@@ -23,6 +29,7 @@ def pull(
     run: str | None,
     folder: str | None,
     logs: bool,
+    everything: bool,
     job: str | None,
     pattern: str | None,
     exclude: str | None,
@@ -34,18 +41,21 @@ def pull(
 
     RUN is an id or its beginning, by default your newest. What DIR/<node>/ has already is not brought again,
     and what broke off is taken up where it stopped. DIR is outputs/<job> by default; alone it is told from RUN by
-    a slash in it, such as ./results.
+    a slash in it, such as ./results. Files that the run has written elsewhere, into its copy of the code, are named and
+    left there unless --all is given.
     """
     from clusterctl.cli.pulling import Pull, Wishes
     from clusterctl.errors import UsageError
 
     if run and not folder and (job or "/" in run or run in (".", "..")):
         run, folder = None, run  # no run has a name like that
-    if job and (run or logs):
+    if job and (run or logs or everything):
         raise UsageError(
             "--job brings what all runs of a job have put out",
             code="CC-USE-029",
-            fix="leave out --job, or RUN and --logs",
+            fix="leave out --job, or RUN, --logs and --all",
         )
-    wishes = Wishes(run, job, folder, logs=logs, overwrite=overwrite, no_limit=no_limit, as_json=as_json)
+    wishes = Wishes(
+        run, job, folder, logs, everything, overwrite, no_limit, as_json, command=settings.command
+    )
     return Pull(load_inventory(settings), wishes).run(pattern, exclude)

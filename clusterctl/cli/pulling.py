@@ -16,11 +16,12 @@ from clusterctl.cli.reaching import myself, notice, tell_failures, with_any_pyth
 from clusterctl.cli.remembering import ask_runs
 from clusterctl.console.choice import say
 from clusterctl.console.jsontext import json_text
-from clusterctl.console.results import Progress, pulled_to_json, tell_account
+from clusterctl.console.results import Progress, pulled_to_json, tell_account, tell_outside
 from clusterctl.errors import ClusterctlError, NodeError, SystemRefusal, UsageError
 from clusterctl.plans.choose_run import Runs, choose_run
+from clusterctl.plans.outside import found_outside
 from clusterctl.plans.placement import choose_nodes
-from clusterctl.plans.results import MAX_BYTES, MAX_ENTRIES, MAX_NAMES, Entry, judge
+from clusterctl.plans.results import CODE, LOGS, MAX_BYTES, MAX_ENTRIES, MAX_NAMES, Entry, judge
 from clusterctl.protocol.run_id import RunId, job_of, parse_job_name
 from clusterctl.runs import tasks
 from clusterctl.runs.arrival import Account
@@ -45,9 +46,11 @@ class Wishes:
     job: str | None
     folder: str | None
     logs: bool
+    everything: bool
     overwrite: bool
     no_limit: bool
     as_json: bool
+    command: str = "clusterctl"  # how hints begin, with the `-i` that was given
 
 
 @dataclass
@@ -62,9 +65,9 @@ class Part:
     landed: set[str] = field(default_factory=set)  # places here that are done
 
     def entries(self, place: str) -> list[Entry]:
-        """Choose what goes to `DIR/<place>/`: the outputs to their home, the logs to the node's own name."""
+        """Choose what goes to `DIR/<place>/`: the outputs to their home, the rest to the node's own name."""
         wanted = {False: place == self.home, True: place == self.node.name}
-        return [entry for entry in self.listed.entries if wanted[entry.log]]
+        return [entry for entry in self.listed.entries if wanted[entry.own]]
 
 
 class Pull:
@@ -169,14 +172,15 @@ class Pull:
 
     def _ask(self, c: Any, node: Node, beacon: str) -> Part:
         most = NO_LIMIT if self._wishes.no_limit else MAX_ENTRIES
-        run = self._run if self._wishes.logs else None
+        parts = [LOGS, CODE] if self._wishes.everything else [LOGS] if self._wishes.logs else []
 
         def ask(used: tasks.Interpreter) -> Part:
-            mark = self._marks[node.name]
-            session = tasks.pull(c, node, used, self._job, run, most=most, beacon=beacon, mark=mark)
+            mark, named = self._marks[node.name], None if self._wishes.no_limit else MAX_NAMES
+            session = tasks.pull(
+                c, node, used, self._job, self._run, parts=parts, most=most, beacon=beacon, mark=mark
+            )
             try:
-                named = None if self._wishes.no_limit else MAX_NAMES
-                listed = list_results(session, most, f"logs-{run}", node.name, most_named=named)
+                listed = list_results(session, most, self._run, node.name, most_named=named)
                 return Part(node, session, listed)
             except BaseException:
                 session.close()
@@ -272,16 +276,20 @@ class Pull:
         names = [node.name for node in nodes]
         accounts = {name: self._parts[name].account for name in names if name in self._parts}
         brought = {name: account for name, account in accounts.items() if name not in self._errors}
+        outside = found_outside({name: part.listed.outside for name, part in self._parts.items()})
         if self._wishes.as_json:
-            document = pulled_to_json(self._run, self._job, target, accounts, self._errors, names)
+            document = pulled_to_json(self._run, self._job, target, accounts, self._errors, names, outside)
             click.echo(json_text(document, indent=2))
         else:
             for name, account in accounts.items():
                 part = self._parts[name]
-                if part.home or self._wishes.logs:
+                if part.home or self._wishes.logs or self._wishes.everything:
                     tell_account(name, account, target / (part.home or name), whole=name in brought)
+            if outside and not self._wishes.everything:
+                tell_outside(outside, self._run or "", self._wishes.command)
         tell_failures(_once(self._errors, names))
-        return exit_code(brought, list(self._errors.values()))
+        stranded = bool(outside) and all(account.is_empty for account in accounts.values())
+        return exit_code(brought, list(self._errors.values()), stranded=stranded)
 
 
 def _once(errors: Mapping[str, ClusterctlError], names: Sequence[str]) -> list[ClusterctlError]:
@@ -296,11 +304,16 @@ def _once(errors: Mapping[str, ClusterctlError], names: Sequence[str]) -> list[C
     return list(told.values())
 
 
-def exit_code(brought: Mapping[str, Account], errors: Sequence[ClusterctlError]) -> int:
-    """Give 1 when this machine refused, 4 or 1 when no node brought anything, 5 when something is not here, else 0."""
+def exit_code(
+    brought: Mapping[str, Account], errors: Sequence[ClusterctlError], *, stranded: bool = False
+) -> int:
+    """Give 1 when this machine refused, 4 or 1 when no node brought anything, 5 when something is not here, else 0.
+
+    `stranded`: all that the run has put out lies where this pull did not look.
+    """
     if any(isinstance(error, SystemRefusal) for error in errors):
         return 1
     if errors and not brought:
         return 4 if any(error.exit_code == 4 for error in errors) else 1
     missing = any(account.refused or account.kept for account in brought.values())
-    return 5 if errors or missing else 0
+    return 5 if errors or missing or stranded else 0

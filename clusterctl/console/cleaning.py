@@ -6,10 +6,12 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from clusterctl.console.outside import render_outside
 from clusterctl.console.progress import render_size
 from clusterctl.console.sanitize import sanitize
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.cleaning import Choice, Part
+from clusterctl.plans.outside import outside_to_json
 from clusterctl.runs.cleaning import Found, Removed, Spare
 from clusterctl.specs.counted import counted
 from clusterctl.specs.nodeset import fold_names
@@ -23,6 +25,7 @@ def show_choice(choice: Choice, found: Mapping[str, Found]) -> None:
     runs: dict[str, list[tuple[Part, str]]] = {}
     for part, why in choice.parts:
         runs.setdefault(part.run, []).append((part, why))
+    stranded = choice.stranded
     for run, parts in runs.items():
         names = fold_names([part.node for part, _ in parts])
         size = render_size(sum(part.bytes for part, _ in parts))
@@ -30,6 +33,8 @@ def show_choice(choice: Choice, found: Mapping[str, Found]) -> None:
         _print(
             f"{run}  {state}, still for {_age(min(p.age for p, _ in parts))}, {size} on {names}: {parts[0][1]}"
         )
+        if run in stranded:
+            _print(f"  {render_outside(stranded[run])}")
     _show_stays(choice)
     for what, spares in (
         ("stored contents that nobody uses", {name: one.store for name, one in found.items()}),
@@ -85,7 +90,14 @@ def cleaned_to_json(
 ) -> dict[str, Any]:
     """Give `clean --json`; `removed` is null for a node on which nothing was."""
     runs = [
-        {"run": part.run, "node": part.node, "bytes": part.bytes, "why": why} for part, why in choice.parts
+        {
+            "run": part.run,
+            "node": part.node,
+            "bytes": part.bytes,
+            "why": why,
+            "outside": outside_to_json(part.outside),
+        }
+        for part, why in choice.parts
     ]
     stays = [{"run": part.run, "node": part.node, "why": why} for part, why in choice.stays]
     nodes = [

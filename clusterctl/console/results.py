@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clusterctl.console.choice import is_quiet, wants_color
+from clusterctl.console.outside import render_stranded
 from clusterctl.console.progress import render_size
 from clusterctl.console.sanitize import sanitize
 from clusterctl.errors import ClusterctlError
+from clusterctl.plans.outside import Outside, outside_to_json
 from clusterctl.runs.arrival import Account
 from clusterctl.specs.counted import counted
 from clusterctl.specs.nodeset import fold_names
@@ -78,7 +80,7 @@ class Progress:
 def tell_account(name: str, account: Account, place: Path, *, whole: bool) -> None:
     """Say what came from a node, and on stderr what did not and why."""
     if account.is_empty and whole:
-        print(sanitize(f"{name}: nothing is there to bring"), flush=True)
+        print(sanitize(f"{name}: no outputs"), flush=True)
     elif whole or account.files:
         came = (
             f"{counted(account.files, 'file')}, {render_size(account.bytes)}"
@@ -99,6 +101,12 @@ def tell_account(name: str, account: Account, place: Path, *, whole: bool) -> No
             _tell(f"{name}: {what}: {len(paths) - NAMED} more")
 
 
+def tell_outside(outside: Mapping[str, Outside], run: str, command: str) -> None:
+    """Say on stderr what a run has left outside the output directory, and was not asked for."""
+    for line in render_stranded(outside, run, command):
+        _tell(line)
+
+
 def _tell(line: str) -> None:
     print(sanitize(line), file=sys.stderr, flush=True)
 
@@ -114,9 +122,16 @@ def pulled_to_json(
     accounts: Mapping[str, Account],
     errors: Mapping[str, ClusterctlError],
     order: Sequence[str],
+    outside: Mapping[str, Outside],
 ) -> dict[str, Any]:
     """Give `pull --json`."""
-    nodes = [_node_to_json(name, accounts.get(name, Account()), errors.get(name)) for name in order]
+    nodes = [
+        {
+            **_node_to_json(name, accounts.get(name, Account()), errors.get(name)),
+            "outside": outside_to_json(outside.get(name)),
+        }
+        for name in order
+    ]
     return {"schema": 1, "run": run, "job": job, "directory": str(target), "nodes": nodes}
 
 

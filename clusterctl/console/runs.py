@@ -12,12 +12,14 @@ from rich.table import Table
 from rich.text import Text
 
 from clusterctl.console.choice import out, print_table
+from clusterctl.console.outside import render_stranded
 from clusterctl.console.pulse import pulse_to_json, render_last_lines, render_pulse
 from clusterctl.console.sanitize import sanitize
 from clusterctl.console.verdict import render_attempts, render_cause
 from clusterctl.plans.attempts import Seat
 from clusterctl.plans.cause import signal_name
 from clusterctl.plans.choose_run import owner_of
+from clusterctl.plans.outside import found_outside, outside_to_json
 from clusterctl.plans.owner import Owner
 from clusterctl.plans.stalls import find_stalls, measure_rest, measure_skew
 from clusterctl.plans.state import (
@@ -86,6 +88,9 @@ def show_status(run: RunId, parts: Parts, offsets: Offsets = NO_OFFSETS, command
     verdict = judge_recorded(run, parts)
     if verdict is not None and verdict.cause is not None:
         out().print(Text("\n".join(map(sanitize, render_cause(verdict.cause, run, command)))))
+    outside = found_outside({name: part.outside for name, part in parts.items() if part})
+    for line in render_stranded(outside, run, command):
+        out().print(Text(sanitize(line)))
 
 
 def render_status(run: RunId, parts: Parts, offsets: Offsets = NO_OFFSETS) -> Group:
@@ -140,6 +145,7 @@ def _status_row(
     ranks = "  ".join(f"r{rank.rank} {_ending(rank, live=node.live)}" for rank in node.ranks)
     notes = [node.reason, *(f"left: {left}" for left in node.left)]
     notes += [seat.reason] if seat is not None and seat.reason != node.reason else []
+    notes += ["WORLD_SIZE {}, planned {}".format(*node.unplanned)] if node.unplanned else []
     notes += [f"r{rank}: {why}" for rank, why in stalls.items()]
     return (
         name,
@@ -212,6 +218,7 @@ def _node_to_json(name: str, rank: int | None, node: NodeState | None, offset: f
         "torchrun_exit": node.torchrun_exit,
         "reason": node.reason,
         "left": list(node.left),
+        "outside": outside_to_json(node.outside),
         "ranks": [
             {
                 "rank": rank.rank,

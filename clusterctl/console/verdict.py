@@ -8,12 +8,14 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from clusterctl.console.choice import wants_color
+from clusterctl.console.outside import render_stranded
 from clusterctl.console.sanitize import sanitize
 from clusterctl.plans.attempts import GIVEN_UP, Attempt
 from clusterctl.plans.cause import Cause, Failure, advised_command, find_symptom, render_ending
 from clusterctl.plans.state import CANCELLED, LOST, SUCCEEDED
 from clusterctl.plans.verdict import Verdict
 from clusterctl.plans.words import strip_rank
+from clusterctl.plans.world_size import render_unplanned
 from clusterctl.specs.counted import counted
 from clusterctl.specs.nodeset import fold_names
 
@@ -32,6 +34,8 @@ def show_verdict(verdict: Verdict, seconds: float, command: str = "clusterctl") 
     lines = [] if verdict.cause is None else render_cause(verdict.cause, verdict.run, command)
     lines += [*_render_reasons(verdict), *_render_left(verdict, f"{command} stop {verdict.run}")]
     lines += [*render_attempts(verdict.attempts), *_render_giving_up(verdict), *_render_after(verdict)]
+    lines += [f"warning: {line}" for line in render_unplanned(verdict.worlds)]
+    lines += render_stranded(verdict.outside, verdict.run, command)
     tries = f", {counted(verdict.attempt, 'attempt')}" if verdict.attempts else ""
     last = f"{verdict.run}: {state} after {seconds:.1f} s{tries}"
     print("\n".join([*map(sanitize, lines), last]), file=sys.stderr, flush=True)

@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, Mapping
 
 from .chore import Chore, Report
 from .ending import Sweep
+from .environments import reach_programs
 from .evidence import Evidence
 from .host import Host
 from .launcher import make_places, plan_environment
@@ -53,6 +54,7 @@ class Afterwards:
         places = make_places(self._agent.rundir, spec)
         env, _ = plan_environment(os.environ, spec, secrets, places)
         env.update(about_node(spec), **end)
+        reach_programs(env, spec["python"])
         log = os.path.join(places.attempt, LOG)
         self._chore.start([self._agent.rundir, "after", log], log, env, float(spec["after"]["time_limit"]))
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from .afterwards import Afterwards
+from .background import call_in_thread
 from .client import tail_of
 from .deadline import Deadline
 from .departure import Departure
@@ -13,12 +14,16 @@ from .ending import Sweep, as_left
 from .evidence import Evidence
 from .gang import FAILURE, FAILURE_WAIT, TIME, Facts, Order
 from .host import Host
+from .outside import summarise
 from .processes import Stat
 from .release import Release
 from .state import mark_of
 from .torchrun import Torchrun
 from .verdict import Seen, describe_end, judge
 from .workers import Worker
+from .world_sizes import WorldSizes
+
+OUTSIDE_LIMIT = 2.0  # seconds for the look at what the job has left outside its output directory
 
 
 class Attempt:
@@ -45,6 +50,7 @@ class Attempt:
         self.torchrun_killed: Optional[Facts] = None
         self.ended = False
         self._secrets: Dict[str, str] = {}
+        self.worlds = WorldSizes(self.loop, self.world_seen)
 
     def prepare(self, hidden: Dict[str, str], secrets: Dict[str, str]) -> None:
         """Set out; `hidden` is what nobody must read in the evidence, `secrets` what the workers are given."""
@@ -98,6 +104,8 @@ class Attempt:
             self.agent.logbook.begin()  # before anybody learns of the logs
             self.record_workers()
             self.record.note("workers", ranks=sorted(self.workers()))
+            if not self.spec["module"] and self.torchrun is not None and self.torchrun.pid is not None:
+                self.worlds.begin(self.torchrun.pid)
         elif event == "ready":
             self.departure.ready(facts)
 
@@ -109,9 +117,15 @@ class Attempt:
         """Name the files that torchrun and its workers write to."""
         return self.torchrun.logs() if self.torchrun is not None else []
 
+    def world_seen(self, size: int) -> None:
+        """Record what a program's own workers were started with, and say so at once if it was not planned."""
+        if self.spec["world_size"] not in (None, size):
+            self.record.note("world_size", seen=size, planned=self.spec["world_size"])
+        self.record_workers()
+
     def record_workers(self) -> None:
         """Write ranks, pids and ends down."""
-        sizes = {worker.world_size for worker in self.workers().values()}
+        sizes = {worker.world_size for worker in self.workers().values()} - {None} | self.worlds.seen
         unplanned = sizes - {self.spec["world_size"]}
         seen = next(iter(unplanned or sizes), None)
         ranks = {str(rank): worker.as_dict() for rank, worker in sorted(self.workers().items())}
@@ -206,6 +220,7 @@ class Attempt:
     def finish(self, rest: List[Stat]) -> None:
         """Decide how it ended, and hand that over."""
         self.departure.close()
+        self.worlds.end()
         if self.torchrun is not None:
             self.torchrun.conclude()
             self.torchrun.close()
@@ -217,10 +232,23 @@ class Attempt:
         part, left = self.part(state, reason), as_left(rest)
         if self.departure.begun:
             self.afterwards.run(
-                end, self._secrets, self.evidence, lambda: self.agent.attempt_ended(part, left)
+                end,
+                self._secrets,
+                self.evidence,
+                lambda: self.look_outside(lambda: self.agent.attempt_ended(part, left)),
             )
         else:
             self.agent.attempt_ended(part, left)
+
+    def look_outside(self, done: Callable[[], None]) -> None:
+        """Record what the job has left outside its output directory, and go on; also if that takes too long."""
+
+        def take(found: Optional[Facts]) -> None:
+            if found is not None:
+                self.record.set(outside=found)
+            done()
+
+        call_in_thread(self.loop, "outside", OUTSIDE_LIMIT, lambda: summarise(self.agent.rundir), take)
 
     def part(self, state: str, reason: str) -> Facts:
         """Put together what this node has to say about its end."""

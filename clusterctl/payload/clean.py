@@ -1,15 +1,16 @@
 """The verb `clean`: says what a work directory holds that could go, and removes what the client then names.
 
 request {"workdir", "node", "unused": seconds, "payload": sha256 of the client's own}
-node    {"found": {"place": id, "runs": [{"run", "leaf", "state", "age", "bytes", "blocked"}, ...],
+node    {"found": {"place": id, "runs": [{"run", "leaf", "state", "age", "bytes", "blocked", "outside"}, ...],
         "store": {"contents", "bytes"}, "payloads": {...}, "environments": {...}}}; null if there is no work directory
 client  {"remove": {"runs": [[run, leaf], ...], "rest": bool}}, or it hangs up
 node    {"removed": {"runs": n, "bytes": n, "contents": n, "failed": [[what, why], ...]}}
 In between the node sends {"beat": n, "steps": n} every 2 s.
 
 `age` is the seconds since a run's part last wrote anything, by the node's own clock; `blocked` says why a part must
-stay whatever the client says. Of the store and the payloads the node itself decides: what was not used for `unused`
-seconds and at least a day goes, and whatever is in use now was used within that day.
+stay whatever the client says; `outside` is what it has left outside its output directory, see outside.py. Of the store
+and the payloads the node itself decides: what was not used for `unused` seconds and at least a day goes, and whatever
+is in use now was used within that day.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from contextlib import suppress
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 from .clean_environments import Environments
+from .outside import summarise
 from .processes import all_pids
 from .removal import Tell, let_in, remove_tree
 from .state import FINAL, State, mark_of, resolve, run_dirs
@@ -104,6 +106,7 @@ class Cleaner:
             "age": max(0.0, time.time() - newest),
             "bytes": size,
             "blocked": blocked,
+            "outside": summarise(rundir, self._step),
         }
 
     def _weigh(self, root: str) -> Tuple[int, float, str]:

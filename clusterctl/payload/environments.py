@@ -75,6 +75,13 @@ def find_made(folder: str) -> Optional[Made]:
     return made if not kind or os.access(made.python, os.X_OK) else None
 
 
+def reach_programs(env: Dict[str, str], python: str) -> None:
+    """Let the programs beside an interpreter be found too, after all others: `accelerate`, `torchrun`, `pip`."""
+    folder, path = os.path.dirname(python), env.get("PATH") or os.defpath
+    if os.path.isabs(folder) and folder not in path.split(os.pathsep):
+        env["PATH"] = path + os.pathsep + folder
+
+
 def enter(env: Dict[str, str], prefix: str, kind: str) -> None:
     """Make a process with these variables one of the environment, and of no other."""
     name = "CONDA_PREFIX" if kind == "conda" else "VIRTUAL_ENV"

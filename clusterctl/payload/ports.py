@@ -8,7 +8,9 @@ from typing import Iterator, List, Optional, Sequence, Tuple
 
 from .wire import VerbError
 
-LOWEST, HIGHEST = 15000, 65535
+# From 20000 up: Ray's workers take 10002 to 19999. The rest is for kernels that keep nearly everything for themselves.
+LOWEST, FALLBACK, HIGHEST = 20000, 15000, 65535
+FEWEST = 100  # ports among which one is surely free
 TORCH_DEFAULTS = (29400, 29500)  # where a stale torchrun of somebody else may listen
 LISTEN = "0A"
 
@@ -56,8 +58,11 @@ def owns_listener(pid: int, port: int) -> bool:
 
 def _outside(ephemeral: Tuple[int, int]) -> List[int]:
     low, high = ephemeral
-    allowed = [port for port in range(LOWEST, HIGHEST + 1) if not low <= port <= high]
-    allowed = allowed if len(allowed) >= 100 else list(range(LOWEST, HIGHEST + 1))
+    ranges = [
+        [port for port in range(lowest, HIGHEST + 1) if not low <= port <= high]
+        for lowest in (LOWEST, FALLBACK)
+    ]
+    allowed = next((ports for ports in ranges if len(ports) >= FEWEST), list(range(LOWEST, HIGHEST + 1)))
     return [port for port in allowed if port not in TORCH_DEFAULTS]
 
 

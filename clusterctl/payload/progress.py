@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 from contextlib import suppress
 from typing import Callable, FrozenSet, Iterator, List, Optional, Pattern
 
+from .background import call_in_thread, run_in_thread
 from .loop import Loop
 
 MOST = 20000  # entries that are looked at
@@ -32,44 +32,19 @@ class Progress:
 
     def begin(self) -> None:
         """Look at what is there."""
-        self._in_thread(lambda: self._before.append(self._look()))
+        run_in_thread(lambda: self._before.append(self._look()))
 
     def end(self, done: Callable[[Optional[bool]], None]) -> None:
         """Call `done` with whether anything is new; with None if that cannot be told in time."""
-        found: List[Marks] = []
-        reader, writer = os.pipe()
-
-        def look() -> None:
-            found.append(self._look())
-            with suppress(OSError):
-                os.write(writer, b".")
-
-        def tell() -> None:
-            self._loop.drop("progress")
-            self._loop.forget(reader)
-            os.close(reader)
-            if found:
-                os.close(writer)  # else the thread may still use it
-            done(self._compare(found))
-
-        self._loop.watch(reader, tell)
-        self._loop.after(LIMIT, "progress", tell)
-        self._in_thread(look)
+        call_in_thread(self._loop, "progress", LIMIT, self._look, lambda after: done(self._compare(after)))
 
     def _look(self) -> Marks:
         """Look at the directory; only here, for its path alone may lead through a file system that hangs."""
         return marks(os.path.realpath(os.path.expanduser(self._root)), self._wanted)
 
-    def _compare(self, after: List[Marks]) -> Optional[bool]:
-        known = self._before and after and self._before[0] is not None and after[0] is not None
-        if not known:
-            return None
-        assert self._before[0] is not None and after[0] is not None
-        return bool(after[0] - self._before[0])
-
-    def _in_thread(self, work: Callable[[], None]) -> None:
-        with suppress(RuntimeError):  # no thread to be had: nothing will be known
-            threading.Thread(target=work, daemon=True).start()
+    def _compare(self, after: Marks) -> Optional[bool]:
+        before = self._before[0] if self._before else None
+        return None if before is None or after is None else bool(after - before)
 
 
 def marks(root: str, wanted: Pattern[str]) -> Marks:

@@ -6,7 +6,7 @@ import os
 from typing import Any, Callable, Dict, Mapping, Optional, Protocol
 
 from .chore import Chore, Report
-from .environments import Made, find_made, folder_of
+from .environments import Made, find_made, folder_of, reach_programs
 from .evidence import Evidence
 from .host import Host
 from .launcher import make_places, plan_environment
@@ -136,6 +136,9 @@ class Provision:
         places = make_places(agent.rundir, spec)
         env, _ = plan_environment(os.environ, spec, self._secrets, places)
         env.update(about_node(spec))
+        makes_environment = role == "setup" and spec["setup"]["kind"]
+        if not makes_environment:  # in there no other pip may stand in for one that is missing
+            reach_programs(env, spec["python"])
         self._chore = Chore(agent.loop, role, take)
         self._chore.start(words, log, env, float(limit))
 

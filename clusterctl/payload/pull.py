@@ -1,7 +1,9 @@
 """The verb `pull`: lists what a job has put out and a run has logged, then sends what the client lacks.
 
-request {"workdir", "node", "job", "run": id or null, "most": entries, "beacon": random name or null, "mark": random}
-node    {"rows": count} + zlib(JSON rows), repeated; then {"listed": count, "more": bool, "mark": text, "place": id}
+request {"workdir", "node", "job", "run": id or null, "parts": of "logs" and "code", those of the run that are wanted,
+        "most": entries, "beacon": random name or null, "mark": random}
+node    {"rows": count} + zlib(JSON rows), repeated; then {"listed": count, "more": bool, "mark": text, "place": id,
+        "outside": what the run has left outside the output directory, see outside.py; null if that is not known}
 client  {"bring": [[index, bytes the client has, their sha256, whether data is wanted], ...]}, as often as it
         wants; then it hangs up
 node    {"file": index, "at": offset, "packed": bool} + data, repeated, from what the client has if that is right,
@@ -9,10 +11,11 @@ node    {"file": index, "at": offset, "packed": bool} + data, repeated, from wha
         {"failed": index, "why": text}; at last {"brought": true}.
 In between the node sends {"beat": n, "steps": n} every 2 s.
 
-A row is [part, path, kind, size, mtime_ns, ctime_ns, inode, target]; part is "outputs" or "logs", kind is file,
-link, dir (empty) or other. Links are not followed. Names that are not UTF-8 have their odd bytes as U+DC80 and up.
-`mark` is that of the node that was the first to light the beacon: nodes that share a home tell the same one, and no
-other node can know it. `place` is the work directory's id, by which it is known again another time.
+A row is [part, path, kind, size, mtime_ns, ctime_ns, inode, target]; part is "outputs", "logs" or "code" (what was not
+sent, or was changed), kind is file, link, dir (empty) or other. Links are not followed. Names that are not UTF-8 have
+their odd bytes as U+DC80 and up. `mark` is that of the node that was the first to light the beacon: nodes that share a
+home tell the same one, and no other node can know it. `place` is the work directory's id, by which it is known again
+another time.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from .logcut import Cut
+from .outside import find_outside, read_sent, summarise
 from .pull_source import Source, cut_in, size_of
 from .state import run_dirs
 from .voice import Voice
@@ -125,7 +129,8 @@ def tell_rows(request: Dict[str, Any], workdir: str, voice: Voice, mark: str) ->
             batch, size = [], 0
     tell_batch(voice, batch)
     known = (read_bytes(os.path.join(workdir, "id")) or b"").decode("ascii", "replace")
-    voice.send({"listed": len(places), "more": more, "mark": mark, "place": known})
+    outside = look_outside(request, workdir, voice)
+    voice.send({"listed": len(places), "more": more, "mark": mark, "place": known, "outside": outside})
     return places
 
 
@@ -135,14 +140,29 @@ def tell_batch(voice: Voice, batch: List[Row]) -> None:
 
 
 def find_rows(request: Dict[str, Any], workdir: str) -> Iterator[Tuple[Row, Place]]:
-    """Walk the job's outputs and, for a run, what its part on this node has logged."""
+    """Walk the job's outputs and, for a run, what is wanted of its part on this node."""
     outputs = os.path.join(workdir, "outputs", component(request["job"]))
     yield from walk("outputs", os.fsencode(os.path.realpath(outputs)), None)
+    rundir, parts = find_part(request, workdir), request.get("parts") or ()
+    if rundir is not None and "logs" in parts:
+        yield from walk("logs", os.fsencode(rundir), is_log)
+    if rundir is not None and "code" in parts:
+        for found in find_outside(rundir, read_sent(rundir), lambda: None):
+            yield from row_and_place("code", found.path, found.entry, found.stat)
+
+
+def find_part(request: Dict[str, Any], workdir: str) -> Optional[str]:
+    """Return the directory of the run's part on this node; None if it has none, or no run is asked for."""
     if request.get("run") is None:
-        return
-    for rundir in run_dirs(workdir, component(request["run"]), str(request["node"])):
-        if os.path.basename(os.path.dirname(rundir)) == request["run"]:
-            yield from walk("logs", os.fsencode(rundir), is_log)
+        return None
+    found = run_dirs(workdir, component(request["run"]), str(request["node"]))
+    return next((path for path in found if os.path.basename(os.path.dirname(path)) == request["run"]), None)
+
+
+def look_outside(request: Dict[str, Any], workdir: str, voice: Voice) -> Optional[Dict[str, Any]]:
+    """Tell what the run has left outside the output directory."""
+    rundir = find_part(request, workdir)
+    return summarise(rundir, voice.step) if rundir is not None else None
 
 
 def is_log(name: bytes) -> bool:
@@ -164,15 +184,21 @@ def walk(part: str, root: bytes, wanted: Any) -> Iterator[Tuple[Row, Place]]:
             path = os.path.join(folder, entry.name)
             try:
                 found = entry.stat(follow_symlinks=False)
-                target = os.readlink(entry.path) if entry.is_symlink() else b""
             except OSError:
                 continue  # it has just been removed
             if stat.S_ISDIR(found.st_mode):
                 folders.append(path)
             else:
-                cut = cut_in(entry.path, found) if part == "logs" and stat.S_ISREG(found.st_mode) else None
-                place = Place(entry.path, found, cut)
-                yield row_of(part, path, kind_of(found), place, target), place
+                yield from row_and_place(part, path, entry, found)
+
+
+def row_and_place(part: str, path: bytes, entry: Any, found: os.stat_result) -> Iterator[Tuple[Row, Place]]:
+    """Give an entry that is no directory, unless it has just been removed."""
+    with suppress(OSError):
+        target = os.readlink(entry.path) if entry.is_symlink() else b""
+        cut = cut_in(entry.path, found) if part == "logs" and stat.S_ISREG(found.st_mode) else None
+        place = Place(entry.path, found, cut)
+        yield row_of(part, path, kind_of(found), place, target), place
 
 
 def listed(folder: bytes) -> List[Any]:

@@ -23,10 +23,10 @@ import zlib
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Set, Tuple
 
 from .store import Store
-from .tree import Layout, Row, parse_rows, read_tree, remove_tree, tree_hash
+from .tree import MANIFEST, Layout, Row, parse_rows, read_tree, remove_tree, tree_hash
 from .voice import Voice
 from .wire import DISK_ERRORS, Stream, VerbError
-from .workdir import make_below, open_workdir, workdir_id
+from .workdir import make_below, open_workdir, workdir_id, write_atomically
 
 if TYPE_CHECKING:
     from .passing import Giver
@@ -52,7 +52,7 @@ def serve(request: Dict[str, Any], stream: Stream) -> None:
     """Fill the store, lay the tree out, and report what is really on the disk."""
     workdir = open_workdir(request["workdir"])
     home = run_directory(workdir, request)
-    rows = take_manifest(stream)
+    rows, packed = take_manifest(stream)
     with Voice(stream) as voice, Store(workdir) as store:
         if request.get("turn") and not await_turn(workdir, voice):
             return
@@ -62,7 +62,7 @@ def serve(request: Dict[str, Any], stream: Stream) -> None:
                 return
             giver = giver or offer(store, request.get("give"))
             voice.send({"stored": True, "port": giver.port} if giver else {"stored": True})
-            found = lay_out(store, rows, home, voice) if home else read_store(store, rows, voice)
+            found = lay_out(store, rows, packed, home, voice) if home else read_store(store, rows, voice)
             wrong = {row.content for row in set(rows) - set(found) if row.kind == "file"}
             if not {sha for sha in wrong if store.discard_if_wrong(sha)}:
                 break
@@ -112,13 +112,13 @@ def run_directory(workdir: str, request: Dict[str, Any]) -> Optional[bytes]:
     return os.fsencode(make_below(workdir, "runs", str(request["run"]), leaf))
 
 
-def take_manifest(stream: Stream) -> List[Row]:
-    """Receive and check the manifest."""
+def take_manifest(stream: Stream) -> Tuple[List[Row], bytes]:
+    """Receive and check the manifest; gives it as it came, too."""
     frame = stream.receive()
     if frame is None or not frame[0].get("manifest"):
         raise VerbError("CC-SYNC-007", "no manifest came")
     try:
-        return parse_rows(json.loads(zlib.decompress(frame[1]).decode("utf-8")))
+        return parse_rows(json.loads(zlib.decompress(frame[1]).decode("utf-8"))), frame[1]
     except (ValueError, zlib.error) as error:
         raise VerbError("CC-SYNC-007", f"the manifest cannot be read: {error}") from None
 
@@ -188,8 +188,11 @@ def expand(body: bytes) -> bytes:
     return data
 
 
-def lay_out(store: Store, rows: List[Row], home: bytes, voice: Voice) -> List[Row]:
-    """Make `code` aside and read it back; it gets its name if it is right, and is removed if it is not."""
+def lay_out(store: Store, rows: List[Row], packed: bytes, home: bytes, voice: Voice) -> List[Row]:
+    """Make `code` aside and read it back; it gets its name if it is right, and is removed if it is not.
+
+    What was sent stays on record beside it, younger than all of it: see outside.py.
+    """
     code = os.path.join(home, b"code")
     if os.path.lexists(code):
         found = [] if os.path.islink(code) else read_tree(code, voice.step)
@@ -201,6 +204,7 @@ def lay_out(store: Store, rows: List[Row], home: bytes, voice: Voice) -> List[Ro
         Layout(store, aside, voice.step).make(rows)
         found = read_tree(aside, voice.step)
         if tree_hash(found) == tree_hash(rows):
+            write_atomically(os.path.join(os.fsdecode(home), MANIFEST), packed)
             os.rename(aside, code)
     except FileNotFoundError:
         found = []  # a stored content vanished meanwhile: look again what is missing

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from .client import tail_of
+from .environments import reach_programs
 from .launcher import Gate, Places, fill, plan_environment, start_gate
 from .loop import Loop
 from .processes import Stat, look
@@ -58,6 +59,8 @@ class Torchrun:
     def start(self, inherited: Mapping[str, str], secrets: Mapping[str, str]) -> None:
         """Start the gate."""
         env, self._late = plan_environment(inherited, self.spec, secrets, self.places)
+        if not self.spec["module"]:
+            reach_programs(env, self.spec["python"])
         self._gate = start_gate(self.spec["python"], self.spec["module"], env, self.places)
         self._loop.watch(self._gate.report, self._hear)
 

@@ -13,6 +13,7 @@ from typing import Any, Callable, Iterable, List, Set
 from .store import CHUNK, Store, hash_file, write_all
 from .wire import DISK_ERRORS, VerbError
 
+MANIFEST = "manifest"  # in a run's directory: what was sent, see outside.py
 FICLONE = 0x40049409
 SMALL = 1 << 18  # bytes; below, one read and one write are the fastest copy
 SHA = re.compile(r"[0-9a-f]{64}\Z")

@@ -145,7 +145,13 @@ def find_symptom(failure: Failure) -> Recognised | None:
     by = failure.signal if failure.rank is not None else None
     if failure.starved and not said:
         return Recognised(STARVED)
-    return recognise(said, () if failure.reason else failure.tail, by)
+    return recognise(said, () if failure.reason else failure.tail, by) or _find_in_origin(failure)
+
+
+def _find_in_origin(failure: Failure) -> Recognised | None:
+    """Name what the first exception of a chain is known to mean, if it is the rank's own failure."""
+    known = recognise(failure.origin, (), None) if failure.origin else None
+    return known if known is not None and known.symptom.grade == "own" else None
 
 
 def is_consequence(failure: Failure) -> bool:

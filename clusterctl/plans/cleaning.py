@@ -6,9 +6,10 @@ answer, or was restarted, or the run was on another machine that shares the home
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from clusterctl.plans.outside import Outside, found_outside, parse_outside
 from clusterctl.plans.owner import Owner
 from clusterctl.plans.state import UNKNOWN, NodeState, parse_state
 from clusterctl.protocol.run_id import RunId, parse_run_id
@@ -34,6 +35,7 @@ class Part:
     age: float
     bytes: int
     blocked: str
+    outside: Outside | None = None  # files that would be lost: no other place has them
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,19 @@ class Choice:
     parts: tuple[tuple[Part, str], ...]
     stays: tuple[tuple[Part, str], ...]
 
+    @property
+    def stranded(self) -> dict[str, dict[str, Outside]]:
+        """Give, by run and node, the files outside the output directory that would go with the runs."""
+        runs: dict[str, dict[str, Outside | None]] = {}
+        for part, _ in self.parts:
+            runs.setdefault(part.run, {})[part.node] = part.outside
+        found = {run: found_outside(nodes) for run, nodes in runs.items()}
+        return {run: nodes for run, nodes in found.items() if nodes}
+
+    def without(self, runs: Collection[str]) -> Choice:
+        """Keep some runs, on all nodes."""
+        return Choice(tuple(one for one in self.parts if one[0].run not in runs), self.stays)
+
 
 def parse_part(node: str, raw: Untrusted) -> Part | None:
     """Read what a node says of one part; None if it names no run."""
@@ -65,6 +80,7 @@ def parse_part(node: str, raw: Untrusted) -> Part | None:
         age=min(max(0.0, raw.number("age") or 0.0), CENTURY),
         bytes=raw.count("bytes"),
         blocked=raw.text("blocked", 300),
+        outside=parse_outside(raw.record("outside")),
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from clusterctl.protocol.untrusted import Row
 
-OUTPUTS, LOGS = "outputs", "logs"
+OUTPUTS, LOGS, CODE = "outputs", "logs", "code"
 MAX_ENTRIES = 100_000
 MAX_BYTES = 100 << 30
 LONGEST_PATH = 4095
@@ -26,7 +26,10 @@ Stamp = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Entry:
-    """One thing on a node; `index` is what the node calls it, `path` is where it would lie here."""
+    """One thing on a node; `index` is what the node calls it, `path` is where it would lie here.
+
+    `own`: of this node's part of a run, where an output belongs to all nodes that share the work directory.
+    """
 
     index: int
     path: str
@@ -34,7 +37,7 @@ class Entry:
     size: int
     stamp: Stamp
     target: str
-    log: bool
+    own: bool
 
 
 @dataclass(frozen=True)
@@ -60,8 +63,8 @@ class Judged:
         return sum(entry.size for entry in self.files)
 
 
-def read_rows(rows: Iterable[Row], start: int, logs: str) -> Iterator[Entry]:
-    """Read a batch of rows; logs lie below `logs`. Raises ValueError for what is no row."""
+def read_rows(rows: Iterable[Row], start: int, run: str | None) -> Iterator[Entry]:
+    """Read a batch of rows; of a run what lies below `logs-RUN` and `code-RUN`. ValueError for what is no row."""
     for place, row in enumerate(rows):
         if len(row) != 8:
             raise ValueError("a row does not have 8 parts")
@@ -73,12 +76,11 @@ def read_rows(rows: Iterable[Row], start: int, logs: str) -> Iterator[Entry]:
         stamp = tuple(number for number in (size, *others) if number is not None)
         if size is None or len(stamp) != 4:
             raise ValueError("a row has a number that is none")
-        if kind not in ("file", "link", "dir", "other") or part not in (OUTPUTS, LOGS):
+        if kind not in ("file", "link", "dir", "other") or part not in (OUTPUTS, LOGS, CODE):
             raise ValueError("a row is of no known kind")
-        here = f"{logs}/{path}" if part == LOGS else path
-        yield Entry(
-            start + place, here, kind, size, (stamp[0], stamp[1], stamp[2], stamp[3]), target, part == LOGS
-        )
+        here = path if part == OUTPUTS else f"{part}-{run}/{path}"
+        numbers = (stamp[0], stamp[1], stamp[2], stamp[3])
+        yield Entry(start + place, here, kind, size, numbers, target, part != OUTPUTS)
 
 
 def judge(entries: Sequence[Entry], *, folds: bool) -> Judged:

@@ -17,6 +17,7 @@ from clusterctl.plans.attempts import (
 )
 from clusterctl.plans.gang import MOST_EXIT, MOST_RANK, MOST_SIGNAL, Record, parse_record
 from clusterctl.plans.memory import render_memory
+from clusterctl.plans.outside import Outside, parse_outside
 from clusterctl.plans.processes import LARGEST_PID, LONGEST_NAME
 from clusterctl.plans.pulse import Pulse, parse_pulses
 from clusterctl.protocol.run_id import RunId, parse_job_name, parse_run_id
@@ -110,11 +111,18 @@ class NodeState:
     attempts: tuple[Attempt, ...] = ()
     gave_up: str = ""
     after: str = ""  # what went wrong with the commands of `after`
+    outside: Outside | None = None
 
     @property
     def agents(self) -> int:
         """Count the nodes that were given the run, spares among them."""
         return self.seats or self.nnodes
+
+    @property
+    def unplanned(self) -> tuple[int, int] | None:
+        """Give the WORLD_SIZE that workers saw and the planned one, if they are known and differ."""
+        seen, planned = self.world_size_seen, self.world_size
+        return None if seen is None or planned is None or seen == planned else (seen, planned)
 
     def ranks_of(self, attempt: int | None) -> tuple[int, ...]:
         """Give the ranks that the node had in an attempt; None is the last one."""
@@ -166,6 +174,7 @@ def parse_state(raw: Untrusted) -> NodeState:
         roster=parse_roster(raw),
         attempts=parse_attempts(raw),
         gave_up=raw.text("gave_up"),
+        outside=parse_outside(raw.record("outside")),
     )
 
 

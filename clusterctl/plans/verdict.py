@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from clusterctl.plans.attempts import NO_PROGRESS, Attempt
 from clusterctl.plans.cause import Cause, Failure, advised_command, find_cause, render_ending, weigh
 from clusterctl.plans.gang import Record, best_record
+from clusterctl.plans.outside import Outside, found_outside, outside_to_json
 from clusterctl.plans.state import (
     CANCELLED,
     FAILED,
@@ -36,7 +37,9 @@ class Verdict:
     """The end of a run; by node: `parts` states, `left` what could not be ended, `gpu_memory` what is still in use.
 
     `attempt` is the last one, `attempts` are those that another followed, or was to follow; `gave_up` is why there was
-    no other, `spares` are the nodes that were not needed. `after` is what went wrong with its commands then.
+    no other, `spares` are the nodes that were not needed. `after` is what went wrong with its commands then, `outside`
+    are files that the run has left outside the output directory, `worlds` the WORLD_SIZE that workers saw, and the
+    planned one.
     """
 
     run: RunId
@@ -51,6 +54,8 @@ class Verdict:
     gave_up: str = ""
     spares: tuple[str, ...] = ()
     after: Mapping[str, str] = field(default_factory=dict)
+    outside: Mapping[str, Outside] = field(default_factory=dict)
+    worlds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:
@@ -89,6 +94,8 @@ def judge(
         gave_up=next((part.gave_up for part in counting.values() if part and part.gave_up), ""),
         spares=tuple(seat.node for seat in roster if seat.idle),
         after={name: part.after for name, part in parts.items() if part and part.after},
+        outside=found_outside({name: part.outside for name, part in parts.items() if part}),
+        worlds={name: part.unplanned for name, part in parts.items() if part and part.unplanned},
     )
 
 
@@ -109,6 +116,7 @@ def fill_parts(parts: Mapping[str, NodeState | None], record: Record | None) -> 
     for name, one in told.items():
         if filled.get(name) is None and template is not None and (name in filled or not one.lost):
             told_so = replace(template, state=one.state, reason=one.reason, ranks=(), left=())
+            told_so = replace(told_so, outside=None, world_size_seen=None)
             filled[name] = replace(told_so, node=name, node_rank=one.node_rank)
     return filled
 
@@ -172,6 +180,8 @@ def to_json(verdict: Verdict) -> dict[str, object]:
         "gave_up": verdict.gave_up or None,
         "spares": list(verdict.spares),
         "after": dict(verdict.after),
+        "outside": {name: outside_to_json(one) for name, one in verdict.outside.items()},
+        "world_sizes": {name: seen for name, (seen, _) in verdict.worlds.items()},
         "cause": cause_to_json(cause, verdict.run) if cause else None,
     }
 

@@ -16,6 +16,7 @@ from clusterctl.plans.log_limit import describe_log_event
 from clusterctl.plans.redact import redact
 from clusterctl.plans.state import FAILED, FAILED_SETUP, LOST, TIMEOUT, UNKNOWN, NodeState
 from clusterctl.plans.verdict import Verdict, fill_parts, judge
+from clusterctl.plans.world_size import describe_world_event
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.runs import tasks
@@ -98,6 +99,7 @@ class Attached:
         self._stopped_at: float | None = None
         self._reason = ""
         self._told = False
+        self._worlds: set[str] = set()
         self._worry: tuple[float, str] | None = None
 
     @property
@@ -165,9 +167,12 @@ class Attached:
         return {name for name, part in self._parts.items() if part.met and name not in self._streams.broke_at}
 
     def _take_event(self, part: Part, event: Untrusted) -> None:
-        about_logs = describe_log_event(event)
+        about_logs, about_world = describe_log_event(event), describe_world_event(event)
         if about_logs:
             self._notice(f"{part.node.name}: {about_logs}")
+        if about_world and about_world not in self._worlds:  # the verdict names the other nodes
+            self._worlds.add(about_world)
+            self._notice(f"{part.node.name}: {about_world}")
         if self._attempts.hear_event(part.node.name, event, self._heard):
             self._worry = None
         trouble, reason = part.hear_event(event), event.text("reason", 1000)

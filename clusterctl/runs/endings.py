@@ -4,7 +4,8 @@ Besides the codes that `runs.connect` lists:
 
 | CC-PY-001  | the configured interpreter is not there, or cannot be run      | NoInterpreter |
 | CC-PY-002  | it is too old (the node says so)                               | NoInterpreter |
-| CC-PY-003  | it ended before it answered, or `activate` ended the shell     | NoInterpreter |
+| CC-PY-003  | it ended before it answered, a shared library of it is missing, | NoInterpreter |
+|            | or `activate` ended the shell                                  |               |
 | CC-PY-004  | `activate` does not come to its end                            | NoInterpreter |
 | CC-RUN-002 | a step failed on the node in a way that nobody foresaw         | NodeError     |
 |            | the same with a traceback: a bug of ours                       | InternalError |
@@ -35,6 +36,10 @@ NO_STATUS = -1  # paramiko's exit status when there is none: a signal ended the 
 CANNOT_RUN, NOT_FOUND = 126, 127
 TAIL = 4096  # characters of what was said that are shown as evidence
 CODE = re.compile(r"CC-[A-Z]{2,10}-[0-9]{3}")
+# What the loaders of glibc and musl write; the shell's status for it is that of a program that is not there.
+_LIBRARY = re.compile(
+    r"(?:error while loading shared libraries: |Error loading shared library )([^\s:]{1,200})"
+)
 FAMILIES: Mapping[str, type[NodeError]] = {"CC-PY": NoInterpreter, "CC-SYNC": SyncError}
 
 
@@ -108,6 +113,15 @@ def not_started(
     said = _said(noise, stderr)
     if activate and SHELL_ENDED in stderr:
         return _activate_ended(node, python, stderr)
+    library = _LIBRARY.search(stderr) if status == NOT_FOUND else None
+    if library:
+        return NoInterpreter(
+            f"{python} is there, but cannot load the shared library {library[1]}",
+            code="CC-PY-003",
+            node=node,
+            evidence=said,
+            fix="let `activate` export LD_LIBRARY_PATH with the directory of that library, or name another `python`",
+        )
     if status in (CANNOT_RUN, NOT_FOUND):
         problem = "was not found" if status == NOT_FOUND else "cannot be run"
         fix = "set `python` in the inventory to the absolute path of the node's interpreter (3.8 or later)"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from clusterctl.errors import ConnectionLost, NodeError
+from clusterctl.plans.outside import Outside, parse_outside
 from clusterctl.plans.results import MAX_NAMES, Entry, Judged, Refused, Stamp, read_rows
 from clusterctl.protocol.untrusted import Untrusted, parse_rows
 from clusterctl.runs.arrival import Account, Arrival, Want, hash_of, nonsense, reason_of, unpack
@@ -29,16 +30,18 @@ class Listed:
     """What a node has, as it says.
 
     `mark` is that of the first node that came to its work directory, by which nodes that share it are known; `place`
-    is the directory's lasting id.
+    is the directory's lasting id. `outside` is what the run has left outside the output directory, whether it is among
+    the entries or not.
     """
 
     entries: tuple[Entry, ...]
     mark: str
     place: str
+    outside: Outside | None = None
 
 
 def list_results(
-    session: Talk, most: int, logs: str, node: str, *, most_named: int | None = MAX_NAMES
+    session: Talk, most: int, run: str | None, node: str, *, most_named: int | None = MAX_NAMES
 ) -> Listed:
     """Hear what a node has; NodeError if that is more than `most` files or `most_named` bytes of names, or nonsense."""
     entries: list[Entry] = []
@@ -49,7 +52,7 @@ def list_results(
         if "rows" in header:
             try:
                 rows = parse_rows(unpack(body, LARGEST_BATCH), LARGEST_BATCH, MOST_ROWS * ROW_VALUES)
-                read = list(read_rows(rows, len(entries), logs))
+                read = list(read_rows(rows, len(entries), run))
             except (ValueError, zlib.error) as error:
                 raise nonsense(node, str(error)) from error
             entries += read
@@ -63,7 +66,9 @@ def list_results(
                 node=node,
                 fix="--no-limit brings them all the same",
             )
-    return Listed(tuple(entries), header.text("mark", LONGEST_MARK), header.text("place", LONGEST_MARK))
+    outside = parse_outside(header.record("outside"))
+    place = header.text("place", LONGEST_MARK)
+    return Listed(tuple(entries), header.text("mark", LONGEST_MARK), place, outside)
 
 
 def _listen(session: Talk, node: str, first: float) -> Listener:

@@ -286,15 +286,17 @@ def pull(
     job: str,
     run: str | None,
     *,
+    parts: Sequence[str],
     most: int,
     beacon: str,
     mark: str,
 ) -> Session:
-    """Begin to bring results home: a job's outputs and, with a run, its logs on this node.
+    """Begin to bring results home: a job's outputs and, of a run, the parts that are wanted of it on this node.
 
     All nodes are told the same `beacon`; the `mark` is this node's alone.
     """
-    request = {"job": job, "run": run, "most": most, "beacon": beacon, "mark": mark}
+    wanted = {"job": job, "run": run, "parts": list(parts), "most": most}
+    request = {**wanted, "beacon": beacon, "mark": mark}
     question = {"workdir": node.workdir, "node": node.name, **request}
     return _session(c, "pull", question, interpreter)
 

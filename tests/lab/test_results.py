@@ -37,6 +37,44 @@ def clean_nodes(cluster: Lab) -> Iterator[None]:
     kill_leftovers(cluster)
 
 
+STRAYS = """
+import os, socket
+if socket.gethostname().endswith("01"):
+    for number in range(2):
+        with open(f"{number}.ckpt", "wb") as sink:
+            sink.write(os.urandom(50_000))
+    os.symlink("1.ckpt", "last.ckpt")
+"""
+
+
+def test_what_a_script_leaves_in_its_working_directory_is_not_lost(cluster: Lab, tmp_path: Path) -> None:
+    """Named at the end, by attach, status and pull; brought by --all; clean shows what would be lost."""
+    job = make_project(tmp_path / "job", STRAYS, name="strays", launcher="python")
+    first = cluster.nodes[0].name
+    told = f"2 files outside ${{output_dir}}: 0.ckpt, 1.ckpt (100.0 kB) on {first}"
+    launched = cctl(cluster, "launch", job)
+    run = run_id(launched.err)
+    assert (launched.code, told in launched.err, f"pull {run} --all" in launched.err) == (0, True, True)
+    assert told in cctl(cluster, "attach", run).err
+    assert told in " ".join(cctl(cluster, "status", run).out.split())
+
+    bare = cctl(cluster, "pull", run, cwd=tmp_path)
+    assert (bare.code, f"{first}: no outputs" in bare.out, told in bare.err) == (5, True, True)
+    whole = cctl(cluster, "pull", run, "--all", "--json", cwd=tmp_path)
+    document = json.loads(whole.out)
+    home = tmp_path / "outputs/strays" / first
+    assert (whole.code, document["nodes"][0]["outside"]["files"]) == (0, 2), whole.err
+    code = home / f"code-{run}"
+    assert sorted(path.name for path in code.iterdir()) == ["0.ckpt", "1.ckpt", "last.ckpt"]
+    assert (code / "0.ckpt").stat().st_size == 50_000
+    assert list(home.glob(f"logs-{run}/**/*.log"))
+
+    kept = cctl(cluster, "clean", "--keep", "0")
+    assert (kept.code, told in kept.out) == (2, True)
+    assert run in cctl(cluster, "ps").out
+    assert cctl(cluster, "clean", "--keep", "0", "-y").code == 0
+
+
 def test_a_run_from_its_code_to_its_end(make_lab: Callable[..., Bed], tmp_path: Path) -> None:
     """The code goes ahead, the results come home once, the run goes and its outputs stay."""
     cluster = make_lab()

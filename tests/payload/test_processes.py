@@ -172,6 +172,21 @@ def test_ports_lie_outside_the_ephemeral_range() -> None:
     assert len(list(ports.candidates(None, (1024, 65535), 0.0))) > 40000
 
 
+@pytest.mark.parametrize(
+    ("ephemeral", "lowest", "highest"),
+    [
+        ((32768, 60999), 20000, 65535),
+        ((16000, 65000), 65001, 65535),
+        ((20000, 65535), 15000, 19999),  # outside the kernel's range matters more than who else may want it
+        ((1024, 65535), 20000, 65535),
+    ],
+)
+def test_ports_keep_clear_of_rays_workers(ephemeral: tuple[int, int], lowest: int, highest: int) -> None:
+    """These take 10002 to 19999; they are avoided wherever the kernel leaves anything else."""
+    tried = set(ports.candidates(None, ephemeral, 0.3))
+    assert (min(tried), max(tried)) == (lowest, highest)
+
+
 def test_a_held_port_is_held_once_and_can_be_listened_on() -> None:
     """Two agents never hold the same port; torchrun's store binds over it; only its owner owns it."""
     import socket

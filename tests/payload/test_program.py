@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -130,3 +131,66 @@ def test_a_program_that_ignores_the_request_is_killed_at_the_end_of_grace(node: 
 
     assert (state["state"], state["left"]) == ("CANCELLED", [])
     assert state["ranks"]["0"]["signal"] == signal.SIGKILL
+
+
+def test_programs_beside_the_python_are_found_last(node: Make, tmp_path: Path) -> None:
+    """`command: [accelerate, launch]` needs no `activate`, nor do the commands around it; PATH comes first."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "python3").symlink_to(sys.executable)
+    for name in ("accelerate", "ls"):
+        (folder / name).write_text(f"#!/bin/sh\necho {name} of the environment\n")
+        (folder / name).chmod(0o755)
+    step = {
+        "programs": ["sh"],
+        "words": ["-c", "accelerate > $CLUSTERCTL_NODE.$CLUSTERCTL_STATE"],
+        "shown": "accelerate",
+    }
+    around = {name: {"steps": [step], "time_limit": 60.0} for name in ("before", "after")}
+    argv = ["sh", "-c", "accelerate; ls -d /"]
+    run = program(node, argv, python=str(folder / "python3"), env={"CLUSTERCTL_STATE": "begun"}, **around)
+    run.start()
+    run.hear("port")
+    assert run.session is not None
+    run.session.send({"do": "before"})
+    run.hear("ready")
+    run.session.send({"do": "go", "master_port": run.port})
+    run.hear("end")
+    run.session.close()
+    assert run.ended()["state"] == "SUCCEEDED"
+    assert run.output(0) == "accelerate of the environment\n/\n"
+    told = {path.name: path.read_text() for path in run.code.glob("gpu01.*")}
+    assert told == dict.fromkeys(("gpu01.begun", "gpu01.SUCCEEDED"), "accelerate of the environment\n")
+
+
+WORKER = """
+import os, time
+while not os.path.exists("enough"):
+    time.sleep(0.02)
+"""
+
+
+@pytest.mark.parametrize(("size", "told"), [(2, [(2, 4)]), (4, [])])
+def test_the_world_of_workers_that_a_program_starts_is_seen(node: Make, size: int, told: list[Any]) -> None:
+    """While they run, from the environment that their launcher gives them; said at once if it is not the plan."""
+    worker = f"WORLD_SIZE={size} {sys.executable} train.py"
+    start = f"RANK=0 {worker} & RANK=1 {worker}; wait"
+    run = go(program(node, ["sh", "-c", start], WORKER, nproc=4, world_size=4))
+    wait_until(lambda: run.state()["world_size_seen"] == size, 60, "the workers' WORLD_SIZE")
+    (run.code / "enough").touch()
+    state = run.ended()
+    events = [(one["seen"], one["planned"]) for one in run.events() if one["event"] == "world_size"]
+    assert (state["state"], state["world_size_seen"], events) == ("SUCCEEDED", size, told)
+
+
+def test_what_the_job_itself_sets_is_no_workers_world(node: Make) -> None:
+    """A number of nodes in `env:`, as some scripts want it, is passed on to all; a shell is no worker either."""
+    start = f"{sys.executable} train.py & RANK=0 WORLD_SIZE=9 sh -c 'while ! test -e enough; do sleep 0.1; done' & "
+    start += f"RANK=0 WORLD_SIZE=4 {sys.executable} train.py; wait"
+    env = {"WORLD_SIZE": "2", "RANK": "0"}
+    run = program(node, ["sh", "-c", start], WORKER, nproc=4, world_size=4, env=env, unset=[])
+    go(run)
+    wait_until(lambda: run.state()["world_size_seen"] == 4, 60, "the only worker")
+    (run.code / "enough").touch()
+    assert run.ended()["world_size_seen"] == 4
+    assert "world_size" not in [one["event"] for one in run.events()]

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -173,6 +174,44 @@ def test_a_venv_of_a_venv(node: Make, tmp_path: Path) -> None:
 
     assert state["state"] == "SUCCEEDED", run.output(0, "stderr")
     assert run.output(0).startswith(str(run.workdir / "envs"))
+
+
+@pytest.mark.parametrize(("bundled", "nodes", "left"), [("65.5", "80.9", "80.9"), ("82.0", "80.9", "82.0")])
+def test_what_venv_brings_hides_nothing_newer(
+    node: Make, tmp_path: Path, bundled: str, nodes: str, left: str
+) -> None:
+    """The node's torch needs a newer setuptools than the venv has: what needs torch installs without an index."""
+    outer, wheels, files = tmp_path / "outer", tmp_path / "wheels", tmp_path / "files"
+    for version in (bundled, nodes):
+        package = tmp_path / version / "setuptools" / "__init__.py"
+        package.parent.mkdir(parents=True)
+        package.write_text(f"__version__ = {version!r}")
+    old, new = (make_wheel(wheels, "setuptools", one, tree=tmp_path / one) for one in (bundled, nodes))
+    torch = make_wheel(wheels, "torchlike", "2.13", requires="setuptools>=77.0.3")
+    make_wheel(files / "wheels", "vision", "1.0", "import torchlike", requires="torchlike==2.13")
+    (files / "requirements.txt").write_text("vision==1.0\n")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", outer], check=True)
+    site = next(outer.glob("lib/python*/site-packages"))
+    for wheel in (new, torch):
+        zipfile.ZipFile(wheel).extractall(site)
+    python = str(outer / "bin" / "python")
+    make = (
+        f'{python} -m venv --without-pip --system-site-packages "$0" && '
+        f'{python} -m zipfile -e {old} "$0"/lib/python*/site-packages'
+    )
+    script = "import importlib.metadata as m, setuptools as s, vision; print(m.version('setuptools'), s.__version__)"
+    run = node(script, python=python).use_stub()
+    first = {"programs": ["sh"], "words": ["-c", make, [ENVIRONMENT]], "shown": "venv"}
+    wish(run, files, first, {**VENV[1], "programs": [sys.executable]}, outer=True)
+    run.start(command=(python, "-c", BOOT))
+    run.hear("started")
+    run.session.send({"do": "setup"})  # type: ignore[union-attr]  # it was just started
+    run.hear("ready")
+    run.session.send({"do": "go", "master_port": run.port})  # type: ignore[union-attr]  # it was just started
+    state = run.ended()
+
+    assert state["state"] == "SUCCEEDED", run.output(0, "stderr")
+    assert run.output(0).split() == [left, left]
 
 
 STAND_IN = """#!/bin/sh

@@ -59,7 +59,8 @@ def test_a_plain_file_arrives(tmp_path: Path) -> None:
     answer = converse(tmp_path / "work", [file_row("a/b.py")], [BLOB])
     assert (answer["files"], answer["bytes"], answer["differs"]) == (1, len(TEXT), [])
     home = f"runs/{RUN}/0-gpu01/code/a/b.py"
-    assert files_below(tmp_path / "work") == {home, f"store/{SHA[:2]}/{SHA}"}
+    manifest = f"runs/{RUN}/0-gpu01/manifest"
+    assert files_below(tmp_path / "work") == {home, manifest, f"store/{SHA[:2]}/{SHA}"}
 
 
 @pytest.mark.parametrize(

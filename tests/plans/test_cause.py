@@ -340,3 +340,24 @@ def test_what_a_rank_survived_long_ago_is_not_why_it_was_stopped(survived_at: fl
 
     assert cause is not None
     assert cause.failure.rank == blamed
+
+
+def test_the_first_exception_of_a_chain_is_recognised_where_the_last_is_not() -> None:
+    """Libraries wrap what failed in words of their own; what it is known to mean is told of the first."""
+    said = (
+        "Traceback (most recent call last):",
+        '  File "torchvision/_meta_registrations.py", line 163, in <module>',
+        "RuntimeError: operator torchvision::nms does not exist",
+        "",
+        "The above exception was the direct cause of the following exception:",
+        "",
+        "Traceback (most recent call last):",
+        '  File "train.py", line 1, in <module>',
+        "ModuleNotFoundError: Could not import module 'GPT2LMHeadModel'. Are its requirements there?",
+    )
+    cause = find_cause([heard_failure(0, 1.0, heard(*said, time=1.0))], None)
+
+    assert cause is not None
+    assert cause.failure.exception.startswith("ModuleNotFoundError: Could not import")
+    assert cause.known is not None
+    assert cause.known.symptom.code == "CC-JOB-062"

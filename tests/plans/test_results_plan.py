@@ -120,14 +120,14 @@ def test_names_that_differ_in_case_only_depend_on_the_file_system() -> None:
 def test_what_is_no_row_is_not_read(rows: Any) -> None:
     """One error, whatever it is."""
     with pytest.raises(ValueError, match=r"row|list"):
-        list(read_rows(parse_rows(json.dumps(rows).encode()), 0, "logs-x"))
+        list(read_rows(parse_rows(json.dumps(rows).encode()), 0, "x"))
 
 
 def test_logs_have_a_directory_of_their_own() -> None:
     """Outputs cannot be taken for logs: equal names collide and one is refused."""
     rows = [["outputs", "logs-x/a", "file", 1, 2, 3, 4, ""], ["logs", "a", "file", 1, 2, 3, 4, ""]]
-    entries = list(read_rows(map(Row, rows), 7, "logs-x"))
-    assert [(one.index, one.path, one.log) for one in entries] == [
+    entries = list(read_rows(map(Row, rows), 7, "x"))
+    assert [(one.index, one.path, one.own) for one in entries] == [
         (7, "logs-x/a", False),
         (8, "logs-x/a", True),
     ]

@@ -56,6 +56,9 @@ TEXTS = {
     "CC-JOB-039": "RuntimeError: Distributed package doesn't have NCCL built in",
     "CC-JOB-050": "RuntimeError: [unbound_buffer.cc:78] Timed out waiting 4000ms for recv operation to complete",
     "CC-JOB-052": "RuntimeError: [pair.cc:537] Connection closed by peer [10.0.0.2]:4242. This is typically caused by",
+    "CC-JOB-060": "cannot start accelerate: [Errno 2] No such file or directory",
+    "CC-JOB-061": "train.py: error: unrecognized arguments: --local-rank=0",
+    "CC-JOB-062": "RuntimeError: operator torchvision::nms does not exist",
 }
 SIGNALS = {
     "CC-JOB-041": signal.SIGKILL,
@@ -102,7 +105,12 @@ def test_every_symptom_can_be_told() -> None:
         assert one.advice.endswith(".")
         assert not one.see or one.see in checks()
         needed = {"node": "gpu02", "rank": "1", "run": "r"}
-        given = {"CC-JOB-010": {"module": "m"}, "CC-JOB-016": {"path": "/p"}, "CC-JOB-017": {"path": "/p"}}
+        given = {
+            "CC-JOB-010": {"module": "m"},
+            "CC-JOB-016": {"path": "/p"},
+            "CC-JOB-017": {"path": "/p"},
+            "CC-JOB-060": {"program": "accelerate"},
+        }
         filled = one.fill({**needed, **given.get(one.code, {})})
         assert bool(filled) == bool(one.command)
         assert filled.startswith("clusterctl ") or not filled
@@ -114,3 +122,21 @@ def test_what_a_node_says_cannot_leave_its_quotes() -> None:
 
     assert known is not None
     assert known.symptom.fill({**known.names, "node": "n"}) == ""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cannot start accelerate: [Errno 2] No such file or directory",
+        "cannot start ./train.sh: [Errno 13] Permission denied",
+        "./train.sh: line 3: torchrun: command not found",  # bash
+        "./train.sh: 3: torchrun: not found",  # dash
+    ],
+)
+def test_a_program_that_is_not_there_is_named(line: str) -> None:
+    """Whoever looked for it: clusterctl's own start, or a shell."""
+    known = recognise("", ("step 3", line), None)
+
+    assert known is not None
+    assert known.symptom.code == "CC-JOB-060"
+    assert known.names["program"] in ("accelerate", "./train.sh", "torchrun")

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from clusterctl.errors import ConnectionLost, NodeError, SystemRefusal
+from clusterctl.plans.outside import Outside
 from clusterctl.plans.results import judge
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.runs import conversation, tasks
@@ -56,13 +57,29 @@ class Node:
         self.outputs.mkdir(parents=True)
         self.workdir.chmod(0o700)
 
-    def open(self, run: str | None = None, most: int = 1000, beacon: str = "b", mark: str = "m") -> Any:
+    def open(
+        self,
+        run: str | None = None,
+        most: int = 1000,
+        beacon: str = "b",
+        mark: str = "m",
+        parts: tuple[str, ...] = ("logs",),
+    ) -> Any:
         """Begin a conversation."""
-        return tasks.pull(self.connection, self.node, PYTHON, JOB, run, most=most, beacon=beacon, mark=mark)
+        wish = {"parts": parts, "most": most, "beacon": beacon, "mark": mark}
+        return tasks.pull(self.connection, self.node, PYTHON, JOB, run, **wish)
 
-    def pull(self, target: Path, *, run: str | None = None, overwrite: bool = False, **wish: Any) -> Account:
+    def pull(
+        self,
+        target: Path,
+        *,
+        run: str | None = None,
+        overwrite: bool = False,
+        parts: tuple[str, ...] = ("logs",),
+        **wish: Any,
+    ) -> Account:
         """Bring all home."""
-        with self.open(run) as session:
+        with self.open(run, parts=parts) as session:
             return fetch(session, target, overwrite=overwrite, **wish)
 
 
@@ -76,7 +93,7 @@ def fetch(
 ) -> Account:
     """Do what the verb does with one node."""
     folds = prepare_target(target)
-    judged = judge(list_results(session, 1000, f"logs-{RUN}", node).entries, folds=folds)
+    judged = judge(list_results(session, 1000, RUN, node).entries, folds=folds)
     account, landing = Account(), Landing(target, node)
     try:
         wants = list(choose_wants(judged, landing, account, overwrite=overwrite))
@@ -221,6 +238,40 @@ def test_logs_come_without_the_code(node: Node, tmp_path: Path) -> None:
     node.pull(tmp_path / "home", run=RUN)
     brought = {path for path, what in listing(tmp_path / "home/gpu01").items() if what != "dir"}
     assert brought == {f"logs-{RUN}/attempt-1/r0/stdout.log", f"logs-{RUN}/state.json"}
+
+
+def test_what_was_left_in_the_code_comes_where_nothing_else_can_be(node: Node, tmp_path: Path) -> None:
+    """New and changed files, never what was sent; the node names them also where they are not asked for."""
+    rundir = node.workdir / "runs" / RUN / "0-gpu01"
+    (rundir / "code").mkdir(parents=True)
+    (rundir / "code/train.py").write_text("sent")
+    rows = [["train.py", "file", 0o644, hashlib.sha256(b"sent").hexdigest(), 4]]
+    (rundir / "manifest").write_bytes(zlib.compress(json.dumps(rows).encode()))
+    (rundir / "code/0.ckpt").write_text("weights")
+    (rundir / "code/last.ckpt").symlink_to("0.ckpt")
+    (node.outputs / "model.pt").write_text("output")
+    with node.open(RUN) as session:
+        listed = list_results(session, 1000, RUN, "gpu01")
+    assert listed.outside == Outside(1, 7, ("0.ckpt",))
+    assert {entry.path for entry in listed.entries} == {"model.pt"}
+    node.pull(tmp_path / "home", run=RUN, parts=("logs", "code"))
+    brought = {path: what for path, what in listing(tmp_path / "home/gpu01").items() if what != "dir"}
+    assert brought == {
+        "model.pt": b"output",
+        f"code-{RUN}/0.ckpt": b"weights",
+        f"code-{RUN}/last.ckpt": "-> 0.ckpt",
+    }
+
+
+def test_without_a_record_of_what_was_sent_all_of_the_code_comes(node: Node, tmp_path: Path) -> None:
+    """A run of an older version: its files are not told apart, so none is lost."""
+    rundir = node.workdir / "runs" / RUN / "0-gpu01"
+    (rundir / "code").mkdir(parents=True)
+    (rundir / "code/0.ckpt").write_text("weights")
+    with node.open(RUN) as session:
+        assert list_results(session, 1000, RUN, "gpu01").outside is None
+    node.pull(tmp_path / "home", run=RUN, parts=("code",))
+    assert listing(tmp_path / "home/gpu01")[f"code-{RUN}/0.ckpt"] == b"weights"
 
 
 def test_of_a_log_that_was_cut_both_ends_come(node: Node, tmp_path: Path) -> None:

@@ -250,6 +250,19 @@ def test_no_interpreter(connection: Any, python: str, activate: str | None, code
         assert python in caught.value.evidence  # the shell's own words
 
 
+def test_a_missing_library_is_no_missing_interpreter(connection: Any, tmp_path: Path) -> None:
+    """The shell gives 127 for both; only what the loader says tells them apart."""
+    program = tmp_path / "python3"
+    program.write_bytes(Path("/bin/true").read_bytes().replace(b"libc.so.6\0", b"libq.so.9\0"))
+    program.chmod(0o755)
+    with start(connection, "echo", str(program)) as session, pytest.raises(NoInterpreter) as caught:
+        session.receive(10)
+    assert caught.value.code == "CC-PY-003"
+    assert caught.value.message == f"{program} is there, but cannot load the shared library libq.so.9"
+    assert "LD_LIBRARY_PATH" in caught.value.fix
+    assert "libq.so.9" in caught.value.evidence
+
+
 def test_activate_that_ends_the_shell_is_named(connection: Any) -> None:
     """Even with a status that means something else; what it said is the evidence."""
     activate = "echo no such module >&2; exit 127"

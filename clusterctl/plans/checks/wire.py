@@ -108,7 +108,7 @@ def _look_at_firewall(seen: Situation, pattern: Pattern) -> str:
 def master_port_is_closed(seen: Situation) -> Iterator[Hit]:
     """Node 0 listened on a port chosen as torchrun's will be, and a node that reaches its other ports did not get in.
 
-    Without `ports:` a launch takes one outside the kernel's own range (15000 and above); name a range that your
+    Without `ports:` a launch takes one outside the kernel's own range (20000 and above); name a range that your
     firewall passes as `ports: 20000-20100`.
     """
     wire = seen.wire

@@ -6,6 +6,31 @@ from clusterctl.plans.symptoms.symptom import Symptom
 
 PROGRAM = (
     Symptom(
+        "CC-JOB-060",
+        r"(?m:^)(cannot start |\S{1,200}: (line )?\d+: )(?P<program>[\w./+-]+): "
+        r"(\[Errno \d+\]|(command )?not found)",
+        "a program cannot be started on this node",
+        "It is looked for on the PATH of a shell that is no login shell, then beside the job's Python. Install it on "
+        "every node, write its whole path, or let `activate:` lead to it. A script of yours needs `#!` and chmod +x.",
+        "clusterctl exec -- sh -c 'command -v {program}'",
+    ),
+    Symptom(
+        "CC-JOB-061",
+        r"(unrecognized arguments|arguments are required): [^\n]*--local[-_]rank",
+        "the script does not read the rank as its launcher gives it",
+        "`launcher: launch` passes --local-rank as torch 2 does, and the script knows --local_rank only, or the other "
+        "way round. Let it take both: add_argument('--local-rank', '--local_rank', type=int). Or leave it as it is: "
+        '`use_env: true` and `args: ["--local_rank=${local_rank}"]`.',
+    ),
+    Symptom(
+        "CC-JOB-062",
+        r"operator torchvision::\w+ does not exist",
+        "torchvision was built for another torch",
+        "Both must be CUDA builds or both CPU builds, of versions that belong together. Install the pair together, or "
+        "torchvision alone by `setup:` with system_site_packages and a wheel that fits the node's torch.",
+        "clusterctl exec -- python3 -m pip list",
+    ),
+    Symptom(
         "CC-JOB-011",
         r"\(most likely due to a circular import\)|partially initialized module",
         "two modules import each other, or a file of yours has the name of another module",
@@ -23,9 +48,9 @@ PROGRAM = (
         "CC-JOB-010",
         r"ModuleNotFoundError: No module named '(?P<module>[\w.]+)'|ImportError: ",
         "a module cannot be imported on this node",
-        "Environments differ between the nodes, or the module lies outside of what is sent as code. The "
-        "command shows "
-        "where it is missing; take the job's own Python.",
+        "If it is missing everywhere: install it, or let `setup:` do that on every node. Else the environments differ, "
+        "or the module lies outside of what is sent as code; a package below src/ needs `env: {PYTHONPATH: src}`. "
+        "The command shows where it is missing; take the job's own Python.",
         "clusterctl exec -- python3 -c 'import {module}'",
     ),
     Symptom(
