@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from clusterctl.cli.loading import LARGEST_FILE, expand, read_spec
+from clusterctl.cli.loading import expand, read_spec
 from clusterctl.errors import UsageError
 
 STANDARD_INPUT = "-"
@@ -13,11 +13,13 @@ STANDARD_INPUT = "-"
 
 def read_foreign(path: str) -> str:
     """Read the file, or standard input for `-`, as far as an inventory can be long."""
+    from clusterctl.specs.foreign import MOST_FOREIGN
+
     if path != STANDARD_INPUT:
-        return read_spec(expand(path))
+        return read_spec(expand(path), MOST_FOREIGN)
     from clusterctl.specs.document import decode_source
 
-    return decode_source(sys.stdin.buffer.read(LARGEST_FILE + 1), "standard input")
+    return decode_source(sys.stdin.buffer.read(MOST_FOREIGN + 1), "standard input", most=MOST_FOREIGN)
 
 
 def find_unread(path: str) -> list[str]:

@@ -29,7 +29,7 @@ TOO_MUCH = {
     "deep blocks": ("".join(f"{' ' * depth}-\n" for depth in range(1200)), "nested more than 32 levels"),
     "deep dashes": ("- " * 100_000, "nested more than 32 levels"),
     "many values": ("cluster: a\nnodes:\n" + NODE * 60_000, "more than 50000 values"),
-    "a large file": ("#" * (MOST_BYTES + 1), "more than 1 MiB"),
+    "a large file": ("#" * (MOST_BYTES + 1), "more than 256 KiB"),
 }
 HUGE = {
     "a long scalar": "cluster: " + "b" * (MOST_BYTES - 20),
