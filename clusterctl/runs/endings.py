@@ -14,6 +14,7 @@ Besides the codes that `runs.connect` lists:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,12 +28,15 @@ from clusterctl.errors import (
     SyncError,
     Unreachable,
 )
+from clusterctl.plans.facts_reading import clean_lines, clean_text
 from clusterctl.plans.shell import ACTIVATED, ACTIVATING, SHELL_ENDED, STOLEN_STDIN
 from clusterctl.runs.frames import FrameReader
 
 NO_STATUS = -1  # paramiko's exit status when there is none: a signal ended the process
 CANNOT_RUN, NOT_FOUND = 126, 127
 TAIL = 4096  # characters of what was said that are shown as evidence
+CODE = re.compile(r"CC-[A-Z]{1,8}-[0-9]{3}")
+UNFORESEEN = "CC-RUN-002"
 FAMILIES: Mapping[str, type[NodeError]] = {"CC-PY": NoInterpreter, "CC-SYNC": SyncError}
 
 
@@ -174,13 +178,14 @@ def flooded(node: str, evidence: str) -> NodeError:
 
 
 def reported(node: str, error: Mapping[str, Any]) -> ClusterctlError:
-    """Turn an error that the node reported into ours."""
-    code = str(error.get("code") or "")
-    message, evidence = str(error.get("message") or "unknown"), str(error.get("traceback") or "")
-    if evidence:
-        return InternalError(message, code=code or "CC-RUN-002", node=node, evidence=evidence)
+    """Turn an error that the node reported into ours; a node may report anything, at any length."""
+    given, message, trace = (error.get(key) for key in ("code", "message", "traceback"))
+    code = given if isinstance(given, str) and CODE.fullmatch(given) else UNFORESEEN
+    message = clean_text(message) if isinstance(message, str) and message else "unknown"
+    if isinstance(trace, str) and trace:
+        return InternalError(message, code=code, node=node, evidence=clean_lines(trace, TAIL))
     kind = next((kind for family, kind in FAMILIES.items() if code.startswith(family)), NodeError)
-    return kind(message, code=code or "CC-RUN-002", node=node, evidence=evidence)
+    return kind(message, code=code, node=node)
 
 
 def _ended(status: int) -> str:

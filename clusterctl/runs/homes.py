@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from clusterctl.runs.aside import write_aside
 from clusterctl.runs.landing import OURS
+from clusterctl.runs.private_files import read_own, write_aside
 from clusterctl.runs.pull import Listed
 
 
@@ -50,7 +50,7 @@ def choose_bringer(group: Sequence[str], home: str) -> str:
 
 def _load(file: Path) -> dict[str, str]:
     try:
-        raw = json.loads(file.read_bytes())
+        raw = json.loads(read_own(file))
         return {str(place): str(name) for place, name in raw.items() if _is_name(str(name))}
     except (OSError, ValueError, AttributeError, RecursionError):
         return {}

@@ -27,7 +27,8 @@ from clusterctl.specs.counted import counted
 from clusterctl.specs.syntax import explain_syntax, is_placed_at_opening
 from clusterctl.specs.tree import Listing, Scalar, Table, Tree, describe, place_after, quoted
 
-MOST_BYTES = 256 << 10  # a thousand nodes, each with every key, take 190 kB; YAML costs some 5 s of CPU per MiB
+# A thousand nodes, each with every key, take 190 kB; reading YAML costs some 5 s of CPU per MiB.
+MOST_BYTES = 256 << 10
 MOST_VALUES = 50_000  # aliases expanded
 DEEPEST = 32
 MOST_ISSUES = 200

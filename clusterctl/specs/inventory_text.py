@@ -50,7 +50,10 @@ def render_inventory(foreign: Foreign, cluster: str = "") -> str:
     ]
     text = "\n".join(lines) + "\n"
     if len(text.encode()) > MOST_BYTES:
-        message, place = f"the inventory would be larger than {MOST_BYTES >> 10} KiB", Place(foreign.file, 1, 1)
+        message, place = (
+            f"the inventory would be larger than {MOST_BYTES >> 10} KiB",
+            Place(foreign.file, 1, 1),
+        )
         raise SpecError([Issue(codes.TOO_LARGE, message, place, "is this the right file?")])
     return text
 
