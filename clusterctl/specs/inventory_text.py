@@ -36,8 +36,8 @@ def render_inventory(foreign: Foreign, cluster: str = "") -> str:
     names, renamed = name_nodes(foreign.hosts)
     shared = {key: shared_value(foreign.hosts, key) for key in (*_NODE_KEYS, *SSH_KEYS)}
     remarks = (*foreign.remarks, *renamed)
-    head = [f"# Made by `clusterctl inventory import` from {quoted(foreign.file)}, {foreign.kind}."]
-    head += [f"# {line}" for line in _ADVICE]
+    head = [comment(f"Made by `clusterctl inventory import` from {quoted(foreign.file)}, {foreign.kind}.")]
+    head += map(comment, _ADVICE)
     head += ["#", "# Not taken over, or guessed:", *_comments(remarks)] if remarks else []
     top: Pairs = [(key, shared[key]) for key in _NODE_KEYS if shared[key] is not None]
     ssh = {key: shared[key] for key in SSH_KEYS if shared[key] is not None}
@@ -85,7 +85,12 @@ def scalar(value: object) -> str:
     """Write a text so that it is read as that text: plain where that is safe, else in double quotes."""
     text = str(value)
     plain = _PLAIN.fullmatch(text) and text not in _NULLS
-    return text if plain else json.dumps(text)
+    return text if plain else json.dumps(text).replace("\x7f", "\\x7f")  # JSON lets it stand, YAML does not
+
+
+def comment(text: str) -> str:
+    """Write a comment; whatever the text holds, it is one line, can be read as YAML, and moves no cursor."""
+    return "# " + "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def cluster_name(file: str, wanted: str) -> str:
@@ -133,6 +138,6 @@ def _comments(remarks: Sequence[Remark]) -> Iterator[str]:
         places.setdefault(remark.message, []).append(remark.place)
     for message, found in list(places.items())[:MOST_REMARKS]:
         more = f" (and {counted(len(found) - 1, 'more time')})" if len(found) > 1 else ""
-        yield f"# - line {found[0].line}: {message}{more}"
+        yield comment(f"- line {found[0].line}: {message}{more}")
     if len(places) > MOST_REMARKS:
-        yield f"# - and {counted(len(places) - MOST_REMARKS, 'more remark')}"
+        yield comment(f"- and {counted(len(places) - MOST_REMARKS, 'more remark')}")
