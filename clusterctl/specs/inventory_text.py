@@ -18,6 +18,7 @@ from clusterctl.specs.tree import quoted
 from clusterctl.specs.values import parse_name, parse_node_name
 
 MOST_REMARKS = 40
+MOST_GROUPS = 12
 
 _PLAIN = re.compile(r"[A-Za-z0-9_/~][A-Za-z0-9._/~@+-]*")
 _NULLS = frozenset(("~", "null", "Null", "NULL"))
@@ -38,6 +39,7 @@ def render_inventory(foreign: Foreign, cluster: str = "") -> str:
     remarks = (*foreign.remarks, *renamed)
     head = [comment(f"Made by `clusterctl inventory import` from {quoted(foreign.file)}, {foreign.kind}.")]
     head += map(comment, _ADVICE)
+    head += [comment(describe_groups(foreign))] if foreign.groups else []
     head += ["#", "# Not taken over, or guessed:", *_comments(remarks)] if remarks else []
     top: Pairs = [(key, shared[key]) for key in _NODE_KEYS if shared[key] is not None]
     ssh = {key: shared[key] for key in SSH_KEYS if shared[key] is not None}
@@ -56,6 +58,14 @@ def render_inventory(foreign: Foreign, cluster: str = "") -> str:
         )
         raise SpecError([Issue(codes.TOO_LARGE, message, place, "is this the right file?")])
     return text
+
+
+def describe_groups(foreign: Foreign) -> str:
+    """Name the groups of which one may hold the machines that train, where all hosts were taken."""
+    named = [f"{name} ({count})" for name, count in foreign.groups[:MOST_GROUPS] if name.isprintable()]
+    more = f" and {len(foreign.groups) - MOST_GROUPS} more" if len(foreign.groups) > MOST_GROUPS else ""
+    every = f"All {counted(len(foreign.hosts), 'host')} were taken."
+    return f"{every} To leave login and storage nodes out, take one group by --group: {', '.join(named)}{more}."
 
 
 def shared_value(hosts: Sequence[ForeignHost], key: str) -> object:
