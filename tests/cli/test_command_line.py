@@ -89,6 +89,17 @@ def test_an_error_of_a_node_says_what_it_may(code: object) -> None:
     assert len(error.message) < 8_000
 
 
+def test_a_launch_says_what_it_will_run_here_before_it_does_anything(folder: Path) -> None:
+    """Even one that fails at once; what a terminal would hide is shown."""
+    (folder / "job.yaml").write_text(f'{JOB}on_end: {{command: [sh, "-c", "id \\e[8m"]}}\nsecrets: [NOT_SET_HERE]\n')
+    done = run(folder, "launch", "job.yaml", COLUMNS="80")
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("will run here when it ends: sh -c 'id \\x1b[8m'\n", done.stderr.index("will"))
+    assert done.stderr.index("will run here") < done.stderr.index("NOT_SET_HERE")
+    assert "\x1b" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("args", "code", "said"),
     [
