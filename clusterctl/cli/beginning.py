@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from clusterctl.cli.discovering import Answers, Way, ask_hosts, by_way, read_hosts
-from clusterctl.cli.importing import read_foreign, refuse_existing, write_inventory
+from clusterctl.cli.importing import read_foreign, refuse_existing, with_config, write_inventory
 from clusterctl.cli.introducing import MOST_MEETINGS, introduce
 from clusterctl.cli.reaching import notice, tell_failures
 from clusterctl.console.choice import say
@@ -21,7 +21,7 @@ from clusterctl.console.sanitize import sanitize
 from clusterctl.errors import UsageError
 from clusterctl.specs.counted import counted
 from clusterctl.specs.foreign import Foreign
-from clusterctl.specs.inventory_text import render_inventory
+from clusterctl.specs.inventory_text import describe_groups, render_inventory
 from clusterctl.specs.job_text import Beginning, job_name, render_job
 from clusterctl.specs.nodeset import fold_names
 
@@ -92,7 +92,10 @@ class Begin:
     def _read_file(self, path: str) -> Foreign:
         from clusterctl.specs.import_inventory import parse_foreign
 
-        return by_way(parse_foreign(read_foreign(path), path), self._way)
+        foreign = parse_foreign(read_foreign(path), path)
+        if foreign.groups:
+            notice(describe_groups(foreign))
+        return by_way(with_config(foreign, path), self._way)
 
     def _configured(self, pattern: str) -> list[str]:
         hosts = [host for host in self._known_hosts() if fnmatchcase(host, pattern)]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import traceback
 
-from clusterctl.cli.places import state_dir
+from clusterctl.cli.places import crash_dir
 from clusterctl.errors import ClusterctlError, InternalError
-from clusterctl.runs.aside import keep_newest, make_private
+from clusterctl.plans.facts_reading import clean_lines, clean_text
+from clusterctl.runs.private_files import append_own, keep_newest
 
 MOST = 20  # files that are kept
-FROM_NODE = "CC-RUN-002"  # an exception that nobody expected, in our part on a node
+LARGEST = 1 << 20  # bytes after which nothing is added to a file
+LONGEST = 64 << 10  # characters of one traceback
 
 
 def as_bug(error: BaseException) -> InternalError:
@@ -20,15 +22,14 @@ def as_bug(error: BaseException) -> InternalError:
 
 def note_bug(error: ClusterctlError) -> ClusterctlError:
     """Move the traceback of a bug out of the error's text; other errors stay as they are."""
-    ours = isinstance(error, InternalError) or error.code == FROM_NODE
-    if not ours or "Traceback" not in error.evidence:
+    if not isinstance(error, InternalError) or not error.evidence:
         return error
     return _bug(error.message, error.evidence, node=error.node)
 
 
 def _bug(message: str, trace: str, *, node: str) -> InternalError:
     return InternalError(
-        f"a bug in clusterctl: {message}",
+        f"a bug in clusterctl: {clean_text(message)}",
         code="CC-BUG-001",
         node=node,
         fix=f"please report it with the file {_write(trace)}",
@@ -36,12 +37,10 @@ def _bug(message: str, trace: str, *, node: str) -> InternalError:
 
 
 def _write(trace: str) -> str:
-    folder = state_dir() / "crashes"
-    path = folder / f"crash-{os.getpid()}.txt"
     try:
-        make_private(folder)
-        with path.open("a", encoding="utf-8") as file:
-            file.write(trace + "\n")
+        folder = crash_dir()
+        path = folder / f"crash-{os.getpid()}.txt"
+        append_own(path, f"{clean_lines(trace, LONGEST)}\n", LARGEST)
         keep_newest(folder, MOST)
     except OSError as refusal:
         return f"(not written: {refusal})"

@@ -14,6 +14,7 @@ from clusterctl.console.choice import say
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.discover import plan_discovery
 from clusterctl.plans.facts import Facts
+from clusterctl.plans.facts_reading import clean_text
 from clusterctl.runs import tasks
 from clusterctl.runs.hostkeys import HostKeys
 from clusterctl.specs.counted import counted
@@ -75,7 +76,7 @@ def ask_hosts(foreign: Foreign, cluster: str, hostkeys: HostKeys | None = None) 
     """Ask machines of which only the ways to them are known; `hostkeys` judges in place of the usual ones."""
     bare = parse_inventory(render_inventory(foreign, cluster or DEFAULT_NAME), COMMAND_LINE)
     facts, failures = _ask(bare, hostkeys)
-    why = {name: f"{error.code} {error.message}".splitlines()[0] for name, error in failures.items()}
+    why = {name: clean_text(f"{error.code} {error.message}") for name, error in failures.items()}
     found = plan_discovery(bare.nodes, facts, why)
     text = render_discovered(foreign, cluster or DEFAULT_NAME, found.nodes, found.advice)
     return Answers(text, facts, failures)

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from clusterctl.cli.loading import LARGEST_FILE, expand, read_spec
+from clusterctl.cli.loading import expand, read_spec
 from clusterctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from clusterctl.specs.foreign import Foreign
 
 STANDARD_INPUT = "-"
 
 
 def read_foreign(path: str) -> str:
     """Read the file, or standard input for `-`, as far as an inventory can be long."""
+    from clusterctl.specs.foreign import MOST_FOREIGN
+
     if path != STANDARD_INPUT:
-        return read_spec(expand(path))
+        return read_spec(expand(path), MOST_FOREIGN)
     from clusterctl.specs.document import decode_source
 
-    return decode_source(sys.stdin.buffer.read(LARGEST_FILE + 1), "standard input")
+    return decode_source(sys.stdin.buffer.read(MOST_FOREIGN + 1), "standard input", most=MOST_FOREIGN)
 
 
 def find_unread(path: str) -> list[str]:
@@ -26,6 +33,17 @@ def find_unread(path: str) -> list[str]:
     return [
         name for name in ("group_vars", "host_vars") if path != STANDARD_INPUT and (beside / name).is_dir()
     ]
+
+
+def with_config(foreign: Foreign, path: str) -> Foreign:
+    """Have the nodes of an SSH configuration connect by that file, unless ssh reads it anyway."""
+    from clusterctl.specs.ssh_hosts import KIND
+
+    usual = Path("~/.ssh/config").expanduser()
+    if foreign.kind != KIND or path == STANDARD_INPUT or expand(path).resolve() == usual.resolve():
+        return foreign
+    config = str(expand(path).absolute())
+    return replace(foreign, hosts=tuple(replace(host, config=config) for host in foreign.hosts))
 
 
 def refuse_existing(path: str) -> None:

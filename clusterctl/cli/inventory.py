@@ -37,10 +37,10 @@ def show(settings: Settings, as_json: bool) -> None:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["auto", "deepspeed", "mpi", "ansible", "hosts"]),
+    type=click.Choice(["auto", "deepspeed", "mpi", "ansible", "hosts", "ssh"]),
     default="auto",
     show_default=True,
-    help="Whose file it is; `hosts` is a plain list.",
+    help="Whose file it is; `hosts` is a plain list, `ssh` an SSH configuration.",
 )
 @click.option("--group", metavar="NAME", help="Only the hosts of this group of an Ansible inventory.")
 @click.option("-o", "--output", metavar="FILE", help="Write there instead of standard output.")
@@ -54,24 +54,28 @@ def import_(
     output: str | None,
     force: bool,
 ) -> None:
-    """Make an inventory of another tool's: a hostfile of DeepSpeed or MPI, a list of hosts, Ansible's INI or YAML.
+    """Make an inventory of another tool's file.
 
-    The order of the hosts becomes the node_rank, slots become gpus. What could not be taken over stands in
-    comments. Nothing is asked of any node; FILE may be - for standard input.
+    FILE is a hostfile of DeepSpeed or MPI, a list of hosts, an Ansible inventory in INI or YAML, or an SSH
+    configuration such as ~/.ssh/config; - is standard input. The order of the hosts becomes the node_rank, slots
+    become gpus. What could not be taken over stands in comments. Nothing is asked of any node.
     """
-    from clusterctl.cli.importing import find_unread, read_foreign, write_inventory
+    from clusterctl.cli.importing import find_unread, read_foreign, with_config, write_inventory
     from clusterctl.console.choice import say
     from clusterctl.specs.counted import counted
     from clusterctl.specs.import_inventory import parse_foreign
-    from clusterctl.specs.inventory_text import render_inventory
+    from clusterctl.specs.inventory_text import describe_groups, render_inventory
 
     foreign = parse_foreign(read_foreign(file), "standard input" if file == "-" else file, form, group)
+    foreign = with_config(foreign, file)
     text = render_inventory(foreign, group or "")
     if output is None:
         click.echo(text, nl=False)
     else:
         write_inventory(text, output, force=force)
     say(f"read as {foreign.kind}: {counted(len(foreign.hosts), 'node')}")
+    if foreign.groups:
+        say(f"note: {describe_groups(foreign)}")
     for name in find_unread(file) if "Ansible" in foreign.kind else ():
         say(
             f"note: {name}/ beside it was not read; `ansible-inventory -i {file} --list --yaml` writes all in one file"

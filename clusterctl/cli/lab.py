@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import click
 from clusterctl.cli.options import Settings, shared_options
 from clusterctl.cli.places import lab_dir
 from clusterctl.console.choice import say
+from clusterctl.console.jsontext import json_text
 from clusterctl.specs.counted import counted
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def status(as_json: bool) -> None:
 
     found = labs.status(lab_dir())
     if as_json:
-        click.echo(json.dumps({"schema": 1, "labs": [_as_dict(*entry) for entry in found]}, indent=2))
+        click.echo(json_text({"schema": 1, "labs": [_as_dict(*entry) for entry in found]}, indent=2))
         return
     if not found:
         say("no lab is running")

@@ -10,6 +10,7 @@ import click
 from clusterctl.cli.loading import load_inventory, load_job
 from clusterctl.cli.options import Settings, big_option, shared_options, takes_nodes
 from clusterctl.console.jsontext import json_text
+from clusterctl.console.sanitize import make_visible
 
 if TYPE_CHECKING:
     from clusterctl.plans.placement import Member
@@ -85,13 +86,15 @@ def _show_plan(job: Job, members: Sequence[Member], as_json: bool, *, big: bool)
         click.echo(json_text({"schema": 1, "plan": shown}, indent=2))
     else:
         click.echo(
-            f"# code: {len(found.manifest.entries)} files, {render_size(found.manifest.size)}, from {found.root}"
+            make_visible(
+                f"# code: {len(found.manifest.entries)} files, {render_size(found.manifest.size)}, from {found.root}"
+            )
         )
         for line in render_setup(*about) if about else ():
-            click.echo(line)
+            click.echo(make_visible(line))
         for line in render_around(job):
-            click.echo(line)
-        click.echo(render_plan(plan), nl=False)
+            click.echo(make_visible(line))
+        click.echo(make_visible(render_plan(plan)), nl=False)
         for line in render_hooks(job.on_end, job.notify):
-            click.echo(line)
+            click.echo(make_visible(line))
     return 0

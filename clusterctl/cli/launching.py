@@ -73,6 +73,7 @@ class Launch:
         secrets: dict[str, str] = {}
         self._phases.look_at(cluster.steps)
         try:
+            self._announce()
             secrets = read_secrets(self._job)
             if not self._wishes.detach:
                 check_hooks(self._job)
@@ -90,6 +91,13 @@ class Launch:
             raise
         finally:
             self._phases.stop()
+
+    def _announce(self) -> None:
+        if self._job.on_end is not None:
+            from clusterctl.console.sanitize import make_visible
+            from clusterctl.plans.hooks import announce
+
+            say(make_visible(announce(self._job.on_end)))
 
     def _run_on(self, cluster: Cluster, scan: ScanResult, secrets: Mapping[str, str]) -> int:
         proof = self._prove(cluster)

@@ -14,6 +14,7 @@ from clusterctl.cli.reaching import interpreter, notice, tell_failures
 from clusterctl.console.jsontext import json_text
 from clusterctl.console.phases import Phases, render_freight
 from clusterctl.console.progress import render_size
+from clusterctl.console.sanitize import sanitize
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.placement import Member
 from clusterctl.runs import tasks
@@ -98,7 +99,7 @@ def show_synced(held: Mapping[str, Synced]) -> None:
         line = f"{render_freight(one.files, one.bytes, one.sent)}{taken}; tree {one.tree[:SHOWN]}"
         groups.setdefault(line, []).append(name)
     for line, names in groups.items():
-        click.echo(f"{fold_names(names)}: {line}")
+        click.echo(sanitize(f"{fold_names(names)}: {line}"))
 
 
 def synced_to_json(

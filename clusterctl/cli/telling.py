@@ -60,8 +60,11 @@ def remind(run: RunId, attach: str) -> None:
     """Say who tells of the end of a run that one leaves."""
     from clusterctl.runs.hookfile import has_hooks
 
-    if has_hooks(_folder(), run):
-        notice(f"nobody is told of its end until you attach again from this machine: {attach}")
+    try:
+        if has_hooks(_folder(), run):
+            notice(f"nobody is told of its end until you attach again from this machine: {attach}")
+    except OSError as error:
+        _say_unread(error)
 
 
 def tell_end(verdict: Verdict, seconds: float, command: str, secrets: Collection[str]) -> None:
@@ -69,7 +72,11 @@ def tell_end(verdict: Verdict, seconds: float, command: str, secrets: Collection
     from clusterctl.plans.notices import Ended
     from clusterctl.runs.hookfile import take_hooks
 
-    hooks = take_hooks(_folder(), verdict.run)
+    try:
+        hooks = take_hooks(_folder(), verdict.run)
+    except OSError as error:
+        _say_unread(error)
+        return
     if hooks is None:
         return
     teller = Teller(hooks, Ended(hooks.job, hooks.cluster, seconds, command, verdict), secrets)
@@ -81,6 +88,11 @@ def tell_end(verdict: Verdict, seconds: float, command: str, secrets: Collection
         tell_failures([as_bug(error)])
     finally:
         _keep(verdict.run, teller.left)
+
+
+def _say_unread(error: OSError) -> None:
+    """The run has its verdict, and what cannot be believed must not take its exit code."""
+    notice(f"what the job wants done at its end is not read: {error.filename} {error.strerror}")
 
 
 class Teller:

@@ -66,7 +66,7 @@ def _show_block(names: Sequence[str], answer: Answer, limit: int) -> None:
         print(f"{_paint('!', _RED, sys.stderr)} {line}", file=sys.stderr)
     for stream in answer.ended.cut:
         print(
-            f"! {stream} is longer: only its first {limit >> 10} KiB are shown; --no-fold shows all",
+            f"! {sanitize(stream)} is longer: only its first {limit >> 10} KiB are shown; --no-fold shows all",
             file=sys.stderr,
         )
     sys.stderr.flush()
@@ -87,6 +87,7 @@ def _lines(data: bytes) -> list[str]:
 
 
 def _paint(text: str, style: str, stream: TextIO) -> str:
+    text = sanitize(text)
     return f"{style}{text}{_PLAIN}" if text and wants_color(stream) else text
 
 

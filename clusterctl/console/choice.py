@@ -54,12 +54,12 @@ def err() -> Console:
 
 
 def _console(stream: TextIO) -> Console:
-    from rich.console import Console
+    from clusterctl.console.screen import Screen
 
     color = wants_color(stream)
     columns = os.environ.get("COLUMNS", "")
     width = None if stream.isatty() else int(columns) if columns.isdecimal() and int(columns) > 0 else 120
-    return Console(
+    return Screen(
         file=stream,
         force_terminal=color or None,
         no_color=not color,

@@ -47,7 +47,7 @@ def _render_issue(issue: Issue) -> list[str]:
 def show_usage(message: str, command: str, hint: str = "") -> None:
     """Write a mistake on the command line to stderr."""
     print(_paint(f"error CC-USE-001: {sanitize(message)}"), file=sys.stderr)
-    print(f"  fix: see `{command} --help`{hint}", file=sys.stderr, flush=True)
+    print(sanitize(f"  fix: see `{command} --help`{hint}"), file=sys.stderr, flush=True)
 
 
 def _paint(head: str) -> str:

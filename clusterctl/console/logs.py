@@ -85,7 +85,7 @@ class LogPrinter:
 
     def _label(self, entry: LogLines) -> str:
         rank = "-" if entry.rank is None else f"r{entry.rank}"
-        name = entry.node + " " * (self._width - display_width(entry.node))
+        name = sanitize(entry.node) + " " * (self._width - display_width(entry.node))
         label = f"{name} {rank.ljust(self._rank_width)}"
         return f"\x1b[{node_color(entry.node)}m{label}{_PLAIN}" if self._color else label
 

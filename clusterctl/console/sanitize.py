@@ -26,6 +26,24 @@ def sanitize(line: str) -> str:
     return _CONTROL.sub("", _SEQUENCE.sub("", last_overwrite(line)))
 
 
+def drop_controls(text: str) -> str:
+    """Drop what a terminal acts on from a text that may be cut anywhere, character by character; lines stay lines."""
+    return (
+        text
+        if _PLAIN.match(text)
+        else _CONTROL.sub(lambda found: found.group() * (found.group() == "\n"), text)
+    )
+
+
+def make_visible(text: str) -> str:
+    """Show what `drop_controls` drops as escapes, for text that is looked through and not obeyed."""
+    return _CONTROL.sub(lambda found: _shown(found.group()), text)
+
+
+def _shown(control: str) -> str:
+    return control if control == "\n" else control.encode("unicode_escape").decode("ascii")
+
+
 def last_overwrite(line: str) -> str:
     """Keep what a progress bar shows last: the text after the last carriage return that is followed by any."""
     parts = line.rstrip("\r\n").rsplit("\r", 1)

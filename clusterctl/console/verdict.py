@@ -30,14 +30,15 @@ _NUMBER = re.compile(r"\d+")
 def show_verdict(verdict: Verdict, seconds: float, command: str = "clusterctl") -> None:
     """Write the verdict to stderr; `command` is how the hints begin."""
     shade = _GREEN if verdict.state == SUCCEEDED else _RED
-    state = f"{shade}{verdict.state}{_PLAIN}" if wants_color(sys.stderr) else verdict.state
+    run, word = sanitize(verdict.run), sanitize(verdict.state)
+    state = f"{shade}{word}{_PLAIN}" if wants_color(sys.stderr) else word
     lines = [] if verdict.cause is None else render_cause(verdict.cause, verdict.run, command)
     lines += [*_render_reasons(verdict), *_render_left(verdict, f"{command} stop {verdict.run}")]
     lines += [*render_attempts(verdict.attempts), *_render_giving_up(verdict), *_render_after(verdict)]
     lines += [f"warning: {line}" for line in render_unplanned(verdict.worlds)]
     lines += render_stranded(verdict.outside, verdict.run, command)
     tries = f", {counted(verdict.attempt, 'attempt')}" if verdict.attempts else ""
-    last = f"{verdict.run}: {state} after {seconds:.1f} s{tries}"
+    last = f"{run}: {state} after {seconds:.1f} s{tries}"
     print("\n".join([*map(sanitize, lines), last]), file=sys.stderr, flush=True)
 
 

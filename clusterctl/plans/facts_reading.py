@@ -118,6 +118,13 @@ def clean_text(text: str) -> str:
     return UNSEEN.sub(_escape, text[:MAX_TEXT])
 
 
+def clean_lines(text: str, most: int) -> str:
+    """Clean a text of several lines as `clean_text` does one; of a long one keep the end, where the reason stands."""
+    kept = text[-most:].rstrip()
+    lines = "\n".join(UNSEEN.sub(_escape, line.removesuffix("\r").expandtabs(4)) for line in kept.split("\n"))
+    return lines if len(text) <= most else f"[the first {len(text) - most} characters are left out]\n{lines}"
+
+
 def _escape(found: re.Match[str]) -> str:
     number = ord(found.group())
     return f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}"

@@ -65,6 +65,12 @@ def render_hooks(on_end: OnEnd | None, notify: Sequence[Notify]) -> list[str]:
     return lines
 
 
+def announce(on_end: OnEnd) -> str:
+    """Say before a launch what the job has run on this machine: somebody else may have written it."""
+    words = " ".join(quote(text(word)) for word in on_end.command)
+    return f"will run here when it ends{_ends(on_end.when)}: {words}"
+
+
 def describe(entry: Notify) -> str:
     """Name a notification without its URL."""
     return f"a message to {entry.to}, its URL from ${entry.url_from}"

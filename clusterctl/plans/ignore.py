@@ -9,38 +9,23 @@ same result on every machine.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-_SPECIAL = frozenset(b"*?[\\")
-_SLASH, _STAR, _BACKSLASH, _CARET, _BANG, _DASH, _OPEN, _CLOSE, _COLON = b"/*\\^!-[]:"
-_CLASSES = {
-    b"alnum": rb"[0-9A-Za-z]",
-    b"alpha": rb"[A-Za-z]",
-    b"blank": rb"[ \t]",
-    b"cntrl": rb"[\x00-\x1f\x7f]",
-    b"digit": rb"[0-9]",
-    b"graph": rb"[\x21-\x7e]",
-    b"lower": rb"[a-z]",
-    b"print": rb"[\x20-\x7e]",
-    b"punct": rb"[!-/:-@\[-`{-~]",
-    b"space": rb"[ \t-\r]",
-    b"upper": rb"[A-Z]",
-    b"xdigit": rb"[0-9A-Fa-f]",
-}
+from clusterctl.errors import UsageError
+from clusterctl.plans.wildmatch import NeverMatchesError, Pattern, compile_pattern
 
-
-class _NeverMatchesError(ValueError):
-    """The pattern is malformed; git lets such a pattern match nothing."""
+MOST_RULES = 10_000  # in force at one place
+LONGEST_RULE = 4096  # bytes, as long as a path can be
+LARGEST = 1 << 20  # bytes of one `.gitignore`
 
 
 @dataclass(frozen=True)
 class Rule:
     """One pattern: what it matches, and whether a match ignores or re-includes."""
 
-    regex: re.Pattern[bytes]
+    pattern: Pattern
     ignore: bool
     only_directories: bool
     by_name: bool  # no slash inside: matches the last component at any depth
@@ -54,16 +39,18 @@ class Level:
     rules: tuple[Rule, ...]
 
     @cached_property
-    def _latest_first(self) -> tuple[Rule, ...]:
+    def _for_directories(self) -> tuple[Rule, ...]:
         return self.rules[::-1]
+
+    @cached_property
+    def _for_files(self) -> tuple[Rule, ...]:
+        return tuple(rule for rule in self._for_directories if not rule.only_directories)
 
     def verdict(self, path: bytes, name: bytes, is_dir: bool) -> bool | None:
         """Say whether the last matching rule ignores; None if none matches."""
         below = path[self.start :]
-        for rule in self._latest_first:
-            if rule.only_directories and not is_dir:
-                continue
-            if rule.regex.fullmatch(name if rule.by_name else below):
+        for rule in self._for_directories if is_dir else self._for_files:
+            if rule.pattern.matches(name if rule.by_name else below):
                 return rule.ignore
         return None
 
@@ -85,7 +72,13 @@ class Ignore:
         return self._with_level(base, gitignore)
 
     def _with_level(self, base: bytes, text: bytes) -> Ignore:
-        rules = tuple(parse_rules(text))
+        place = base.decode("utf-8", "surrogateescape") + ".gitignore"
+        if len(text) > LARGEST:
+            raise _refused(f"{place} is larger than {LARGEST >> 20} MiB")
+        rules = tuple(parse_rules(text, place))
+        count = len(self.excludes.rules) + sum(len(level.rules) for level in self.levels) + len(rules)
+        if count > MOST_RULES:
+            raise _refused(f"{count} ignore rules hold at {place}, more than {MOST_RULES}")
         return replace(self, levels=(*self.levels, Level(len(base), rules))) if rules else self
 
     def ignores(self, path: str, is_dir: bool) -> bool:
@@ -108,19 +101,20 @@ def rules_of(exclude: Iterable[str], *, prefix: str = "", above: Iterable[tuple[
     seen from there.
     """
     lead = _raw(prefix) + b"/" if prefix else b""
-    rules = tuple(rule for line in exclude if (rule := _rule(_trimmed(_raw(line)))))
+    lines = (_rule(_trimmed(_raw(line)), f"sync.exclude[{index}]") for index, line in enumerate(exclude))
+    rules = tuple(rule for rule in lines if rule)
     ignore = Ignore(Level(len(lead), rules), (), lead)
     for folder, text in above:
         ignore = ignore._with_level(_raw(folder) + b"/" if folder else b"", text)
     return ignore
 
 
-def parse_rules(text: bytes) -> Iterator[Rule]:
+def parse_rules(text: bytes, place: str) -> Iterator[Rule]:
     """Read a `.gitignore`; malformed patterns match nothing, as in git."""
-    for line in text.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
+    for number, line in enumerate(text.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
         if line.startswith(b"#"):
             continue
-        rule = _rule(_trimmed(line.removesuffix(b"\r")))
+        rule = _rule(_trimmed(line.removesuffix(b"\r")), f"{place}:{number}")
         if rule is not None:
             yield rule
 
@@ -137,7 +131,14 @@ def _trimmed(line: bytes) -> bytes:
     return line[: len(bare) + 1] if escaped else bare
 
 
-def _rule(line: bytes) -> Rule | None:
+def _refused(message: str) -> UsageError:
+    fix = "cut it down: ignore a directory by one rule instead of its files by many"
+    return UsageError(message, code="CC-SYNC-013", fix=fix)
+
+
+def _rule(line: bytes, place: str) -> Rule | None:
+    if len(line) > LONGEST_RULE:
+        raise _refused(f"the ignore rule at {place} is longer than {LONGEST_RULE} bytes")
     ignore = not line.startswith(b"!")
     pattern = line if ignore else line[1:]
     only_directories = pattern.endswith(b"/")
@@ -147,104 +148,6 @@ def _rule(line: bytes) -> Rule | None:
     if not pattern:
         return None
     try:
-        regex = re.compile(_regex(pattern), re.DOTALL)
-    except _NeverMatchesError:
+        return Rule(compile_pattern(pattern, by_name=by_name), ignore, only_directories, by_name)
+    except NeverMatchesError:
         return None
-    return Rule(regex, ignore, only_directories, by_name)
-
-
-def _regex(pattern: bytes) -> bytes:
-    """Translate a wildmatch pattern.
-
-    git compares the part before the first special character literally and hands only the rest to wildmatch:
-    a `**` that starts this rest counts as a path component of its own.
-    """
-    start = next((i for i, byte in enumerate(pattern) if byte in _SPECIAL), len(pattern))
-    parts = [re.escape(pattern[:start])]
-    at = start
-    while at < len(pattern):
-        byte = pattern[at]
-        if byte == _STAR:
-            part, at = _stars(pattern, start, at)
-        elif byte == _OPEN:
-            part, at = _bracket(pattern, at + 1)
-        elif byte == _BACKSLASH:
-            if at + 1 == len(pattern):
-                raise _NeverMatchesError
-            part, at = re.escape(pattern[at + 1 : at + 2]), at + 2
-        else:
-            part, at = (b"[^/]" if byte == ord("?") else re.escape(pattern[at : at + 1])), at + 1
-        parts.append(part)
-    return b"".join(parts)
-
-
-def _stars(pattern: bytes, start: int, at: int) -> tuple[bytes, int]:
-    end = at
-    while end < len(pattern) and pattern[end] == _STAR:
-        end += 1
-    rest = pattern[end:]
-    alone = (at == start or pattern[at - 1] == _SLASH) and (not rest or rest.startswith((b"/", b"\\/")))
-    if end - at < 2 or not alone:
-        return rb"[^/]*", end
-    if rest.startswith(b"/"):
-        return rb"(?:|.*/)", end + 1
-    return rb".*", end
-
-
-def _bracket(pattern: bytes, at: int) -> tuple[bytes, int]:
-    """Translate a set; `at` is just behind the opening bracket.  Returns the set and where it ends."""
-    negated = pattern[at : at + 1] in (b"!", b"^")
-    at += negated
-    members, at = _members(pattern, at)
-    chosen = (set(range(256)) - members if negated else members) - {_SLASH, 0}
-    if not chosen:
-        raise _NeverMatchesError
-    return b"[" + b"".join(b"\\x%02x" % byte for byte in sorted(chosen)) + b"]", at
-
-
-def _members(pattern: bytes, at: int) -> tuple[set[int], int]:
-    members: set[int] = set()
-    previous = 0
-    first = True
-    while first or _byte(pattern, at) != _CLOSE:
-        first = False
-        byte = _byte(pattern, at)
-        upper = pattern[at + 1 : at + 2]
-        if byte == _DASH and previous and upper and upper != b"]":
-            last, at = _literal(pattern, at + 1)
-            members.update(range(previous, last + 1))
-            previous = 0
-            continue
-        if byte == _OPEN and upper == b":" and (named := _named_class(pattern, at + 2)):
-            found, at = named
-            members |= found
-            previous = 0
-            continue
-        previous, at = (byte, at + 1) if byte != _BACKSLASH else _literal(pattern, at)
-        members.add(previous)
-    return members, at + 1
-
-
-def _byte(pattern: bytes, at: int) -> int:
-    if at >= len(pattern):
-        raise _NeverMatchesError
-    return pattern[at]
-
-
-def _literal(pattern: bytes, at: int) -> tuple[int, int]:
-    """Read one byte of a set, after a backslash if there is one."""
-    at += _byte(pattern, at) == _BACKSLASH
-    return _byte(pattern, at), at + 1
-
-
-def _named_class(pattern: bytes, at: int) -> tuple[set[int], int] | None:
-    """Read `name:]`; None if this is no class but ordinary members of the set."""
-    end = pattern.find(b"]", at)
-    if end < 0:
-        raise _NeverMatchesError
-    if end == at or pattern[end - 1] != _COLON:
-        return None
-    members = _CLASSES.get(pattern[at : end - 1])
-    if members is None:
-        raise _NeverMatchesError
-    return {byte for byte in range(256) if re.match(members, bytes([byte]))}, end + 1

@@ -28,14 +28,17 @@ from clusterctl.errors import (
     SyncError,
     Unreachable,
 )
+from clusterctl.plans.facts_reading import clean_lines, clean_text
 from clusterctl.plans.shell import ACTIVATED, ACTIVATING, SHELL_ENDED, STOLEN_STDIN
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.runs.frames import FrameReader
 
 NO_STATUS = -1  # paramiko's exit status when there is none: a signal ended the process
 CANNOT_RUN, NOT_FOUND = 126, 127
+LONGEST_TRACE = 1 << 20  # characters of a traceback, of which the end is shown
 TAIL = 4096  # characters of what was said that are shown as evidence
-CODE = re.compile(r"CC-[A-Z]{2,10}-[0-9]{3}")
+CODE = re.compile(r"CC-[A-Z]{1,10}-[0-9]{3}")
+UNFORESEEN = "CC-RUN-002"
 # What the loaders of glibc and musl write; the shell's status for it is that of a program that is not there.
 _LIBRARY = re.compile(
     r"(?:error while loading shared libraries: |Error loading shared library )([^\s:]{1,200})"
@@ -190,13 +193,13 @@ def flooded(node: str, evidence: str) -> NodeError:
 
 
 def reported(node: str, error: Untrusted) -> ClusterctlError:
-    """Turn an error that the node reported into ours."""
-    code = code_of(error)
-    message, evidence = error.text("message", TAIL) or "unknown", error.text("traceback", 4 * TAIL)
-    if evidence:
-        return InternalError(message, code=code or "CC-RUN-002", node=node, evidence=evidence)
+    """Turn an error that the node reported into ours; a node may report anything, at any length."""
+    code, trace = code_of(error) or UNFORESEEN, error.text("traceback", LONGEST_TRACE)
+    message = clean_text(error.text("message")) or "unknown"
+    if trace:
+        return InternalError(message, code=code, node=node, evidence=clean_lines(trace, TAIL))
     kind = next((kind for family, kind in FAMILIES.items() if code.startswith(family)), NodeError)
-    return kind(message, code=code or "CC-RUN-002", node=node, evidence=evidence)
+    return kind(message, code=code, node=node)
 
 
 def code_of(said: Untrusted) -> str:

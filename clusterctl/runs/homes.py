@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from clusterctl.runs.aside import write_aside
 from clusterctl.runs.landing import OURS
+from clusterctl.runs.private_files import read_own, write_aside
 from clusterctl.runs.pull import Listed
 
 
@@ -71,7 +71,7 @@ def choose_bringer(group: Sequence[str], home: str) -> str:
 def _load(file: Path) -> dict[str, Home]:
     """Read who shared which work directory; an older version wrote the name alone."""
     try:
-        raw = json.loads(file.read_bytes())
+        raw = json.loads(read_own(file))
         pairs = ((str(place), (one, [one]) if isinstance(one, str) else one) for place, one in raw.items())
         homes = {place: Home(str(name), frozenset(map(str, nodes))) for place, (name, nodes) in pairs}
         return {place: home for place, home in homes.items() if _is_name(home.name)}

@@ -23,13 +23,14 @@ from typing import Any
 
 from clusterctl.errors import SystemRefusal
 from clusterctl.plans.results import Entry, Stamp
-from clusterctl.runs.aside import write_aside
+from clusterctl.runs.private_files import read_own, write_aside
 from clusterctl.runs.statcache import stamp_of
 
 OURS = ".clusterctl"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 VERSION = 1
+LARGEST = 256 << 20  # bytes of what is known of the files that were brought
 LATEST = 1 << 62  # nanoseconds; no sane file is younger
 
 
@@ -226,7 +227,7 @@ def _points_to(name: bytes, wanted: bytes, folder: int) -> bool:
 def _load(file: Path) -> dict[str, Known]:
     """Read the index; a missing or damaged one knows nothing."""
     try:
-        data = json.loads(file.read_bytes())
+        data = json.loads(read_own(file, LARGEST))
         rows: dict[str, Any] = data["files"] if data["version"] == VERSION else {}
         return {path: Known(_stamp(row[0]), str(row[1]), _stamp(row[2])) for path, row in rows.items()}
     except (OSError, ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError):

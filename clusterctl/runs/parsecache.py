@@ -11,7 +11,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from clusterctl.runs.aside import keep_newest, read_own, write_aside
+from clusterctl.runs.private_files import keep_newest, read_own, write_own
 from clusterctl.specs import inventory, job, waiver
 
 MOST = 50  # texts that are remembered
@@ -38,7 +38,7 @@ def parse_once(folder: Path, text: str, file: str, kind: type[T], parse: Callabl
         return known
     value = parse(text, file)
     try:
-        write_aside(kept, json.dumps(_plain(value)))
+        write_own(kept, json.dumps(_plain(value)))
     except OSError:
         return value
     keep_newest(folder, MOST)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from clusterctl.errors import UsageError
-from clusterctl.plans.ignore import Ignore, rules_of
+from clusterctl.plans.ignore import LARGEST, Ignore, rules_of
 from clusterctl.plans.tree import MAX_FILES, Entry, Manifest, check_limits, leaves_tree, manifest_of, text_of
 from clusterctl.runs.contents import Contents, hash_still, unreadable
 from clusterctl.runs.statcache import StatCache, stamp_of
@@ -35,8 +35,8 @@ def scan_source(
 ) -> ScanResult:
     """Walk and hash a source directory; `cache_dir` is a folder of ours for remembered hashes.
 
-    Raises UsageError for a source that cannot be meant or is too large, SyncError for files that cannot be
-    read or do not keep still.
+    Raises UsageError for a source that cannot be meant, is too large or has too many ignore rules, SyncError for
+    files that cannot be read or that change while they are read.
     """
     root = checked_root(source)
     walk = _Walk(os.fsencode(root), big)
@@ -101,7 +101,7 @@ def _read_gitignore(folder: bytes) -> bytes | None:
     except OSError:
         return None
     with os.fdopen(descriptor, "rb") as file:
-        return file.read() if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+        return file.read(LARGEST + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
 
 
 @dataclass

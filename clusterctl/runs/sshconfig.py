@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clusterctl.errors import Unreachable
-from clusterctl.runs.aside import keep_newest, read_own, write_aside
+from clusterctl.runs.private_files import keep_newest, read_own, write_own
 from clusterctl.runs.sshfiles import Traces, trace_files
 
 VERSION = 2
@@ -151,7 +151,7 @@ class _Book:
         self.grown = False
         text = json.dumps({"mark": self._mark, "answers": dict(self.answers)})
         with suppress(OSError):
-            write_aside(self._file, text)
+            write_own(self._file, text)
             keep_newest(self._file.parent, MOST_BOOKS)
 
 

@@ -10,9 +10,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from clusterctl.runs.aside import keep_newest, write_aside
+from clusterctl.runs.private_files import keep_newest, read_own, write_own
 
 VERSION = 1
+LARGEST = 256 << 20  # bytes: the names and hashes of a million files
 MOST_TREES = 100  # source roots that are remembered
 RACY = 2_000_000_000  # ns: a file this young may change again without a new time stamp (FAT counts in 2 s)
 
@@ -56,14 +57,14 @@ class StatCache:
             return
         rows = {path: [*stamp, sha] for path, (stamp, sha) in self._fresh.items()}
         with contextlib.suppress(OSError):
-            write_aside(self._file, json.dumps({"version": VERSION, "files": rows}))
+            write_own(self._file, json.dumps({"version": VERSION, "files": rows}))
             keep_newest(self._file.parent, MOST_TREES)
 
     def _load(self) -> dict[str, tuple[Stamp, str]]:
         if self._file is None:
             return {}
         try:
-            data = json.loads(self._file.read_bytes())
+            data = json.loads(read_own(self._file, LARGEST))
             return _parse(data["files"]) if data["version"] == VERSION else {}
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return {}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from clusterctl.errors import Place
@@ -11,6 +12,7 @@ from clusterctl.specs.ansible_groups import ALL, Groups, Setting, Settings
 from clusterctl.specs.ansible_ini import read_ini
 from clusterctl.specs.ansible_yaml import read_yaml
 from clusterctl.specs.bad_value import BadValueError
+from clusterctl.specs.counted import counted
 from clusterctl.specs.foreign import Findings, Foreign, ForeignHost
 from clusterctl.specs.ssh_args import parse_ssh_args
 from clusterctl.specs.tree import quoted
@@ -26,7 +28,7 @@ _ARGS = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args"
 _PYTHON = ("ansible_python_interpreter",)
 _CONNECTION = ("ansible_connection",)
 _USED = frozenset((*_HOST, *_USER, *_PORT, *_KEY, *_ARGS, *_PYTHON, *_CONNECTION))
-_SECRET = ("pass", "secret", "token", "vault")
+_PASSWORD = re.compile(r"ansible_(ssh_)?pass(word)?")
 _BY_SSH = ("", "ssh", "smart", "paramiko", "paramiko_ssh", "ansible.builtin.ssh")
 
 
@@ -49,7 +51,7 @@ def _to_foreign(groups: Groups, kind: str, file: str, group: str | None) -> Fore
     lineage = groups.lineage()
     shared: dict[frozenset[str], Settings] = {}
     known_args: dict[Setting, dict[str, object]] = {}
-    hosts = []
+    hosts: list[ForeignHost] = []
     for name in names:
         machine = groups.machines[name]
         own_groups = frozenset(machine.groups)
@@ -61,10 +63,22 @@ def _to_foreign(groups: Groups, kind: str, file: str, group: str | None) -> Fore
         hosts += [host] if host else []
     _refuse_twins(hosts, findings)
     if not hosts and not findings.issues:
-        what = f"the group {quoted(group)} has no hosts" if group else "no host is named here"
-        findings.wrong(what, Place(file, 1, 1), "", codes.NO_NODES)
+        findings.wrong(*_why_empty(group, names, findings, file), codes.NO_NODES)
     findings.settle()
-    return Foreign(kind, file, tuple(hosts), tuple(findings.remarks))
+    parts = groups.parts() if group is None else ()
+    return Foreign(kind, file, tuple(hosts), tuple(findings.remarks), parts)
+
+
+def _why_empty(
+    group: str | None, names: Sequence[str], findings: Findings, file: str
+) -> tuple[str, Place, str]:
+    """Say why no host was taken: none is named, or none of those that are is reached by SSH."""
+    if not names:
+        what = f"the group {quoted(group)} has no hosts" if group else "no host is named here"
+        return what, Place(file, 1, 1), ""
+    left = findings.remarks[0]
+    more = f" (and {counted(len(names) - 1, 'more host')})" if len(names) > 1 else ""
+    return f"no host is reached by SSH: {left.message}{more}", left.place, "name machines that run sshd"
 
 
 def _merge(groups: Groups, own: frozenset[str], lineage: dict[str, dict[str, int]]) -> Settings:
@@ -113,8 +127,9 @@ class _Reader:
             return None
         self._remark_unused()
         target = self._find(_HOST) or Setting(name, self.place)
-        host = self.findings.read(_parse_ipv4_or_name, target.text, target.place)
-        more: dict[str, Any] = {}
+        user, _, bare = target.text.rpartition("@")  # ssh takes user@host, and Ansible hands it on
+        host = self.findings.read(_parse_ipv4_or_name, bare, target.place)
+        more: dict[str, Any] = self._login(user, target.place)
         for arguments in _ARGS:
             found = self._untemplated(self._find((arguments,)), arguments)
             more |= self._ssh_args(found) if found else {}
@@ -122,7 +137,11 @@ class _Reader:
             "port", _PORT, values.parse_port
         )
         more |= self._value("key", _KEY, values.parse_text) | self._python()
-        return ForeignHost(name=name, host=host or "", place=self.place, **more)
+        return ForeignHost(name=name.rpartition("@")[2], host=host or "", place=self.place, **more)
+
+    def _login(self, user: str, place: Place) -> dict[str, object]:
+        login = self.findings.read(addresses.parse_user, user, place) if user else None
+        return {"user": login} if login else {}
 
     def _ssh_args(self, found: Setting) -> dict[str, object]:
         """Read options of ssh; those of a group are read once for all its hosts."""
@@ -157,7 +176,7 @@ class _Reader:
 
     def _remark_unused(self) -> None:
         for name, setting in self.settings.items():
-            if any(word in name.lower() for word in _SECRET):
+            if _PASSWORD.fullmatch(name):
                 self.findings.remark(
                     f"{quoted(name)} was not taken over: clusterctl logs in by key", setting.place
                 )

@@ -82,6 +82,16 @@ class Groups:
             machine.groups.add(group)
             self.group(group, place).hosts[name] = None
 
+    def parts(self) -> tuple[tuple[str, int], ...]:
+        """Give the groups that hold some but not all machines, with how many, in the order of the file."""
+        counts = dict.fromkeys(self.groups, 0)
+        lineage = self.lineage()
+        for machine in self.machines.values():
+            for name in {above for group in machine.groups for above in lineage[group]}:
+                counts[name] += 1
+        inside = [(name, count) for name, count in counts.items() if 0 < count < len(self.machines)]
+        return tuple((name, count) for name, count in inside if name not in (ALL, UNGROUPED))
+
     def lineage(self) -> dict[str, dict[str, int]]:
         """Give for every group itself and all above it, each with its depth below `all`."""
         depth = {name: 0 if name == ALL else 1 for name in self.groups}

@@ -8,13 +8,13 @@ from clusterctl.errors import Place, SpecError
 from clusterctl.specs import codes
 from clusterctl.specs.ansible_groups import Groups, Setting, Settings, expand_pattern
 from clusterctl.specs.document import in_order, read_document
-from clusterctl.specs.foreign import Findings
+from clusterctl.specs.foreign import MOST_FOREIGN, Findings
 from clusterctl.specs.tree import Scalar, Table, Tree, describe, quoted
 
 
 def read_yaml(text: str, file: str, findings: Findings) -> Groups:
     """Read the groups of a YAML inventory; problems go to the findings."""
-    tree, issues = read_document(text, file)
+    tree, issues = read_document(text, file, most=MOST_FOREIGN)
     for issue in issues:
         if issue.code == codes.UNSUPPORTED and issue.place:  # a vault's tag, a merge key
             findings.remark(issue.message, issue.place)

@@ -10,6 +10,7 @@ from clusterctl.specs.inventory_text import (
     SSH_KEYS,
     Pairs,
     cluster_name,
+    comment,
     flow,
     name_nodes,
     scalar,
@@ -35,7 +36,7 @@ def render_discovered(
     names, _ = name_nodes(foreign.hosts)
     known = list(zip(foreign.hosts, names, strict=True))
     ssh = {key: shared_value(foreign.hosts, key) for key in SSH_KEYS}
-    lines = ["# Made by `clusterctl inventory discover`.", *(f"# {line}" for line in advice), ""]
+    lines = ["# Made by `clusterctl inventory discover`.", *map(comment, advice), ""]
     lines.append(f"cluster: {scalar(cluster_name('', cluster))}")
     common: Pairs = [(key, value) for key, value in ssh.items() if value is not None]
     lines += [f"ssh: {flow(common)}"] if common else []
@@ -63,8 +64,8 @@ def _node(host: ForeignHost, name: str, shared: Mapping[str, object], said: Disc
     texts += [f"ssh: {flow(ssh)}"] if ssh else []
     texts += [f"python: {scalar(host.python)}"] if host.python and shared["python"] is None else []
     texts += [f"nic: [{', '.join(map(scalar, said.nic))}]"] if said.nic else []
-    texts += [f"ip: {said.ip}"] if said.ip else []
+    texts += [f"ip: {scalar(said.ip)}"] if said.ip else []
     texts += [f"gpus: {said.gpus}"] if said.gpus else []
-    texts += [f"# {note}" for note in said.notes]
+    texts += map(comment, said.notes)
     for place, text in enumerate(texts):
         yield f"  {'  ' if place else '- '}{text}"

@@ -10,9 +10,10 @@ from typing import NoReturn, TypeVar
 from clusterctl.errors import Issue, Place, SpecError
 from clusterctl.specs import codes
 from clusterctl.specs.bad_value import BadValueError
-from clusterctl.specs.document import MOST_BYTES, MOST_ISSUES, in_order
+from clusterctl.specs.document import MOST_ISSUES, in_order
 
 MOST_HOSTS = 4096
+MOST_FOREIGN = 1 << 20  # what `ansible-inventory --list` writes is longer than any inventory of ours
 LONGEST_LINE = 8192
 MOST_NAMES = 50_000  # what ranges stand for, a host that stands in several groups counted each time
 
@@ -58,6 +59,7 @@ class Foreign:
     file: str
     hosts: tuple[ForeignHost, ...]
     remarks: tuple[Remark, ...]
+    groups: tuple[tuple[str, int], ...] = ()  # Ansible's, with the number of their hosts, where all hosts were taken
 
 
 @dataclass(eq=False)
@@ -99,8 +101,8 @@ class Findings:
 def lines_of(text: str, file: str) -> Iterator[tuple[Place, str]]:
     """Give the lines that hold more than white space, and where each begins; raises SpecError for hostile texts."""
     start = Place(file, 1, 1)
-    if len(text) > MOST_BYTES:
-        message = f"more than {MOST_BYTES >> 20} MiB of text"
+    if len(text) > MOST_FOREIGN:
+        message = f"more than {MOST_FOREIGN >> 20} MiB of text"
         raise SpecError([Issue(codes.TOO_LARGE, message, start, "is this the right file?")])
     lines = (line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n"))
     for number, line in enumerate(lines, 1):

@@ -17,6 +17,7 @@ from clusterctl.specs.values import parse_count, parse_port
 
 KINDS = {"deepspeed": "a DeepSpeed hostfile", "mpi": "an MPI hostfile", "hosts": "a list of hosts"}
 
+MOST_GPUS = 16  # no machine has more; more slots are processes
 MOST_LINES = 200_000  # MPI may name a host once for each of its slots
 
 _WORD = re.compile(r"[^\s=]+(?:\s*=\s*\S+)?|\S+")
@@ -71,12 +72,22 @@ def parse_hostfile(text: str, file: str, form: str) -> Foreign:
         host = _read_line(line, form, findings)
         if host is not None:
             _add(hosts, host, form, findings)
+    hosts = {key: _without_processes(host, findings) for key, host in hosts.items()}
     if any(host.gpus is not None for host in hosts.values()) and form == "mpi":
         findings.remark(_SLOTS_ARE_GPUS, next(iter(hosts.values())).place)
     if not hosts and not findings.issues:
         findings.wrong("no host is named here", Place(file, 1, 1), "one host a line", codes.NO_NODES)
     findings.settle()
     return Foreign(KINDS[form], file, tuple(hosts.values()), tuple(findings.remarks))
+
+
+def _without_processes(host: ForeignHost, findings: Findings) -> ForeignHost:
+    """Leave out slots that cannot be GPUs: schedulers count processes or cores by them."""
+    if host.gpus is None or host.gpus <= MOST_GPUS:
+        return host
+    message = f"{host.gpus} slots are processes, not GPUs: gpus was left out, so clusterctl takes what the node has"
+    findings.remark(message, host.place)
+    return replace(host, gpus=None)
 
 
 def _spread(line: Line, form: str, findings: Findings) -> Iterator[Line]:

@@ -10,15 +10,16 @@ from clusterctl.specs import codes
 from clusterctl.specs.ansible import parse_ansible_ini, parse_ansible_yaml
 from clusterctl.specs.foreign import Foreign, lines_of
 from clusterctl.specs.hostfile import KINDS, Line, parse_hostfile, split_lines
+from clusterctl.specs.ssh_hosts import KIND, is_ssh_config, parse_ssh_config
 
-FORMS = ("deepspeed", "mpi", "ansible", "hosts")
+FORMS = ("deepspeed", "mpi", "ansible", "hosts", "ssh")
 MOST_SLOTS = 128  # a larger number behind a host's colon is no number of slots
 SSH_PORT = 22
 
 _SECTION = re.compile(r"\s*\[[^\]\s]+\]\s*(#.*)?")
 _VARIABLE = re.compile(r"\sansible_[a-z_]+\s*=")
 _YAML = re.compile(r"(---|[\w.-]+:)\s*(#.*)?|[\w.-]+:\s+\S.*|\{.*")
-_CHOOSE = "give --format deepspeed, mpi, ansible or hosts"
+_CHOOSE = "give --format ansible if it is one"
 
 
 def parse_foreign(text: str, file: str, form: str = "auto", group: str | None = None) -> Foreign:
@@ -28,6 +29,8 @@ def parse_foreign(text: str, file: str, form: str = "auto", group: str | None = 
     """
     form = detect_form(text, file) if form == "auto" else form
     _refuse_group(group, form, file)
+    if form == "ssh":
+        return parse_ssh_config(text, file)
     if form != "ansible":
         return parse_hostfile(text, file, form)
     return (parse_ansible_yaml if is_yaml(text, file) else parse_ansible_ini)(text, file, group)
@@ -44,6 +47,8 @@ def is_yaml(text: str, file: str) -> bool:
 def detect_form(text: str, file: str) -> str:
     """Tell whose inventory it is; raises SpecError when that would be a guess."""
     lines = [line for _, line in lines_of(text, file)]
+    if is_ssh_config(text, file):
+        return "ssh"
     if is_yaml(text, file) or any(_SECTION.fullmatch(line) or _VARIABLE.search(line) for line in lines):
         return "ansible"
     found = list(split_lines(text, file))
@@ -70,5 +75,6 @@ def _detect_number(lines: list[Line]) -> str:
 def _refuse_group(group: str | None, form: str, file: str) -> None:
     """Point out that only Ansible's inventories have groups."""
     if group is not None and form != "ansible":
-        message = f"only Ansible's inventories have groups, and this was read as {KINDS[form]}"
+        read_as = KIND if form == "ssh" else KINDS[form]
+        message = f"only Ansible's inventories have groups, and this was read as {read_as}"
         raise SpecError([Issue(codes.FOREIGN_GROUP, message, Place(file, 1, 1), _CHOOSE)])

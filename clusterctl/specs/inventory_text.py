@@ -18,6 +18,7 @@ from clusterctl.specs.tree import quoted
 from clusterctl.specs.values import parse_name, parse_node_name
 
 MOST_REMARKS = 40
+MOST_GROUPS = 12
 
 _PLAIN = re.compile(r"[A-Za-z0-9_/~][A-Za-z0-9._/~@+-]*")
 _NULLS = frozenset(("~", "null", "Null", "NULL"))
@@ -36,8 +37,9 @@ def render_inventory(foreign: Foreign, cluster: str = "") -> str:
     names, renamed = name_nodes(foreign.hosts)
     shared = {key: shared_value(foreign.hosts, key) for key in (*_NODE_KEYS, *SSH_KEYS)}
     remarks = (*foreign.remarks, *renamed)
-    head = [f"# Made by `clusterctl inventory import` from {quoted(foreign.file)}, {foreign.kind}."]
-    head += [f"# {line}" for line in _ADVICE]
+    head = [comment(f"Made by `clusterctl inventory import` from {quoted(foreign.file)}, {foreign.kind}.")]
+    head += map(comment, _ADVICE)
+    head += [comment(describe_groups(foreign))] if foreign.groups else []
     head += ["#", "# Not taken over, or guessed:", *_comments(remarks)] if remarks else []
     top: Pairs = [(key, shared[key]) for key in _NODE_KEYS if shared[key] is not None]
     ssh = {key: shared[key] for key in SSH_KEYS if shared[key] is not None}
@@ -50,9 +52,20 @@ def render_inventory(foreign: Foreign, cluster: str = "") -> str:
     ]
     text = "\n".join(lines) + "\n"
     if len(text.encode()) > MOST_BYTES:
-        message, place = "the inventory would be larger than 1 MiB", Place(foreign.file, 1, 1)
+        message, place = (
+            f"the inventory would be larger than {MOST_BYTES >> 10} KiB",
+            Place(foreign.file, 1, 1),
+        )
         raise SpecError([Issue(codes.TOO_LARGE, message, place, "is this the right file?")])
     return text
+
+
+def describe_groups(foreign: Foreign) -> str:
+    """Name the groups of which one may hold the machines that train, where all hosts were taken."""
+    named = [f"{name} ({count})" for name, count in foreign.groups[:MOST_GROUPS] if name.isprintable()]
+    more = f" and {len(foreign.groups) - MOST_GROUPS} more" if len(foreign.groups) > MOST_GROUPS else ""
+    every = f"All {counted(len(foreign.hosts), 'host')} were taken."
+    return f"{every} To leave login and storage nodes out, take one group by --group: {', '.join(named)}{more}."
 
 
 def shared_value(hosts: Sequence[ForeignHost], key: str) -> object:
@@ -82,7 +95,12 @@ def scalar(value: object) -> str:
     """Write a text so that it is read as that text: plain where that is safe, else in double quotes."""
     text = str(value)
     plain = _PLAIN.fullmatch(text) and text not in _NULLS
-    return text if plain else json.dumps(text)
+    return text if plain else json.dumps(text).replace("\x7f", "\\x7f")  # JSON lets it stand, YAML does not
+
+
+def comment(text: str) -> str:
+    """Write a comment; whatever the text holds, it is one line, can be read as YAML, and moves no cursor."""
+    return "# " + "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def cluster_name(file: str, wanted: str) -> str:
@@ -130,6 +148,6 @@ def _comments(remarks: Sequence[Remark]) -> Iterator[str]:
         places.setdefault(remark.message, []).append(remark.place)
     for message, found in list(places.items())[:MOST_REMARKS]:
         more = f" (and {counted(len(found) - 1, 'more time')})" if len(found) > 1 else ""
-        yield f"# - line {found[0].line}: {message}{more}"
+        yield comment(f"- line {found[0].line}: {message}{more}")
     if len(places) > MOST_REMARKS:
-        yield f"# - and {counted(len(places) - MOST_REMARKS, 'more remark')}"
+        yield comment(f"- and {counted(len(places) - MOST_REMARKS, 'more remark')}")

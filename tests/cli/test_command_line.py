@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from clusterctl.cli.crash import as_bug, note_bug
+from clusterctl.protocol.untrusted import Untrusted
+from clusterctl.runs.endings import reported
+
 COMMAND = [sys.executable, "-m", "clusterctl"]
 INVENTORY = "cluster: c\nnodes:\n  - {host: 192.0.2.1, name: one, nic: eth0, gpus: 2}\n"
 JOB = "name: j\nscript: train.py\n"
@@ -39,6 +43,62 @@ def run(folder: Path, *args: str, **env: str) -> subprocess.CompletedProcess[str
         timeout=60,
         stdin=subprocess.DEVNULL,
     )
+
+
+@pytest.mark.parametrize("verb", [["ps"], ["launch", "job.yaml", "--dry-run"], ["lab", "status"], ["attach"]])
+def test_a_state_directory_that_others_can_write_to_is_refused(folder: Path, verb: list[str]) -> None:
+    """Before anything in it is believed: no hook, no inventory of a lab, no cache; nothing is written there."""
+    (folder / "state").mkdir()
+    (folder / "state").chmod(0o777)
+    done = run(folder, *verb, COLUMNS="80")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert (
+        f"error CC-USE-041: {folder / 'state'} can be written by others (mode 0777): chmod go-w it"
+        in done.stderr
+    )
+    assert "fix: set XDG_STATE_HOME" in done.stderr
+    assert not list((folder / "state").iterdir())
+
+
+def test_the_report_of_a_bug_is_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A traceback of 64 MiB from a node costs a few kilobytes here, without what a terminal acts on."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    trace = "Traceback\n" + "\x1b]52;c;YQ==\x07\u202e" * 70_000 + "\nValueError: the end\n"
+    for _ in range(50):
+        error = reported("gpu01", Untrusted({"code": "CC-RUN-002", "message": "\x9d\n" * 9_000, "traceback": trace}))
+        bug = note_bug(error)
+        mine = as_bug(ValueError("\x1b]0;x\x07" * 300_000))
+    (crash,) = (folder / "state" / "clusterctl" / "crashes").iterdir()
+
+    assert (bug.code, bug.evidence, bug.node) == ("CC-BUG-001", "", "gpu01")
+    assert (len(bug.message) < 8_000, len(mine.message) < 8_000) == (True, True)
+    text = crash.read_text()
+    assert len(text) < 1 << 21
+    assert "characters are left out]" in text
+    assert "ValueError: the end" in text
+    assert not [c for c in text + bug.message + mine.message if not (c.isprintable() or c == "\n")]
+
+
+@pytest.mark.parametrize("code", ["", None, 7, "CC-RUN-014 \x1b[2J", "x" * 10_000, ["CC-PY-001"]])
+def test_an_error_of_a_node_says_what_it_may(code: object) -> None:
+    """Its code is one of ours, and its message one bounded line that no terminal acts on."""
+    error = reported("gpu01", Untrusted({"code": code, "message": "a\nb\x1b[2J\u202e" * 10_000, "traceback": None}))
+
+    assert (error.code, error.node, error.evidence) == ("CC-RUN-002", "gpu01", "")
+    assert error.message.isprintable()
+    assert len(error.message) < 8_000
+
+
+def test_a_launch_says_what_it_will_run_here_before_it_does_anything(folder: Path) -> None:
+    """Even one that fails at once; what a terminal would hide is shown."""
+    (folder / "job.yaml").write_text(f'{JOB}on_end: {{command: [sh, "-c", "id \\e[8m"]}}\nsecrets: [NOT_SET_HERE]\n')
+    done = run(folder, "launch", "job.yaml", COLUMNS="80")
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("will run here when it ends: sh -c 'id \\x1b[8m'\n", done.stderr.index("will"))
+    assert done.stderr.index("will run here") < done.stderr.index("NOT_SET_HERE")
+    assert "\x1b" not in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -133,3 +133,32 @@ def test_variables_beside_an_ansible_inventory_are_not_forgotten(
     assert (code, "gpu01" in out, "cpu01" in out) == (0, True, False)
     assert "group_vars/ beside it was not read" in err
     assert run(capsys, "hosts.ini", "--group", "gpus")[0] == 2
+
+
+def test_an_ssh_configuration_stays_the_way_in(
+    in_a_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The nodes name the file that was imported, but not ssh's own, which is read anyway."""
+    monkeypatch.setenv("HOME", str(in_a_folder))
+    (in_a_folder / ".ssh").mkdir()
+    text = "Host gpu01\n  HostName 10.0.0.1\nHost gpu02\n  HostName 10.0.0.2\n"
+    for place in (".ssh/config", "mine"):
+        (in_a_folder / place).write_text(text)
+    usual = run(capsys, "~/.ssh/config")
+    other = run(capsys, "mine")
+
+    assert usual[::2] == other[::2] == (0, "read as an SSH configuration: 2 nodes\n")
+    assert "config:" not in usual[1].replace("cluster: config", "")
+    assert f"ssh: {{config: {in_a_folder}/mine}}" in other[1]
+    assert "- {host: gpu01}" in usual[1]
+
+
+def test_the_groups_are_shown(in_a_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """So that a login node is not trained on by accident."""
+    (in_a_folder / "hosts.ini").write_text("[login]\nl1\n[gpu]\na\nb\n")
+    code, _, err = run(capsys, "hosts.ini")
+
+    assert code == 0
+    assert "note: All 3 hosts were taken." in err
+    assert "--group: login (1), gpu (2)." in err
+    assert "--group" not in run(capsys, "hosts.ini", "--group", "gpu")[2]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import stat
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -210,6 +213,95 @@ def test_a_full_state_directory_costs_no_verdict(home: Path, capfd: pytest.Captu
     tell_end(verdict(), 60.0, "clusterctl", [])
 
     assert capfd.readouterr().err.startswith("note: nobody will be told of the end: ")
+
+
+HOSTILE_RUNS = [
+    "../secret-20261121T101500-ab12",
+    "sub/digits-20261121T101500-ab12",
+    "ABSOLUTE/digits-20261121T101500-ab12",
+    "/proc/self/cwd/digits-20261121T101500-ab12",
+    "digits",
+    "digits-20261121T101500-ab12\n",
+    "digits-20261121T101500-AB12",
+    ".-20261121T101500-ab12",
+    "",
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE_RUNS)
+def test_a_name_that_a_node_made_up_leads_nowhere(
+    home: Path, name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Hooks that lie where such a name points are not run, and the file stays."""
+    run = name.replace("ABSOLUTE", str(home / "planted"))
+    script(home, "open('seen', 'w')")
+    keep(home, "on_end: {command: [./tell.py]}")
+    ends = home / "state" / "clusterctl" / "ends"
+    text = (ends / f"{RUN}.json").read_text()
+    (ends / f"{RUN}.json").unlink()
+    monkeypatch.chdir(home / "job")
+    planted = Path(f"{ends / run}.json")
+    planted.parent.mkdir(parents=True, exist_ok=True)
+    planted.write_text(text)
+    tell_end(replace(verdict(), run=run), 60.0, "clusterctl", [])
+    remind(run, "clusterctl attach it")
+
+    assert planted.read_text() == text
+    assert not (home / "job" / "seen").exists()
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        lambda file: file.write_text("{}"),
+        lambda file: file.write_text("[" * 100_000),
+        lambda file: file.write_text(file.read_text().replace('"digits"', '"other"')),
+        lambda file: (file.rename(file.with_suffix(".mine")), file.symlink_to(file.with_suffix(".mine"))),
+        lambda file: (file.unlink(), file.mkdir()),
+        lambda file: (file.unlink(), os.mkfifo(file)),
+    ],
+    ids=["no hooks", "deep", "of another job", "a link", "a directory", "a pipe"],
+)
+def test_what_is_not_the_hooks_of_the_run_stays(home: Path, plant: Callable[[Path], object]) -> None:
+    """It is neither run nor removed."""
+    script(home, "open('seen', 'w')")
+    keep(home, "on_end: {command: [./tell.py]}")
+    plant(home / "state" / "clusterctl" / "ends" / f"{RUN}.json")
+    before = kept(home)
+    tell_end(verdict(), 60.0, "clusterctl", [])
+
+    assert f"{RUN}.json" in before == kept(home)
+    assert not (home / "job" / "seen").exists()
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [lambda path: path.chmod(0o777), lambda path: os.chown(path, 65534, -1)],
+    ids=["open to all", "another's"],
+)
+@pytest.mark.parametrize("place", ["state/clusterctl/ends", "state/clusterctl", "state"])
+def test_hooks_that_others_could_have_put_there_are_not_run(
+    home: Path, place: str, spoil: Callable[[Path], object], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The command does not run, whichever of the directories others can write to."""
+    script(home, "open('seen', 'w')")
+    keep(home, "on_end: {command: [./tell.py]}")
+    try:
+        spoil(home / place)
+    except PermissionError:
+        pytest.skip("only root gives files away")
+    if place.endswith("ends"):
+        tell_end(verdict(), 60.0, "clusterctl", [])
+        remind(RUN, "clusterctl attach it")
+        assert capfd.readouterr().err.count(f"is not read: {home / place} ") == 2
+    else:
+        with pytest.raises(UsageError, match=str(home / place)) as refusal:
+            tell_end(verdict(), 60.0, "clusterctl", [])
+        assert refusal.value.code == "CC-USE-041"
+
+    assert not (home / "job" / "seen").exists()
+    assert kept(home) == [f"{RUN}.json"]
 
 
 TELLS = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,9 +12,12 @@ from clusterctl.errors import Place
 from clusterctl.plans.discover import Discovery, plan_discovery
 from clusterctl.plans.facts import Facts, parse_facts
 from clusterctl.specs.discovered_text import render_discovered
+from clusterctl.specs.document import read_tree
 from clusterctl.specs.foreign import Foreign, ForeignHost
 from clusterctl.specs.inventory import Inventory, Node
 from clusterctl.specs.inventory_parsing import parse_inventory
+from clusterctl.specs.inventory_text import scalar
+from clusterctl.specs.tree import Listing, Scalar
 
 
 def facts_of(number: int, changes: dict[str, Any]) -> Facts:
@@ -133,3 +137,52 @@ def test_every_host_keeps_its_own_python() -> None:
         )
         text = render_discovered(Foreign("k", "f", hosts, ()), "lab-a", found.nodes, found.advice)
         assert [node.python for node in parse_inventory(text, "x").nodes] == [one or top for one in pythons]
+
+
+HOSTILE = "\n- host: evil\n  ssh: {proxy_command: id}\r\x85\u2028\u2029" + "".join(
+    map(chr, [*range(32), *range(0x7F, 0xA0), *range(0x200B, 0x2010), *range(0x202A, 0x202F), 0x2066, 0xFEFF])
+)
+STRANGE = (HOSTILE, 'a" b', "a' #b: c", "{a: [b", "\ud800", "&a *a !a %a", "0x10", "~", "")
+
+
+def leaves(raw: Any, path: str = "") -> list[str]:
+    """List where a text stands in what a machine says."""
+    if isinstance(raw, str):
+        return [path.lstrip(".")]
+    pairs = raw.items() if isinstance(raw, dict) else enumerate(raw) if isinstance(raw, list) else ()
+    return [leaf for key, value in pairs for leaf in leaves(value, f"{path}.{key}")]
+
+
+@pytest.mark.parametrize("text", STRANGE)
+def test_no_text_of_a_machine_spoils_the_inventory(text: str) -> None:
+    """In no field: the file can be read, has the same nodes and ways, and holds nothing that a terminal acts on."""
+    fields = leaves(healthy_answer(1))
+    assert len(fields) > 30
+    for changes in [{field: text} for field in fields] + [dict.fromkeys(fields, text)]:
+        whole, inventory = written(discovered(2, {1: changes}))
+        assert all(line.isprintable() for line in whole.split("\n")), changes
+        assert [node.host for node in inventory.nodes] == ["gpu1", "gpu2"]
+        assert not any(node.ssh.proxy_command for node in inventory.nodes)
+
+
+def test_why_a_machine_did_not_answer_is_a_comment() -> None:
+    """Whatever it said."""
+    found = discovered(2, None, 2)
+    lost = {**found.nodes, "gpu2": replace(found.nodes["gpu2"], failure=HOSTILE)}
+    whole, inventory = written(replace(found, nodes=lost))
+    assert all(line.isprintable() for line in whole.split("\n"))
+    assert [node.host for node in inventory.nodes] == ["gpu1"]
+
+
+@pytest.mark.parametrize("text", STRANGE)
+def test_a_value_is_read_as_it_was(text: str) -> None:
+    """In quotes where it must be; what YAML cannot hold at all is not written raw either."""
+    line = scalar(text)
+    assert line.isprintable()
+    if "\ud800" not in text:
+        tree, issues = read_tree(f"[{line}]", Place("f", 1, 1))
+        assert isinstance(tree, Listing)
+        (item,) = tree.items
+        assert isinstance(item, Scalar)
+        assert item.text == text or "\0" in text
+        assert not issues or "\0" in text

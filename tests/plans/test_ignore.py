@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import is_dataclass
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
-from clusterctl.plans.ignore import Ignore, rules_of
+from clusterctl.errors import UsageError
+from clusterctl.plans.ignore import LARGEST, LONGEST_RULE, MOST_RULES, Ignore, rules_of
+from clusterctl.plans.wildmatch import compile_pattern
 
 TREES = 120
-PLAIN_NAMES = r"a b ab foo bar foobar a.py b.py x.txt é é.txt [x] * !a #c b\c ] - ^ A 1 _ a-b 中文"
+LETTERS = 200
+PLAIN_NAMES = (
+    r"a b ab foo bar foobar a.py b.py x.txt é é.txt [x] * !a #c b\c ] - ^ A 1 _ a-b 中文 aab abab A.PY Foo"
+)
 PLAIN_ATOMS = r"""
     a b foo bar * ** ? / / **/ /** /**/ *.py [ab] [!a] [^a-c] []-] [a\]b] [[:alpha:]] [[:digit:]_] [[:foo:]]
     [ \ \* é [é] ! # [a- [z-a] *** x.txt [[:] [:] [a-\b] [!]] - ] [[:alpha:]-z] [[:punct:]] \/ 中 ??
+    []a] [!]a] [[:upper:]] [[:lower:]]* [![:alpha:]] [[:space:]] *a *b [A-z] F* /**\/ [[:alnum:][:punct:]] *[
 """
 NAMES = [*PLAIN_NAMES.split(), "a b", "b ", " .x", "bar ", "new\nline", "\udcff"]
 ATOMS = [*PLAIN_ATOMS.split(), "\\ ", " ", "\t"]
@@ -52,6 +62,17 @@ def ignored(path: str, *lines: str, exclude: tuple[str, ...] = (), is_dir: bool 
         ("b", ["[!a]"], True),
         ("é", ["?"], False),
         ("é", ["??"], True),
+        ("axbxa", ["*a*a"], True),
+        ("aba", ["a*ba*a"], False),
+        ("]", ["[]a]"], True),
+        ("A", ["[[:lower:]]"], False),
+        ("A.PY", ["*.py"], False),
+        ("x/a/y/a/b", ["x/**/a/b"], True),
+        ("a/b/c/b/d", ["a/**/b/d/**"], False),
+        ("a/b/c/b/d", ["a/**/b/**"], True),
+        ("a/c/b/x/c/d", ["a/**/c/**/c/*"], True),
+        ("a", ["**/**/a"], True),
+        ("a/b", ["/*b"], False),
     ],
 )
 def test_patterns(path: str, lines: list[str], expected: bool) -> None:
@@ -96,6 +117,82 @@ def test_rules_above_the_source_root_hold() -> None:
     assert [rules.ignores(path, False) for path in ("x.ckpt", "out", "tmp", "mine")] == [True] * 4
     assert not rules.ignores("deep/out", False)
     assert not rules.ignores("deep/mine", False)
+
+
+@pytest.mark.parametrize(
+    ("shape", "name"),
+    [
+        (lambda size: b"*a" * size + b"b", lambda size: "a" * (LETTERS * size)),
+        (lambda size: b"*[ab]" * size + b"c", lambda size: "a" * (LETTERS * size)),
+        (lambda size: b"a/" + b"**/a/" * size + b"b", lambda size: "a/" * (LETTERS * size) + "c"),
+        (lambda size: b"/" + b"**/*a*a/" * size + b"b", lambda size: "aaaaa/" * (LETTERS * size) + "c"),
+        (lambda size: b"**/" * size + b"*/" * size + b"b", lambda size: "a/" * (LETTERS * size) + "c"),
+    ],
+    ids=["stars", "sets", "components", "both", "many gaps"],
+)
+def test_no_pattern_blows_up(shape: Callable[[int], bytes], name: Callable[[int], str]) -> None:
+    """The steps grow at most with the square of the sizes: twice the stars and letters, no more than four times.
+
+    What is counted are calls, of Python and of C; each call in C is one literal search, or a regular expression
+    that repeats nothing.
+    """
+    before, after = (_steps(shape(size), name(size)) for size in (13, 26))
+    assert after <= 4 * before + 10
+    assert before < 100_000
+
+
+def _steps(pattern: bytes, name: str) -> int:
+    rules = rules_of(()).entering("", pattern)
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    assert not rules.ignores(name, False)
+    sys.setprofile(count)
+    try:
+        rules.ignores(name, False)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_regular_expressions_repeat_nothing() -> None:
+    """Only sets and literal bytes stand in a regular expression, each exactly once."""
+    for text in (b"*[a-c]?x*.[!0-9]*\\*", b"a[*]/**/?+[[:digit:]]{2}*/b?"):
+        found = list(_expressions(compile_pattern(text, by_name=b"/" not in text)))
+        assert found
+        for expression in found:
+            opened = expression.replace(b"[^", b"[").split(b"]")
+            assert all(re.fullmatch(rb"\[(\\x[0-9a-f]{2})+", part) for part in opened[:-1]), expression
+            assert not opened[-1]
+
+
+def _expressions(value: object) -> Iterator[bytes]:
+    if isinstance(value, re.Pattern):
+        yield value.pattern
+    elif is_dataclass(value):
+        yield from _expressions(list(vars(value).values()))
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _expressions(item)
+
+
+def test_rules_without_end_are_refused() -> None:
+    """Too many rules, a rule too long and a file too large each end in an error that says where."""
+    deep = rules_of(("*.a",)).entering("", b"*.x\n" * (MOST_RULES - 1))
+    cases = [
+        (lambda: deep.entering("sub", b"*.y\n"), "sub/.gitignore"),
+        (lambda: rules_of(()).entering("", b"a\n" + b"b" * (LONGEST_RULE + 1)), ".gitignore:2"),
+        (lambda: rules_of(()).entering("", b"#" * (LARGEST + 1)), ".gitignore"),
+        (lambda: rules_of(("a", "b" * (LONGEST_RULE + 1))), "sync.exclude[1]"),
+    ]
+    for grow, place in cases:
+        with pytest.raises(UsageError) as refusal:
+            grow()
+        assert refusal.value.code == "CC-SYNC-013"
+        assert place in refusal.value.message
 
 
 def _pattern(rng: random.Random) -> str:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from clusterctl.plans.cause import Cause, Failure
-from clusterctl.plans.hooks import Hooks, hooks_from_record, render_hooks, to_record
+from clusterctl.plans.hooks import Hooks, announce, hooks_from_record, render_hooks, to_record
 from clusterctl.plans.notices import (
     Ended,
     ended_to_json,
@@ -194,6 +194,14 @@ def test_a_dry_run_shows_them() -> None:
         "# when it has ended (failed, timeout), here: ./tell.sh 'a b'",
         "# when it has ended: a message to slack, its URL from $URL",
     ]
+
+
+def test_a_launch_says_what_it_will_run_here() -> None:
+    """Each word as a shell would take it, and for which ends."""
+    assert announce(OnEnd(command=("./tell.sh", "a b"), when=("failed",))) == (
+        "will run here when it ends (failed): ./tell.sh 'a b'"
+    )
+    assert announce(OnEnd(command=("true",), when=())) == "will run here when it ends: true"
 
 
 @pytest.mark.parametrize(

@@ -26,10 +26,10 @@ TOO_MUCH = {
     "a mapping of aliases": (BOMB.replace("[", "{k: [").replace("]", "]}"), "more than 50000 values"),
     "deep flow lists": ("a: " + "[" * 100_000, "nested more than 32 levels"),
     "deep flow mappings": ("{a: " * 50_000, "nested more than 32 levels"),
-    "deep blocks": ("".join(f"{' ' * depth}-\n" for depth in range(1200)), "nested more than 32 levels"),
+    "deep blocks": ("".join(f"{' ' * depth}-\n" for depth in range(600)), "nested more than 32 levels"),
     "deep dashes": ("- " * 100_000, "nested more than 32 levels"),
-    "many values": ("cluster: a\nnodes:\n" + NODE * 60_000, "more than 50000 values"),
-    "a large file": ("#" * (MOST_BYTES + 1), "more than 1 MiB"),
+    "many values": ("cluster: a\nnodes: [" + "a, " * 60_000 + "]", "more than 50000 values"),
+    "a large file": ("#" * (MOST_BYTES + 1), "more than 256 KiB"),
 }
 HUGE = {
     "a long scalar": "cluster: " + "b" * (MOST_BYTES - 20),
@@ -44,7 +44,7 @@ HUGE = {
     "a long anchor": "cluster: &" + "a" * (MOST_BYTES - 20),
     "unknown keys": "".join(f"key{number}: v\n" for number in range(20_000)),
     "one key over and over": "cluster: a\n" * 20_000,
-    "wrong placeholders": "args: ['" + "${" * 500_000 + "']\n",
+    "wrong placeholders": "args: ['" + "${" * 100_000 + "']\n",
     "a long number": "gpus: " + "9" * (MOST_BYTES - 20),
     "wrong nodes": "nodes:\n" + "- {host: 'a b', gpus: x, prots: 1}\n" * 5_000,
     "nodes at one address": "cluster: a\nnodes:\n" + NODE * 10_000,

@@ -11,7 +11,7 @@ from test_import_inventory import INI, YAML
 from test_spec_fuzz import damaged, few, judge, noise
 
 from clusterctl.errors import SpecError
-from clusterctl.specs.document import MOST_BYTES
+from clusterctl.specs.foreign import MOST_FOREIGN
 from clusterctl.specs.import_inventory import FORMS, parse_foreign
 from clusterctl.specs.inventory_parsing import parse_inventory
 from clusterctl.specs.inventory_text import render_inventory
@@ -72,7 +72,7 @@ def test_any_text(text: str, file: str, form: str, group: str | None) -> None:
     judge_import(text, "f" if file == "f" else file, form, group)
 
 
-MANY = MOST_BYTES - 200
+MANY = MOST_FOREIGN - 200
 HUGE = {
     "a long line": "a" * MANY,
     "many words": "a " * (MANY // 2),

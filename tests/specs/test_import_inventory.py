@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from clusterctl.errors import SpecError
 from clusterctl.specs.import_inventory import parse_foreign
 from clusterctl.specs.inventory import Inventory, Node
 from clusterctl.specs.inventory_parsing import parse_inventory
@@ -21,6 +24,104 @@ def take(
 def taken(text: str, file: str = "hosts", form: str = "auto", group: str | None = None) -> tuple[Node, ...]:
     """Import a text; gives the nodes."""
     return take(text, file, form, group)[1].nodes
+
+
+REAL = Path(__file__).parent / "cases" / "imports"
+
+
+def taken_file(name: str, group: str | None = None) -> tuple[str, Inventory]:
+    """Import a file as people have it."""
+    return take((REAL / name).read_text(encoding="utf-8"), name, "auto", group)
+
+
+def test_an_ssh_configuration() -> None:
+    """Each host that is named outright is a node, reached as ssh reaches it; bastions and git servers are none."""
+    written, inventory = taken_file("ssh_config")
+
+    assert "an SSH configuration." in written
+    assert [(n.name, n.host) for n in inventory.nodes] == [("gpu01", "gpu01"), ("gpu02", "gpu02")]
+    assert {(n.ssh.user, n.ssh.jump, n.ssh.proxy_command) for n in inventory.nodes} == {(None, None, None)}
+    assert remarks(written)[2:] == [
+        "line 8: 'github.com' is left out: it is a git server",
+        "line 13: 'jump' is left out: others go through it, so it is a bastion",
+        "line 17: 'gpu01' is also called 'g1'",
+        "line 27: 'gpu02-again' is left out: it has the HostName of 'gpu02'",
+    ]
+
+
+@pytest.mark.parametrize("text", ["Host *\n  User root\n", "Host git\n User git\n", "Match all\n User a\n"])
+def test_an_ssh_configuration_without_machines(text: str) -> None:
+    """It says what the file is, and what to do."""
+    with pytest.raises(SpecError) as caught:
+        take(text)
+    (issue,) = caught.value.issues
+    assert issue.code == "CC-SPEC-022"
+    assert issue.message.startswith("this is an SSH configuration without a host to take")
+    assert "clusterctl init HOST" in issue.fix
+
+
+def test_a_list_of_hosts_is_no_ssh_configuration() -> None:
+    """One machine may be called `host`, and a user `match`."""
+    assert [node.host for node in taken("host\nport\nuser@a\n")] == ["host", "port", "a"]
+
+
+def test_groups_are_named_where_all_hosts_were_taken() -> None:
+    """Login and storage nodes train nothing; a group that holds every host is no choice."""
+    written, inventory = taken_file("slurm-and-kubernetes.ini")
+    parts = parse_foreign((REAL / "slurm-and-kubernetes.ini").read_text(), "x").groups
+    chosen, few = taken_file("slurm-and-kubernetes.ini", "slurm-node")
+
+    assert len(inventory.nodes) == 4
+    assert "one group by --group: kube-master (1), etcd (1), kube-node (2), k8s-cluster (3), slurm-m" in written
+    assert dict(parts)["slurm-node"] == 2
+    assert "nfs-clients" not in dict(parts)
+    assert [node.name for node in few.nodes] == ["gpu01", "gpu02"]
+    assert "--group" not in chosen
+    assert "--group" not in take("[gpu]\na\nb\n")[0]
+
+
+def test_a_token_is_a_variable_like_others() -> None:
+    """Only a password for SSH is replaced by a key; no value is repeated."""
+    written, inventory = taken_file("k3s.yml")
+
+    assert {node.ssh.user for node in inventory.nodes} == {"debian"}
+    assert "line 16: the variable 'token' was not taken over" in remarks(written)
+    assert "changeme" not in written
+    assert "by key" not in written
+    assert "line 1: 'ansible_ssh_pass' was not taken over: clusterctl logs in by key" in remarks(
+        take("h ansible_ssh_pass=x ansible_user=u\n")[0]
+    )
+
+
+def test_only_local_hosts() -> None:
+    """A host is named, but SSH does not lead to it."""
+    with pytest.raises(SpecError) as caught:
+        taken_file("only-local.ini")
+    (issue,) = caught.value.issues
+    assert (issue.code, issue.place and issue.place.line) == ("CC-SPEC-022", 2)
+    assert "no host is reached by SSH: 'localhost' is left out" in issue.message
+
+
+def test_a_user_before_the_host() -> None:
+    """As ssh takes it; a variable that says the user wins."""
+    _, inventory = taken_file("users-in-names.ini")
+
+    assert [(n.host, n.ssh.user, n.ssh.port) for n in inventory.nodes] == [
+        ("203.0.113.10", "ubuntu", None),
+        ("203.0.113.11", "root", 2222),
+        ("203.0.113.12", "trainer", None),
+    ]
+    assert [n.ssh.user for n in taken("all:\n  hosts:\n    ubuntu@h:\n", "x.yml")] == ["ubuntu"]
+
+
+@pytest.mark.parametrize("form", ["auto", "mpi"])
+def test_more_slots_than_any_machine_has_gpus(form: str) -> None:
+    """They are processes: gpus is left out, and a comment says so."""
+    written, inventory = take((REAL / "cores-as-slots").read_text(), "cores-as-slots", form)
+
+    assert [node.gpus for node in inventory.nodes] == [None, None]
+    assert "line 1: 128 slots are processes, not GPUs: gpus was left out" in written
+    assert [node.gpus for node in taken("a slots=16\nb slots=17\n")] == [16, None]
 
 
 def remarks(written: str) -> list[str]:
@@ -148,7 +249,7 @@ def test_what_ansible_says_beyond_ssh_becomes_a_comment() -> None:
     assert remarks(take(INI)[0]) == [
         "line 20: host keys are always verified here; host_keys: accept-new records unknown ones",
         "line 20: the ssh option '-C' was not taken over",
-        "line 17: 'ansible_become_password' was not taken over: clusterctl logs in by key",
+        "line 17: the variable 'ansible_become_password' was not taken over",
         "line 4: the variable 'rack' was not taken over",
         "line 16: python is the one that Ansible uses; is it the one that has torch?",
         "line 5: the variable 'if' was not taken over",

@@ -1,0 +1,195 @@
+"""Our own directories on this machine: nothing in them is believed or written before they are known to be ours.
+
+    $XDG_STATE_HOME/            BASE     ours or root's, and nobody else may write there
+        clusterctl/             PRIVATE  ours, no link, and nobody else may write there
+            ends/ specs/ ...    PRIVATE
+                a file          OWN      ours, no link, an ordinary file, not larger than expected
+
+Whoever else could write into one of them could have us run a command (`ends` holds what to do when a run ends).
+As in sshd, a group that has nobody but its user in it is not somebody else.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+LARGEST = 64 << 20
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+EXISTING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe in its place must not block us
+ROOT = 0
+
+
+class NotOursError(PermissionError):
+    """A directory or file of ours is somebody else's, or somebody else can write to it; `filename` names it."""
+
+
+def check_base(folder: Path) -> None:
+    """Raise NotOursError if others can put something into the directory that ours are in; a missing one is fine."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        found = folder.stat()  # a link to a directory elsewhere is the user's choice
+        sticky = bool(found.st_mode & stat.S_ISVTX)  # as /tmp: others add to it, but replace nothing of ours
+        _check(folder, found, (os.geteuid(), ROOT), others_may_add=sticky)
+
+
+def check_private(folder: Path) -> None:
+    """Raise NotOursError if a directory of ours is not ours alone to write; a missing one is fine."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        found = folder.lstat()
+        if not stat.S_ISDIR(found.st_mode):
+            raise _not_ours(folder, "is a link" if stat.S_ISLNK(found.st_mode) else "is not a directory")
+        _check(folder, found, (os.geteuid(),))
+
+
+def make_private(folder: Path) -> None:
+    """Make a directory and those above it that are missing, all for us alone; NotOursError if it is not ours."""
+    try:
+        if not folder.parent.is_dir():
+            make_private(folder.parent)
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        check_private(folder)
+
+
+def read_own(file: Path, most: int = LARGEST) -> bytes:
+    """Read a file of ours; NotOursError if somebody else has put it there or can change it, or if it is too large."""
+    descriptor = os.open(file, EXISTING)
+    with os.fdopen(descriptor, "rb") as source:
+        _check_file(file, os.fstat(descriptor))
+        content = source.read(most + 1)
+    if len(content) > most:
+        raise _not_ours(file, f"is larger than {most} bytes")
+    return content
+
+
+def is_own(file: Path) -> bool:
+    """Tell whether a file of ours is there."""
+    try:
+        _check_file(file, file.lstat())
+    except OSError:
+        return False
+    return True
+
+
+def write_own(file: Path, content: str | bytes) -> None:
+    """Replace a file in a directory of ours, which is made if it is missing."""
+    make_private(file.parent)
+    write_aside(file, content)
+
+
+def write_aside(file: Path, content: str | bytes) -> None:
+    """Write a file beside and rename it, mode 0600: whoever reads sees the old content or the new, never half of it."""
+    _write(file, content, lambda aside: aside.replace(file))
+
+
+def write_once(file: Path, content: str | bytes) -> None:
+    """Write a file in a directory of ours unless it is there: of several who do so at once one wins."""
+    make_private(file.parent)
+    with suppress(FileExistsError):
+        _write(file, content, file.hardlink_to)
+
+
+def append_own(file: Path, content: str, most: int) -> None:
+    """Add to a file in a directory of ours, unless it has grown to `most` bytes."""
+    make_private(file.parent)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(file, flags, 0o600)
+    with os.fdopen(descriptor, "ab") as sink:
+        found = os.fstat(descriptor)
+        _check_file(file, found)
+        if found.st_size < most:
+            sink.write(content.encode("utf-8", "backslashreplace"))
+
+
+def take_own(file: Path) -> bool:
+    """Remove a file of ours; of several who do so at once one alone is told True."""
+    taken = _beside(file)
+    try:
+        file.rename(taken)
+    except FileNotFoundError:
+        return False
+    taken.unlink()
+    return True
+
+
+def keep_newest(folder: Path, most: int) -> None:
+    """Remove the oldest files of a directory of ours; what cannot go stays."""
+    with suppress(OSError):
+        check_private(folder)
+        files = sorted(folder.iterdir(), key=lambda file: -file.lstat().st_mtime_ns)
+        for file in files[most:]:
+            with suppress(OSError):
+                file.unlink()
+
+
+def forget_older(folder: Path, pattern: str, before: float) -> None:
+    """Remove the files of a directory of ours that were last changed before a time; what cannot go stays."""
+    with suppress(OSError):
+        check_private(folder)
+        for file in folder.glob(pattern):
+            with suppress(OSError):
+                if is_own(file) and file.lstat().st_mtime < before:
+                    file.unlink()
+
+
+def _write(file: Path, content: str | bytes, put: Callable[[Path], object]) -> None:
+    aside = _beside(file)
+    descriptor = os.open(aside, NEW, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as sink:
+            sink.write(content.encode("utf-8") if isinstance(content, str) else content)
+        put(aside)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _beside(file: Path) -> Path:
+    return file.with_name(f".writing-{os.urandom(8).hex()}")
+
+
+def _check_file(file: Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise _not_ours(file, "is not an ordinary file")
+    if found.st_uid != os.geteuid():
+        raise _not_ours(file, f"belongs to another account (uid {found.st_uid})")
+    # a mode alone opens no file to those who cannot enter its directory
+    if _others_write(found) and file.parent.stat().st_mode & 0o011:
+        raise _not_ours(
+            file, f"can be written by others (mode {stat.S_IMODE(found.st_mode):04o}): chmod go-w it"
+        )
+
+
+def _check(
+    folder: Path, found: os.stat_result, owners: tuple[int, ...], *, others_may_add: bool = False
+) -> None:
+    if found.st_uid not in owners:
+        raise _not_ours(folder, f"belongs to another account (uid {found.st_uid})")
+    if _others_write(found) and not others_may_add:
+        mode = stat.S_IMODE(found.st_mode)
+        raise _not_ours(folder, f"can be written by others (mode {mode:04o}): chmod go-w it")
+
+
+def _others_write(found: os.stat_result) -> bool:
+    if found.st_mode & 0o002:
+        return True
+    return bool(found.st_mode & 0o020) and not _is_ours_alone(found.st_gid)
+
+
+def _is_ours_alone(gid: int) -> bool:
+    """Tell whether a group is the one that was made for our account, as many systems do, and has nobody else in it."""
+    import grp
+    import pwd
+
+    try:
+        account, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
+    except KeyError:
+        return False
+    named = gid == account.pw_gid and group.gr_name == account.pw_name
+    return named and not set(group.gr_mem) - {account.pw_name}
+
+
+def _not_ours(path: Path, why: str) -> NotOursError:
+    return NotOursError(1, why, str(path))

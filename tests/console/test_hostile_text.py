@@ -1,0 +1,220 @@
+"""Hostile text in every field of everything that is shown: nothing that a terminal acts on comes out."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import enum
+import importlib
+import inspect
+import io
+import json
+import pkgutil
+import re
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+import clusterctl
+import clusterctl.cli
+import clusterctl.console
+from clusterctl.cli.reaching import notice, tell_failures
+from clusterctl.cli.stopping import render_stopped
+from clusterctl.cli.syncing import show_synced
+from clusterctl.console.answers import LinePrinter
+from clusterctl.console.choice import out
+from clusterctl.console.jsontext import json_text
+from clusterctl.console.logs import JsonLogs, LogPrinter
+from clusterctl.console.sanitize import make_visible
+from clusterctl.errors import ClusterctlError, Issue, NodeError, Place, SpecError
+from clusterctl.plans.state import NodeState
+from clusterctl.runs.command import Ended
+from clusterctl.runs.follow import LogLines
+from clusterctl.runs.sync import Synced
+from clusterctl.runs.tasks import Stopped
+
+PACKAGE = Path(clusterctl.__file__).parent
+CONTROLS = "".join(map(chr, [*range(9), *range(11, 32), *range(0x7F, 0xA0)]))
+BIDI = "\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+HOSTILE = f"a\x1b]52;c;YQ==\x07b\x1b[2Jc\x9b2Jd\x9d0;t\x9ce\x1b[31mf\rg{CONTROLS}{BIDI}h"
+ACTED_ON = re.compile(f"[{re.escape(CONTROLS + BIDI)}]")
+UNSEEN = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")
+
+
+def hostile(kind: Any, deep: int = 0) -> Any:
+    """Build a value of a type with hostile text wherever text may stand."""
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (types.UnionType, typing.Union):
+        return hostile(next(arg for arg in args if arg is not types.NoneType), deep)
+    if origin is typing.Literal:
+        return args[0]
+    if origin is typing.Annotated:
+        return hostile(args[0], deep)
+    if origin in (tuple, list, Sequence, Iterable, set, frozenset) and args:
+        return tuple(hostile(arg, deep) for arg in args if arg is not Ellipsis)
+    if origin in (dict, Mapping):
+        return {hostile(args[0], deep): hostile(args[1], deep)}
+    return _plain(kind, deep)
+
+
+def _plain(kind: Any, deep: int) -> Any:  # noqa: PLR0911 - a table of kinds of values
+    simple = {str: HOSTILE, bytes: HOSTILE.encode("utf-8", "replace"), bool: True, int: 7, float: 7.0}
+    if kind in simple:
+        return simple[kind]
+    if kind is Any or kind is object:
+        return HOSTILE
+    if typing.get_origin(kind) is Callable:
+        return lambda *_: None
+    if kind is Path:
+        return Path(HOSTILE.replace("\0", ""))
+    if isinstance(kind, typing.NewType):
+        return hostile(kind.__supertype__, deep)
+    if inspect.isclass(kind) and issubclass(kind, Console):
+        return out()
+    if kind is SpecError:
+        place = Place(HOSTILE, 1, 1)
+        return SpecError([Issue(HOSTILE, HOSTILE, place, HOSTILE)])
+    if inspect.isclass(kind) and issubclass(kind, ClusterctlError):
+        return kind(HOSTILE, code=HOSTILE, fix=HOSTILE, node=HOSTILE, evidence=f"{HOSTILE}\n{HOSTILE}")
+    if inspect.isclass(kind) and issubclass(kind, enum.Enum):
+        return next(iter(kind))
+    if dataclasses.is_dataclass(kind):
+        assert deep < 12, kind
+        hints = typing.get_type_hints(kind, localns={"NodeState": NodeState})
+        named = [field.name for field in dataclasses.fields(kind) if field.init]
+        return kind(**{name: hostile(hints[name], deep + 1) for name in named})
+    raise TypeError(f"do not know how to build {kind}")
+
+
+# What is built in another way, or shows nothing that comes from elsewhere.
+OTHERWISE = {
+    "console.choice.print_table": "shows a table of others",
+    "console.explained.render_codes": "shows the texts of our own catalogue, by codes that are in it",
+}
+
+
+def _shows() -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Give every function of console that prints."""
+    for info in pkgutil.iter_modules(clusterctl.console.__path__):
+        module = importlib.import_module(f"clusterctl.console.{info.name}")
+        for name, function in inspect.getmembers(module, inspect.isfunction):
+            own = function.__module__ == module.__name__ and not name.startswith("_")
+            if own and re.match(r"show_|tell_|say$|render_|print_", name):
+                yield f"console.{info.name}.{name}", function
+
+
+SHOWS = dict(_shows())
+
+
+@pytest.mark.parametrize("name", sorted(set(SHOWS) - set(OTHERWISE)))
+def test_nothing_that_a_terminal_acts_on_is_printed(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """By any function of console, whatever a node, a peer or a repository has put into any field."""
+    function = SHOWS[name]
+    positional, named = _arguments(function)
+    function(*positional, **named)
+    captured = capsys.readouterr()
+
+    assert not ACTED_ON.search(captured.out), captured.out
+    assert not ACTED_ON.search(captured.err), captured.err
+
+
+def _arguments(function: Callable[..., Any]) -> tuple[list[Any], dict[str, Any]]:
+    hints = typing.get_type_hints(function, localns={"Console": Console})
+    given = [(one, hostile(hints[one.name])) for one in inspect.signature(function).parameters.values()]
+    positional = [value for one, value in given if one.kind != one.KEYWORD_ONLY]
+    return positional, {one.name: value for one, value in given if one.kind == one.KEYWORD_ONLY}
+
+
+def test_a_function_that_shows_is_not_forgotten() -> None:
+    """The list is what the modules hold."""
+    assert len(SHOWS) > 25
+    assert set(OTHERWISE) < set(SHOWS)
+
+
+def test_the_lines_of_a_log_and_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """Printed as they come, or as JSON; the fields of JSON are as they were."""
+    data = HOSTILE.encode("utf-8", "surrogatepass")
+    for as_json in (False, True):
+        printer = LinePrinter([HOSTILE], as_json=as_json)
+        for stream in ("stdout", "stderr"):
+            printer.hear(HOSTILE, stream, data + b"\n" + data)
+        printer.end(HOSTILE, hostile(Ended))
+    entry = replace(
+        hostile(LogLines), lines=(HOSTILE, HOSTILE), sizes=(len(data), len(data)), places=(), times=(7.0, 8.0)
+    )
+    LogPrinter({HOSTILE: 1}, 2).show(entry)
+    JsonLogs("run", {HOSTILE: 1}).show(entry)
+    shown = capsys.readouterr()
+
+    assert shown.out.count("\n") >= 10
+    assert not ACTED_ON.search(shown.out + shown.err)
+    assert any(json.loads(line).get("node") == HOSTILE for line in shown.out.splitlines() if line[0] == "{")
+
+
+def test_json_is_the_same_to_a_program_and_harmless_to_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever stands in keys and values, and whatever the terminal's encoding is."""
+    everything = " ".join(
+        map(chr, [*range(0x3000), *range(0xD800, 0x10000), *range(0xE0000, 0xE0080), 0x1F680])
+    )
+    document = {everything: [everything, {"a": HOSTILE}]}
+    for encoding in ("utf-8", "ascii"):
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding=encoding))
+        text = json_text(document)
+        assert json.loads(text) == document
+        assert not UNSEEN.search(text)
+        text.encode(encoding)
+    assert ("中文" in json_text("中文")) is False
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="utf-8"))
+    assert json_text("中文 é") == '"中文 é"'
+
+
+def test_every_json_goes_through_the_one_place() -> None:
+    """No verb and no screen writes JSON by itself; what `on_end` reads goes into a pipe."""
+    others = {}
+    for layer in ("cli", "console"):
+        for file in sorted((PACKAGE / layer).glob("*.py")):
+            calls = [
+                node for node in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(node, ast.Call)
+            ]
+            dumps = [call for call in calls if ast.unparse(call.func) in ("json.dumps", "json.dump", "dumps")]
+            if dumps:
+                others[f"{layer}/{file.name}"] = len(dumps)
+    assert others == {"console/jsontext.py": 1, "cli/telling.py": 1}
+
+
+def test_what_the_verbs_print_themselves(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where a verb has no screen of its own."""
+    show_synced({HOSTILE: hostile(Synced)})
+    print(render_stopped(HOSTILE, hostile(Stopped)))
+    tell_failures([hostile(NodeError), hostile(SpecError)])
+    notice(HOSTILE)
+    shown = capsys.readouterr()
+
+    assert shown.out
+    assert shown.err
+    assert not ACTED_ON.search(shown.out + shown.err)
+
+
+def test_what_is_looked_through_shows_what_is_hidden() -> None:
+    """`launch --dry-run` shows a control character of a job as an escape."""
+    assert make_visible("a\x1b[2Jb\u202ec\n\td\x9b") == "a\\x1b[2Jb\\u202ec\n\td\\x9b"
+    assert not ACTED_ON.search(make_visible(HOSTILE))
+
+
+def test_only_the_screen_makes_consoles() -> None:
+    """Every text that rich prints goes through it."""
+    makers = {
+        file.name
+        for layer in ("cli", "console", "runs")
+        for file in (PACKAGE / layer).glob("*.py")
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Console", "Screen")
+    }
+    assert makers == {"choice.py"}
