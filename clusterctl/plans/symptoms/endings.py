@@ -41,7 +41,8 @@ BY_SIGNAL: Mapping[int, Symptom] = {
         "compiled code gave up",
         "Its reason stands in the last lines before, often after `what():`. With PYTHONFAULTHANDLER the "
         "line of Python "
-        "is shown.",
+        "is shown. `terminate called without an active exception` after the script's last line: call "
+        "torch.distributed.destroy_process_group() before the script ends.",
         "clusterctl launch job.yaml --set env.PYTHONFAULTHANDLER=1",
     ),
     signal.SIGTERM: Symptom(
