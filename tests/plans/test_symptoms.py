@@ -87,6 +87,16 @@ def test_a_silent_death_is_known_by_its_signal() -> None:
         assert known.symptom.code == code
 
 
+def test_an_abort_after_the_last_line_has_its_way_out() -> None:
+    """A script that leaves its process group behind may abort at its end; the advice names the call that it lacks."""
+    tail = ("Done", "terminate called without an active exception")
+    known = recognise("", tail, signal.SIGABRT)
+    assert known is not None
+    assert known.symptom.code == "CC-JOB-044"
+    assert f"`{tail[-1]}`" in known.symptom.advice
+    assert "destroy_process_group()" in known.symptom.advice
+
+
 def test_own_words_are_not_known() -> None:
     """What a script raises by itself has no code; nor has an exit without a word."""
     assert recognise("ValueError: bad batch 17", ("Permission denied: x",), None) is None

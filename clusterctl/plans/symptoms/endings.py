@@ -39,9 +39,9 @@ BY_SIGNAL: Mapping[int, Symptom] = {
         "CC-JOB-044",
         "",
         "compiled code gave up",
-        "Its reason stands in the last lines before, often after `what():`. After `terminate called without an active "
-        "exception` at the end of a script: it did not call torch.distributed.destroy_process_group(). With "
-        "PYTHONFAULTHANDLER the line of Python is shown.",
+        "Its reason stands in the last lines before, often after `what():`. With PYTHONFAULTHANDLER the line of Python "
+        "is shown. `terminate called without an active exception` after the script's last line: call "
+        "torch.distributed.destroy_process_group() before the script ends.",
         "clusterctl launch job.yaml --set env.PYTHONFAULTHANDLER=1",
     ),
     signal.SIGTERM: Symptom(
