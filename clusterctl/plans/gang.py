@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ class RecordedPart:
     reason: str
     stopped_at: float | None
     failures: tuple[Failure, ...]
+    address: str = ""  # on the training network
 
     @property
     def lost(self) -> bool:
@@ -50,15 +51,29 @@ class Record:
         stopped_at = None if self.stopped_at is None else self.stopped_at - offset
         return replace(self, stopped_at=stopped_at, parts=tuple(parts))
 
+    def among(self, names: Collection[str]) -> Record:
+        """Leave out what is told of nodes that the inventory does not have: such a name may be anything."""
+        parts = tuple(part for part in self.parts if part.node in names)
+        return replace(self, hub=self.hub if self.hub in names else "", parts=parts)
+
     @property
     def failures(self) -> tuple[Failure, ...]:
         """Give everything that did not end well, and the ranks that did."""
         return tuple(failure for part in self.parts for failure in part.failures)
 
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Give the nodes' training addresses, as far as they are known."""
+        return {part.node: part.address for part in self.parts if part.address}
 
-def best_record(records: Iterable[Record | None]) -> Record | None:
-    """Choose among what several nodes keep: the hub's, or else their own parts put together."""
-    known = [record for record in records if record is not None]
+
+def best_record(records: Iterable[Record | None], names: Collection[str]) -> Record | None:
+    """Choose among what several nodes keep: the hub's, or else their own parts put together.
+
+    `names` are the nodes of the inventory.
+    """
+    told = [record.among(names) for record in records if record is not None]
+    known = [record for record in told if record.parts]
     whole = [record for record in known if record.whole]
     if whole:
         return max(whole, key=lambda record: (record.attempts, len(record.parts)))
@@ -78,7 +93,7 @@ def given_up(record: Record, failures: Sequence[Failure], stopped_at: float | No
     troubled = {failure.node for failure in failures if weigh(failure, stopped_at) < DOUBTFUL}
     lost = [failure for failure in record.failures if failure.lost and failure.node not in troubled]
     others = {part.node for part in record.parts} - {record.hub}
-    if len(others) > 1 and others == {failure.node for failure in lost} and record.hub not in troubled:
+    if record.hub and len(others) > 1 and others == {failure.node for failure in lost} and record.hub not in troubled:
         first = min(lost, key=lambda failure: failure.time)
         return [
             replace(first, node=record.hub, reason="lost: none of the other nodes was heard there any more")
@@ -112,7 +127,8 @@ def _parse_part(raw: Mapping[str, Any]) -> RecordedPart:
     failures = [_parse_failure(node, ended, stopped_at, one) for one in _mappings(raw.get("failures"))]
     if state == LOST:
         failures.append(Failure(node, None, None, None, ended, reason=f"lost: {reason}", lost=True))
-    return RecordedPart(node, _number(raw.get("node_rank")) or 0, state, reason, stopped_at, tuple(failures))
+    rank, address = _number(raw.get("node_rank")) or 0, _text(raw.get("address"))
+    return RecordedPart(node, rank, state, reason, stopped_at, tuple(failures), address)
 
 
 def _parse_failure(node: str, ended: float, stopped_at: float | None, raw: Mapping[str, Any]) -> Failure:

@@ -75,7 +75,7 @@ def test_a_lost_hub_leaves_what_the_others_know() -> None:
     ones = [
         parse_record(record(lost, part(f"gpu0{rank + 1}", rank, "CANCELLED"), whole=False)) for rank in (1, 2)
     ]
-    best = best_record(ones)
+    best = best_record(ones, {"gpu01", "gpu02", "gpu03"})
 
     assert best is not None
     assert {one.node: one.state for one in best.parts} == {
