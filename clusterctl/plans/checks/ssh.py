@@ -40,7 +40,9 @@ MEANINGS: dict[str, tuple[str, str, str]] = {
         "the node took too long",
         UNREACHED,
         "One step exceeded its limit; the message names the step. A silent network drops packets (firewall, "
-        "machine off); a slow login points at the node's name server or a hanging home directory.",
+        "machine off); a slow login points at the node's name server or a hanging home directory. If it is the Python "
+        "that did not answer, something in the login shell's start files (.bashrc, .profile, config.fish) reads from "
+        "stdin, waits, or replaces the shell (`exec fish`).",
     ),
     "CC-SSH-005": (
         "no SSH server answers at this port",
@@ -173,7 +175,8 @@ MEANINGS: dict[str, tuple[str, str, str]] = {
     "CC-PY-003": (
         "the Python ended before it answered",
         NO_PYTHON,
-        "The interpreter starts and ends at once: a broken installation, a missing library, or a wrapper "
+        "With status 0 it is nearly always an `exit` or `exec` in a start file of the login shell, such as .bashrc. "
+        "Otherwise the interpreter starts and ends at once: a broken installation, a missing library, or a wrapper "
         "script that does not pass its standard input on.",
     ),
     "CC-PY-004": (
