@@ -8,6 +8,7 @@ from functools import partial
 
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.checks.check import REGISTERED, Check, Finding, Hit, Situation
+from clusterctl.specs.commandline import command_line
 from clusterctl.specs.inventory import Node
 from clusterctl.specs.nodeset import fold_names
 
@@ -204,7 +205,7 @@ def _strange_finding(seen: Situation, code: str) -> Finding:
 
 
 def _explain(code: str) -> str:
-    return f"clusterctl explain {code}" if code else "clusterctl -v check"
+    return command_line("clusterctl", "explain", code) if code else "clusterctl -v check"
 
 
 def _failed(seen: Situation, code: str) -> list[tuple[str, ClusterctlError]]:
