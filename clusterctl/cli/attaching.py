@@ -79,6 +79,7 @@ def _watch(inventory: Inventory, remembered: Remembered, run: RunId) -> Watch:
         known=parts,
         tail=EVIDENCE,
         reacts=owner_of(parts).is_same(myself()),
+        names=[node.name for node in inventory.nodes],
     )
 
 

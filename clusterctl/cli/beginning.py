@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from clusterctl.cli.reaching import notice, tell_failures
 from clusterctl.console.choice import say
 from clusterctl.console.sanitize import sanitize
 from clusterctl.errors import UsageError
+from clusterctl.specs.commandline import command_line
 from clusterctl.specs.counted import counted
 from clusterctl.specs.foreign import Foreign
 from clusterctl.specs.inventory_text import describe_groups, render_inventory
@@ -189,7 +189,7 @@ class Begin:
 
     @property
     def _at(self) -> str:
-        return "" if self._folder == Path() else f"cd {shlex.quote(str(self._folder))}; "
+        return "" if self._folder == Path() else f"{command_line('cd', str(self._folder))}; "
 
 
 def _with(foreign: Foreign, **values: Any) -> Foreign:

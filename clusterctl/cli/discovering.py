@@ -17,6 +17,7 @@ from clusterctl.plans.facts import Facts
 from clusterctl.plans.facts_reading import clean_text
 from clusterctl.runs import tasks
 from clusterctl.runs.hostkeys import HostKeys
+from clusterctl.specs.commandline import command_line
 from clusterctl.specs.counted import counted
 from clusterctl.specs.discovered_text import render_discovered
 from clusterctl.specs.foreign import Foreign
@@ -68,7 +69,8 @@ def discover(hosts: Sequence[str], way: Way, cluster: str, output: str | None, *
         click.echo(answers.text, nl=False)
     else:
         write_inventory(answers.text, output, force=force)
-        say(f"written to {output}: {counted(len(answers.facts), 'node')}; next: clusterctl -i {output} check")
+        check = command_line("clusterctl", "-i", output, "check")
+        say(f"written to {output}: {counted(len(answers.facts), 'node')}; next: {check}")
     return answers.exit_code
 
 

@@ -9,6 +9,7 @@ import click
 from clusterctl.cli.loading import load_inventory
 from clusterctl.cli.options import Settings, shared_options, takes_ways
 from clusterctl.console.jsontext import json_text
+from clusterctl.specs.commandline import command_line
 
 
 @click.group()
@@ -77,11 +78,10 @@ def import_(
     if foreign.groups:
         say(f"note: {describe_groups(foreign)}")
     for name in find_unread(file) if "Ansible" in foreign.kind else ():
-        say(
-            f"note: {name}/ beside it was not read; `ansible-inventory -i {file} --list --yaml` writes all in one file"
-        )
+        listing = command_line("ansible-inventory", "-i", file, "--list", "--yaml")
+        say(f"note: {name}/ beside it was not read; `{listing}` writes all in one file")
     if output is not None:
-        say(f"written to {output}; next: clusterctl -i {output} check")
+        say(f"written to {output}; next: {command_line('clusterctl', '-i', output, 'check')}")
 
 
 @inventory.command()

@@ -20,6 +20,7 @@ from clusterctl.console.findings import render_findings
 from clusterctl.console.phases import Detail, Phases, render_freight, render_supply
 from clusterctl.errors import ClusterctlError, UsageError
 from clusterctl.plans.agent_spec import render_spec
+from clusterctl.plans.attempts import warn_of_losses
 from clusterctl.plans.checks.setup import NOT_MADE
 from clusterctl.plans.devices import plan_devices
 from clusterctl.plans.facts import Facts
@@ -109,6 +110,9 @@ class Launch:
         say(
             f"run {plan.run_id}: {counted(len(plan.nodes), 'node')}, world size {plan.world_size}{_reserve(plan)}"
         )
+        few = warn_of_losses(len(plan.nodes), len(plan.spares))
+        if few:
+            notice(few)
         ready = self._prepare(cluster, plan, scan, secrets)
         self._go(cluster, plan, ready)
         remember_hooks(self._job, self._inventory, plan.run_id)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import click
+
+from clusterctl.specs.commandline import command_line
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Settings:
     @property
     def command(self) -> str:
         """Give the beginning of a command to paste that means the same inventory."""
-        return f"clusterctl -i {shlex.quote(self.inventory)}" if self.inventory else "clusterctl"
+        return command_line("clusterctl", *(["-i", self.inventory] if self.inventory else []))
 
 
 Command = Callable[..., Any]

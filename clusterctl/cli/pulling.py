@@ -32,6 +32,7 @@ from clusterctl.runs.landing import Landing, prepare_target
 from clusterctl.runs.pull import Listed, bring, choose_wants, list_results, make_rest
 from clusterctl.runs.room import Room
 from clusterctl.runs.session import Session
+from clusterctl.specs.commandline import command_line
 from clusterctl.specs.inventory import Inventory, Node
 from clusterctl.specs.nodeset import fold_names
 
@@ -130,7 +131,8 @@ class Pull:
             return choose_run(runs, wanted, myself())
         except UsageError as error:
             if wanted and not self._wishes.folder and not any(run.startswith(wanted) for run in runs):
-                error.fix += f"; if it is the directory to pull into: clusterctl pull ./{wanted}"
+                pull = command_line("clusterctl", "pull", f"./{wanted}")
+                error.fix += f"; if it is the directory to pull into: {pull}"
             raise
 
     def _target(self) -> Path:

@@ -14,6 +14,7 @@ import click
 
 from clusterctl.console.sanitize import sanitize
 from clusterctl.errors import ClusterctlError, SystemRefusal, UsageError
+from clusterctl.specs.commandline import command_line
 
 if TYPE_CHECKING:
     from clusterctl.runs.keypush import Doorway
@@ -74,7 +75,7 @@ class Pushing:
                 "your own ssh enters this node (transport: openssh); keys push does not",
                 code="CC-KEYS-005",
                 node=node.name,
-                fix=f"ssh-copy-id {node.host}",
+                fix=command_line("ssh-copy-id", node.host),
             )
         return [node for node in self._nodes if node not in theirs]
 
@@ -101,7 +102,7 @@ class Pushing:
             raise UsageError(
                 f"there is no key {path}",
                 code="CC-KEYS-007",
-                fix=f"add -y to have one made, or run ssh-keygen -t ed25519 -f {path}",
+                fix=f"add -y to have one made, or run {_generate(path)}",
             )
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)]
@@ -113,7 +114,8 @@ class Pushing:
             raise _no_key(path, f"ssh-keygen: {error.strerror}") from error
         if done.returncode != 0:
             raise _no_key(path, (done.stdout + done.stderr).strip())
-        click.echo(f"made {path}, without a passphrase (ssh-keygen -p -f {path} gives it one)", err=True)
+        protect = command_line("ssh-keygen", "-p", "-f", str(path))
+        click.echo(f"made {path}, without a passphrase ({protect} gives it one)", err=True)
         return path
 
     # who needs what
@@ -239,8 +241,12 @@ def _read_public(private: Path) -> str:
     return text
 
 
+def _generate(path: Path) -> str:
+    return command_line("ssh-keygen", "-t", "ed25519", "-f", str(path))
+
+
 def _no_key(path: Path, why: str) -> SystemRefusal:
-    fix = f"make it by hand: ssh-keygen -t ed25519 -f {path}"
+    fix = f"make it by hand: {_generate(path)}"
     return SystemRefusal(f"the key {path} cannot be used", code="CC-KEYS-009", evidence=why, fix=fix)
 
 

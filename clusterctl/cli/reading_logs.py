@@ -21,6 +21,7 @@ from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.follow import LogLines, StreamEnd, Update
 from clusterctl.runs.onlooking import Onlooker
 from clusterctl.runs.reading import Reading
+from clusterctl.specs.commandline import command_line
 from clusterctl.specs.inventory import Inventory, Node
 from clusterctl.specs.nodeset import fold_names
 
@@ -144,7 +145,7 @@ def _holders(nodes: Sequence[Node], run: str, parts: Parts, wanted: Filter) -> l
         raise UsageError(
             f"{run} had no part on {fold_names([node.name for node in nodes])}",
             code="CC-USE-028",
-            fix=f"clusterctl status {run} shows its nodes",
+            fix=f"{command_line('clusterctl', 'status', run)} shows its nodes",
         )
     if wanted.ranks and not holding:
         known = sorted(rank for part in parts.values() if part for rank in part.ranks_of(wanted.attempt))

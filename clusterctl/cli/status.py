@@ -35,9 +35,10 @@ def status(settings: Settings, run: str | None, watch: bool, as_json: bool) -> i
         if watch:
             return watch_status(cluster, inventory.nodes, remembered, chosen, as_json=as_json)
         parts = recall_end(cluster, inventory.nodes, remembered, chosen)
+    names = {node.name for node in inventory.nodes}
     if as_json:
-        shown = status_to_json(chosen, parts, remembered.offsets)
+        shown = status_to_json(chosen, parts, remembered.offsets, names)
         click.echo(json_text(shown, indent=2))
     else:
-        show_status(chosen, parts, remembered.offsets, settings.command)
+        show_status(chosen, parts, remembered.offsets, settings.command, names)
     return reading_exit_code(remembered.answered, remembered.asked)

@@ -15,6 +15,7 @@ from clusterctl.cli.places import state_dir
 from clusterctl.cli.reaching import notice, tell_failures
 from clusterctl.console.choice import say
 from clusterctl.errors import ClusterctlError, UsageError
+from clusterctl.specs.commandline import command_line
 
 if TYPE_CHECKING:
     from clusterctl.plans.hooks import Hooks
@@ -143,7 +144,8 @@ class Teller:
             return
         code = "CC-END-003" if fault else "CC-END-002"
         message = f"not sent: {describe(entry)}: {fault or said}"
-        fix = f"{self._ended.command} attach {self._ended.verdict.run} tries again; the verdict stays"
+        again = command_line("attach", self._ended.verdict.run, command=self._ended.command)
+        fix = f"{again} tries again; the verdict stays"
         tell_failures([ClusterctlError(message, code=code, fix=fix)])
 
     def _run(self, command: Sequence[str], limit: float) -> None:

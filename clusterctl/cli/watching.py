@@ -16,6 +16,7 @@ from clusterctl.console.verdict import show_verdict
 from clusterctl.plans.verdict import to_json
 from clusterctl.runs.attached import Attached, Watch
 from clusterctl.runs.cluster import Cluster
+from clusterctl.specs.commandline import command_line
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Report:
 
     def hint(self, verb: str, run: str) -> str:
         """Give a command to paste."""
-        return f"{self.command} {verb} {run}"
+        return command_line(verb, run, command=self.command)
 
     def come_back(self, run: str) -> str:
         """Say how to come back to a run that goes on."""

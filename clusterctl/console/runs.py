@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -15,7 +15,7 @@ from clusterctl.console.choice import out, print_table
 from clusterctl.console.outside import render_stranded
 from clusterctl.console.pulse import pulse_to_json, render_last_lines, render_pulse
 from clusterctl.console.sanitize import sanitize
-from clusterctl.console.verdict import render_attempts, render_cause
+from clusterctl.console.verdict import LONGEST_LINE, render_attempts, render_cause
 from clusterctl.plans.attempts import Seat
 from clusterctl.plans.cause import signal_name
 from clusterctl.plans.choose_run import owner_of
@@ -36,6 +36,7 @@ from clusterctl.plans.state import (
     whole_state,
 )
 from clusterctl.plans.verdict import attempt_to_json, cause_to_json, judge_recorded
+from clusterctl.plans.words import clip
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.nodeset import fold_names
 
@@ -82,10 +83,19 @@ def _render_nodes(parts: Parts) -> str:
     return "; ".join(said)
 
 
-def show_status(run: RunId, parts: Parts, offsets: Offsets = NO_OFFSETS, command: str = "clusterctl") -> None:
-    """Print one run: its whole state, every node with its ranks, what they said last, and why it failed."""
+def show_status(
+    run: RunId,
+    parts: Parts,
+    offsets: Offsets = NO_OFFSETS,
+    command: str = "clusterctl",
+    names: Collection[str] = (),
+) -> None:
+    """Print one run: its whole state, every node with its ranks, what they said last, and why it failed.
+
+    `names` are the nodes of the inventory.
+    """
     out().print(render_status(run, parts, offsets), soft_wrap=not out().is_terminal)
-    verdict = judge_recorded(run, parts)
+    verdict = judge_recorded(run, parts, names)
     if verdict is not None and verdict.cause is not None:
         out().print(Text("\n".join(map(sanitize, render_cause(verdict.cause, run, command)))))
     outside = found_outside({name: part.outside for name, part in parts.items() if part})
@@ -147,6 +157,7 @@ def _status_row(
     notes += [seat.reason] if seat is not None and seat.reason != node.reason else []
     notes += ["WORLD_SIZE {}, planned {}".format(*node.unplanned)] if node.unplanned else []
     notes += [f"r{rank}: {why}" for rank, why in stalls.items()]
+    notes = [clip(note, LONGEST_LINE) for note in notes]
     return (
         name,
         Text(node.state, _style(node.state)),
@@ -174,11 +185,13 @@ def runs_to_json(runs: Mapping[RunId, Parts], me: Owner) -> dict[str, Any]:
     return {"schema": 1, "runs": entries}
 
 
-def status_to_json(run: RunId, parts: Parts, offsets: Offsets = NO_OFFSETS) -> dict[str, Any]:
-    """Give `status --json`."""
+def status_to_json(
+    run: RunId, parts: Parts, offsets: Offsets = NO_OFFSETS, names: Collection[str] = ()
+) -> dict[str, Any]:
+    """Give `status --json`; `names` are the nodes of the inventory."""
     ranks = node_ranks(parts)
     nodes = [_node_to_json(name, ranks[name], node, offsets.get(name, 0.0)) for name, node in parts.items()]
-    verdict = judge_recorded(run, parts)
+    verdict = judge_recorded(run, parts, names)
     cause = cause_to_json(verdict.cause, run) if verdict is not None and verdict.cause is not None else None
     more = {
         "time_left": _rounded(measure_rest(parts, offsets, time.time())),

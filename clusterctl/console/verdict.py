@@ -14,8 +14,9 @@ from clusterctl.plans.attempts import GIVEN_UP, Attempt
 from clusterctl.plans.cause import Cause, Failure, advised_command, find_symptom, render_ending
 from clusterctl.plans.state import CANCELLED, LOST, SUCCEEDED
 from clusterctl.plans.verdict import Verdict
-from clusterctl.plans.words import strip_rank
+from clusterctl.plans.words import clip, strip_rank
 from clusterctl.plans.world_size import render_unplanned
+from clusterctl.specs.commandline import command_line
 from clusterctl.specs.counted import counted
 from clusterctl.specs.nodeset import fold_names
 
@@ -24,6 +25,7 @@ WIDTH = 110
 MOST_GROUPS = 6
 MOST_RANKS = 8
 LONGEST_WORDS = 90
+LONGEST_LINE = 400  # characters that are shown of what a rank or a node has written
 _NUMBER = re.compile(r"\d+")
 
 
@@ -33,7 +35,10 @@ def show_verdict(verdict: Verdict, seconds: float, command: str = "clusterctl") 
     run, word = sanitize(verdict.run), sanitize(verdict.state)
     state = f"{shade}{word}{_PLAIN}" if wants_color(sys.stderr) else word
     lines = [] if verdict.cause is None else render_cause(verdict.cause, verdict.run, command)
-    lines += [*_render_reasons(verdict), *_render_left(verdict, f"{command} stop {verdict.run}")]
+    lines += [
+        *_render_reasons(verdict),
+        *_render_left(verdict, command_line("stop", verdict.run, command=command)),
+    ]
     lines += [*render_attempts(verdict.attempts), *_render_giving_up(verdict), *_render_after(verdict)]
     lines += [f"warning: {line}" for line in render_unplanned(verdict.worlds)]
     lines += render_stranded(verdict.outside, verdict.run, command)
@@ -44,20 +49,20 @@ def show_verdict(verdict: Verdict, seconds: float, command: str = "clusterctl") 
 
 def render_cause(cause: Cause, run: str, command: str) -> list[str]:
     """Give the lines that name the root cause and what is known about it; `command` is how hints begin."""
-    failure, logs = cause.failure, f"{command} logs {run}"
+    failure, logs = cause.failure, command_line("logs", run, command=command)
     lines = ["", *_headline(cause), *_render_known(cause, run, command)]
     if failure.tail:
         lines.append(f"  its last lines of stderr ({len(failure.tail)}):")
-        lines += [f"  | {line}" for line in failure.tail]
+        lines += [f"  | {clip(line, LONGEST_LINE)}" for line in failure.tail]
     lines += _render_consequences(cause)
-    more = f"--rank {failure.rank}" if failure.rank is not None else f"--node {failure.node}"
-    lines += [] if failure.lost else [f"  all of it: {logs} {more}"]
+    more = ("--node", failure.node) if failure.rank is None else ("--rank", str(failure.rank))
+    lines += [] if failure.lost else [f"  all of it: {command_line(*more, command=logs)}"]
     return lines + ([f"  the others: {logs} --stream stderr --tail 5"] if cause.consequences else [])
 
 
 def render_attempts(attempts: Sequence[Attempt]) -> list[str]:
     """Say why each attempt before the last one ended: `attempt 1: gpu02 is lost (node_lost)`."""
-    return [f"attempt {one.number}: {one.text} ({one.reason})" for one in attempts]
+    return [f"attempt {one.number}: {clip(one.text, LONGEST_LINE)} ({one.reason})" for one in attempts]
 
 
 def _render_giving_up(verdict: Verdict) -> list[str]:
@@ -67,18 +72,23 @@ def _render_giving_up(verdict: Verdict) -> list[str]:
 
 def _headline(cause: Cause) -> list[str]:
     failure = cause.failure
-    place, said = _place(failure), strip_rank(failure.exception)
+    place, said = _place(failure), clip(strip_rank(failure.exception), LONGEST_LINE)
     if cause.awaited:
         return [f"root cause: {place}, for which the others waited in vain ({_how(cause)})"]
-    lines = [f"root cause: {place}, {_how(cause)}" + (f": {said}" if said else "")]
+    lines = [f"root cause: {place}, {clip(_how(cause), LONGEST_LINE)}" + (f": {said}" if said else "")]
     if cause.silent:
-        lines.append(
-            f"  it waited in vain for one of these, which did not complain: {_fold_places(cause.silent)}"
+        what = (
+            "it waited in vain for one of these, which did not complain"
+            if cause.known is not None and cause.known.symptom.grade == "waited"
+            else "one of these closed the connection, and none of them reported an error"
         )
+        lines.append(f"  {what}: {_fold_places(cause.silent)}")
     return lines
 
 
 def _how(cause: Cause) -> str:
+    if cause.left:
+        return "stopped after it had closed its connections"
     if not cause.stopped:
         return render_ending(cause.failure)
     if cause.failure.frozen:
@@ -161,7 +171,7 @@ def _render_reasons(verdict: Verdict) -> list[str]:
     groups: dict[str, list[str]] = {}
     for name, reason in verdict.reasons.items():
         groups.setdefault(reason, []).append(name)
-    return [f"{fold_names(names)}: {reason}" for reason, names in groups.items()]
+    return [f"{fold_names(names)}: {clip(reason, LONGEST_LINE)}" for reason, names in groups.items()]
 
 
 def _render_after(verdict: Verdict) -> list[str]:
@@ -169,7 +179,7 @@ def _render_after(verdict: Verdict) -> list[str]:
     groups: dict[str, list[str]] = {}
     for name, what in verdict.after.items():
         groups.setdefault(what, []).append(name)
-    return [f"note: {fold_names(names)}: {what}" for what, names in groups.items()]
+    return [f"note: {fold_names(names)}: {clip(what, LONGEST_LINE)}" for what, names in groups.items()]
 
 
 def _render_left(verdict: Verdict, stop: str) -> list[str]:

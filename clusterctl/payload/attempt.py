@@ -261,6 +261,6 @@ class Attempt:
             failures.append(self.evidence.failure_of_torchrun(log, code, number))
         if self.seen.lost is not None:
             failures.append({"rank": None, "reason": self.seen.lost, "time": time.time()})
-        about = {"node": self.spec["node"], "node_rank": self.spec["node_rank"]}
+        about = {name: self.spec.get(name) for name in ("node", "node_rank", "address")}
         end = {"state": state, "reason": reason, "time": time.time(), "stopped_at": self.stopped_at}
         return {**about, **end, "failures": failures}

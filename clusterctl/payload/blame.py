@@ -11,6 +11,7 @@ import signal
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Pattern, Sequence, Tuple
 
 from .evidence import TRACEBACK
+from .leaver import RankEnd, find_leavers
 from .verdict import describe_end
 
 Part = Dict[str, Any]
@@ -65,7 +66,50 @@ def blame(parts: Sequence[Part], texts: Texts) -> Blame:
     if not told:
         return _without_failures(parts, texts)
     grade, _, word, node, text = min(told)
+    if grade == FOLLOWED:
+        left = _find_left(parts, texts, stopped_at)
+        if left is not None:
+            return left
     return Blame(NETWORK if grade == FOLLOWED else word, node, text)
+
+
+def _find_left(parts: Sequence[Part], texts: Texts, stopped_at: Optional[float]) -> Optional[Blame]:
+    """Find the rank that left while the others needed it: an error of the script."""
+    ranks = [(part, one) for part in parts for one in part["failures"] if one.get("rank") is not None]
+    addresses = {str(part["node"]): str(part.get("address") or "") for part in parts}
+    found = find_leavers([_as_end(one, part, texts, stopped_at) for part, one in ranks], addresses)
+    if len(found) != 1:
+        return None
+    part, one = ranks[found[0]]
+    who = f"rank {one['rank']} on {part['node']}"
+    return Blame(CODE, part["node"], f"{who} left while the others still needed it")
+
+
+def _as_end(failure: Failure, part: Part, texts: Texts, stopped_at: Optional[float]) -> RankEnd:
+    said, moment = _words_of(failure, texts)
+    words = said or "\n".join(failure.get("tail") or ())
+    well, ended = _ended_well(failure), float(failure.get("time") or 0.0)
+    asked, complains = _was_asked(failure, part), _known(words, texts) == SECONDARY
+    in_time = stopped_at is None or min(moment, ended) <= stopped_at + CLOCK_SLACK
+    return RankEnd(
+        part["node"],
+        ended,
+        exited_0=well,
+        asked=asked,
+        silent=asked and not complains and (well or (not said and _is_ours(failure, part, stopped_at))),
+        by_itself=failure.get("signal") is None,
+        complaint=words if complains and in_time and not well else "",
+    )
+
+
+def _ended_well(failure: Failure) -> bool:
+    return failure.get("exit") == 0 and failure.get("signal") is None
+
+
+def _was_asked(failure: Failure, part: Part) -> bool:
+    """Whether a rank ended after it had been told to, by us or by torchrun when another of its node had failed."""
+    told = part.get("stopped_at")
+    return (told is not None and float(failure.get("time") or 0.0) >= told) or _is_torchruns(failure, part)
 
 
 def _without_failures(parts: Sequence[Part], texts: Texts) -> Blame:
@@ -82,7 +126,7 @@ def _weigh_part(
     part: Part, texts: Texts, stopped_at: Optional[float]
 ) -> Iterator[Tuple[int, float, str, str, str]]:
     for failure in part["failures"]:
-        if failure.get("exit") == 0 and failure.get("signal") is None:
+        if _ended_well(failure):
             continue
         said, moment = _words_of(failure, texts)
         grade, word = _weigh(failure, said, _is_ours(failure, part, stopped_at), texts)
@@ -129,13 +173,22 @@ def _is_ours(failure: Failure, part: Part, stopped_at: Optional[float]) -> bool:
         after = moment - stopped_at
         if failure.get("rank") is None:
             return bool(after >= 0)
-        if number == signal.SIGTERM and after >= -CLOCK_SLACK:
-            return True
         if number == signal.SIGKILL and after >= SHORTEST_GRACE:
             return True
-    earlier = (other for other in part["failures"] if other is not failure and other.get("exit") != 0)
-    return number in KILLS and any(
-        other.get("signal") != number and float(other.get("time") or 0.0) <= moment + CLOCK_SLACK
+    if number == signal.SIGTERM and told is not None and moment >= told:
+        return True  # by the same clock: a TERM that came sooner is somebody else's
+    return _is_torchruns(failure, part)
+
+
+def _is_torchruns(failure: Failure, part: Part) -> bool:
+    """Whether torchrun ended a rank because another one of its node had failed before."""
+    number, moment = failure.get("signal"), float(failure.get("time") or 0.0)
+    if number not in KILLS and not _ended_well(failure):
+        return False
+    latest = moment + (0.0 if number is None else CLOCK_SLACK)
+    earlier = (other for other in part["failures"] if other is not failure and not _ended_well(other))
+    return any(
+        (number is None or other.get("signal") != number) and float(other.get("time") or 0.0) <= latest
         for other in earlier
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, List, Optional
 
+from .course import NODES
 from .door import Door
 from .gang import Facts, Gang, Order, Part, Side, limit_of, lost_part, make_record
 from .heir import Heir
@@ -101,7 +102,8 @@ class Circle(Gang):
         lost = [entry for entry in self.course.roster if entry.get("lost") and entry["node_rank"] is not None]
         parts = [lost_part(one["node"], one["node_rank"], one["reason"], time.time()) for one in lost]
         parts += [standing.part] if standing.part is not None else []
-        gave_up = None if standing.wish is not None else "nodes"
+        able = len({*self.course.doors, self.course.here} - self.course.lost)
+        gave_up = None if standing.wish is not None else self.course.too_few(able, able) or NODES
         self.side.keep(standing.story(make_record(standing.spec, parts, None, whole=False), gave_up))
         standing.restarts.conclude({"gave_up": gave_up})
         standing.close()

@@ -82,8 +82,12 @@ class Environments:
         return time.time() - newest > self._unused
 
     def _weigh(self, root: str) -> Optional[int]:
-        """Add up what lies below; None if some of it is another account's, or another file system."""
-        size, folders, here = 0, [root], os.lstat(root)
+        """Add up what lies below; None if it is gone, or some of it is another account's or on another file system."""
+        size, folders = 0, [root]
+        try:
+            here = os.lstat(root)
+        except OSError:
+            return None
         while folders:
             for path in entries(folders.pop(), everything=True):
                 self._step()

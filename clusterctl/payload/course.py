@@ -15,7 +15,8 @@ NO_PROGRESS = "no_progress"  # why the gang gives a run up: nothing new in three
 MOST = "max"  # as many restarts as the job allows,
 CODE = "code"  # an error of the script itself,
 REASON = "reason"  # a reason that the job does not name,
-NODES = "nodes"  # or not enough nodes that may go on
+NODES = "nodes"  # fewer nodes than the job needs,
+MAJORITY = "majority"  # or not more than half of all: the others might go on as well
 PATIENCE = 3  # attempts in a row without progress
 WARM = 5.0
 PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds; each is twice the one before
@@ -104,7 +105,13 @@ class Course:
 
     def may_go_on(self, present: int) -> bool:
         """Whether so many agents may lead the run on: nobody else can, and they are enough."""
-        return 2 * present > self.seats and present >= self.nnodes
+        return self.too_few(present, present) is None
+
+    def too_few(self, present: int, fit: int) -> Optional[str]:
+        """Say why so many agents, of which so many could take part, may not go on; None if they may."""
+        if min(present, fit) < self.nnodes:
+            return NODES
+        return None if 2 * present > self.seats else MAJORITY
 
     def assign(self, fit: Iterable[int]) -> bool:
         """Give every rank to a seat that is fit; who has one keeps it. False if there are not enough."""

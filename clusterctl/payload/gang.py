@@ -1,8 +1,8 @@
 """The gang of one run: what an agent asks of it, and the record of the end that all of them keep.
 
-A part is one node's word on its end: {node, node_rank, state, reason, time, stopped_at, failures}. The record puts the
-parts together, their times turned to the hub's clock: {run, hub, whole, stop, parts}; `whole` is false in what a node
-writes before the others were heard, or without the hub.
+A part is one node's word on its end: {node, node_rank, address, state, reason, time, stopped_at, failures}. The record
+puts the parts together, their times turned to the hub's clock: {run, hub, whole, stop, parts}; `whole` is false in what
+a node writes before the others were heard, or without the hub.
 """
 
 from __future__ import annotations

@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from contextlib import suppress
 from typing import Callable
 
 Tell = Callable[[str, OSError], None]
+GONE = (errno.ENOENT, errno.ESTALE)  # on a file system that machines share another one may remove it as well
 
 
 def remove_tree(root: str, step: Callable[[], None], tell: Tell) -> None:
-    """Remove a directory with all in it and follow no link; `step` counts, `tell` hears what could not go."""
+    """Remove a directory with all in it and follow no link; `step` counts, `tell` hears what could not go.
+
+    Others may remove it at the same time: what is gone is as good as removed.
+    """
+
+    def tell_unless_gone(path: str, error: OSError) -> None:
+        if error.errno not in GONE:
+            tell(path, error)
+
     open_up(root, step)
+    try:
+        _empty(root, step, tell_unless_gone)
+        os.rmdir(root)
+    except OSError as error:
+        tell_unless_gone(root, error)
+
+
+def _empty(root: str, step: Callable[[], None], tell: Tell) -> None:
     for folder, folders, files, place in os.fwalk(root, topdown=False):
         for name in files + folders:
             step()
             try:
                 drop(name, place)
-            except FileNotFoundError:
-                pass  # two may be at it
             except OSError as error:
                 tell(os.path.join(folder, name), error)
-    try:
-        os.rmdir(root)
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        tell(root, error)
 
 
 def open_up(root: str, step: Callable[[], None]) -> None:

@@ -6,7 +6,7 @@ import time
 from typing import Any, Dict, List, Optional, Set
 
 from .blame import NODE_LOST, Blame, blame
-from .course import CODE, NO_PROGRESS, NODES
+from .course import CODE, MAJORITY, NO_PROGRESS, NODES
 from .gang import (
     FAILURE,
     FAILURE_WAIT,
@@ -168,7 +168,8 @@ class RestartHub(Hub):
             self._finish(None)
             return
         if self.course.outnumbered:
-            self._finish(NODES)
+            here = len(self._present)
+            self._finish(self.course.too_few(here, here) or MAJORITY)
             return
         self.blamed = self._blame(parts)
         gave_up = self.policy.refuse(self.blamed.reason, self.course.attempt - 1)
@@ -209,11 +210,11 @@ class RestartHub(Hub):
     def _weigh(self) -> None:
         self.side.loop.drop("clear")
         entry = self._entry()
-        fit = self._fit()
+        too_few = self.course.too_few(len(self._present), len(self._fit()))
         if self.course.no_progress(entry):
             self._finish(NO_PROGRESS)
-        elif not self.course.may_go_on(len(self._present)) or len(fit) < self.course.nnodes:
-            self._finish(NODES)
+        elif too_few is not None:
+            self._finish(too_few)
         else:
             self._pause(entry)
 
@@ -241,8 +242,10 @@ class RestartHub(Hub):
     # the next attempt
 
     def _again(self) -> None:
-        if not self.course.may_go_on(len(self._present)) or not self.course.assign(self._fit()):
-            self._finish(NODES)
+        fit = self._fit()
+        too_few = self.course.too_few(len(self._present), len(fit))
+        if too_few is not None or not self.course.assign(fit):
+            self._finish(too_few or NODES)
             return
         self._begin_round()
         time_left = self.standing.restarts.time_left

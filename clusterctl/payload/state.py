@@ -210,7 +210,10 @@ def _recorded(rundir: str) -> Optional[State]:
     spec = read_json(os.path.join(rundir, "spec.json"))
     if spec is None:
         return None
-    return {**new_state(spec), "since": os.stat(os.path.join(rundir, "spec.json")).st_mtime}
+    try:
+        return {**new_state(spec), "since": os.stat(os.path.join(rundir, "spec.json")).st_mtime}
+    except FileNotFoundError:
+        return None  # another node that shares the home has just removed it
 
 
 def _list(path: str) -> List[str]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from clusterctl.protocol.untrusted import Untrusted
+from clusterctl.specs.counted import counted
 
 _FOLDER = re.compile(r"attempt-(\d{1,9})/")
 LONGEST = 1000  # characters of a text
@@ -19,7 +20,9 @@ GIVEN_UP: Mapping[str, str] = {
     "max": "given up: it was started again as often as `restart.max` allows",
     "code": "not started again: that is an error of the script",
     "reason": "not started again: the job's `restart.on` does not name this reason",
-    "nodes": "given up: too few nodes are left",
+    "nodes": "given up: fewer nodes are left than the job needs",
+    "majority": "given up: not more than half of all nodes and spares are left; only a majority may go on, so that a "
+    "run cannot go on twice",
 }
 
 
@@ -58,6 +61,18 @@ class Attempt:
     progress: bool | None
     node_rank: int | None = None
     ranks: tuple[int, ...] = ()
+
+
+def warn_of_losses(nodes: int, spares: int) -> str:
+    """Say so if a run survives fewer lost nodes than it has spares: more than half of all must be left each time."""
+    survived = min(spares, (nodes + spares - 1) // 2)
+    if survived == spares:
+        return ""
+    losses = f"only {counted(survived, 'lost node')}" if survived else "no lost node"
+    return (
+        f"{counted(spares, 'spare')}, but {losses} can be survived: "
+        f"more than half of all {nodes + spares} nodes and spares must be left"
+    )
 
 
 def parse_roster(raw: Untrusted) -> tuple[Seat, ...]:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
+from clusterctl.plans.leaver import RankEnd, find_leavers
 from clusterctl.plans.symptoms.endings import ENDED_EARLY, STARVED
 from clusterctl.plans.symptoms.symptom import Grade, Recognised
 from clusterctl.plans.symptoms.table import WAITED_FOR, recognise
@@ -18,9 +20,9 @@ from clusterctl.plans.words import strip_rank
 
 SHORTEST_GRACE = 0.5  # seconds; a KILL sooner after our stop is not ours
 CLOCK_SLACK = 0.2  # seconds by which a node's clock may be misjudged
-NOTICED = 1.0  # seconds after which an end is noticed at the latest; peers may complain of it before
 LOG_LAG = 0.5  # seconds that a line may take from a rank to us
 OLD = 60.0  # seconds after which an exception that was survived has nothing to do with the end
+NO_ADDRESSES: Mapping[str, str] = MappingProxyType({})
 
 # How telling the evidence is, the best first.
 OWN, SUDDEN, TORCHRUN, DOUBTFUL, WAITED, PEER_GONE, STOPPED, WELL = range(8)
@@ -37,7 +39,7 @@ class Failure:
     Times are seconds on the launcher's clock; `raised_at` is when the traceback of `exception` was heard, `origin`
     the first exception of its chain, `where` the file of its innermost frame, `went_on` whether the rank survived it.
     `frozen`: a signal had stopped it while it lived. `starved`: the kernel killed for want of memory there.
-    `after_stop`: its node had been told to end the run before it ended.
+    `after_stop`: its node had been told to end the run before it ended; None if only the clocks can tell.
     A rank that ended with 0 is here too: it is to blame if the others still needed it.
     """
 
@@ -57,7 +59,7 @@ class Failure:
     went_on: bool = False
     frozen: bool = False
     starved: bool = False
-    after_stop: bool = False
+    after_stop: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,9 @@ class Cause:
     """The failure to show first, and those that followed from it.
 
     `stopped`: our stop cut its clean-up short. `known`: what its text means. `awaited`: it is blamed because the
-    others waited for it in vain. `silent`: where several may be, the ranks that did not complain of waiting.
-    `ended`: the consequences that are nothing but our stop, or torchrun's.
+    others waited for it in vain. `left`: because they lost their connections to it, and only the stop ended it.
+    `silent`: where several may be, the ranks that complained of nothing. `ended`: the consequences that are nothing
+    but our stop, or torchrun's.
     """
 
     failure: Failure
@@ -74,12 +77,18 @@ class Cause:
     stopped: bool = False
     known: Recognised | None = None
     awaited: bool = False
+    left: bool = False
     silent: tuple[Failure, ...] = ()
     ended: tuple[Failure, ...] = ()
 
 
-def find_cause(failures: Sequence[Failure], stopped_at: float | None) -> Cause | None:
-    """Choose the cause; what began after `stopped_at`, when we ended the run, is our own doing."""
+def find_cause(
+    failures: Sequence[Failure], stopped_at: float | None, addresses: Mapping[str, str] = NO_ADDRESSES
+) -> Cause | None:
+    """Choose the cause; what began after `stopped_at`, when we ended the run, is our own doing.
+
+    `addresses` are the nodes' training addresses, which the ranks' words may hold.
+    """
     told = [_without_old_words(_own_words(failure), stopped_at) for failure in failures]
     bad = [failure for failure in told if not _ended_well(failure)]
     if not bad:
@@ -87,8 +96,9 @@ def find_cause(failures: Sequence[Failure], stopped_at: float | None) -> Cause |
     ordered = sorted(bad, key=lambda failure: (_weigh(failure, stopped_at, bad), _moment(failure)))
     first, weight = ordered[0], _weigh(ordered[0], stopped_at, bad)
     awaited, silent = _find_awaited(ordered, weight, stopped_at)
-    early = _left_early(told, first) if weight in (WAITED, PEER_GONE) and awaited is None else None
-    chosen = awaited or early or first
+    early, several = _find_left(told, weight, stopped_at, addresses)
+    early = None if awaited and awaited.frozen else early
+    chosen = early or awaited or first
     consequences = tuple(each for each in ordered if each is not chosen and not _says_the_same(each, chosen))
     known = Recognised(ENDED_EARLY) if early else WAITED_FOR if awaited else find_symptom(chosen)
     return Cause(
@@ -96,8 +106,9 @@ def find_cause(failures: Sequence[Failure], stopped_at: float | None) -> Cause |
         consequences,
         stopped=_is_our_stop(chosen, stopped_at),
         known=known,
-        awaited=awaited is not None,
-        silent=() if awaited else silent,
+        awaited=chosen is awaited,
+        left=early is not None and _was_asked(early, stopped_at, bad),
+        silent=() if early or awaited else silent or several,
         ended=tuple(each for each in consequences if _weigh(each, stopped_at, bad) == STOPPED),
     )
 
@@ -139,7 +150,7 @@ def _weigh_words(failure: Failure, stopped_at: float | None, *, stopped: bool) -
 
 def find_symptom(failure: Failure) -> Recognised | None:
     """Name what the failure's words or ending are known to mean."""
-    said = strip_rank(failure.message or failure.exception)
+    said = _said(failure)
     if said and not _is_of_torch(said):
         said = said.partition("\n")[0]  # what follows may be anybody's
     by = failure.signal if failure.rank is not None else None
@@ -152,6 +163,10 @@ def _find_in_origin(failure: Failure) -> Recognised | None:
     """Name what the first exception of a chain is known to mean, if it is the rank's own failure."""
     known = recognise(failure.origin, (), None) if failure.origin else None
     return known if known is not None and known.symptom.grade == "own" else None
+
+
+def _said(failure: Failure) -> str:
+    return strip_rank(failure.message or failure.exception)
 
 
 def is_consequence(failure: Failure) -> bool:
@@ -206,12 +221,39 @@ def _find_awaited(
     return (suspects[0], ()) if len(suspects) == 1 else (None, silent)
 
 
-def _left_early(failures: Sequence[Failure], first: Failure) -> Failure | None:
-    """Find the first rank that ended with 0 before the others complained."""
-    left = [
-        failure for failure in failures if _ended_well(failure) and failure.time <= _moment(first) + NOTICED
-    ]
-    return min(left, key=_moment, default=None)
+def _find_left(
+    told: Sequence[Failure], weight: int, stopped_at: float | None, addresses: Mapping[str, str]
+) -> tuple[Failure | None, tuple[Failure, ...]]:
+    """Find the rank that left while the others needed it, or several of which it may be any."""
+    ranks = [failure for failure in told if failure.rank is not None]
+    ends = [_as_end(failure, stopped_at, told) for failure in ranks] if weight in (WAITED, PEER_GONE) else []
+    found = tuple(ranks[place] for place in find_leavers(ends, addresses))
+    if weight == WAITED:  # for whom that only the stop ended, see _find_awaited
+        found = tuple(failure for failure in found if not _was_asked(failure, stopped_at, told))
+    return (found[0], ()) if len(found) == 1 else (None, found)
+
+
+def _as_end(failure: Failure, stopped_at: float | None, told: Sequence[Failure]) -> RankEnd:
+    asked = _was_asked(failure, stopped_at, told)
+    complains, well = is_consequence(failure), _ended_well(failure)
+    in_time = stopped_at is None or min(_moment(failure), failure.time) <= stopped_at + CLOCK_SLACK
+    return RankEnd(
+        failure.node,
+        failure.time,
+        exited_0=well,
+        asked=asked,
+        silent=asked and not complains and _weigh(failure, stopped_at, told) >= STOPPED,
+        by_itself=failure.signal is None,
+        complaint=_said(failure) or "\n".join(failure.tail) if complains and in_time and not well else "",
+    )
+
+
+def _was_asked(failure: Failure, stopped_at: float | None, others: Sequence[Failure]) -> bool:
+    """Tell whether a rank ended after it had been told to, by us or by torchrun when another of its node had failed."""
+    told = failure.after_stop
+    if told is None:
+        told = stopped_at is not None and failure.time >= stopped_at - CLOCK_SLACK
+    return told or _is_torchruns_stop(failure, others)
 
 
 def _ended_well(failure: Failure) -> bool:
@@ -229,22 +271,27 @@ def _is_our_stop(failure: Failure, stopped_at: float | None) -> bool:
     after = failure.time - stopped_at
     if failure.rank is None and not failure.reason:
         return after >= 0
-    by_term = failure.signal == signal.SIGTERM and after >= -CLOCK_SLACK
+    told = after >= -CLOCK_SLACK if failure.after_stop is None else failure.after_stop
+    by_term = failure.signal == signal.SIGTERM and told
     return by_term or (failure.signal == signal.SIGKILL and after >= SHORTEST_GRACE)
 
 
 def _left_when_asked(failure: Failure) -> bool:
     """Tell whether a rank handles SIGTERM: it saves what it has, says nothing, and leaves with a code of its own."""
-    return failure.after_stop and failure.rank is not None and failure.signal is None
+    return bool(failure.after_stop) and failure.rank is not None and failure.signal is None
 
 
 def _is_torchruns_stop(failure: Failure, others: Sequence[Failure]) -> bool:
     """Tell whether torchrun ended this rank because another one of the same node had failed before."""
-    return failure.signal == signal.SIGTERM and any(
+    if failure.signal != signal.SIGTERM and not _ended_well(failure):
+        return False
+    latest = failure.time + (0.0 if failure.signal is None else CLOCK_SLACK)
+    return any(
         other.node == failure.node
         and other.rank is not None
         and other.signal != signal.SIGTERM
-        and other.time <= failure.time + CLOCK_SLACK
+        and not _ended_well(other)
+        and other.time <= latest
         for other in others
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from clusterctl.plans.attempts import MOST_ATTEMPTS, MOST_SEATS
@@ -16,6 +16,7 @@ LOST = "LOST"
 MOST_FAILURES = 1000  # of a node
 MOST_LINES, MOST_BLOCKS = 200, 50  # of a rank's last words
 MOST_RANK = 1 << 20
+LONGEST_ADDRESS = 64  # characters
 MOST_EXIT, MOST_SIGNAL = 1 << 31, 128
 
 
@@ -29,6 +30,7 @@ class RecordedPart:
     reason: str
     stopped_at: float | None
     failures: tuple[Failure, ...]
+    address: str = ""  # on the training network
 
     @property
     def lost(self) -> bool:
@@ -55,19 +57,30 @@ class Record:
         stopped_at = None if self.stopped_at is None else self.stopped_at - offset
         return replace(self, stopped_at=stopped_at, parts=tuple(parts))
 
+    def among(self, names: Collection[str]) -> Record:
+        """Leave out what is told of nodes that the inventory does not have: such a name may be anything."""
+        parts = tuple(part for part in self.parts if part.node in names)
+        return replace(self, hub=self.hub if self.hub in names else "", parts=parts)
+
     @property
     def failures(self) -> tuple[Failure, ...]:
         """Give everything that did not end well, and the ranks that did."""
         return tuple(failure for part in self.parts for failure in part.failures)
 
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Give the nodes' training addresses, as far as they are known."""
+        return {part.node: part.address for part in self.parts if part.address}
 
-def best_record(records: Iterable[Record | None]) -> Record | None:
+
+def best_record(records: Iterable[Record | None], names: Collection[str]) -> Record | None:
     """Choose among what several nodes keep: the hub's, or else their own parts put together.
 
     All that were told the hub's keep the same one, so that of different ones the one counts that most nodes have: what
-    a liar says stands alone.
+    a liar says stands alone. `names` are the nodes of the inventory; what is said of others is left out.
     """
-    known = [record for record in records if record is not None]
+    told = [record.among(names) for record in records if record is not None]
+    known = [record for record in told if record.parts]
     whole = [record for record in known if record.whole]
     if whole:
         count = Counter(map(_outline, whole))
@@ -98,7 +111,12 @@ def given_up(record: Record, failures: Sequence[Failure], stopped_at: float | No
     troubled = {failure.node for failure in failures if weigh(failure, stopped_at) < DOUBTFUL}
     lost = [failure for failure in record.failures if failure.lost and failure.node not in troubled]
     others = {part.node for part in record.parts} - {record.hub}
-    if len(others) > 1 and others == {failure.node for failure in lost} and record.hub not in troubled:
+    if (
+        record.hub
+        and len(others) > 1
+        and others == {failure.node for failure in lost}
+        and record.hub not in troubled
+    ):
         first = min(lost, key=lambda failure: failure.time)
         return [
             replace(first, node=record.hub, reason="lost: none of the other nodes was heard there any more")
@@ -131,7 +149,8 @@ def _parse_part(raw: Untrusted) -> RecordedPart:
     ]
     if state == LOST:
         failures.append(Failure(node, None, None, None, ended, reason=f"lost: {reason}", lost=True))
-    return RecordedPart(node, raw.count("node_rank", MOST_SEATS), state, reason, stopped_at, tuple(failures))
+    rank, address = raw.count("node_rank", MOST_SEATS), raw.text("address", LONGEST_ADDRESS)
+    return RecordedPart(node, rank, state, reason, stopped_at, tuple(failures), address)
 
 
 def _parse_failure(node: str, ended: float, stopped_at: float | None, raw: Untrusted) -> Failure:

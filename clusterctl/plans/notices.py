@@ -15,6 +15,7 @@ from clusterctl.plans.state import CANCELLED, SUCCEEDED, TIMEOUT
 from clusterctl.plans.verdict import Verdict, to_json
 from clusterctl.plans.words import strip_rank
 from clusterctl.protocol.untrusted import MalformedError, parse_object
+from clusterctl.specs.commandline import command_line
 from clusterctl.specs.counted import counted
 from clusterctl.specs.job import Notify
 from clusterctl.specs.nodeset import fold_names
@@ -81,8 +82,8 @@ def _render_more(ended: Ended) -> str:
     verdict = ended.verdict
     rank = verdict.cause.failure.rank if verdict.cause is not None else None
     if rank is not None:
-        return f"{ended.command} logs {verdict.run} --rank {rank}"
-    return f"{ended.command} status {verdict.run}"
+        return command_line("logs", verdict.run, "--rank", str(rank), command=ended.command)
+    return command_line("status", verdict.run, command=ended.command)
 
 
 def ended_to_json(ended: Ended) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from clusterctl.specs.commandline import quote_word
 from clusterctl.specs.placeholders import LEFT_TO_TORCHRUN, Hole, parse_template
 
 
@@ -71,16 +72,11 @@ def render(value: Text) -> str:
 
 def quote(value: Text) -> str:
     """Write the text as one word of a shell; its holes stay readable as `<name>`."""
-    return "".join(_quote_part(part) if isinstance(part, str) else _quote_hole(part) for part in value)
+    return "".join(quote_word(part) if isinstance(part, str) else _quote_hole(part) for part in value)
 
 
 def _quote_hole(hole: Fill | Unknown) -> str:
     return shlex.quote(hole.shown) if isinstance(hole, Fill) and hole.shown else render_hole(hole)
-
-
-def _quote_part(part: str) -> str:
-    quoted = shlex.quote(part)
-    return f"'{part}'" if quoted == part and part.startswith("=") else quoted  # zsh expands a bare =word
 
 
 def render_hole(hole: Fill | Unknown) -> str:

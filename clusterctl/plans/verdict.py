@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from clusterctl.plans.attempts import NO_PROGRESS, Attempt
-from clusterctl.plans.cause import Cause, Failure, advised_command, find_cause, render_ending, weigh
+from clusterctl.plans.cause import (
+    NO_ADDRESSES,
+    Cause,
+    Failure,
+    advised_command,
+    find_cause,
+    render_ending,
+    weigh,
+)
 from clusterctl.plans.gang import Record, best_record
 from clusterctl.plans.outside import Outside, found_outside, outside_to_json
 from clusterctl.plans.state import (
@@ -71,13 +79,17 @@ def judge(
     failures: Sequence[Failure],
     *,
     stopped_at: float | None = None,
+    addresses: Mapping[str, str] = NO_ADDRESSES,
 ) -> Verdict:
-    """Judge a run: success only if every node's torchrun ended with 0 and saw the planned WORLD_SIZE."""
+    """Judge a run: success only if every node's torchrun ended with 0 and saw the planned WORLD_SIZE.
+
+    `addresses` are the nodes' on the training network.
+    """
     counting, roster = taking_part(parts), roster_of(parts)
     out = set(parts) - set(counting)
     failures = [failure for failure in failures if failure.node not in out]
     asked = _ended_between(counting) or _asked_to_end(counting, failures, stopped_at)
-    cause = None if asked else find_cause(failures, stopped_at)
+    cause = None if asked else find_cause(failures, stopped_at, addresses)
     lost = {failure.node for failure in failures if failure.lost} | {
         seat.node for seat in roster if seat.lost
     }
@@ -99,13 +111,18 @@ def judge(
     )
 
 
-def judge_recorded(run: RunId, parts: Mapping[str, NodeState | None]) -> Verdict | None:
-    """Judge a run that has ended by what its nodes have on record; None while it lives, or if they have nothing."""
-    record = best_record(part.record for part in parts.values() if part)
+def judge_recorded(
+    run: RunId, parts: Mapping[str, NodeState | None], names: Collection[str] = ()
+) -> Verdict | None:
+    """Judge a run that has ended by what its nodes have on record; None while it lives, or if they have nothing.
+
+    `names` are the nodes of the inventory, as far as they have no part.
+    """
+    record = best_record((part.record for part in parts.values() if part), {*parts, *names})
     filled = fill_parts(parts, record)
     if record is None or whole_state(filled) in LIVE:
         return None
-    return judge(run, filled, record.failures, stopped_at=record.stopped_at)
+    return judge(run, filled, record.failures, stopped_at=record.stopped_at, addresses=record.addresses)
 
 
 def fill_parts(parts: Mapping[str, NodeState | None], record: Record | None) -> dict[str, NodeState | None]:

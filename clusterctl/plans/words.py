@@ -1,4 +1,4 @@
-"""What one rank said on stderr: its last lines, and the exception that counts, heard line by line."""
+"""What one rank wrote to stderr: its last lines and the exception that counts, line by line, of bounded length."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 TAIL_LINES = 20
+LONGEST_LINE = 1000  # characters that are kept of a line
 FOLLOWING = 3  # lines after an exception's first that may belong to its message
 WENT_ON = 1.0  # seconds after an exception from which on further output means that it was survived
 
@@ -20,6 +21,7 @@ _NEVER_FATAL = re.compile(r"Exception ignored in|Error in atexit|--- Logging err
 _OF_A_CHILD = re.compile(r"Process \S+:$")  # multiprocessing's word before the traceback of a child
 _MARKS = ("During ", "The above ", "Exception ignored", "Error in atexit", "--- Logging", "Process ")
 _TORCH_LOG = re.compile(r"\[[WEI]\d* |\[W\w+|terminate called")
+_CUT = re.compile(r" \[\+(\d{1,9}) characters\]$")
 _FRAME = re.compile(r'\s*File "(.*)", line \d+')
 
 
@@ -55,6 +57,7 @@ class Words:
 
     def hear(self, line: str, time: float) -> None:
         """Take one line of stderr that arrived at `time` (our clock)."""
+        line = clip(line, LONGEST_LINE)
         self.tail.append(line)
         self.notice(time)
         bare = strip_rank(line)
@@ -106,6 +109,13 @@ class Words:
             return
         self.message += f"\n{line}"
         self._after, self.ended_at = self._after - 1, time
+
+
+def clip(line: str, most: int) -> str:
+    """Cut a line to so many characters, and say how many are missing: `xxx [+99 characters]`."""
+    cut = _CUT.search(line)  # it may have been cut before
+    text, missing = (line[: cut.start()], int(cut[1])) if cut else (line, 0)
+    return line if len(text) <= most else f"{text[:most]} [+{len(text) - most + missing} characters]"
 
 
 def starts_traceback(line: str) -> bool:

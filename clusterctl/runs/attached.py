@@ -47,6 +47,7 @@ class Watch:
 
     `tail` leaves out all but the last lines (of each file) written before we came, `known` is what the nodes said
     of the run before that; a node without an entry there has not been heard yet, and is not waited for.
+    `names` are the nodes of the inventory, as far as they are not watched.
     """
 
     run: RunId
@@ -57,6 +58,7 @@ class Watch:
     known: Mapping[str, NodeState | None] = field(default_factory=dict)
     tail: int | None = None
     reacts: bool = True
+    names: Collection[str] = ()
 
     def part(self, node: Node) -> Part:
         """Begin a node's part."""
@@ -135,11 +137,13 @@ class Attached:
         stopped_at = min((moment for moment in stops if moment is not None), default=None)
         failures += given_up(told, failures, stopped_at) if told else []
         states = {name: part.state if name in heard else None for name, part in self._parts.items()}
-        return judge(self._wish.run, fill_parts(states, told), failures, stopped_at=stopped_at)
+        parts, addresses = fill_parts(states, told), told.addresses if told else {}
+        return judge(self._wish.run, parts, failures, stopped_at=stopped_at, addresses=addresses)
 
     def _record(self) -> Record | None:
         """Give what the nodes know of the whole end."""
-        return best_record(part.state.record for part in self._parts.values() if part.state)
+        records = (part.state.record for part in self._parts.values() if part.state)
+        return best_record(records, {*self._parts, *self._wish.names})
 
     # what the nodes say
 

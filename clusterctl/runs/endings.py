@@ -32,6 +32,7 @@ from clusterctl.plans.facts_reading import clean_lines, clean_text
 from clusterctl.plans.shell import ACTIVATED, ACTIVATING, SHELL_ENDED, STOLEN_STDIN
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.runs.frames import FrameReader
+from clusterctl.specs.commandline import command_line
 
 NO_STATUS = -1  # paramiko's exit status when there is none: a signal ended the process
 CANNOT_RUN, NOT_FOUND = 126, 127
@@ -43,6 +44,7 @@ UNFORESEEN = "CC-RUN-002"
 _LIBRARY = re.compile(
     r"(?:error while loading shared libraries: |Error loading shared library )([^\s:]{1,200})"
 )
+START_FILES = "the login shell's start-up files (.bashrc, .profile, .zshenv, config.fish)"
 FAMILIES: Mapping[str, type[NodeError]] = {"CC-PY": NoInterpreter, "CC-SYNC": SyncError}
 
 
@@ -73,7 +75,8 @@ def start_overdue(
         code="CC-SSH-004",
         node=node,
         evidence=_said(noise, stderr),
-        fix="a start-up file (.bashrc, `activate`) may hang or read from stdin, or the file system is slow",
+        fix=f"look for what reads from stdin, waits, or replaces the shell (`exec fish`) in {START_FILES}; "
+        "or the file system is slow",
     )
 
 
@@ -133,7 +136,12 @@ def not_started(
         fix = "let the login shell's start-up files (.bashrc, config.fish, .cshrc) read nothing from stdin"
         text = "the login shell's start-up files read what was meant for the interpreter"
         return NodeError(text, code="CC-SSH-017", node=node, evidence=said, fix=fix)
-    fix = f"see what `{python} -c 'print(1)'` says there; the login shell must be able to run commands"
+    if status == 0 and ACTIVATING.encode() not in noise:
+        fix = f"look for `exit` and `exec` in {START_FILES}: a shell that is not interactive must come to their end"
+        text = f"no interpreter came up: the login shell ended with status 0 before {python} answered"
+        return NoInterpreter(text, code="CC-PY-003", node=node, evidence=said, fix=fix)
+    trial = command_line(python, "-c", "print(1)")
+    fix = f"see what `{trial}` says there, and look for `exit` in {START_FILES}"
     suspects = f"the login shell, `activate` or {python}" if activate else f"the login shell or {python}"
     text = f"no interpreter came up: {suspects} {_ended(status)}"
     return NoInterpreter(text, code="CC-PY-003", node=node, evidence=said, fix=fix)

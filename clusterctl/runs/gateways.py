@@ -15,6 +15,7 @@ from clusterctl.errors import ClusterctlError, ConnectError, ConnectTimeout, Ser
 from clusterctl.runs.hop import Hop
 from clusterctl.runs.trunk import Trunk
 from clusterctl.runs.tunnel import TunnelLine
+from clusterctl.specs.commandline import command_line
 
 PROHIBITED, CONNECT_FAILED = 1, 2  # RFC 4254, 5.1
 FAILURE_KEPT = 10.0  # seconds for which a bastion's failure is told to further nodes without another try
@@ -169,5 +170,6 @@ def _refused(hop: Hop, bastion: Hop, reason: int, text: str) -> ConnectError:
         code=code,
         node=hop.name,
         evidence=f"channel open failure {reason}: {text}",
-        fix=f"see from the bastion whether the node is up: ssh {bastion.bastion} nc -v {hop.host} {hop.port}",
+        fix="see from the bastion whether the node is up: "
+        + command_line("ssh", bastion.bastion, "nc", "-v", hop.host, str(hop.port)),
     )

@@ -23,6 +23,7 @@ from clusterctl.runs.knownhosts import (
     render_name,
 )
 from clusterctl.runs.revoked import find_revocation
+from clusterctl.specs.commandline import command_line
 
 SYSTEM_FILE = Path("/etc/ssh/ssh_known_hosts")
 
@@ -200,9 +201,10 @@ def _append(path: Path, line: str) -> None:
 
 
 def _unknown(hop: Hop, key_type: str, key: bytes, notes: Sequence[str]) -> HostKeyError:
-    port = f"-p {hop.port} " if hop.port != 22 else ""
-    through = f"ssh ssh://{hop.jump.bastion} " if hop.jump is not None else ""
-    look = f"{through}ssh-keyscan -t {_keyscan_type(key_type)} {port}{hop.host} | ssh-keygen -lf -"
+    through = ["ssh", f"ssh://{hop.jump.bastion}"] if hop.jump is not None else []
+    port = ["-p", str(hop.port)] if hop.port != 22 else []
+    scan = command_line(*through, "ssh-keyscan", "-t", _keyscan_type(key_type), *port, hop.host)
+    look = f"{scan} | ssh-keygen -lf -"
     return HostKeyError(
         f"{hop.called}'s host key is not known here",
         code="CC-SSH-009",
@@ -222,7 +224,8 @@ def _changed(hop: Hop, name: str, known: Sequence[Entry], key_type: str, key: by
         node=hop.name,
         evidence="\n".join([*lines, f"it shows {key_type} {fingerprint(key)}"]),
         fix="if the node was installed anew, and only then: "
-        + f"ssh-keygen -R '{name}' -f {same[0].file}; otherwise something else answers in its place",
+        + command_line("ssh-keygen", "-R", name, "-f", str(same[0].file))
+        + "; otherwise something else answers in its place",
     )
 
 

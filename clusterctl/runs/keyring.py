@@ -22,6 +22,7 @@ from clusterctl.runs.keyfiles import (
     label_file,
     read_key,
 )
+from clusterctl.specs.commandline import command_line
 
 DEFAULT_NAMES = ("id_ed25519", "id_ecdsa", "id_rsa")
 NO_AGENT = "none"
@@ -178,10 +179,11 @@ class Keyring:
 def _unusable(hop: Hop, path: str, trouble: str) -> AuthenticationFailed:
     fix = "correct `key` under `ssh:` in the inventory"
     if trouble == ENCRYPTED:
-        fix = f"run `ssh-add {path}`, so that ssh-agent holds it; on a terminal you are asked for the passphrase"
+        add = command_line("ssh-add", path)
+        fix = f"run `{add}`, so that ssh-agent holds it; on a terminal you are asked for the passphrase"
     elif trouble == PUBLIC and path.endswith(".pub"):
         fix = f"write `key: {path[: -len('.pub')]}` under `ssh:` in the inventory"
     elif trouble == os.strerror(13):
-        fix = f"make it readable for you alone: chmod 600 {path}"
+        fix = f"make it readable for you alone: {command_line('chmod', '600', path)}"
     text = f"the key {path} cannot be used: {explain_trouble(trouble)}"
     return AuthenticationFailed(text, code="CC-SSH-008", node=hop.name, fix=fix)

@@ -19,6 +19,7 @@ from clusterctl.runs.keyring import Keys
 from clusterctl.runs.limits import WATCHDOG, Timeouts
 from clusterctl.runs.tunnel import AnyLine
 from clusterctl.runs.wire import Wire
+from clusterctl.specs.commandline import command_line
 
 KEY_ALGORITHMS = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
 PARAMIKO_LIMIT = 3600.0  # ours are shorter, and say which step it was
@@ -139,15 +140,16 @@ class Login:
 
 def refuse_login(hop: Hop, reason: str, evidence: Sequence[str]) -> AuthenticationFailed:
     """Say that a node does not let us in, and what to do."""
-    port = f"-p {hop.port} " if hop.port != 22 else ""
     bastions = ",".join(bastion.bastion for bastion in hop.chain())
-    target = (f"-J {bastions} " if bastions else "") + f"{port}{hop.user}@{hop.host}"
-    key = f"-i {hop.key} " if hop.key else ""
+    words = ["-i", hop.key] if hop.key else []
+    words += ["-J", bastions] if bastions else []
+    words += ["-p", str(hop.port)] if hop.port != 22 else []
+    words.append(f"{hop.user}@{hop.host}")
     return AuthenticationFailed(
         f"{hop.called} does not let {hop.user} in: {reason}",
         code="CC-SSH-007",
         node=hop.name,
         evidence="\n".join(line for line in evidence if line),
-        fix=f"try `ssh {key}{target}`; `ssh-copy-id {key}{target}` installs a key, "
+        fix=f"try `{command_line('ssh', *words)}`; `{command_line('ssh-copy-id', *words)}` installs a key, "
         "and `user` and `key` under `ssh:` in the inventory say which are used",
     )

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 
 from clusterctl.errors import (
     AuthenticationFailed,
@@ -17,6 +16,7 @@ from clusterctl.errors import (
     HostKeyError,
     Unreachable,
 )
+from clusterctl.specs.commandline import command_line, quote_word
 from clusterctl.specs.inventory import Node
 
 TAIL = 2048
@@ -160,7 +160,8 @@ def dead_bastion(node: Node, bastion: str, error: ConnectError) -> Unreachable:
         code="CC-SSH-018",
         node=node.name,
         evidence=error.evidence,
-        fix=f"see what `ssh {bastion}` says; if it is another one, correct `jump` or the ProxyJump of ~/.ssh/config",
+        fix=f"see what `{command_line('ssh', bastion)}` says; if it is another one, correct `jump` or the ProxyJump "
+        "of ~/.ssh/config",
     )
 
 
@@ -180,8 +181,8 @@ def hand_command(node: Node) -> str:
     words = ["ssh", *(["-p", str(node.ssh.port)] if node.ssh.port not in (None, 22) else ())]
     words += ["-i", node.ssh.key] if node.ssh.key else []
     words += ["-J", node.ssh.jump] if node.ssh.jump else []
-    words += ["-o", shlex.quote(f"ProxyCommand={node.ssh.proxy_command}")] if node.ssh.proxy_command else []
-    return " ".join([*words, f"{node.ssh.user}@{node.host}" if node.ssh.user else node.host])
+    words += ["-o", f"ProxyCommand={node.ssh.proxy_command}"] if node.ssh.proxy_command else []
+    return command_line(*words, f"{node.ssh.user}@{node.host}" if node.ssh.user else node.host)
 
 
 def _how_to_answer(node: Node) -> str:
@@ -197,4 +198,4 @@ def _place(node: Node) -> str:
 
 
 def _known_name(node: Node) -> str:
-    return node.host if node.ssh.port in (None, 22) else f"'[{node.host}]:{node.ssh.port}'"
+    return quote_word(node.host if node.ssh.port in (None, 22) else f"[{node.host}]:{node.ssh.port}")

@@ -14,6 +14,7 @@ from clusterctl.plans.tree import Entry, manifest_of, text_of
 from clusterctl.runs.contents import Contents, hash_still
 from clusterctl.runs.source import ScanResult
 from clusterctl.runs.statcache import StatCache, stamp_of
+from clusterctl.specs.commandline import command_line
 from clusterctl.specs.job import Setup
 
 LARGEST_LOCK = 16 << 20
@@ -106,7 +107,8 @@ def _look_for_wheels(wheelhouse: str, files: dict[str, os.stat_result]) -> None:
         raise UsageError(
             f"setup.wheelhouse: no wheels in {wheelhouse}",
             code="CC-SETUP-003",
-            fix=f"pip download -r requirements.txt -d {wheelhouse}; for other nodes than this machine add --platform",
+            fix=command_line("pip", "download", "-r", "requirements.txt", "-d", wheelhouse)
+            + "; for other nodes than this machine add --platform",
         )
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from clusterctl.errors import ConnectError, ConnectTimeout, Unreachable
 from clusterctl.runs.openfiles import is_scarcity, too_few_files
+from clusterctl.specs.commandline import command_line
 
 HEAD_KEPT = 256
 SILENCE = 20  # seconds until the kernel gives up a peer that acknowledges nothing
@@ -113,7 +114,8 @@ def _resolve_name(node: str, host: str, port: int, limit: float) -> list[Any]:
             f"the name {host} was not resolved within {limit:g} s",
             code="CC-SSH-004",
             node=node,
-            fix=f"see why `getent hosts {host}` is slow, or write the node's IP address as its host",
+            fix=f"see why `{command_line('getent', 'hosts', host)}` is slow, "
+            "or write the node's IP address as its host",
         )
     if isinstance(answers[0], Exception):
         raise Unreachable(

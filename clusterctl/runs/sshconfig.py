@@ -22,6 +22,7 @@ from pathlib import Path
 from clusterctl.errors import Unreachable
 from clusterctl.runs.private_files import keep_newest, read_own, write_own
 from clusterctl.runs.sshfiles import Traces, trace_files
+from clusterctl.specs.commandline import command_line
 
 VERSION = 2
 NONE = "none"
@@ -218,7 +219,7 @@ def _stamp_program(program: str) -> list[int]:
 
 
 def _unusable(node: str, question: Question, said: str) -> Unreachable:
-    command = " ".join(["ssh", *question.arguments()])
+    command = command_line("ssh", *question.arguments())
     return Unreachable(
         "ssh cannot read its configuration",
         code="CC-SSH-019",

@@ -140,6 +140,18 @@ for step in range(50):
         os._exit(0)
     dist.all_reduce(torch.ones(1))
 """
+LEFT = """
+import atexit, sys, time, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+try:
+    for step in range(50):
+        if step == 5 and dist.get_rank() == 2:
+            {slow}
+            sys.exit(0)
+        dist.all_reduce(torch.ones(1))
+finally:
+    dist.destroy_process_group()
+"""
 STOPPED = """
 import datetime, os, time, torch, torch.distributed as dist
 dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=4))
@@ -307,6 +319,11 @@ SCENARIOS: Mapping[str, Scenario] = {
     ),
     "silent-exit": Scenario(1, r"exit code 3", script(1, "os._exit(3)")),
     "early-exit": Scenario(1, r"exit code 0", EARLY, "CC-JOB-053"),
+    "early-return": Scenario(2, r"exit code 0", LEFT.format(slow="pass"), "CC-JOB-053"),
+    "early-and-asleep": Scenario(
+        2, r"SIGTERM", LEFT.format(slow="atexit.register(time.sleep, 60)"), "CC-JOB-053"
+    ),
+    "sigterm": Scenario(1, r"SIGTERM", script(1, "os.kill(os.getpid(), 15)"), "CC-JOB-045"),
     "stopped": Scenario(1, r"", STOPPED, "CC-JOB-050", meanwhile=freeze),
 }
 

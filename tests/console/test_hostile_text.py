@@ -14,7 +14,7 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,7 @@ def hostile(kind: Any, deep: int = 0) -> Any:
         return args[0]
     if origin is typing.Annotated:
         return hostile(args[0], deep)
-    if origin in (tuple, list, Sequence, Iterable, set, frozenset) and args:
+    if origin in (tuple, list, Sequence, Iterable, Collection, set, frozenset) and args:
         return tuple(hostile(arg, deep) for arg in args if arg is not Ellipsis)
     if origin in (dict, Mapping):
         return {hostile(args[0], deep): hostile(args[1], deep)}

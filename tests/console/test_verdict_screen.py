@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 
 from clusterctl.console.verdict import render_cause, show_verdict
 from clusterctl.plans.cause import Failure, find_cause
-from clusterctl.plans.verdict import judge
-from clusterctl.plans.words import Words
+from clusterctl.plans.verdict import judge, to_json
+from clusterctl.plans.words import Words, clip
 
 MEMORY = (
     "Traceback (most recent call last):",
@@ -110,3 +113,31 @@ def test_what_a_rank_says_cannot_steer_the_terminal(capsys: pytest.CaptureFixtur
     assert "CC-JOB-017" in err
     assert "\x1b" not in err
     assert "\x07" not in err
+
+
+def test_one_enormous_line_does_not_flood_the_screen(capsys: pytest.CaptureFixture[str]) -> None:
+    """A message of a megabyte is cut wherever it is shown, with the number of characters that are missing."""
+    huge = "ValueError: one line " + "x" * 1_000_000
+    pieces = [huge[place : place + 262_144] for place in range(0, len(huge), 262_144)]
+    raised = fail(0, ("Traceback (most recent call last):", *pieces), 1.0)
+    reason = "y" * 100_000
+    verdict = judge("r", {}, [raised])
+    show_verdict(verdict, 1.0)
+    show_verdict(replace(verdict, cause=None, reasons={"gpu01": reason}, after={"gpu02": reason}), 1.0)
+    err = capsys.readouterr().err
+
+    assert len(err) < 6000
+    (headline,) = [line for line in err.splitlines() if line.startswith("root cause: rank 0 on gpu01")]
+    assert headline.endswith(f"x [+{262_144 - 400} characters]")
+    assert len(json.dumps(to_json(verdict))) < 8000
+    assert max(map(len, raised.tail)) < 1100
+
+
+def test_what_is_cut_twice_still_tells_how_much_is_missing() -> None:
+    """The line was bounded when it was heard; the screen shows less of it."""
+    once = clip("z" * 5000, 1000)
+
+    assert clip("z" * 1000, 1000) == "z" * 1000
+    assert once == "z" * 1000 + " [+4000 characters]"
+    assert clip(once, 400) == "z" * 400 + " [+4600 characters]"
+    assert clip(once, 1000) == once

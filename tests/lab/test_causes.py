@@ -52,3 +52,37 @@ def test_a_rank_that_sigstop_holds_is_never_forgotten(cluster: Lab, tmp_path: Pa
     assert "somebody had stopped it with SIGSTOP" in err
     assert "CC-JOB-050" in err
     assert leftovers(cluster) == {}
+
+
+ASLEEP = """
+import atexit, sys, time, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+try:
+    for step in range(1000):
+        if step == 5 and rank == 1:
+            atexit.register(time.sleep, 3600)
+            sys.exit(0)
+        dist.all_reduce(torch.ones(1))
+finally:
+    dist.destroy_process_group()
+"""
+
+
+def test_a_rank_that_left_early_and_sleeps_in_its_clean_up_is_the_cause(
+    cluster: Lab, tmp_path: Path
+) -> None:
+    """It ends only by our stop; launch, status and the nodes, which could start the run again, all name it."""
+    restart = {"on": ["network", "node_lost"], "max": 1}
+    job = make_project(tmp_path, ASLEEP, nodes=2, restart=restart)
+    launched = cctl(cluster, "launch", job)
+    shown = cctl(cluster, "status")
+    node = cluster.nodes[1].name
+    named = f"root cause: rank 1 on {node}, stopped after it had closed its connections"
+
+    assert launched.code == 1
+    assert named in launched.err
+    assert named in shown.out
+    assert "CC-JOB-053" in launched.err
+    assert "not started again: that is an error of the script" in launched.err
+    assert leftovers(cluster) == {}

@@ -7,6 +7,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -271,3 +272,23 @@ def test_environments_go_when_no_run_uses_them(work: Work) -> None:
 
 def _starttime() -> int:
     return int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+
+
+def test_two_nodes_that_share_a_home_clean_at_once(work: Work) -> None:
+    """Both empty the same trash: what the other has removed in between is no failure of either."""
+    for number in range(60):
+        for name in range(20):
+            work.write(f"trash/{number:016x}/code/{name}.py", 1)
+    asked = {"workdir": str(work.path), "unused": 7 * DAY, "payload": "f" * 64}
+    with ExitStack() as stack:
+        nodes = [
+            stack.enter_context(Session("clean", {**asked, "node": name})) for name in ("gpu01", "gpu02")
+        ]
+        for node in nodes:
+            assert node.receive() is not None
+        for node in nodes:
+            node.send({"remove": {"runs": [], "rest": True}})
+        removed = [node.frames()[-2][0]["removed"] for node in nodes]
+
+    assert [one["failed"] for one in removed] == [[], []]
+    assert list((work.path / "trash").iterdir()) == []

@@ -16,7 +16,7 @@ NOBODY = 65534
 
 # An ordinary user, for whom modes count; the interpreter may lie where he cannot go, so all is imported before.
 BEGIN = f"""
-import os, sys
+import os, shutil, sys
 sys.path.insert(0, {str(ROOT)!r})
 from clusterctl.payload.removal import remove_tree
 if os.geteuid() == 0:
@@ -76,3 +76,48 @@ print(os.listdir("run"))
         "run Directory not empty",
         "['theirs']",
     ]
+
+
+def test_what_another_removes_at_the_same_time_is_no_error(folder: Path) -> None:
+    """Nodes that share a home empty the same trash: its tree vanishes before, while and after it is read."""
+    program = """
+failed, gone = [], []
+def tell(path, error):
+    failed.append((path, error.strerror))
+remove_tree("never", lambda: None, tell)
+for moment in range(1, 12):
+    os.makedirs("trash/run/code/deep")
+    for name in ("a", "code/b", "code/deep/c"):
+        open("trash/run/" + name, "w").close()
+    steps = []
+    def step():
+        steps.append(1)
+        if len(steps) == moment:
+            shutil.rmtree("trash/run")
+    remove_tree("trash/run", step, tell)
+    gone.append(not os.path.exists("trash/run"))
+    shutil.rmtree("trash")
+print(all(gone), failed)
+"""
+    assert run(folder, program) == ["True []"]
+
+
+def test_two_may_remove_one_tree(folder: Path) -> None:
+    """Two processes begin together with a tree of some size: neither fails, and nothing of it is left."""
+    program = """
+for number in range(40):
+    os.makedirs(f"trash/run/{number}/deep")
+    for name in range(10):
+        open(f"trash/run/{number}/deep/{name}", "w").close()
+ours, theirs = os.pipe(), os.pipe()
+child = os.fork()
+mine = theirs if child else ours
+os.write((ours if child else theirs)[1], b"x")
+os.read(mine[0], 1)
+failed = []
+remove_tree("trash/run", lambda: None, lambda path, error: failed.append(path))
+if not child:
+    os._exit(1 if failed else 0)
+print(os.waitpid(child, 0)[1], failed, os.listdir("trash"))
+"""
+    assert run(folder, program) == ["0 [] []"]

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from clusterctl.payload.course import Course
+from clusterctl.plans.attempts import GIVEN_UP, warn_of_losses
 from clusterctl.plans.cause import Failure
 from clusterctl.plans.choose_run import gather_runs, is_complete, may_hold
 from clusterctl.plans.state import NodeState, attempts_of, parse_state, roster_of, taking_part, whole_state
@@ -147,3 +151,38 @@ def test_who_is_lost_is_said_by_two() -> None:
     liar = part("RUNNING", roster=roster(0, 1, None, lost="gpu01"))
     assert not any(seat.lost for seat in roster_of({**told, "gpu03": liar}))
     assert roster_of({**told, "gpu01": liar, "gpu03": liar})[0].lost
+
+
+def lose_all(nodes: int, spares: int) -> tuple[int, str | None]:
+    """Lose one node after the other; gives how many the nodes themselves survive, and why there is no more."""
+    roster = [
+        {"seat": seat, "node": f"n{seat}", "node_rank": seat if seat < nodes else None}
+        for seat in range(nodes + spares)
+    ]
+    course = Course({"seat": 0, "seats": nodes + spares, "nnodes": nodes, "attempt": 1, "roster": roster})
+    for lost in range(nodes + spares):
+        here = nodes + spares - lost - 1
+        why = course.too_few(here, here)
+        if why is not None:
+            return lost, why
+    return nodes + spares, None
+
+
+@pytest.mark.parametrize(
+    ("nodes", "spares", "survived", "why", "said"),
+    [
+        (2, 2, 1, "majority", "2 spares, but only 1 lost node can be survived"),
+        (1, 1, 0, "majority", "1 spare, but no lost node can be survived"),
+        (2, 5, 3, "majority", "5 spares, but only 3 lost nodes can be survived"),
+        (2, 3, 2, "majority", "3 spares, but only 2 lost nodes can be survived"),
+        (3, 2, 2, "nodes", ""),
+        (2, 1, 1, "nodes", ""),
+        (4, 0, 0, "nodes", ""),
+    ],
+)
+def test_how_many_losses_are_survived(nodes: int, spares: int, survived: int, why: str, said: str) -> None:
+    """What launch says beforehand is what the nodes do; each of the two reasons has a text of its own."""
+    assert lose_all(nodes, spares) == (survived, why)
+    assert warn_of_losses(nodes, spares).startswith(said)
+    assert bool(warn_of_losses(nodes, spares)) == bool(said)
+    assert len({GIVEN_UP["nodes"], GIVEN_UP["majority"]}) == 2

@@ -262,10 +262,11 @@ def test_an_exception_that_was_survived_takes_no_blame() -> None:
 def test_a_neighbour_that_torchrun_ended_takes_no_blame() -> None:
     """torchrun ends the other ranks of a node whose rank has failed, before our stop comes."""
     neighbour = Failure("n0", 1, None, signal.SIGTERM, 5.1)
-    cause = find_cause([neighbour, failure(0, 5.0, PEER_GONE)], stopped_at=6.0)
+    elsewhere = failure(2, 6.1, by=signal.SIGTERM)
+    cause = find_cause([neighbour, failure(0, 5.0, PEER_GONE), elsewhere], stopped_at=6.0)
 
     assert cause is not None
-    assert (cause.failure.rank, cause.ended) == (0, (neighbour,))
+    assert (cause.failure.rank, cause.ended) == (0, (neighbour, elsewhere))
 
 
 WAITED = (
@@ -336,7 +337,7 @@ def test_what_a_rank_survived_long_ago_is_not_why_it_was_stopped(survived_at: fl
     """An exception that it went on after counts for a minute: it may be why the others fail, later it is history."""
     lost = failure(0, 99.5, PEER_GONE)
     stopped = failure(1, 100.0, TRACEBACK, by=signal.SIGTERM, raised_at=survived_at)
-    cause = find_cause([lost, replace(stopped, went_on=True)], 99.8)
+    cause = find_cause([lost, replace(stopped, went_on=True), failure(2, 100.0, by=signal.SIGTERM)], 99.8)
 
     assert cause is not None
     assert cause.failure.rank == blamed

@@ -187,7 +187,7 @@ def test_changed_key_is_refused_in_either_mode(judge: Judge, mode: str) -> None:
     assert f"{file}:2" in refusal.message
     assert fingerprint(ED) in refusal.evidence
     assert fingerprint(ED_OTHER) in refusal.evidence
-    assert f"ssh-keygen -R '127.0.0.1' -f {file}" in refusal.fix
+    assert f"ssh-keygen -R 127.0.0.1 -f {file}" in refusal.fix
     assert Path(file).read_bytes() == before
 
 

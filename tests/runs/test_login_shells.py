@@ -94,6 +94,21 @@ def test_startup_file_that_takes_everything(startup: Callable[[str], object]) ->
     with session, pytest.raises(ConnectTimeout) as caught:
         session.receive(20)
     assert "start-up file" in caught.value.fix
+    assert ".bashrc" in caught.value.fix
+    assert "exec" in caught.value.fix
+
+
+@pytest.mark.parametrize("text", ["exit 0", "exec true"])
+def test_startup_file_that_ends_the_shell_without_a_word(startup: Callable[[str], object], text: str) -> None:
+    """Status 0 before anything of ours ran: it is the file, and neither Python nor `activate`."""
+    connection = startup(text)
+    for activate in (None, "true"):
+        with pytest.raises(NodeError) as caught, ask(connection, activate) as session:
+            session.receive(20)
+        assert caught.value.code == "CC-PY-003"
+        assert "the login shell ended with status 0" in caught.value.message
+        assert "`exit` and `exec`" in caught.value.fix
+        assert ".bashrc" in caught.value.fix
 
 
 def test_startup_file_that_takes_our_line(startup: Callable[[str], object]) -> None:
@@ -120,6 +135,7 @@ def test_startup_file_that_leaves(startup: Callable[[str], object]) -> None:
         session.receive(20)
     assert caught.value.code == "CC-PY-003"
     assert caught.value.evidence == "This account is currently not available."
+    assert ".bashrc" in caught.value.fix
 
 
 def test_startup_file_that_becomes_another_shell(startup: Callable[[str], object]) -> None:

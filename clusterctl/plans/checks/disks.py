@@ -10,6 +10,7 @@ from clusterctl.plans.checks.remedy import in_inventory, ssh_to
 from clusterctl.plans.checks.system import FEW_INODES, FULL, LOW, size_text
 from clusterctl.plans.facts import Facts
 from clusterctl.plans.facts_records import Disk
+from clusterctl.specs.commandline import command_line
 from clusterctl.specs.counted import counted
 
 # File systems that hold the kernel's own things and no files of anybody.
@@ -117,7 +118,9 @@ def disk_is_low(seen: Situation) -> Iterator[Hit]:
         free = room_of(facts.workdir_disk)
         if free is not None and FULL <= free < LOW:
             yield on(
-                node, _room(facts.workdir_disk), f"clusterctl clean --nodes {node.name}  # old runs go first"
+                node,
+                _room(facts.workdir_disk),
+                f"{command_line('clusterctl', 'clean', '--nodes', node.name)}  # old runs go first",
             )
 
 

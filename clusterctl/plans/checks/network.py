@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ipaddress import ip_address
 
 from clusterctl.plans.checks.check import Hit, Situation, across, check, on
-from clusterctl.plans.checks.nics import candidates, propose_nics, told
+from clusterctl.plans.checks.nics import candidates, give_address, propose_ip, propose_nics, told
 from clusterctl.plans.checks.remedy import as_root, in_inventory
 from clusterctl.plans.facts import Facts
 from clusterctl.plans.network import owner_of
@@ -95,11 +95,15 @@ def address_on_no_nic(seen: Situation) -> Iterator[Hit]:
     Often `host:` is a public address that a gateway translates. Then give the node's own address as `ip:`.
     """
     for node, facts, ip in _with_problem(seen, "address-on-no-nic"):
-        arrived = facts.machine.ssh_address
-        near = candidates(facts)
-        best = arrived if arrived and owner_of(facts, arrived) else near[0].ipv4[0] if near else "ADDRESS"
-        evidence = f"{ip} ({seen.networks[node.name].source}); there is {told(near)}"
-        yield on(node, evidence, in_inventory(node, f"ip: {best}"))
+        evidence = f"{ip} ({seen.networks[node.name].source}); there is {told(candidates(facts))}"
+        yield on(node, evidence, _own_address(seen, node, facts))
+
+
+def _own_address(seen: Situation, node: Node, facts: Facts) -> str:
+    bare = [nic.name for nic in facts.nics if nic.name and nic.name in node.nic and not nic.ipv4]
+    if node.ip and bare and not any(nic.slave for nic in facts.nics if nic.name in bare):
+        return give_address(seen, node, facts, bare[0])
+    return in_inventory(node, f"ip: {propose_ip(seen, node, facts) or 'ADDRESS'}")
 
 
 @check(
@@ -139,7 +143,15 @@ def address_is_shared(seen: Situation) -> Iterator[Hit]:
             nodes_of.setdefault(ip, []).append(node.name)
     for ip, names in nodes_of.items():
         if len(names) > 1:
-            yield across(names, f"{fold_names(names)}: {ip}", "inventory: give each of them its own ip:")
+            yield across(names, f"{fold_names(names)}: {ip}", _tell_apart(seen, names, ip))
+
+
+def _tell_apart(seen: Situation, names: list[str], ip: str) -> str:
+    """Give the nodes that do not have the address one of their own; another check says why that is wrong too."""
+    without = [(node, facts) for node, facts in seen.known if node.name in names and not owner_of(facts, ip)]
+    if not 0 < len(without) < len(names):
+        return "inventory: give each of them its own ip:"
+    return "\n".join(_own_address(seen, node, facts) for node, facts in without)
 
 
 @check(
@@ -169,16 +181,20 @@ def address_is_loopback(seen: Situation) -> Iterator[Hit]:
 def nic_without_address(seen: Situation) -> Iterator[Hit]:
     """The NIC exists and is up but bears no IPv4 address.
 
-    The members of a bond or bridge have none: name the bond or bridge. Otherwise give the NIC an address.
+    The members of a bond or bridge have none: name the bond or bridge. Otherwise give the NIC its address back. Another
+    NIC would put the training on another network, often the slower one of SSH.
     """
     for node, facts, names in _nodes_with(seen, "nic-without-address"):
         slaves = {nic.name for nic in facts.nics if nic.slave}
         bare = ", ".join(
             f"{name} has none" + " and is a member of a bond" * (name in slaves) for name in names
         )
-        line = propose_nics(node, facts, names)
         evidence = f"{bare}; there is {told(candidates(facts, names[0]))}"
-        yield on(node, evidence, in_inventory(node, line) if line else "")
+        line = propose_nics(node, facts, names)
+        if slaves.isdisjoint(names):
+            yield on(node, evidence, give_address(seen, node, facts, names[0]))
+        else:
+            yield on(node, evidence, in_inventory(node, line) if line else "")
 
 
 @check(

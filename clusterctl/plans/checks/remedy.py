@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Iterable
 
 from clusterctl.plans.facts import Facts
+from clusterctl.specs.commandline import command_line, quote_word
 from clusterctl.specs.inventory import Node
 from clusterctl.specs.nodeset import fold_names
 
@@ -24,12 +24,7 @@ def ssh_to(node: Node, command: str) -> str:
     if node.ssh.proxy_command:
         words += ["-o", f"ProxyCommand={node.ssh.proxy_command}"]
     target = f"{node.ssh.user}@{node.host}" if node.ssh.user else node.host
-    return " ".join([*map(_quote, words), _quote(target), shlex.quote(command)])
-
-
-def _quote(word: str) -> str:
-    """Quote a word, but leave a leading `~/` to the shell that will expand it."""
-    return f"~/{shlex.quote(word[2:])}" if word.startswith("~/") else shlex.quote(word)
+    return f"{command_line(*words, target)} {quote_word(command)}"
 
 
 def ask_first(nodes: Iterable[Node], names: Collection[str], command: str) -> str:
@@ -39,7 +34,7 @@ def ask_first(nodes: Iterable[Node], names: Collection[str], command: str) -> st
 
 def without(names: Iterable[str]) -> str:
     """Give the option that leaves nodes out."""
-    return f"--exclude {shlex.quote(fold_names(list(names)))}"
+    return command_line("--exclude", fold_names(list(names)))
 
 
 def as_root(node: Node, facts: Facts, command: str) -> str:
@@ -49,9 +44,8 @@ def as_root(node: Node, facts: Facts, command: str) -> str:
 
 def pip_install(node: Node, facts: Facts, *packages: str) -> str:
     """Give the command that installs packages for the node's interpreter."""
-    python = shlex.quote(facts.interpreter.executable or node.python)
-    wanted = " ".join(shlex.quote(package) for package in packages)
-    return ssh_to(node, f"{python} -m pip install {wanted}")
+    python = facts.interpreter.executable or node.python
+    return ssh_to(node, command_line(python, "-m", "pip", "install", *packages))
 
 
 def install_torch(node: Node, facts: Facts, version: str | None) -> str:

@@ -8,6 +8,7 @@ from functools import partial
 
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.checks.check import REGISTERED, Check, Finding, Hit, Situation
+from clusterctl.specs.commandline import command_line
 from clusterctl.specs.inventory import Node
 from clusterctl.specs.nodeset import fold_names
 
@@ -40,7 +41,9 @@ MEANINGS: dict[str, tuple[str, str, str]] = {
         "the node took too long",
         UNREACHED,
         "One step exceeded its limit; the message names the step. A silent network drops packets (firewall, "
-        "machine off); a slow login points at the node's name server or a hanging home directory.",
+        "machine off); a slow login points at the node's name server or a hanging home directory. If it is the Python "
+        "that did not answer, something in the login shell's start files (.bashrc, .profile, config.fish) reads from "
+        "stdin, waits, or replaces the shell (`exec fish`).",
     ),
     "CC-SSH-005": (
         "no SSH server answers at this port",
@@ -173,7 +176,8 @@ MEANINGS: dict[str, tuple[str, str, str]] = {
     "CC-PY-003": (
         "the Python ended before it answered",
         NO_PYTHON,
-        "The interpreter starts and ends at once: a broken installation, a missing library, or a wrapper "
+        "With status 0 it is nearly always an `exit` or `exec` in a start file of the login shell, such as .bashrc. "
+        "Otherwise the interpreter starts and ends at once: a broken installation, a missing library, or a wrapper "
         "script that does not pass its standard input on.",
     ),
     "CC-PY-004": (
@@ -201,7 +205,7 @@ def _strange_finding(seen: Situation, code: str) -> Finding:
 
 
 def _explain(code: str) -> str:
-    return f"clusterctl explain {code}" if code else "clusterctl -v check"
+    return command_line("clusterctl", "explain", code) if code else "clusterctl -v check"
 
 
 def _failed(seen: Situation, code: str) -> list[tuple[str, ClusterctlError]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from clusterctl.plans.checks.check import Hit, Situation, across, check
+from clusterctl.plans.checks.nics import also_there
 from clusterctl.plans.checks.patterns import Kind, Pattern, find_patterns
 from clusterctl.plans.checks.remedy import as_root, ssh_to
 from clusterctl.plans.wire import MASTER, MESH, Way, Wire, on_rail
@@ -39,10 +40,29 @@ def _closed_on(seen: Situation, wire: Wire, rail: str) -> Iterator[Hit]:
     for pattern in patterns:
         why = _told({closed[ends].error or "" for ends in pattern.ways})
         rest = len(ways) - len(closed) if len(patterns) == 1 else 0
-        text = f"{_CLOSED[pattern.kind](pattern)}{on_rail(rail)} {why}{_rest(rest, pattern)}"
+        doubled = (
+            None if rail else _doubled(seen, pattern.nodes, {name for ends in pattern.ways for name in ends})
+        )
+        text = f"{_CLOSED[pattern.kind](pattern)}{on_rail(rail)} {why}"
+        if doubled:
+            yield across(pattern.nodes, f"{text}: {doubled[0]}", doubled[1])
+            continue
+        text += _rest(rest, pattern)
         if pattern.kind in ("all", "pair") and not rail and _master_is_open(wire, pattern.nodes):
             text += "; the port of the master is open, so a firewall passes that one only"
         yield across(pattern.nodes, text, _look_at_firewall(seen, pattern))
+
+
+def _doubled(seen: Situation, names: Iterable[str], among: Collection[str]) -> tuple[str, str] | None:
+    """Say which of some nodes has the training address of one of the named, and how to take it away there."""
+    for name in names:
+        found = also_there(seen, name, among)
+        if found is not None:
+            owner, place = found
+            node = next(one for one in seen.nodes if one.name == owner)
+            text = f"{owner} has {name}'s training address too ({place})"
+            return text, as_root(node, seen.facts[owner], f"ip addr del {place}")
+    return None
 
 
 def _is_closed(way: Way) -> bool:
@@ -168,12 +188,15 @@ def stranger_answers(seen: Situation) -> Iterator[Hit]:
         if way.stranger:
             ip = seen.networks[way.peer].ip
             node = next(one for one in seen.nodes if one.name == way.caller)
+            doubled = _doubled(seen, (way.peer,), [one.name for one in seen.nodes])
             look = (
                 as_root(node, seen.facts[way.caller], f"arping -D -c 3 {ip}")
                 if way.caller in seen.facts
                 else ""
             )
-            yield across((way.peer,), f"{way.caller} -> {way.peer} ({ip}): answered by somebody else", look)
+            text = f"{way.caller} -> {way.peer} ({ip}): answered by somebody else"
+            text, look = (f"{text}: {doubled[0]}", doubled[1]) if doubled else (text, look)
+            yield across((way.peer,), text, look)
 
 
 @check(

@@ -20,6 +20,7 @@ TIMES = 10  # as slow as others
 HEADERS = 120  # bytes of a packet that no segment carries, generously
 LARGEST_MTU = 16000  # above it the kernel keeps segments smaller than the MTU by itself
 COMMON_MTU, SMALL_MTU = 1500, 1400
+LARGE = 32 << 10  # bytes; a direction that has carried so many lets large packets pass
 
 
 @check(
@@ -37,12 +38,14 @@ def large_packets_are_lost(seen: Situation) -> Iterator[Hit]:
     whole way carries.
     """
     wire = seen.wire
+    told: set[str] = set()
     if wire is not None:
         for rail in wire.rails:
-            yield from _lost_on(seen, wire, rail)
+            yield from _lost_on(seen, wire, rail, told)
 
 
-def _lost_on(seen: Situation, wire: Wire, rail: str) -> Iterator[Hit]:
+def _lost_on(seen: Situation, wire: Wire, rail: str, told: set[str]) -> Iterator[Hit]:
+    """Find who loses large packets on one rail; `told` are the remedies that need no second mention."""
     ways = [way for way in wire.through(MESH, rail) if way.step in ("carry", "done")]
     tried = list(dict.fromkeys(ends for way in ways for ends in (way.ends, way.ends[::-1])))
     lost = {ends: way for way in ways if way.error for ends in _lost_directions(way)}
@@ -50,16 +53,21 @@ def _lost_on(seen: Situation, wire: Wire, rail: str) -> Iterator[Hit]:
         mss = lost[pattern.ways[0]].mss
         segment = f", segments of {mss} bytes" if mss else ""
         text = f"{_WHERE[pattern.kind](pattern)}{on_rail(rail)}: {_amount(lost, pattern)}{segment}"
-        there = f"give NICs, switches and tunnels{on_rail(rail)} one MTU, such as {COMMON_MTU}"
-        yield across(pattern.nodes, text, there if rail else _lower_mtu(seen, pattern))
+        there = [f"give NICs, switches and tunnels{on_rail(rail)} one MTU, such as {COMMON_MTU}"]
+        fixes = [line for line in (there if rail else _lower_mtu(seen, pattern)) if line not in told]
+        told.update(fixes)
+        yield across(pattern.nodes, text, "\n".join(fixes))
 
 
 def _lost_directions(way: Way) -> list[Ends]:
-    """Tell in which direction bytes were lost: what the caller did not get, or what the other never confirmed."""
-    back = [way.ends[::-1]] if way.got < SIZE else []
-    unconfirmed = way.acked is not None and way.acked < SIZE
-    forth = [way.ends] if unconfirmed or not back else []
-    return [*forth, *back]
+    """Tell in which direction bytes were lost: what the caller did not get, or what the other never confirmed.
+
+    One that has carried large packets is not to blame where the other has not: its acknowledgements ride on data that
+    are lost there.
+    """
+    carried = {way.ends[::-1]: way.got, way.ends: SIZE if way.acked is None else way.acked}
+    short = [ends for ends in (way.ends, way.ends[::-1]) if carried[ends] < SIZE]
+    return [ends for ends in short if carried[ends] < LARGE] or short or [way.ends]
 
 
 def _amount(lost: Mapping[Ends, Way], pattern: Pattern) -> str:
@@ -82,8 +90,8 @@ _WHERE: Mapping[Kind, Callable[[Pattern], str]] = {
 }
 
 
-def _lower_mtu(seen: Situation, pattern: Pattern) -> str:
-    """Give the command that lowers the sender's MTU; the switch may be the better place."""
+def _lower_mtu(seen: Situation, pattern: Pattern) -> list[str]:
+    """Give the commands that lower the sender's MTU; the switch may be the better place."""
     named = set(pattern.nodes[:1] if pattern.kind == "way" else pattern.nodes[:2])
     lines = []
     for node in seen.nodes:
@@ -92,7 +100,7 @@ def _lower_mtu(seen: Situation, pattern: Pattern) -> str:
         if node.name in named and facts is not None and nic is not None and nic.name:
             mtu = COMMON_MTU if (nic.mtu or 0) > COMMON_MTU else SMALL_MTU
             lines.append(as_root(node, facts, f"ip link set {shlex.quote(nic.name)} mtu {mtu}"))
-    return "\n".join(lines)
+    return lines
 
 
 def _nic(seen: Situation, name: str) -> Nic | None:

@@ -71,7 +71,7 @@ STARVED = Symptom(
 ENDED_EARLY = Symptom(
     "CC-JOB-053",
     "",
-    "it ended with 0 while the others still needed it",
+    "it left without an error while the others still needed it",
     "The ranks do not do the same number of steps: uneven data, a condition on the rank, an early return. "
     "join() of "
     "torch.distributed.algorithms, drop_last=True, or a barrier at the end.",

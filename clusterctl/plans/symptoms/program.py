@@ -86,7 +86,7 @@ PROGRAM = (
         "this account may not read or write something on this node",
         "Other owners or numbers of users than on the other nodes, root squash on NFS, or a cache of "
         "somebody else.",
-        "clusterctl exec -- ls -ld '{path}'",
+        "clusterctl exec -- ls -ld {path}",
     ),
     Symptom(
         "CC-JOB-017",
@@ -96,7 +96,7 @@ PROGRAM = (
         "Data is not sent with the code: it must lie at the same path on every node. A relative path begins "
         "in the copy "
         "of the code; what a rank writes belongs below CLUSTERCTL_OUTPUT_DIR.",
-        "clusterctl exec -- ls -ld '{path}'",
+        "clusterctl exec -- ls -ld {path}",
     ),
 )
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from clusterctl.specs.commandline import quote_word
 from clusterctl.specs.job import Reason
 
 # own: the rank's own failure. doubtful: that, or the answer to another's. waited: nobody came. peer: somebody left.
@@ -20,8 +21,8 @@ Grade = Literal["own", "doubtful", "waited", "peer"]
 class Symptom:
     """One known text; `see` is a related check, `restart` the reason for which a run may be started again.
 
-    `command` may name {node}, {rank}, {run} and the pattern's named groups, which must not match what a shell could
-    take for its own at that place.
+    `command` may name {node}, {rank}, {run} and the pattern's named groups. Each is quoted for the shell, and so stands
+    outside of the command's own quotes, but for a group that matches only word characters.
     """
 
     code: str
@@ -36,7 +37,7 @@ class Symptom:
     def fill(self, names: Mapping[str, str]) -> str:
         """Give the command for one case; nothing where it needs a name that the case lacks."""
         try:
-            return self.command.format_map(names)
+            return self.command.format_map({name: quote_word(value) for name, value in names.items()})
         except KeyError:
             return ""
 
