@@ -40,7 +40,7 @@ def lab(settings: Settings) -> None:
     default=0,
     show_default=True,
     metavar="K",
-    help="Simulated GPUs per node: an nvidia-smi, and no more.",
+    help="Simulated GPUs per node, for check, top and locks; nothing can be computed on them.",
 )
 @click.option("--shared-home", is_flag=True, help="One home for all nodes, as where it lies on NFS.")
 @click.option(

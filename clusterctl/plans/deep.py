@@ -10,6 +10,7 @@ from typing import Any
 
 from clusterctl.plans.facts import Facts
 from clusterctl.plans.facts_reading import read_value
+from clusterctl.plans.vendors import has_simulated_gpus
 from clusterctl.specs.job import Job, Sync
 
 MARK = "clusterctl-deep "  # how the leader's lines begin
@@ -127,7 +128,11 @@ def choose_backend(job: Job | None, facts: Sequence[Facts]) -> str:
     """Take the job's backend; without a job NCCL where every node has GPUs and a torch for them."""
     if job is not None:
         return job.backend
-    return "nccl" if all(one.gpus.count and (one.torch.cuda or one.torch.hip) for one in facts) else "gloo"
+    return "nccl" if all(map(_computes_on_gpus, facts)) else "gloo"
+
+
+def _computes_on_gpus(facts: Facts) -> bool:
+    return bool(facts.gpus.count and not has_simulated_gpus(facts) and (facts.torch.cuda or facts.torch.hip))
 
 
 def plan_deep_job(job: Job | None, backend: str, folder: str) -> Job:
