@@ -131,14 +131,20 @@ def _render_group(failures: Sequence[Failure], words: str) -> str:
 def _what_followed(failure: Failure) -> str:
     known = find_symptom(failure)
     if known is not None and known.text:
-        words = " ".join(known.text.split())
-        return f"{words[:1].lower()}{words[1:]}"[:LONGEST_WORDS]
+        return _begin_small(" ".join(known.text.split()))[:LONGEST_WORDS]
     said = strip_rank(failure.exception)
-    return (
-        said[:LONGEST_WORDS] + ("..." if len(said) > LONGEST_WORDS else "")
-        if said
-        else render_ending(failure)
+    if said:
+        return said[:LONGEST_WORDS] + ("..." if len(said) > LONGEST_WORDS else "")
+    return render_ending(failure) + (
+        " after the stop" if failure.after_stop and failure.rank is not None else ""
     )
+
+
+def _begin_small(words: str) -> str:
+    """Begin with a small letter, unless the first word is a name: ModuleNotFoundError, NCCL, `Exception:`."""
+    first = words.partition(" ")[0]
+    is_name = first != first.capitalize() or first.endswith(":")
+    return words if is_name else f"{words[:1].lower()}{words[1:]}"
 
 
 def _count(failures: Sequence[Failure]) -> str:

@@ -20,6 +20,7 @@ SHORTEST_GRACE = 0.5  # seconds; a KILL sooner after our stop is not ours
 CLOCK_SLACK = 0.2  # seconds by which a node's clock may be misjudged
 NOTICED = 1.0  # seconds after which an end is noticed at the latest; peers may complain of it before
 LOG_LAG = 0.5  # seconds that a line may take from a rank to us
+TERMINATED = 128 + signal.SIGTERM  # the exit code by which a shell or a handler tells of it
 OLD = 60.0  # seconds after which an exception that was survived has nothing to do with the end
 
 # How telling the evidence is, the best first.
@@ -66,7 +67,7 @@ class Cause:
 
     `stopped`: our stop cut its clean-up short. `known`: what its text means. `awaited`: it is blamed because the
     others waited for it in vain. `silent`: where several may be, the ranks that did not complain of waiting.
-    `ended`: the consequences that are nothing but our stop, or torchrun's.
+    `ended`: the consequences that are nothing but our stop, or torchrun's; an exit code of a rank's own is not.
     """
 
     failure: Failure
@@ -98,8 +99,17 @@ def find_cause(failures: Sequence[Failure], stopped_at: float | None) -> Cause |
         known=known,
         awaited=awaited is not None,
         silent=() if awaited else silent,
-        ended=tuple(each for each in consequences if _weigh(each, stopped_at, bad) == STOPPED),
+        ended=tuple(
+            each
+            for each in consequences
+            if _weigh(each, stopped_at, bad) == STOPPED and not _chose_its_code(each)
+        ),
     )
+
+
+def _chose_its_code(failure: Failure) -> bool:
+    """Tell whether a rank ended with a code that no signal explains: it may have failed when the stop was under way."""
+    return failure.rank is not None and failure.signal is None and failure.exit != TERMINATED
 
 
 def _says_the_same(one: Failure, other: Failure) -> bool:

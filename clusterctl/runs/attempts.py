@@ -5,20 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from clusterctl.plans.attempts import Seat
+from clusterctl.plans.attempts import Seat, attempt_of
 from clusterctl.plans.spans import render_span
-from clusterctl.plans.state import NodeState
+from clusterctl.plans.state import WAITING, NodeState
 from clusterctl.specs.nodeset import fold_names
 
 
 class Attempts:
-    """The attempts so far, told once each, whichever node says so first."""
+    """The attempts so far, told once each, whichever node says so first.
+
+    A node sends its new state before the events and lines that led to it, and gets ready while the pause lasts. So the
+    word that an attempt begins waits for its first line, or until it runs and nothing more comes.
+    """
 
     def __init__(self, known: Mapping[str, NodeState | None], notice: Callable[[str], None]) -> None:
         self._notice = notice
         self._roster: tuple[Seat, ...] = ()
         self.number = max((part.attempt for part in known.values() if part), default=1)
         self._paused = self.number - 1
+        self._held: list[str] = []  # notices, of which the last is that the current attempt begins
+        self._runs = False
 
     @property
     def lost(self) -> Mapping[str, str]:
@@ -43,11 +49,27 @@ class Attempts:
         if state.attempt < self.number or not state.roster:
             return False
         before, self._roster = self._roster, state.roster
-        if state.attempt == self.number:
-            return False
-        self.number = state.attempt
-        self._notice(f"attempt {self.number} begins on {_render(state.roster, before)}")
-        return True
+        fresh, self.number = state.attempt > self.number, state.attempt
+        self._runs = state.state != WAITING or (self._runs and not fresh)
+        if fresh:
+            self._held.append(f"attempt {self.number} begins on {_render(state.roster, before)}")
+        return fresh
+
+    def hear_lines(self, file: str) -> None:
+        """Take notice that lines of a log follow."""
+        if attempt_of(file) >= self.number:
+            self.settle()
+
+    def hear_nothing(self) -> None:
+        """Take notice that nothing more came for a moment."""
+        if self._runs:
+            self.settle()
+
+    def settle(self) -> None:
+        """Say what is held back."""
+        held, self._held = self._held, []
+        for notice in held:
+            self._notice(notice)
 
     def hear_event(self, event: Mapping[str, Any]) -> bool:
         """Take a node's event; tells whether the nodes have decided to start the run again."""
@@ -55,8 +77,15 @@ class Attempts:
         if event.get("event") != "pausing" or not isinstance(number, int) or number <= self._paused:
             return False
         self._paused = number
+        if number == self.number:
+            self.settle()
         pause = f" in {render_span(float(seconds))}" if isinstance(seconds, (int, float)) else ""
-        self._notice(f"attempt {number}: {event.get('reason')}; attempt {number + 1} begins{pause}")
+        told = f"attempt {number}: {event.get('reason')}"
+        told += f"; attempt {number + 1} begins{pause}" if number + 1 >= self.number else ""
+        if self._held:
+            self._held.insert(-1, told)
+        else:
+            self._notice(told)
         return True
 
 

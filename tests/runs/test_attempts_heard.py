@@ -52,9 +52,31 @@ def test_each_attempt_is_told_once() -> None:
     assert not heard.is_settled(2)
     assert heard.is_out("gpu02"), "it is lost, though its rank is not given away yet"
     assert [heard.hear_state(state(2, 0, None, 1, lost="gpu02")) for _ in range(2)] == [True, False]
+    heard.hear_nothing()
     assert said == [
         "attempt 1: gpu02 is lost; attempt 2 begins in 2 s",
         "attempt 2 begins on gpu01, gpu03 (spare, node 1)",
+    ]
+
+
+def test_who_comes_late_is_told_in_order() -> None:
+    """The state comes first then, and after it the events and the lines of the attempt before: these stand first."""
+    said: list[str] = []
+    heard = Attempts({}, said.append)
+
+    assert heard.hear_state(state(3, 0, None, 1, lost="gpu02", word="WAITING"))
+    heard.hear_nothing()
+    for number in (1, 2):
+        assert heard.hear_event(pausing(number))
+    for attempt in (1, 2):
+        heard.hear_lines(f"attempt-{attempt}/rank-0.out")
+    assert said == []
+    heard.hear_lines("attempt-3/rank-0.out")
+    heard.settle()
+    assert said == [
+        "attempt 1: gpu02 is lost",
+        "attempt 2: gpu02 is lost; attempt 3 begins in 2 s",
+        "attempt 3 begins on gpu[01,03]",
     ]
 
 

@@ -177,8 +177,10 @@ def torch_without_cuda(seen: Situation) -> Iterator[Hit]:
         wanted = not has_simulated_gpus(facts) if seen.job is None else seen.wants_gpus()
         if bare and facts.gpus.vendor and wanted:
             cpus = f"torch {facts.torch.version} is for CPUs only"
-            yield _on_simulated(node, cpus) if has_simulated_gpus(facts) else on(
-                node, cpus, install_torch(node, facts, _with_cuda(facts))
+            yield (
+                _on_simulated(node, cpus)
+                if has_simulated_gpus(facts)
+                else on(node, cpus, install_torch(node, facts, _with_cuda(facts)))
             )
 
 
