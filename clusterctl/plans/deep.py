@@ -115,7 +115,19 @@ class Deep:
         return (median(widths), median(delays)) if best else (0.0, 0.0)
 
     @property
+    def pairs(self) -> list[Group]:
+        """Give each pair of nodes that was tried once: of two tries that went well the better one, else the later."""
+        known: dict[frozenset[int], Group] = {}
+        for group in self._pairs:
+            pair = frozenset(group.nodes)
+            old = known.get(pair)
+            stays = old is not None and old.ok and group.ok and old.bandwidth >= group.bandwidth
+            known[pair] = old if old is not None and stays else group
+        return [group for pair, group in known.items() if len(pair) == 2]
+
+    @property
     def _pairs(self) -> list[Group]:
+        """Every try of a pair; one that looked slow was tried again."""
         return [group for one in self.rounds if one.kind in {"pairs", "again"} for group in one.groups]
 
 
