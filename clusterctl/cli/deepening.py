@@ -14,7 +14,7 @@ from typing import Any
 
 from clusterctl.cli.launching import make_run_id, measure
 from clusterctl.cli.proving import Proof
-from clusterctl.cli.reaching import interpreter, myself, notice
+from clusterctl.cli.reaching import interpreter, launch_record, notice
 from clusterctl.console.phases import Phases
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.agent_spec import render_spec
@@ -114,8 +114,7 @@ class Deepening:
         )
 
     def _start(self, plan: LaunchPlan, scan: ScanResult) -> None:
-        me = myself()
-        record = {"launched_by": me.name, "launched_id": me.id, "submitted": time.time()}
+        record = {**launch_record(), "submitted": time.time()}
         specs = {
             node.name: {
                 **render_spec(plan, node, record),

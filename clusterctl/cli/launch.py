@@ -9,6 +9,7 @@ import click
 
 from clusterctl.cli.loading import load_inventory, load_job
 from clusterctl.cli.options import Settings, big_option, shared_options, takes_nodes
+from clusterctl.cli.passed_words import PassesWords, refuse_surplus
 from clusterctl.console.jsontext import json_text
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from clusterctl.specs.job import Job
 
 
-@click.command()
+@click.command(cls=PassesWords)
 @click.argument("job_file", metavar="JOB.yaml")
 @click.argument("script_args", metavar="[-- SCRIPT ARGS]", nargs=-1, type=click.UNPROCESSED)
 @click.option(
@@ -53,6 +54,7 @@ def launch(
     """
     from clusterctl.plans.placement import plan_placement
 
+    refuse_surplus(script_args, "launch")
     inventory = load_inventory(settings)
     job = load_job(job_file, overrides, script_args)
     members = plan_placement(inventory, job, pattern=pattern, exclude=exclude)

@@ -12,7 +12,7 @@ from typing import Any
 
 from clusterctl.cli.code import read_code, read_provision
 from clusterctl.cli.proving import Proof, choose, prove
-from clusterctl.cli.reaching import interpreter, myself, notice
+from clusterctl.cli.reaching import interpreter, launch_record, notice
 from clusterctl.cli.telling import check_hooks, remember_hooks, remind
 from clusterctl.cli.watching import Report, watch_run
 from clusterctl.console.choice import err, say
@@ -135,8 +135,7 @@ class Launch:
     def _prepare(
         self, cluster: Cluster, plan: LaunchPlan, scan: ScanResult, secrets: Mapping[str, str]
     ) -> dict[str, preparing.Ready]:
-        me = {"launched_by": myself().name, "launched_id": myself().id}
-        record = {"cluster": self._inventory.cluster, **me, "submitted": time.time()}
+        record = {"cluster": self._inventory.cluster, **launch_record(), "submitted": time.time()}
         specs = {
             node.name: render_spec(plan, node, {**record, **self._setup_for(node)}) for node in plan.seats
         }

@@ -2,17 +2,54 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 
 import click
 
+from clusterctl.cli.agreeing import agree
 from clusterctl.cli.reaching import myself, tell_failures
+from clusterctl.console.runs import describe_launch, describe_run
 from clusterctl.console.sanitize import sanitize
+from clusterctl.errors import UsageError
+from clusterctl.plans.choose_run import Parts, Runs, choose_live_run, is_live, owner_of
 from clusterctl.plans.verdict import STOPPED_BY
 from clusterctl.runs import tasks
 from clusterctl.runs.cluster import Cluster
 from clusterctl.specs.inventory import Node
 from clusterctl.specs.nodeset import fold_names
+
+MOST_SHOWN = 20  # lines
+
+
+def choose_to_stop(runs: Runs, wanted: str | None, place: str) -> str:
+    """Give the run that is to be stopped; an error shows those that live."""
+    try:
+        return choose_live_run(runs, wanted, myself())
+    except UsageError as error:
+        live = {run: parts for run, parts in runs.items() if is_live(parts)} if wanted is None else {}
+        lines = [line for run, parts in live.items() for line in describe_run(run, parts, place)]
+        error.evidence = "\n".join(lines[:MOST_SHOWN])
+        raise
+
+
+def confirm_stop(run: str, parts: Parts, *, named: bool, place: str, command: str) -> None:
+    """Never end a run by accident: one that nobody has named, somebody else's, or one of which nothing is known."""
+    me = myself()
+    if not parts:
+        _confirm(f"no node remembers {run}, so nobody knows whose it was", f"{command} stop {run} -y")
+    elif is_live(parts) and not owner_of(parts).is_same(me):
+        same = owner_of(parts).name == me.name
+        who = ", not by you: it was another machine or state directory" if same else ""
+        _confirm(f"{run} was {describe_launch(parts)}{who}", f"{command} stop {run} -y")
+    elif not named:
+        agree(describe_run(run, parts, place), "Stop it?", "run", f"{command} stop {run}")
+
+
+def _confirm(why: str, command: str) -> None:
+    if sys.stdin.isatty() and click.confirm(sanitize(f"{why}. Stop it?"), err=True):
+        return
+    raise UsageError(why, code="CC-USE-025", fix=f"{command}  (stops it all the same)")
 
 
 def stop_run(

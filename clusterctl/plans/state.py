@@ -93,6 +93,7 @@ class NodeState:
     roster: tuple[Seat, ...] = ()
     attempts: tuple[Attempt, ...] = ()
     gave_up: str = ""
+    launched_from: str = ""  # a directory of the machine that launched it
     after: str = ""  # what went wrong with the commands of `after`
 
     @property
@@ -130,6 +131,7 @@ def parse_state(raw: Mapping[str, Any]) -> NodeState:
         time_limit=_seconds(raw.get("time_limit")) or None,
         launched_by=_text(raw.get("launched_by")),
         launched_id=_text(raw.get("launched_id")),
+        launched_from=_text(raw.get("launched_from")),
         world_size=_number(raw.get("world_size")),
         world_size_seen=_number(raw.get("world_size_seen")),
         ranks=_parse_ranks(_mapping(raw.get("ranks"))),
