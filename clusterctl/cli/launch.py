@@ -76,6 +76,7 @@ def _show_plan(job: Job, members: Sequence[Member], as_json: bool, *, big: bool)
     from clusterctl.plans.hooks import hooks_to_json, render_hooks
     from clusterctl.plans.launch import offline, plan_launch, plan_to_json, render_plan
     from clusterctl.plans.setup import render_around, render_setup, setup_to_json
+    from clusterctl.specs.counted import counted
 
     found, provision = read_code(job, big=big), read_provision(job)
     about = (provision.plan, provision.scan.manifest) if provision else None
@@ -86,7 +87,7 @@ def _show_plan(job: Job, members: Sequence[Member], as_json: bool, *, big: bool)
         click.echo(json_text({"schema": 1, "plan": shown}, indent=2))
     else:
         click.echo(
-            f"# code: {len(found.manifest.entries)} files, {render_size(found.manifest.size)}, from {found.root}"
+            f"# code: {counted(found.manifest.files, 'file')}, {render_size(found.manifest.size)}, from {found.root}"
         )
         for line in render_setup(*about) if about else ():
             click.echo(line)

@@ -18,7 +18,7 @@ from clusterctl.cli.watching import Report, watch_run
 from clusterctl.console.choice import err, say
 from clusterctl.console.findings import render_findings
 from clusterctl.console.phases import Detail, Phases, render_freight, render_supply
-from clusterctl.errors import ClusterctlError, UsageError
+from clusterctl.errors import ClusterctlError, NodesBusy, UsageError
 from clusterctl.plans.agent_spec import render_spec
 from clusterctl.plans.checks.setup import NOT_MADE
 from clusterctl.plans.devices import plan_devices
@@ -34,6 +34,7 @@ from clusterctl.runs.attached import Watch
 from clusterctl.runs.claiming import Manners
 from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.passing import Passing, Place
+from clusterctl.runs.removing import remove_run
 from clusterctl.runs.setup_files import Provision
 from clusterctl.runs.source import ScanResult
 from clusterctl.runs.supply import Supply
@@ -150,8 +151,10 @@ class Launch:
         )
         try:
             ready = preparing.prepare_all(cluster, plan, self._interpreters, freight, self._phases)
-        except BaseException:
+        except BaseException as error:
             self._phases.stop()
+            if isinstance(error, NodesBusy):  # it was refused, and never was a run
+                remove_run(cluster, self._nodes, self._interpreters, plan.run_id)
             say("nothing was started; what had been prepared is ended")
             raise
         torch = ready[plan.nodes[0].name].torch
@@ -171,7 +174,7 @@ class Launch:
 
     def _details(self, scan: ScanResult, supply: Supply | None) -> dict[str, Detail]:
         """Say what is told of each phase when all nodes are through it."""
-        files, size = len(scan.manifest.entries), scan.manifest.size
+        files, size = scan.manifest.files, scan.manifest.size
 
         def sent() -> int:
             return self._phases.sent - (sum(supply.sent.values()) if supply else 0)
@@ -186,11 +189,10 @@ class Launch:
         self._phases.begin("go")
         try:
             port = preparing.go(cluster, plan, self._interpreters, ready)
-        except BaseException:
+        except BaseException as error:
             self._phases.stop()
-            say(
-                f"the start failed half-way; the run was ended everywhere. {self._report.hint('status', plan.run_id)}"
-            )
+            why, hint = preparing.describe_break(error), self._report.hint("status", plan.run_id)
+            say(f"{why}; the run was ended everywhere. {hint}")
             raise
         for node in plan.seats:
             self._phases.arrive("go", node.name)

@@ -13,7 +13,9 @@ from clusterctl.cli.options import Settings, shared_options
 @click.option(
     "--grace", type=click.FloatRange(min=0), help="Seconds between TERM and KILL; default: the job's grace."
 )
-@click.option("-y", "--yes", is_flag=True, help="Do not ask, also if no run is named or it is somebody else's.")
+@click.option(
+    "-y", "--yes", is_flag=True, help="Do not ask, also if no run is named or it is somebody else's."
+)
 @shared_options
 def stop(settings: Settings, run: str | None, grace: float | None, yes: bool) -> int:
     """End every process of a run on every node, and say what was ended.
@@ -39,5 +41,5 @@ def stop(settings: Settings, run: str | None, grace: float | None, yes: bool) ->
             confirm_stop(chosen, parts, named=run is not None, place=place.label, command=settings.command)
         nodes = [node for node in inventory.nodes if may_hold(node.name, parts, remembered.pythons)]
         silent = [name for name, part in parts.items() if part is None]
-        lived = is_live(parts)
-        return stop_run(cluster, nodes, silent, remembered.pythons, chosen, grace, lived=lived)
+        lived, ended = is_live(parts), [name for name, part in parts.items() if part and not part.live]
+        return stop_run(cluster, nodes, silent, remembered.pythons, chosen, grace, lived=lived, ended=ended)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import click
 
@@ -11,7 +11,7 @@ from clusterctl.cli.agreeing import agree
 from clusterctl.cli.reaching import myself, tell_failures
 from clusterctl.console.runs import describe_launch, describe_run
 from clusterctl.console.sanitize import sanitize
-from clusterctl.errors import UsageError
+from clusterctl.errors import NodeError, UsageError
 from clusterctl.plans.choose_run import Parts, Runs, choose_live_run, is_live, owner_of
 from clusterctl.plans.verdict import STOPPED_BY
 from clusterctl.runs import tasks
@@ -61,17 +61,28 @@ def stop_run(
     grace: float | None,
     *,
     lived: bool = False,
+    ended: Collection[str] = (),
 ) -> int:
-    """Stop on all nodes at once; 0 when nothing is left, 4 when a node was not reached, 5 when something is left."""
+    """Stop on all nodes at once; 0 when nothing is left, 4 when a node was not reached, 5 when something is left.
+
+    `lived`: some part of the run did; `ended` are the nodes on which it was over before.
+    """
     codes = {4} if silent else set()
     missed = list(silent)
     found = False
     reason = f"{STOPPED_BY}{myself().name}"
 
     for outcome in cluster.each(
-        nodes, lambda c, node: tasks.stop(c, node, pythons[node.name], run, grace, reason)
+        nodes,
+        lambda c, node: tasks.stop(
+            c, node, pythons[node.name], run, grace, reason, lived=node.name not in ended
+        ),
     ):
-        if outcome.value is not None:
+        if outcome.value is not None and outcome.value.elsewhere:
+            tell_failures([_lives_elsewhere(outcome.node.name, outcome.value.elsewhere)])
+            missed.append(outcome.node.name)
+            codes.add(5)
+        elif outcome.value is not None:
             codes |= {5} if outcome.value.left else set()
             found = found or bool(outcome.value.ended or outcome.value.left)
             ended_so = outcome.value.state is not None and outcome.value.state.reason == reason
@@ -86,6 +97,12 @@ def stop_run(
     stopped = "stopped" if found else "nothing of it was left to stop"
     click.echo(f"{name}: not stopped on {fold_names(missed)}" if missed else f"{name}: {stopped}")
     return min(codes, default=0)
+
+
+def _lives_elsewhere(node: str, account: str) -> NodeError:
+    text = f"the run lives under the account {account}, and nothing of it was touched"
+    fix = f"stop it as {account}: with `user: {account}` in an inventory, or let its owner do that"
+    return NodeError(text, code="CC-RUN-018", node=node, fix=fix)
 
 
 def render_stopped(name: str, stopped: tasks.Stopped) -> str:

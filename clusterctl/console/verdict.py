@@ -184,5 +184,7 @@ def _render_left(verdict: Verdict, stop: str) -> list[str]:
         for name, entries in verdict.gpu_memory.items()
         for entry in entries
     ]
-    lost = [name for name, state in verdict.parts.items() if state == LOST]
-    return left + ([f"not stopped there: {fold_names(lost)}; when it is back: {stop}"] if lost else [])
+    lost = [name for name, state in verdict.parts.items() if state == LOST and name not in verdict.unwatched]
+    back = "when it is back" if len(lost) == 1 else "when they are back"
+    left += [f"not stopped there: {fold_names(lost)}; {back}: {stop}"] if lost else []
+    return left + ([f"may be left on {fold_names(verdict.unwatched)}: {stop}"] if verdict.unwatched else [])

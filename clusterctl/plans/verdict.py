@@ -50,6 +50,7 @@ class Verdict:
     gave_up: str = ""
     spares: tuple[str, ...] = ()
     after: Mapping[str, str] = field(default_factory=dict)
+    unwatched: tuple[str, ...] = ()  # nodes that answer, but whose part was lost with its agent
 
     @property
     def exit_code(self) -> int:
@@ -88,6 +89,9 @@ def judge(
         gave_up=next((part.gave_up for part in counting.values() if part and part.gave_up), ""),
         spares=tuple(seat.node for seat in roster if seat.idle),
         after={name: part.after for name, part in parts.items() if part and part.after},
+        unwatched=tuple(
+            name for name, part in parts.items() if part and part.state == LOST and name not in lost
+        ),
     )
 
 

@@ -33,6 +33,7 @@ from clusterctl.runs.frames import FrameReader
 NO_STATUS = -1  # paramiko's exit status when there is none: a signal ended the process
 CANNOT_RUN, NOT_FOUND = 126, 127
 TAIL = 4096  # characters of what was said that are shown as evidence
+_TRACEBACK = "Traceback (most recent call last)"
 FAMILIES: Mapping[str, type[NodeError]] = {"CC-PY": NoInterpreter, "CC-SYNC": SyncError}
 
 
@@ -114,6 +115,10 @@ def not_started(
         fix = "let the login shell's start-up files (.bashrc, config.fish, .cshrc) read nothing from stdin"
         text = "the login shell's start-up files read what was meant for the interpreter"
         return NodeError(text, code="CC-SSH-017", node=node, evidence=said, fix=fix)
+    if _TRACEBACK in stderr:  # Python came up, and what it imported was not its own
+        fix = "a file there hides a module of Python: see PYTHONPATH, and the path in the last lines shown"
+        text = f"{python} came up and failed at once"
+        return NoInterpreter(text, code="CC-PY-003", node=node, evidence=said, fix=fix)
     fix = f"see what `{python} -c 'print(1)'` says there; the login shell must be able to run commands"
     suspects = f"the login shell, `activate` or {python}" if activate else f"the login shell or {python}"
     text = f"no interpreter came up: {suspects} {_ended(status)}"

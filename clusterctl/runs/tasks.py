@@ -57,6 +57,7 @@ class Stopped:
     ended: tuple[str, ...]
     left: tuple[str, ...]
     state: NodeState | None
+    elsewhere: str = ""  # another account of the node, under which the run lives
 
     @property
     def known(self) -> bool:
@@ -213,10 +214,21 @@ def follow(
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
 def stop(
-    c: Connection, node: Node, interpreter: Interpreter, run: str, grace: float | None, reason: str
+    c: Connection,
+    node: Node,
+    interpreter: Interpreter,
+    run: str,
+    grace: float | None,
+    reason: str,
+    *,
+    lived: bool = True,
 ) -> Stopped:
-    """End every process of a run on a node: TERM once, KILL when `grace` seconds have passed."""
-    request = {"workdir": node.workdir, "run": run, "node": node.name, "grace": grace, "reason": reason}
+    """End every process of a run on a node: TERM once, KILL when `grace` seconds have passed.
+
+    `lived`: it was not known to have ended there; else what its end has cost is not told once more.
+    """
+    about = {"workdir": node.workdir, "run": run, "node": node.name}
+    request = {**about, "grace": grace, "reason": reason, "lived": lived}
     with _session(c, "stop", request, interpreter, silence_limit=SILENCE_LIMIT) as session:
         limit = (grace if grace is not None else 3600.0) + ANSWER_LIMIT
         while True:
@@ -233,6 +245,7 @@ def _parse_stopped(raw: Mapping[str, Any]) -> Stopped:
         ended=tuple(_render_process(entry) for entry in raw.get("ended") or ()),
         left=tuple(_render_process(entry) for entry in raw.get("left") or ()),
         state=parse_state(state) if state else None,
+        elsewhere=str(raw.get("elsewhere") or "")[:64],
     )
 
 

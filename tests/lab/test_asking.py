@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -103,7 +102,7 @@ def test_a_removal_that_was_cut_short_is_finished(place: Path, namespaces: None)
 
     left = place / ".removed-old-00000000"
     (left / "nodes").mkdir(parents=True)
-    os.chmod(left / "nodes", 0)
+    (left / "nodes").chmod(0)
     labs.sweep(place)
     assert list(place.iterdir()) == []
 
