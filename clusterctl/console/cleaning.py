@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from clusterctl.console.progress import render_size
@@ -27,7 +27,7 @@ def show_choice(choice: Choice, found: Mapping[str, Found]) -> None:
     for run, parts in runs.items():
         names = fold_names([part.node for part, _ in parts])
         size = render_size(sum(part.bytes for part, _ in parts))
-        state = _state_of(run, found)
+        state = _state_of(run, [*(part for part, _ in parts), *(p for one in found.values() for p in one.parts)])
         _print(
             f"{run}  {state}, still for {_age(min(p.age for p, _ in parts))}, {size} on {names}: {parts[0][1]}"
         )
@@ -40,9 +40,9 @@ def show_choice(choice: Choice, found: Mapping[str, Found]) -> None:
         _show_spares(what, spares, found)
 
 
-def _state_of(run: str, found: Mapping[str, Found]) -> str:
+def _state_of(run: str, known: Iterable[Part]) -> str:
     """Name the state of a whole run as `ps` does, from all its parts."""
-    states = [part.state for one in found.values() for part in one.parts if part.run == run and part.state]
+    states = [part.state for part in known if part.run == run and part.state]
     return whole_state({state.node: state for state in states}) if states else "never started"
 
 

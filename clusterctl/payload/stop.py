@@ -49,7 +49,8 @@ def run(request: Request, stream: Stream) -> None:
         for frame in end_forgotten(os.path.realpath(os.path.expanduser(request["workdir"])), request):
             stopped = frame.get("stopped")
             if stopped is not None and not (stopped["ended"] or stopped["left"]):
-                stopped["elsewhere"] = account_elsewhere(request["run"], request["node"])
+                other = account_elsewhere(request["run"], request["node"])
+                stopped.update({"elsewhere": other} if other else {})
             stream.send(frame)
         return
     sweep = Sweep(mark_of(spec))
@@ -88,8 +89,10 @@ def just_ended(rundir: str) -> List[Dict[str, Any]]:
 
 def account_elsewhere(run: str, node: str) -> Optional[str]:
     """Name the other account of this machine under which a run lives that we know nothing of; the kernel says whose."""
-    for holder in ask_holders([share_of(run, node), NODE]):
-        if holder.get("run") == run and holder["uid"] not in (None, os.geteuid()):
+    share = share_of(run, node)  # a name of this run alone, so that its holder need not answer
+    for holder in ask_holders([share, NODE]):
+        of_run = holder["name"] == share or holder.get("run") == run
+        if of_run and holder["uid"] not in (None, os.geteuid()):
             return str(holder["user"])
     return None
 

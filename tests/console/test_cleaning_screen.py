@@ -6,6 +6,7 @@ import pytest
 
 from clusterctl.console.cleaning import show_choice
 from clusterctl.plans.cleaning import Choice, parse_part
+from clusterctl.runs.cleaning import Found, Spare
 
 
 def test_runs_that_are_kept_for_one_reason_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -30,3 +31,17 @@ def test_how_long_a_run_was_still(capsys: pytest.CaptureFixture[str], age: float
     show_choice(Choice(((part, "old"),), ()), {})
 
     assert f"still for {told}, " in capsys.readouterr().out
+
+
+def test_a_run_has_the_state_that_ps_gives_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """The worst of its parts, also of one that stays, and not that of the node which answered first."""
+    about = {"run": "r-1", "nnodes": 2}
+    parts = [
+        parse_part(node, {"run": "r-1", "state": {**about, "node": node, "state": state}})
+        for node, state in (("gpu01", "CANCELLED"), ("gpu02", "FAILED"))
+    ]
+    nothing = Spare(0, 0)
+    found = {part.node: Found("place", (part,), nothing, nothing, nothing) for part in parts}
+    show_choice(Choice(((parts[0], "old"),), ()), found)
+
+    assert capsys.readouterr().out.startswith("r-1  FAILED, still for ")

@@ -38,8 +38,11 @@ def test_stop_without_a_name_asks(cluster: Lab, tmp_path: Path) -> None:
     assert (shown["run"], shown["state"], shown["launched_from"]) == (run, "RUNNING", str(tmp_path))
     assert str(tmp_path)[-40:] in status
 
-    code, _ = converse([*COMMAND, "stop"], environment(cluster), [("Stop it? [y/N]:", "y")])
+    code, ended = converse([*COMMAND, "stop"], environment(cluster), [("Stop it? [y/N]:", "y")])
     assert (code, leftovers(cluster)) == (0, {})
+    assert "gpu01: ended launcher (pid " in ended and "torchrun" not in ended
+    again = cctl(cluster, "stop", run)
+    assert again.code == 0 and "ended" not in again.out and f"{run}: nothing of it was left" in again.out
 
 
 @pytest.fixture
