@@ -69,6 +69,7 @@ def stop_run(
     """
     codes = {4} if silent else set()
     missed = list(silent)
+    strange: list[NodeError] = []
     found = False
     reason = f"{STOPPED_BY}{myself().name}"
 
@@ -79,7 +80,7 @@ def stop_run(
         ),
     ):
         if outcome.value is not None and outcome.value.elsewhere:
-            tell_failures([_lives_elsewhere(outcome.node.name, outcome.value.elsewhere)])
+            strange.append(_lives_elsewhere(outcome.node.name, outcome.value.elsewhere))
             missed.append(outcome.node.name)
             codes.add(5)
         elif outcome.value is not None:
@@ -93,6 +94,7 @@ def stop_run(
             tell_failures([outcome.error])
             missed.append(outcome.node.name)
             codes.add(4 if outcome.error.exit_code == 4 else 5)
+    tell_failures(strange)
     name = sanitize(run)
     stopped = "stopped" if found else "nothing of it was left to stop"
     click.echo(f"{name}: not stopped on {fold_names(missed)}" if missed else f"{name}: {stopped}")

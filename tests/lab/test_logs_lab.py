@@ -155,7 +155,7 @@ for half in (0, 1):
 
 
 def test_followed_lines_come_in_the_order_of_time(cluster: Lab, tmp_path: Path) -> None:
-    """What is there comes in its order, what follows as far as a second allows; none is lost at the seam, or doubled."""
+    """What is there comes in its order, then what follows; none is lost at the seam, or doubled."""
     job = make_project(tmp_path, HALVES, launcher="python", nodes=2)
     run = cctl(cluster, "launch", "-d", job).out.strip()
     wait_for(lambda: cctl(cluster, "logs", run, "--grep", "line 39$").out.count("line 39") == 2, 60, "a half")
