@@ -11,10 +11,10 @@ The names below are the public Python API; they load when they are first used.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # typing takes as long to load as all that follows, and Ctrl-C may come meanwhile
 if TYPE_CHECKING:
+    from typing import Any
+
     from clusterctl.errors import ClusterctlError as ClusterctlError
     from clusterctl.errors import SpecError as SpecError
     from clusterctl.plans.launch import offline as offline
@@ -42,4 +42,6 @@ __all__ = ["__version__", *_HOMES]  # noqa: PLE0604 - the keys are strings
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'clusterctl' has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415 - so that nothing is imported before Ctrl-C is expected
+
     return getattr(import_module(f"clusterctl.{_HOMES[name]}"), name)

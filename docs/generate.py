@@ -57,7 +57,7 @@ TABLES: Mapping[str, type[BaseModel]] = {
     "notify": NotifyEntry,
     "waive": WaiveEntry,
 }
-SHARED = ("--inventory", "--verbose", "--quiet", "--color")
+SHARED = ("--inventory", "--lab", "--verbose", "--quiet", "--color")
 
 
 def table(headings: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
@@ -148,10 +148,10 @@ def verbs(_: str) -> str:
 
 def shared(_: str) -> str:
     """Write the options that all verbs share."""
-    return options(option for option in root.params if SHARED_NAMES & set(option.opts))
+    return options(option for option in root.params if option.name in SHARED_NAMES)
 
 
-SHARED_NAMES = frozenset(SHARED)
+SHARED_NAMES = frozenset(name.lstrip("-") for name in SHARED)
 
 
 def verb(path: str) -> str:
@@ -178,7 +178,7 @@ def find_command(words: list[str]) -> click.Command:
 
 def is_shared(option: click.Option) -> bool:
     """Tell whether an option is one that all verbs share."""
-    return bool(SHARED_NAMES & set(option.opts))
+    return option.name in SHARED_NAMES
 
 
 def options(params: Iterator[click.Parameter]) -> str:

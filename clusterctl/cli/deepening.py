@@ -7,14 +7,13 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from clusterctl.cli.launching import make_run_id, measure
 from clusterctl.cli.proving import Proof
-from clusterctl.cli.reaching import interpreter, myself, notice
+from clusterctl.cli.reaching import interpreter, launch_record, notice
 from clusterctl.console.phases import Phases
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.agent_spec import render_spec
@@ -22,20 +21,18 @@ from clusterctl.plans.checks.registry import evaluate
 from clusterctl.plans.deep import FOLDER, MARK, MODULES, Deep, choose_backend, plan_deep_job, read_deep
 from clusterctl.plans.launch import LaunchPlan, plan_launch
 from clusterctl.plans.placement import Member
-from clusterctl.runs import preparing, tasks
+from clusterctl.runs import preparing
 from clusterctl.runs.attached import Attached, Watch
-from clusterctl.runs.cleaning import ask_to_remove, hear_found
 from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.ending import end_run
 from clusterctl.runs.follow import LogLines
 from clusterctl.runs.payload import PACKAGE
+from clusterctl.runs.removing import remove_run
 from clusterctl.runs.source import ScanResult, scan_source
 from clusterctl.specs.counted import counted
 from clusterctl.specs.inventory import Node
 from clusterctl.specs.job import Job
 
-NEVER = 10 * 365 * 86400.0  # seconds after which `clean` would spare what it was not told
-CLEAN_TRIES = 3
 MOST_LINES = 2000  # of the leader's; a search has some dozens
 
 
@@ -104,7 +101,7 @@ class Deepening:
             raise
         finally:
             self._phases.stop()
-            self._remove(plan.run_id)
+            remove_run(self._cluster, self._nodes, self._interpreters, plan.run_id)
         told = read_deep(self._lines, replace(deep, ranks=plan.world_size or 0))
         for node in self._nodes:
             self._phases.arrive("deep", node.name)
@@ -114,8 +111,7 @@ class Deepening:
         )
 
     def _start(self, plan: LaunchPlan, scan: ScanResult) -> None:
-        me = myself()
-        record = {"launched_by": me.name, "launched_id": me.id, "submitted": time.time()}
+        record = {**launch_record(), "submitted": time.time()}
         specs = {
             node.name: {
                 **render_spec(plan, node, record),
@@ -148,22 +144,6 @@ class Deepening:
     def _end(self, run: str) -> None:
         """End the job wherever it is, also on nodes that were still preparing; nobody else will."""
         end_run(self._cluster, self._nodes, self._interpreters, run, "the deep check was left")
-
-    def _remove(self, run: str) -> None:
-        """Take the run's directories away; where that fails, `clean` will do it some day."""
-
-        def remove(c: Any, node: Node) -> None:
-            for attempt in range(CLEAN_TRIES):
-                time.sleep(attempt)  # the agent may just be ending
-                with tasks.clean(c, node, self._interpreters[node.name], NEVER) as session:
-                    found = hear_found(session, node.name)
-                    parts = [part for part in found.parts if part.run == run] if found else []
-                    if not parts or not ask_to_remove(session, parts, node.name).failed:
-                        return
-
-        with suppress(ClusterctlError):
-            for _ in self._cluster.each(self._nodes, remove):
-                pass
 
 
 def _own_python(prefix: str | None) -> dict[str, str]:

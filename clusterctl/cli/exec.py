@@ -6,9 +6,10 @@ import click
 
 from clusterctl.cli.loading import load_inventory
 from clusterctl.cli.options import Settings, shared_options, takes_nodes
+from clusterctl.cli.passed_words import PassesWords, refuse_mixed
 
 
-@click.command()
+@click.command(cls=PassesWords)
 @click.argument("command", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @takes_nodes
 @click.option("--no-fold", is_flag=True, help="Write every line at once, with its node's name before it.")
@@ -32,5 +33,6 @@ def exec(  # noqa: A001 - the name of the verb
     from clusterctl.cli.executing import run_everywhere
     from clusterctl.plans.placement import choose_nodes
 
+    refuse_mixed(command, "exec")
     nodes = choose_nodes(load_inventory(settings), pattern, exclude)
     return run_everywhere(nodes, command, fold=not no_fold, as_json=as_json)

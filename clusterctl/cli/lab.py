@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clusterctl.cli.options import Settings, shared_options
+from clusterctl.cli.passed_words import PassesWords, refuse_mixed
 from clusterctl.cli.places import lab_dir
 from clusterctl.console.choice import say
 from clusterctl.console.jsontext import json_text
+from clusterctl.specs.commandline import command_line
 from clusterctl.specs.counted import counted
 
 if TYPE_CHECKING:
     from clusterctl.lab.labs import Lab, NodeState
 
-_name_option = click.option("--name", default=None, metavar="NAME", help="Which lab, if several are running.")
+_name_option = click.option(
+    "--name", "--lab", "name", default=None, metavar="NAME", help="Which lab, if several are running."
+)
 
 
 @click.group()
@@ -40,7 +44,7 @@ def lab(settings: Settings) -> None:
     default=0,
     show_default=True,
     metavar="K",
-    help="Simulated GPUs per node: an nvidia-smi, and no more.",
+    help="Simulated GPUs per node, for check, top and locks; nothing can be computed on them.",
 )
 @click.option("--shared-home", is_flag=True, help="One home for all nodes, as where it lies on NFS.")
 @click.option(
@@ -54,29 +58,66 @@ def up(count: int, name: str, nics: str | None, gpus: int, shared_home: bool, ba
     """Build a lab; it runs until `lab down`."""
     from clusterctl.lab.building import up as build
 
+    source = click.get_current_context().get_parameter_source("name")
+    given = name if source is click.core.ParameterSource.COMMANDLINE else None
     cards = None if nics is None else [item.strip() for item in nics.split(",")]
     more: dict[str, Any] = {"nics": cards, "shared_home": shared_home, "gpus": gpus}
-    built = build(lab_dir(), name=name, count=count, backend=backend, note=say, **more)
+    built = build(lab_dir(), name=_name(given) or name, count=count, backend=backend, note=say, **more)
     say(f"lab {built.name} is up with {counted(count, 'node')}; its inventory:")
     click.echo(str(built.inventory))
 
 
+def _name(given: str | None) -> str | None:
+    """Take --name, or the global --lab."""
+    settings = click.get_current_context().find_object(Settings)
+    return given if given is not None or settings is None else settings.lab
+
+
 @lab.command()
-@click.option("--name", default=None, metavar="NAME", help="Which lab, if several are running.")
+@_name_option
 @click.option("--all", "everything", is_flag=True, help="All labs.")
-def down(name: str | None, everything: bool) -> None:
-    """End a lab with everything in it."""
+@click.option("-y", "--yes", is_flag=True, help="Do not ask, also when no lab is named.")
+def down(name: str | None, everything: bool, yes: bool) -> None:
+    """End a lab with everything in it; asks which one is meant where none is named."""
     from clusterctl.lab import labs
 
     where = lab_dir()
+    name = _name(name)
     if not everything and name is None:
-        alive = labs.running(where)
-        name = labs.load(where).name if alive else labs.DEFAULT_NAME
+        name = labs.DEFAULT_NAME
+        if labs.running(where):
+            chosen = labs.load(where)
+            name = chosen.name
+            if not yes:
+                _agree_to_end(chosen)
     ended = labs.down(where, None if everything else [str(name)])
     for each in ended:
         say(f"lab {each} is down")
     if not ended:
-        say(f"no lab called {name} was running" if name else "no lab was running")
+        others = ", ".join(each.name for each in labs.running(where))
+        none = f"no lab called {name} was running" if name else "no lab was running"
+        say(f"{none}; there is: {others}" if others else none)
+
+
+def _agree_to_end(chosen: Lab) -> None:
+    """Never take a lab down that nobody has named or agreed to."""
+    import time
+
+    from clusterctl.cli.agreeing import agree
+    from clusterctl.plans.spans import render_span
+    from clusterctl.specs.nodeset import fold_names
+
+    origin = chosen.origin
+    nodes = fold_names([node.name for node in chosen.nodes])
+    since = f"up for {render_span(time.time() - origin.since)}"
+    place = f", started in {origin.folder}" if origin.folder else ""
+    about = [f"lab {chosen.name}: {nodes}, {since}{place}", f"its inventory: {chosen.inventory}"]
+    agree(
+        about,
+        "End it with all that runs there?",
+        "lab",
+        command_line("lab", "down", "--name", chosen.name, command="clusterctl"),
+    )
 
 
 @lab.command()
@@ -122,7 +163,7 @@ def _line(entry: Lab, state: NodeState) -> str:
     return f"{state.name}  {plan.ip:<13}  {nics}; sshd {'on' if state.sshd else 'off'}"
 
 
-@lab.command(context_settings={"ignore_unknown_options": True})
+@lab.command(cls=PassesWords, context_settings={"ignore_unknown_options": True})
 @click.argument("node")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @_name_option
@@ -130,7 +171,8 @@ def ssh(node: str, command: tuple[str, ...], name: str | None) -> None:
     """Open a shell on a node, or run a command there (after --)."""
     from clusterctl.lab import labs
 
-    words = labs.load(lab_dir(), name).ssh_command(node, command)
+    refuse_mixed(command, "lab ssh")
+    words = labs.load(lab_dir(), _name(name)).ssh_command(node, command)
     os.execvp(words[0], words)
 
 
@@ -142,7 +184,7 @@ def break_(node: str, how: str, name: str | None) -> None:
     """Break a node: cut its power, take its training NIC down, or kill its sshd."""
     from clusterctl.lab import labs
 
-    running = labs.load(lab_dir(), name)
+    running = labs.load(lab_dir(), _name(name))
     click.echo(_line(running, labs.break_node(running, node, how)))
 
 
@@ -153,5 +195,5 @@ def heal(node: str, name: str | None) -> None:
     """Undo every break of a node."""
     from clusterctl.lab import labs
 
-    running = labs.load(lab_dir(), name)
+    running = labs.load(lab_dir(), _name(name))
     click.echo(_line(running, labs.heal_node(running, node)))

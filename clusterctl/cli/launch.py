@@ -9,6 +9,7 @@ import click
 
 from clusterctl.cli.loading import load_inventory, load_job
 from clusterctl.cli.options import Settings, big_option, shared_options, takes_nodes
+from clusterctl.cli.passed_words import PassesWords, refuse_surplus
 from clusterctl.console.jsontext import json_text
 from clusterctl.console.sanitize import make_visible
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from clusterctl.specs.job import Job
 
 
-@click.command()
+@click.command(cls=PassesWords)
 @click.argument("job_file", metavar="JOB.yaml")
 @click.argument("script_args", metavar="[-- SCRIPT ARGS]", nargs=-1, type=click.UNPROCESSED)
 @click.option(
@@ -54,6 +55,7 @@ def launch(
     """
     from clusterctl.plans.placement import plan_placement
 
+    refuse_surplus(script_args, "launch")
     inventory = load_inventory(settings)
     job = load_job(job_file, overrides, script_args)
     members = plan_placement(inventory, job, pattern=pattern, exclude=exclude)
@@ -75,6 +77,7 @@ def _show_plan(job: Job, members: Sequence[Member], as_json: bool, *, big: bool)
     from clusterctl.plans.hooks import hooks_to_json, render_hooks
     from clusterctl.plans.launch import offline, plan_launch, plan_to_json, render_plan
     from clusterctl.plans.setup import render_around, render_setup, setup_to_json
+    from clusterctl.specs.counted import counted
 
     found, provision = read_code(job, big=big), read_provision(job)
     tell_unaware(job, sum(not member.spare for member in members), found)
@@ -85,11 +88,8 @@ def _show_plan(job: Job, members: Sequence[Member], as_json: bool, *, big: bool)
         shown = {**plan_to_json(plan), **made, **hooks_to_json(job.on_end, job.notify)}
         click.echo(json_text({"schema": 1, "plan": shown}, indent=2))
     else:
-        click.echo(
-            make_visible(
-                f"# code: {len(found.manifest.entries)} files, {render_size(found.manifest.size)}, from {found.root}"
-            )
-        )
+        size = f"{counted(found.manifest.files, 'file')}, {render_size(found.manifest.size)}"
+        click.echo(make_visible(f"# code: {size}, from {found.root}"))
         for line in render_setup(*about) if about else ():
             click.echo(make_visible(line))
         for line in render_around(job):

@@ -12,13 +12,13 @@ from typing import Any
 
 from clusterctl.cli.code import read_code, read_provision, tell_unaware
 from clusterctl.cli.proving import Proof, choose, prove
-from clusterctl.cli.reaching import interpreter, myself, notice
+from clusterctl.cli.reaching import interpreter, launch_record, notice
 from clusterctl.cli.telling import check_hooks, remember_hooks, remind
 from clusterctl.cli.watching import Report, watch_run
 from clusterctl.console.choice import err, say
 from clusterctl.console.findings import render_findings
 from clusterctl.console.phases import Detail, Phases, render_freight, render_supply
-from clusterctl.errors import ClusterctlError, UsageError
+from clusterctl.errors import ClusterctlError, NodesBusy, UsageError
 from clusterctl.plans.agent_spec import render_spec
 from clusterctl.plans.attempts import warn_of_losses
 from clusterctl.plans.checks.setup import NOT_MADE
@@ -36,6 +36,7 @@ from clusterctl.runs.attached import Watch
 from clusterctl.runs.claiming import Manners
 from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.passing import Passing, Place
+from clusterctl.runs.removing import remove_run
 from clusterctl.runs.setup_files import Provision
 from clusterctl.runs.source import ScanResult
 from clusterctl.runs.supply import Supply
@@ -150,8 +151,7 @@ class Launch:
     def _prepare(
         self, cluster: Cluster, plan: LaunchPlan, scan: ScanResult, secrets: Mapping[str, str]
     ) -> dict[str, preparing.Ready]:
-        me = {"launched_by": myself().name, "launched_id": myself().id}
-        record = {"cluster": self._inventory.cluster, **me, "submitted": time.time()}
+        record = {"cluster": self._inventory.cluster, **launch_record(), "submitted": time.time()}
         specs = {
             node.name: render_spec(plan, node, {**record, **self._setup_for(node)}) for node in plan.seats
         }
@@ -166,8 +166,10 @@ class Launch:
         )
         try:
             ready = preparing.prepare_all(cluster, plan, self._interpreters, freight, self._phases)
-        except BaseException:
+        except BaseException as error:
             self._phases.stop()
+            if isinstance(error, NodesBusy):  # it was refused, and never was a run
+                remove_run(cluster, self._nodes, self._interpreters, plan.run_id)
             say("nothing was started; what had been prepared is ended")
             raise
         torch = ready[plan.nodes[0].name].torch
@@ -187,7 +189,7 @@ class Launch:
 
     def _details(self, scan: ScanResult, supply: Supply | None) -> dict[str, Detail]:
         """Say what is told of each phase when all nodes are through it."""
-        files, size = len(scan.manifest.entries), scan.manifest.size
+        files, size = scan.manifest.files, scan.manifest.size
 
         def sent() -> int:
             return self._phases.sent - (sum(supply.sent.values()) if supply else 0)
@@ -202,11 +204,10 @@ class Launch:
         self._phases.begin("go")
         try:
             port = preparing.go(cluster, plan, self._interpreters, ready)
-        except BaseException:
+        except BaseException as error:
             self._phases.stop()
-            say(
-                f"the start failed half-way; the run was ended everywhere. {self._report.hint('status', plan.run_id)}"
-            )
+            why, hint = preparing.describe_break(error), self._report.hint("status", plan.run_id)
+            say(f"{why}; the run was ended everywhere. {hint}")
             raise
         for node in plan.seats:
             self._phases.arrive("go", node.name)

@@ -12,8 +12,10 @@ from clusterctl.cli.options import Settings
 from clusterctl.cli.places import lab_dir, state_dir
 from clusterctl.console.choice import say
 from clusterctl.errors import UsageError
+from clusterctl.specs.commandline import command_line
 
 if TYPE_CHECKING:
+    from clusterctl.lab.labs import Lab
     from clusterctl.specs.inventory import Inventory
     from clusterctl.specs.job import Job
 
@@ -22,14 +24,25 @@ LARGEST_FILE = 256 << 10  # as `specs.document` has it, which is not imported fo
 
 @dataclass(frozen=True)
 class Chosen:
-    """An inventory file and why it is the one."""
+    """An inventory file, why it is the one, and how the cluster is called in a question."""
 
     path: Path
     why: str
+    lab: str | None = None
+
+    @property
+    def label(self) -> str:
+        """Name the lab, else the file."""
+        return f"lab {self.lab}" if self.lab is not None else f"inventory {self.path}"
 
 
 def load_inventory(settings: Settings) -> Inventory:
     """Read the inventory that the options, the environment, the running lab or this directory give."""
+    return load_chosen(settings)[0]
+
+
+def load_chosen(settings: Settings) -> tuple[Inventory, Chosen]:
+    """Read the inventory and say which file it was."""
     from clusterctl.runs.parsecache import parse_once
     from clusterctl.specs.counted import counted
     from clusterctl.specs.inventory import Inventory
@@ -38,7 +51,7 @@ def load_inventory(settings: Settings) -> Inventory:
     text, file = read_spec(chosen.path), str(chosen.path)
     inventory = parse_once(_remembered(), text, file, Inventory, _parse_inventory)
     say(f"inventory: {chosen.path} ({chosen.why}), {counted(len(inventory.nodes), 'node')}")
-    return inventory
+    return inventory, chosen
 
 
 def expand(path: str) -> Path:
@@ -50,16 +63,25 @@ def expand(path: str) -> Path:
 
 
 def choose_inventory(settings: Settings) -> Chosen:
-    """Pick the inventory file: `-i`, CLUSTERCTL_INVENTORY, the running lab, ./inventory.yaml."""
+    """Pick the inventory file: `-i` or `--lab`, CLUSTERCTL_INVENTORY, the running lab, ./inventory.yaml."""
     if settings.inventory is not None:
-        return Chosen(expand(settings.inventory), "given by -i")
+        return _named(settings.inventory, "given by -i")
+    if settings.lab is not None:
+        return _lab_inventory(settings.lab, "given by --lab")
     if os.environ.get("CLUSTERCTL_INVENTORY"):
-        return Chosen(expand(os.environ["CLUSTERCTL_INVENTORY"]), "CLUSTERCTL_INVENTORY")
-    lab = _lab_inventory()
-    if lab is not None:
-        return Chosen(lab, "the running lab")
+        return _named(os.environ["CLUSTERCTL_INVENTORY"], "CLUSTERCTL_INVENTORY")
+    labs = _running_labs()
+    chosen = _default_lab(labs)
+    if chosen is not None:
+        return chosen
     if Path("inventory.yaml").exists():
         return Chosen(Path("inventory.yaml"), "in this directory")
+    if labs:
+        raise UsageError(
+            f"{len(labs)} labs are running: {', '.join(lab.name for lab in labs)}",
+            code="CC-USE-002",
+            fix=f"choose one, as in: {command_line('clusterctl', '--lab', labs[0].name, 'ps')}",
+        )
     raise UsageError(
         "no inventory: no -i, no CLUSTERCTL_INVENTORY, no running lab, no ./inventory.yaml",
         code="CC-USE-002",
@@ -67,12 +89,38 @@ def choose_inventory(settings: Settings) -> Chosen:
     )
 
 
-def _lab_inventory() -> Path | None:
-    if not lab_dir().is_dir():
-        return None
-    from clusterctl.lab.labs import default_inventory
+def _named(text: str, why: str) -> Chosen:
+    path = expand(text)
+    ours = path.name == "inventory.yaml" and path.parent.parent == lab_dir()
+    return Chosen(path, why, path.parent.name if ours else None)
 
-    return default_inventory(lab_dir())
+
+def _running_labs() -> list[Lab]:
+    if not lab_dir().is_dir():
+        return []
+    from clusterctl.lab.labs import running
+
+    return running(lab_dir())
+
+
+def _default_lab(labs: Sequence[Lab]) -> Chosen | None:
+    """Take the only lab, or the one called `lab`; then the others are named, and how to choose."""
+    if not labs:
+        return None
+    from clusterctl.lab.labs import default_lab
+
+    lab = default_lab(labs)
+    if lab is None:
+        return None
+    others = ", ".join(other.name for other in labs if other is not lab)
+    why = f"lab {lab.name}; also running: {others}; --lab NAME chooses" if others else "the running lab"
+    return Chosen(lab.inventory, why, lab.name)
+
+
+def _lab_inventory(name: str, why: str) -> Chosen:
+    from clusterctl.lab.labs import load
+
+    return Chosen(load(lab_dir(), name).inventory, why, name)
 
 
 def load_job(path: str, overrides: Sequence[str], more_args: Sequence[str]) -> Job:

@@ -186,9 +186,12 @@ def _tell_usage(error: click.UsageError) -> int:
     from clusterctl.console.errors import show_usage
 
     path = error.ctx.command_path if error.ctx else "clusterctl"
-    own = path.endswith(" exec") and isinstance(error, click.NoSuchOption)
-    show_usage(error.format_message(), path, "; the command's own options go behind `--`" if own else "")
+    whose = _PASSED.get(path.rpartition(" ")[2]) if isinstance(error, click.NoSuchOption) else None
+    show_usage(error.format_message(), path, f"; the {whose}'s own options go behind `--`" if whose else "")
     return 2
+
+
+_PASSED = {"exec": "command", "launch": "script"}  # verbs that pass words on, and to what
 
 
 def _discard_output() -> None:

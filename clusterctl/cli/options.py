@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -17,6 +17,7 @@ class Settings:
     """What the shared options say."""
 
     inventory: str | None = None
+    lab: str | None = None
     verbose: bool = False
     quiet: bool = False
     color: str = "auto"
@@ -24,13 +25,17 @@ class Settings:
     @property
     def command(self) -> str:
         """Give the beginning of a command to paste that means the same inventory."""
-        return command_line("clusterctl", *(["-i", self.inventory] if self.inventory else []))
+        chosen = ["-i", self.inventory] if self.inventory else ["--lab", self.lab] if self.lab else []
+        return command_line("clusterctl", *chosen)
 
 
 Command = Callable[..., Any]
 
 _OPTIONS = (
     click.option("-i", "--inventory", metavar="FILE", help="The inventory file of the cluster."),
+    click.option(
+        "--lab", metavar="NAME", help="The running lab of this name, in place of an inventory file."
+    ),
     click.option("-v", "--verbose", is_flag=True, help="Say when each node is through each phase."),
     click.option("-q", "--quiet", is_flag=True, help="Say only results and errors."),
     click.option("--color", type=click.Choice(["auto", "always", "never"]), help="Colour the output."),
@@ -41,9 +46,11 @@ def shared_options(function: Command) -> Command:
     """Add the shared options; the command receives `settings`, in which the later word wins."""
 
     @functools.wraps(function)
-    def command(inventory: str | None, verbose: bool, quiet: bool, color: str | None, **rest: Any) -> Any:
+    def command(
+        inventory: str | None, lab: str | None, verbose: bool, quiet: bool, color: str | None, **rest: Any
+    ) -> Any:
         ctx = click.get_current_context()
-        settings = _merge(ctx.obj or Settings(), inventory, verbose, quiet, color)
+        settings = _merge(ctx.obj or Settings(), Settings(inventory, lab, verbose, quiet, color or ""))
         ctx.obj = settings
         _announce(settings)
         return function(settings=settings, **rest)
@@ -53,16 +60,22 @@ def shared_options(function: Command) -> Command:
     return command
 
 
-def _merge(
-    before: Settings, inventory: str | None, verbose: bool, quiet: bool, color: str | None
-) -> Settings:
-    return replace(
-        before,
-        inventory=before.inventory if inventory is None else inventory,
-        verbose=verbose or before.verbose,
-        quiet=quiet or before.quiet,
-        color=color or before.color,
+def _merge(before: Settings, later: Settings) -> Settings:
+    merged = Settings(
+        inventory=before.inventory if later.inventory is None else later.inventory,
+        lab=before.lab if later.lab is None else later.lab,
+        verbose=later.verbose or before.verbose,
+        quiet=later.quiet or before.quiet,
+        color=later.color or before.color,
     )
+    if merged.inventory is not None and merged.lab is not None:
+        from clusterctl.errors import UsageError
+
+        text = "-i and --lab both say which nodes"
+        raise UsageError(
+            text, code="CC-USE-090", fix=f"leave -i {merged.inventory} or --lab {merged.lab} out"
+        )
+    return merged
 
 
 def _announce(settings: Settings) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import socket
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from clusterctl.cli.places import own_id
@@ -52,6 +53,16 @@ def myself() -> Owner:
     except (KeyError, OSError):
         user = "unknown"
     return Owner(f"{user}@{socket.gethostname()}", own_id())
+
+
+def launch_record() -> dict[str, str]:
+    """Give what a run's record says of us: who launches, and from which directory."""
+    me = myself()
+    try:
+        folder = str(Path.cwd())
+    except OSError:  # it was removed
+        folder = ""
+    return {"launched_by": me.name, "launched_id": me.id, "launched_from": folder}
 
 
 def reading_exit_code(answered: int, asked: int) -> int:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from clusterctl.cli.connecting import open_cluster
@@ -19,11 +20,14 @@ from clusterctl.plans.state import NodeState
 from clusterctl.runs import tasks
 from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.follow import LogLines, StreamEnd, Update
+from clusterctl.runs.inorder import Window
 from clusterctl.runs.onlooking import Onlooker
 from clusterctl.runs.reading import Reading
 from clusterctl.specs.commandline import command_line
 from clusterctl.specs.inventory import Inventory, Node
 from clusterctl.specs.nodeset import fold_names
+
+LOOK = 0.1  # seconds between two looks at lines that wait for their turn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,13 +46,18 @@ class Filter:
 
     @property
     def ordered(self) -> bool:
-        """Tell whether all nodes' lines come in the order of time; those that are followed come as they come."""
+        """Tell whether what was written comes in the order of time, of all nodes."""
         return not self.follow and (self.timed or self.since is not None)
 
     @property
     def has_times(self) -> bool:
         """Tell whether it must be known when lines were written."""
         return self.timed or self.since is not None or self.as_json
+
+    @property
+    def past(self) -> Filter:
+        """The same of what was written until now."""
+        return replace(self, follow=False)
 
     def request(self) -> dict[str, Any]:
         """Give the question that a node answers."""
@@ -122,13 +131,18 @@ def read_logs(inventory: Inventory, run: str | None, pattern: str | None, wanted
         holders = _holders(nodes, chosen, parts, wanted)
         say(f"run {chosen}")
         sieve = Sieve(_printer(chosen, parts, wanted), wanted.since, timed=wanted.timed)
-        read = _follow if wanted.follow else _read_in_order if wanted.ordered else _read
-        failed = read(Source(cluster, holders, remembered, chosen, wanted, sieve))
+        failed = _way_of(wanted)(Source(cluster, holders, remembered, chosen, wanted, sieve))
     if wanted.grep is not None and not sieve.lines:
         say(f"no line matches {wanted.grep!r}")
     elif wanted.since is not None and not sieve.lines:
         say("nothing was written since then")
     return reading_exit_code(remembered.asked - len(failed), remembered.asked)
+
+
+def _way_of(wanted: Filter) -> Callable[[Source], set[str]]:
+    if wanted.follow:
+        return _follow_in_order if wanted.timed else _follow
+    return _read_in_order if wanted.ordered else _read
 
 
 def _check_attempt(run: str, parts: Parts, wanted: int | None) -> None:
@@ -185,6 +199,31 @@ def _follow(of: Source) -> set[str]:
     return failed
 
 
+def _follow_in_order(of: Source) -> set[str]:
+    """Print what was written in the order of time, then what is being written as far as that is possible."""
+    known = of.remembered.pythons
+    past = replace(of, nodes=[node for node in of.nodes if node.name in known], wanted=of.wanted.past)
+    reading = _reading(past)
+    failed = {error.node for error in of.remembered.errors} | _print_in_order(reading, of.sieve)
+    wish, clocks, window = of.wanted.request(), of.remembered.offsets, Window()
+    onlooker = Onlooker(
+        of.cluster, of.run, of.nodes, of.pythons, wish, notice=notice, clocks=clocks, offsets=reading.offsets
+    )
+    try:
+        for update in onlooker.updates_or_nothing(LOOK):
+            if isinstance(update, LogLines):
+                window.hear(update, time.monotonic(), time.time())
+            elif update is not None:
+                _print(update, of.sieve)
+            else:
+                of.sieve.show_all(window.ready(time.monotonic()))
+            if update is not None:
+                (failed.add if isinstance(update, StreamEnd) else failed.discard)(update.node)
+    finally:
+        of.sieve.show_all(window.rest())
+    return failed
+
+
 def _read(of: Source) -> set[str]:
     """Print node by node; gives who failed."""
     failed = {error.node for error in of.remembered.errors}
@@ -197,12 +236,16 @@ def _read(of: Source) -> set[str]:
 
 def _read_in_order(of: Source) -> set[str]:
     """Print the lines of all nodes in the order of time; gives who failed."""
-    failed = {error.node for error in of.remembered.errors}
-    for found in _reading(of).in_order():
+    return {error.node for error in of.remembered.errors} | _print_in_order(_reading(of), of.sieve)
+
+
+def _print_in_order(reading: Reading, sieve: Sieve) -> set[str]:
+    failed = set()
+    for found in reading.in_order():
         if not isinstance(found, StreamEnd):
-            of.sieve.show_all(found)
+            sieve.show_all(found)
         elif found.error is not None:
-            _print(found, of.sieve)
+            _print(found, sieve)
             failed.add(found.node)
     return failed
 

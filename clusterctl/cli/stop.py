@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from clusterctl.cli.loading import load_inventory
+from clusterctl.cli.loading import load_chosen
 from clusterctl.cli.options import Settings, shared_options
 
 
@@ -13,44 +13,33 @@ from clusterctl.cli.options import Settings, shared_options
 @click.option(
     "--grace", type=click.FloatRange(min=0), help="Seconds between TERM and KILL; default: the job's grace."
 )
-@click.option("-y", "--yes", is_flag=True, help="Do not ask, also when the run is somebody else's.")
+@click.option(
+    "-y", "--yes", is_flag=True, help="Do not ask, also if no run is named or it is somebody else's."
+)
 @shared_options
 def stop(settings: Settings, run: str | None, grace: float | None, yes: bool) -> int:
     """End every process of a run on every node, and say what was ended.
 
-    RUN is an id or its beginning; by default your only live run. No other run and no other user is touched.
+    RUN is an id or its beginning; without one your only live run, after a question. No other run and no other user is
+    touched.
     """
     from clusterctl.cli.connecting import open_cluster
-    from clusterctl.cli.reaching import myself, tell_failures
+    from clusterctl.cli.reaching import tell_failures
     from clusterctl.cli.remembering import ask_runs
-    from clusterctl.cli.stopping import stop_run
-    from clusterctl.console.runs import describe_launch
-    from clusterctl.plans.choose_run import choose_live_run, is_live, may_hold, owner_of
+    from clusterctl.cli.stopping import choose_to_stop, confirm_stop, stop_run
+    from clusterctl.plans.choose_run import is_live, may_hold
 
-    inventory = load_inventory(settings)
+    inventory, place = load_chosen(settings)
     with open_cluster() as cluster:
         remembered = ask_runs(cluster, inventory.nodes, run, one=True)
         tell_failures(remembered.errors)
         if not remembered.answered:
             return 4
-        chosen = choose_live_run(remembered.runs, run, myself())
+        chosen = choose_to_stop(remembered.runs, run, place.label)
         parts = remembered.runs.get(chosen, {})
-        if not yes and not parts:
-            _confirm(f"no node remembers {chosen}, so nobody knows whose it was")
-        if not yes and is_live(parts) and not owner_of(parts).is_same(myself()):
-            _confirm(f"{chosen} was {describe_launch(parts)}")
+        if not yes:
+            confirm_stop(chosen, parts, named=run is not None, place=place.label, command=settings.command)
         nodes = [node for node in inventory.nodes if may_hold(node.name, parts, remembered.pythons)]
         silent = [name for name, part in parts.items() if part is None]
-        lived = is_live(parts)
-        return stop_run(cluster, nodes, silent, remembered.pythons, chosen, grace, lived=lived)
-
-
-def _confirm(why: str) -> None:
-    """Never end somebody else's run by accident."""
-    import sys
-
-    from clusterctl.errors import UsageError
-
-    if sys.stdin.isatty() and click.confirm(f"{why}. Stop it?", err=True):
-        return
-    raise UsageError(why, code="CC-USE-025", fix="add -y to stop it all the same")
+        lived, ended = is_live(parts), [name for name, part in parts.items() if part and not part.live]
+        return stop_run(cluster, nodes, silent, remembered.pythons, chosen, grace, lived=lived, ended=ended)

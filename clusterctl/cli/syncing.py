@@ -119,7 +119,7 @@ def synced_to_json(
                 "error": f"{error.code} {error.message}" if error else None,
             }
         )
-    tree = {"tree": scan.manifest.hash, "files": len(scan.manifest.entries), "bytes": scan.manifest.size}
+    tree = {"tree": scan.manifest.hash, "files": scan.manifest.files, "bytes": scan.manifest.size}
     return {"schema": 1, **tree, "nodes": nodes}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from clusterctl.console.outside import render_outside
@@ -12,6 +12,7 @@ from clusterctl.console.sanitize import sanitize
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.cleaning import Choice, Part
 from clusterctl.plans.outside import outside_to_json
+from clusterctl.plans.state import whole_state
 from clusterctl.runs.cleaning import Found, Removed, Spare
 from clusterctl.specs.counted import counted
 from clusterctl.specs.nodeset import fold_names
@@ -29,7 +30,7 @@ def show_choice(choice: Choice, found: Mapping[str, Found]) -> None:
     for run, parts in runs.items():
         names = fold_names([part.node for part, _ in parts])
         size = render_size(sum(part.bytes for part, _ in parts))
-        state = next((part.state.state for part, _ in parts if part.state), "never started")
+        state = _state_of(run, [*(part for part, _ in parts), *(p for one in found.values() for p in one.parts)])
         _print(
             f"{run}  {state}, still for {_age(min(p.age for p, _ in parts))}, {size} on {names}: {parts[0][1]}"
         )
@@ -42,6 +43,12 @@ def show_choice(choice: Choice, found: Mapping[str, Found]) -> None:
         ("environments that no run uses", {name: one.environments for name, one in found.items()}),
     ):
         _show_spares(what, spares, found)
+
+
+def _state_of(run: str, known: Iterable[Part]) -> str:
+    """Name the state of a whole run as `ps` does, from all its parts."""
+    states = [part.state for part in known if part.run == run and part.state]
+    return whole_state({state.node: state for state in states}) if states else "never started"
 
 
 def _show_stays(choice: Choice) -> None:

@@ -36,9 +36,7 @@ def render_deep(console: Console, deep: Deep | None) -> None:
 
 
 def _render_pairs(console: Console, deep: Deep) -> None:
-    pairs = [
-        group for one in deep.rounds if one.kind in {"pairs", "again"} for group in one.groups if group.ok
-    ]
+    pairs = [group for group in deep.pairs if group.ok]
     if pairs:
         least, most = (bound(pairs, key=_width) for bound in (min, max))
         console.print(f"  of {counted(len(pairs), 'pair')}: {_tell(deep, least)} to {_tell(deep, most)}")

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from rich.console import Group
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -45,6 +46,7 @@ _STYLES = {SUCCEEDED: "green", FAILED: "red", FAILED_SETUP: "red", LOST: "red"}
 Parts = Mapping[str, NodeState | None]
 Offsets = Mapping[str, float]  # the nodes' clocks minus ours, in seconds
 NO_OFFSETS: Offsets = MappingProxyType({})
+LONGEST_FOLDER = 60
 NO_STALLS: Mapping[int, str] = MappingProxyType({})
 
 
@@ -53,7 +55,15 @@ def show_runs(runs: Mapping[RunId, Parts], me: Owner) -> None:
     if not runs:
         out().print("no runs")
         return
-    table = _table("run", "state", "nodes", "launched", "by")
+    table = _runs_table(runs, me)
+    wide = _runs_table(runs, me, with_folder=True)
+    fits = Measurement.get(out(), out().options.update(max_width=1000), wide).maximum <= out().width
+    print_table(out(), wide if fits else table)
+
+
+def _runs_table(runs: Mapping[RunId, Parts], me: Owner, *, with_folder: bool = False) -> Table:
+    """Draw the runs; where each was launched is left out where there is no room."""
+    table = _table("run", "state", "nodes", "launched", "by", *(["from"] if with_folder else []))
     for run, parts in runs.items():
         part = _any_part(parts)
         state = whole_state(parts)
@@ -63,8 +73,9 @@ def show_runs(runs: Mapping[RunId, Parts], me: Owner) -> None:
             _render_nodes(parts),
             f"{_age(part.submitted)} ago",
             Text(sanitize(part.launched_by) + (" (you)" if owner_of(parts).is_same(me) else "")),
+            *([Text(render_folder(part.launched_from))] if with_folder else []),
         )
-    print_table(out(), table)
+    return table
 
 
 def _attempt(parts: Parts) -> str:
@@ -130,9 +141,25 @@ def describe_node(name: str, node: NodeState | None) -> str:
 
 
 def describe_launch(parts: Parts) -> str:
-    """Say whose a run is: `launched by ann@laptop 3h ago`."""
+    """Say whose a run is: `launched by ann@laptop 3h ago from /home/ann/digits`."""
     part = _any_part(parts)
-    return sanitize(f"launched by {part.launched_by or 'nobody known'} {_age(part.submitted)} ago")
+    place = f" from {render_folder(part.launched_from)}" if part.launched_from else ""
+    return sanitize(f"launched by {part.launched_by or 'nobody known'} {_age(part.submitted)} ago") + place
+
+
+def describe_run(run: str, parts: Parts, place: str) -> list[str]:
+    """Say which run is meant, for a question: its state, age and nodes, the cluster, and where it was launched."""
+    nodes = _render_nodes(parts)
+    return [
+        sanitize(f"{run}: {whole_state(parts)}, {describe_launch(parts)}"),
+        sanitize(f"  on {nodes} of {place}"),
+    ]
+
+
+def render_folder(path: str) -> str:
+    """Write the directory that a run was launched from; of a long path the end, which tells more."""
+    text = sanitize(path)
+    return text if len(text) <= LONGEST_FOLDER else f"...{text[3 - LONGEST_FOLDER :]}"
 
 
 def _order(node_rank: int | None) -> int:
@@ -213,6 +240,7 @@ def _run_to_json(run: RunId, parts: Parts) -> dict[str, Any]:
         "spares": [seat.node for seat in roster_of(parts) if seat.idle],
         "world_size": part.world_size,
         "launched_by": part.launched_by,
+        "launched_from": part.launched_from,
         "submitted": part.submitted,
     }
 

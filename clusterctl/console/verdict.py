@@ -146,14 +146,20 @@ def _render_group(failures: Sequence[Failure], words: str) -> str:
 def _what_followed(failure: Failure) -> str:
     known = find_symptom(failure)
     if known is not None and known.text:
-        words = " ".join(known.text.split())
-        return f"{words[:1].lower()}{words[1:]}"[:LONGEST_WORDS]
+        return _begin_small(" ".join(known.text.split()))[:LONGEST_WORDS]
     said = strip_rank(failure.exception)
-    return (
-        said[:LONGEST_WORDS] + ("..." if len(said) > LONGEST_WORDS else "")
-        if said
-        else render_ending(failure)
+    if said:
+        return said[:LONGEST_WORDS] + ("..." if len(said) > LONGEST_WORDS else "")
+    return render_ending(failure) + (
+        " after the stop" if failure.after_stop and failure.rank is not None else ""
     )
+
+
+def _begin_small(words: str) -> str:
+    """Begin with a small letter, unless the first word is a name: ModuleNotFoundError, NCCL, `Exception:`."""
+    first = words.partition(" ")[0]
+    is_name = first != first.capitalize() or first.endswith(":")
+    return words if is_name else f"{words[:1].lower()}{words[1:]}"
 
 
 def _count(failures: Sequence[Failure]) -> str:
@@ -193,5 +199,7 @@ def _render_left(verdict: Verdict, stop: str) -> list[str]:
         for name, entries in verdict.gpu_memory.items()
         for entry in entries
     ]
-    lost = [name for name, state in verdict.parts.items() if state == LOST]
-    return left + ([f"not stopped there: {fold_names(lost)}; when it is back: {stop}"] if lost else [])
+    lost = [name for name, state in verdict.parts.items() if state == LOST and name not in verdict.unwatched]
+    back = "when it is back" if len(lost) == 1 else "when they are back"
+    left += [f"not stopped there: {fold_names(lost)}; {back}: {stop}"] if lost else []
+    return left + ([f"may be left on {fold_names(verdict.unwatched)}: {stop}"] if verdict.unwatched else [])

@@ -226,7 +226,15 @@ def _write_files(plan: LabPlan, directory: Path, holder: Process) -> None:
     }
     for name, text in texts.items():
         (directory / name).write_text(text, encoding="utf-8")
-    write_holder(directory, holder)
+    write_holder(directory, holder, here())
+
+
+def here() -> str:
+    """The directory that we are in; empty if it is gone."""
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return ""
 
 
 def proxy_command(holder: Process, *, user: bool) -> str:

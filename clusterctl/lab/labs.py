@@ -15,7 +15,17 @@ from clusterctl.errors import LabError
 from clusterctl.lab.layout import LabPlan, NodePlan, session_environment
 from clusterctl.lab.machine import find_program
 from clusterctl.lab.processes import descendants, end_lab
-from clusterctl.lab.state import Process, holder_of, lab_directories, locked, remove
+from clusterctl.lab.state import (
+    Origin,
+    Process,
+    holder_of,
+    lab_directories,
+    locked,
+    read_origin,
+    remove,
+    remove_rest,
+    rests,
+)
 
 DEFAULT_NAME = "lab"
 BREAKS = ("power", "nic-down", "sshd")
@@ -70,6 +80,11 @@ class Lab:
     def ssh_config(self) -> Path:
         """The file for `ssh -F`."""
         return self.directory / "ssh_config"
+
+    @property
+    def origin(self) -> Origin:
+        """Where and when it was started."""
+        return read_origin(self.directory)
 
     @property
     def nodes(self) -> tuple[LabNode, ...]:
@@ -198,18 +213,19 @@ def load(state_dir: Path, name: str | None = None) -> Lab:
     chosen = [lab for lab in labs if name in (None, lab.name)]
     if len(chosen) == 1:
         return chosen[0]
+    names = ", ".join(lab.name for lab in labs)
     if chosen:
-        names = ", ".join(lab.name for lab in chosen)
-        raise LabError("several labs are running", code="CC-LAB-005", fix=f"choose one with --name: {names}")
+        text = f"{len(labs)} labs are running: {names}"
+        raise LabError(text, code="CC-LAB-005", fix=f"choose one, as in: --name {labs[0].name}")
     what = f"no lab called {name} is running" if name else "no lab is running"
-    raise LabError(what, code="CC-LAB-005", fix="clusterctl lab up" + (f" --name {name}" if name else ""))
+    up = "clusterctl lab up" + (f" --name {name}" if name else "")
+    raise LabError(what, code="CC-LAB-005", fix=f"running: {names}; or {up}" if labs else up)
 
 
-def default_inventory(state_dir: Path) -> Path | None:
-    """The inventory of the only running lab, or of the one called `lab`; starts no process."""
-    labs = running(state_dir)
+def default_lab(labs: Sequence[Lab]) -> Lab | None:
+    """The only one of these labs, or the one called `lab`: whose inventory is taken where none is named."""
     chosen = labs if len(labs) == 1 else [lab for lab in labs if lab.name == DEFAULT_NAME]
-    return chosen[0].inventory if chosen else None
+    return chosen[0] if chosen else None
 
 
 def status(state_dir: Path) -> list[tuple[Lab, tuple[NodeState, ...]]]:
@@ -239,6 +255,9 @@ def sweep(state_dir: Path) -> None:
             with locked(state_dir):  # one that is being built holds the lock, and lives when we get it
                 if not _lives(directory):
                     clear(directory)
+    if rests(state_dir):
+        with locked(state_dir):
+            remove_rest(state_dir)
 
 
 def break_node(lab: Lab, node: str, how: str) -> NodeState:

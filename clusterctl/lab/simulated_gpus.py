@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 MOST = 16
+MODEL = "Simulated GPU"  # by which `check` knows that nothing can be computed on it
 MODE_FILE = ".lab-gpus"  # in a node's home: the state that its GPUs shall seem to be in
 MODES = ("hang", "lost", "hot", "full")
 
@@ -19,7 +20,8 @@ def write_smi(folder: Path, node: str, count: int) -> None:
 
 def render_smi(node: str, count: int) -> str:
     """Write the program: tables by `--query-gpu`, the XML of `-q -x`, the links of `nvlink -s`."""
-    return _PROGRAM.replace("@NODE@", node).replace("@COUNT@", str(count)).replace("@FILE@", MODE_FILE)
+    program = _PROGRAM.replace("@NODE@", node).replace("@COUNT@", str(count))
+    return program.replace("@FILE@", MODE_FILE).replace("@MODEL@", MODEL)
 
 
 _PROGRAM = r"""#!/bin/sh
@@ -38,8 +40,8 @@ describe() {
 
 cell() {
   case $1 in
-    index) cell=$i;; uuid|gpu_uuid) cell=$uuid;; name|gpu_name) cell='Simulated GPU';; pci.bus_id) cell=$bus;;
-    driver_version) cell=560.35.03;; memory.total) cell=81920;; memory.used) cell=$used;;
+    index) cell=$i;; uuid|gpu_uuid) cell=$uuid;; name|gpu_name) cell='@MODEL@';; pci.bus_id) cell=$bus;;
+    driver_version) cell=580.95.05;; memory.total) cell=81920;; memory.used) cell=$used;;
     compute_mode) cell=Default;; compute_cap) cell=9.0;; mig.mode.current) cell=Disabled;;
     utilization.gpu) cell=$share;; temperature.gpu) cell=$heat;; power.draw) cell=$((90 + share * 6)).25;;
     *) cell=0;;
@@ -57,11 +59,11 @@ table() {
 
 xml() {
   echo '<?xml version="1.0" ?>'
-  echo "<nvidia_smi_log><driver_version>560.35.03</driver_version><attached_gpus>$count</attached_gpus>"
+  echo "<nvidia_smi_log><driver_version>580.95.05</driver_version><attached_gpus>$count</attached_gpus>"
   i=0
   while [ $i -lt $count ]; do
     describe $i
-    echo "<gpu id=\"$bus\"><product_name>Simulated GPU</product_name><uuid>$uuid</uuid>
+    echo "<gpu id=\"$bus\"><product_name>@MODEL@</product_name><uuid>$uuid</uuid>
 <persistence_mode>Enabled</persistence_mode>
 <pci><pci_gpu_link_info><link_widths><max_link_width>16x</max_link_width><current_link_width>16x</current_link_width>
 </link_widths></pci_gpu_link_info></pci>

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import secrets
 import shutil
 import signal
 import stat
@@ -14,6 +15,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+MARKS = ("plan.json", "lab.json")  # of a lab's directory: the first file in it, and the last
+REST = ".removed-"  # how a directory is called from the moment when its removal begins
 
 
 @dataclass(frozen=True)
@@ -78,18 +82,38 @@ def holder_of(directory: Path) -> Process | None:
         return None
 
 
-def write_holder(directory: Path, holder: Process) -> None:
+def write_holder(directory: Path, holder: Process, started_from: str) -> None:
     """Declare the lab finished."""
+    values = {"schema": 1, "holder": asdict(holder), "started_from": started_from}
     aside = directory / "lab.json.new"
-    aside.write_text(json.dumps({"schema": 1, "holder": asdict(holder)}) + "\n", encoding="utf-8")
+    aside.write_text(json.dumps(values) + "\n", encoding="utf-8")
     aside.rename(directory / "lab.json")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a lab was started, empty where that is not known, and when, in seconds since 1970."""
+
+    folder: str
+    since: float
+
+
+def read_origin(directory: Path) -> Origin:
+    """Where and when the lab of a directory was started; a lab of an older version does not tell where."""
+    file = directory / "lab.json"
+    try:
+        folder = json.loads(file.read_text(encoding="utf-8")).get("started_from")
+        return Origin(folder if isinstance(folder, str) else "", file.stat().st_mtime)
+    except (OSError, ValueError, AttributeError):
+        return Origin("", time.time())
 
 
 def lab_directories(state_dir: Path) -> list[Path]:
     """Every directory that `lab up` made here: of running labs, of dead ones, and of those under way."""
     if not state_dir.is_dir():
         return []
-    return sorted(path for path in state_dir.iterdir() if (path / "plan.json").is_file())
+    found = (path for path in state_dir.iterdir() if not path.name.startswith("."))
+    return sorted(path for path in found if any((path / name).is_file() for name in MARKS))
 
 
 @contextmanager
@@ -104,7 +128,28 @@ def locked(state_dir: Path) -> Iterator[None]:
 
 
 def remove(directory: Path) -> None:
-    """Delete a lab's directory, also where a job left directories without write permission."""
+    """Delete a lab's directory; who is interrupted leaves the name free, and the rest to the next lab command."""
+    rest = directory.with_name(f"{REST}{directory.name}-{secrets.token_hex(4)}")
+    try:
+        directory.rename(rest)
+    except FileNotFoundError:
+        return
+    _delete(rest)
+
+
+def rests(state_dir: Path) -> list[Path]:
+    """What removals that were interrupted have left."""
+    return sorted(state_dir.glob(f"{REST}*")) if state_dir.is_dir() else []
+
+
+def remove_rest(state_dir: Path) -> None:
+    """Delete what removals that were interrupted have left."""
+    for rest in rests(state_dir):
+        _delete(rest)
+
+
+def _delete(directory: Path) -> None:
+    """Delete a directory, also where a job left some without write permission."""
     try:
         shutil.rmtree(directory)
     except FileNotFoundError:

@@ -13,6 +13,7 @@ import socket
 import struct
 import time
 from contextlib import suppress
+from hashlib import sha256
 from typing import Any, Dict, Iterable, List, Optional
 
 PREFIX = "clusterctl/"
@@ -29,6 +30,11 @@ Holder = Dict[str, Any]
 def address(name: str) -> bytes:
     """Give the abstract address of a name; the kernel takes at most 107 bytes."""
     return b"\0" + os.fsencode(name)[:107]
+
+
+def share_of(run: str, node: str) -> str:
+    """Give the name that a run holds on a node which it shares."""
+    return SHARE + sha256(("%s/%s" % (run, node)).encode("utf-8", "replace")).hexdigest()[:24]
 
 
 def names_in_use(prefix: str = PREFIX) -> List[str]:

@@ -15,10 +15,9 @@ import random
 import socket
 import time
 from contextlib import suppress
-from hashlib import sha256
 from typing import Any, Callable, Dict, List, Set
 
-from .holders import GPU, NODE, SHARE, Holder, address, ask_holders, names_in_use
+from .holders import GPU, NODE, SHARE, Holder, address, ask_holders, names_in_use, share_of
 from .loop import Loop
 from .state import Record
 
@@ -47,8 +46,7 @@ class Locks:
         self._went = went
         self._held: Dict[str, socket.socket] = {}
         self._since = time.time()
-        digest = sha256(("%s/%s" % (spec["run"], spec["node"])).encode("utf-8", "replace")).hexdigest()
-        self._share = SHARE + digest[:24]
+        self._share = share_of(str(spec["run"]), str(spec["node"]))
 
     @property
     def held(self) -> bool:

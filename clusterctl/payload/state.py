@@ -26,6 +26,7 @@ COPIED = (
     "attempt",
     "launched_by",
     "launched_id",
+    "launched_from",
     "submitted",
     "time_limit",
 )

@@ -7,10 +7,11 @@ import os
 import signal
 import time
 from contextlib import suppress
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Optional
 
 from .ending import LEFT_AFTER, Sweep, as_left
 from .forgotten import end_forgotten
+from .holders import NODE, ask_holders, share_of
 from .lines import LineReader
 from .processes import (
     Identity,
@@ -46,6 +47,10 @@ def run(request: Request, stream: Stream) -> None:
     before = resolve(rundir) if rundir else None
     if rundir is None or not spec or before is None:  # removed, or lost with the node's power
         for frame in end_forgotten(os.path.realpath(os.path.expanduser(request["workdir"])), request):
+            stopped = frame.get("stopped")
+            if stopped is not None and not (stopped["ended"] or stopped["left"]):
+                other = account_elsewhere(request["run"], request["node"])
+                stopped.update({"elsewhere": other} if other else {})
             stream.send(frame)
         return
     sweep = Sweep(mark_of(spec))
@@ -57,14 +62,15 @@ def run(request: Request, stream: Stream) -> None:
         for event in Asking(rundir, before, request).events():
             stream.send(event)
             ended = event.get("event", {}).get("ended", ended)
-    ended = ended or just_ended(rundir)
+    if not ended and request.get("lived", True):
+        ended = just_ended(rundir)
     for beat in await_release(rundir):
         stream.send(beat)
     left = as_left(clear(rundir, sweep))
     state = settle(rundir, request, sweep, left)
     left = left or state["left"]
     signalled = [*ended, *sweep.account()]
-    account = account_of(state, lived, signalled, left)
+    account = account_of(state, lived, signalled, left, "torchrun" if spec.get("module") else "launcher")
     stream.send({"stopped": {"ended": account, "left": left, "state": state}})
 
 
@@ -81,17 +87,32 @@ def just_ended(rundir: str) -> List[Dict[str, Any]]:
     return []
 
 
+def account_elsewhere(run: str, node: str) -> Optional[str]:
+    """Name the other account of this machine under which a run lives that we know nothing of; the kernel says whose."""
+    share = share_of(run, node)  # a name of this run alone, so that its holder need not answer
+    for holder in ask_holders([share, NODE]):
+        of_run = holder["name"] == share or holder.get("run") == run
+        if of_run and holder["uid"] not in (None, os.geteuid()):
+            return str(holder["user"])
+    return None
+
+
 def account_of(
-    state: State, lived: Dict[int, str], signalled: List[Dict[str, Any]], left: List[Dict[str, Any]]
+    state: State,
+    lived: Dict[int, str],
+    signalled: List[Dict[str, Any]],
+    left: List[Dict[str, Any]],
+    first: str = "torchrun",
 ) -> List[Dict[str, Any]]:
     """List what lived when the stop came, and what it met later, by the part each had; `left` is not in it.
 
-    Guardian and agent end by themselves: they are listed only if they had to be killed.
+    `first` is what the process is called that started the ranks. Guardian and agent end by themselves: they are listed
+    only if they had to be killed.
     """
     parts = {entry["pid"]: f"rank {rank}" for rank, entry in state["ranks"].items()}
     own = {state[name]["pid"]: name for name in ("guardian", "agent") if state[name]}
     if state["torchrun"]:
-        parts[state["torchrun"]["pid"]] = "torchrun"
+        parts[state["torchrun"]["pid"]] = first
     found = {pid: name for pid, name in lived.items() if pid not in own}
     found.update((entry["pid"], entry["name"]) for entry in signalled)
     for entry in left:

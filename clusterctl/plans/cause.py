@@ -21,6 +21,7 @@ from clusterctl.plans.words import strip_rank
 SHORTEST_GRACE = 0.5  # seconds; a KILL sooner after our stop is not ours
 CLOCK_SLACK = 0.2  # seconds by which a node's clock may be misjudged
 LOG_LAG = 0.5  # seconds that a line may take from a rank to us
+TERMINATED = 128 + signal.SIGTERM  # the exit code by which a shell or a handler tells of it
 OLD = 60.0  # seconds after which an exception that was survived has nothing to do with the end
 NO_ADDRESSES: Mapping[str, str] = MappingProxyType({})
 
@@ -69,7 +70,7 @@ class Cause:
     `stopped`: our stop cut its clean-up short. `known`: what its text means. `awaited`: it is blamed because the
     others waited for it in vain. `left`: because they lost their connections to it, and only the stop ended it.
     `silent`: where several may be, the ranks that complained of nothing. `ended`: the consequences that are nothing
-    but our stop, or torchrun's.
+    but our stop, or torchrun's; an exit code of a rank's own is not.
     """
 
     failure: Failure
@@ -109,8 +110,17 @@ def find_cause(
         awaited=chosen is awaited,
         left=early is not None and _was_asked(early, stopped_at, bad),
         silent=() if early or awaited else silent or several,
-        ended=tuple(each for each in consequences if _weigh(each, stopped_at, bad) == STOPPED),
+        ended=tuple(
+            each
+            for each in consequences
+            if _weigh(each, stopped_at, bad) == STOPPED and not _chose_its_code(each)
+        ),
     )
+
+
+def _chose_its_code(failure: Failure) -> bool:
+    """Tell whether a rank ended with a code that no signal explains: it may have failed when the stop was under way."""
+    return failure.rank is not None and failure.signal is None and failure.exit != TERMINATED
 
 
 def _says_the_same(one: Failure, other: Failure) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from clusterctl.plans.facts import Facts
 from clusterctl.plans.facts_reading import read_value
+from clusterctl.plans.vendors import has_simulated_gpus
 from clusterctl.protocol.untrusted import MalformedError, parse_json
 from clusterctl.specs.job import Job, Sync
 
@@ -114,7 +115,19 @@ class Deep:
         return (median(widths), median(delays)) if best else (0.0, 0.0)
 
     @property
+    def pairs(self) -> list[Group]:
+        """Give each pair of nodes that was tried once: of two tries that went well the better one, else the later."""
+        known: dict[frozenset[int], Group] = {}
+        for group in self._pairs:
+            pair = frozenset(group.nodes)
+            old = known.get(pair)
+            stays = old is not None and old.ok and group.ok and old.bandwidth >= group.bandwidth
+            known[pair] = old if old is not None and stays else group
+        return [group for pair, group in known.items() if len(pair) == 2]
+
+    @property
     def _pairs(self) -> list[Group]:
+        """Every try of a pair; one that looked slow was tried again."""
         return [group for one in self.rounds if one.kind in {"pairs", "again"} for group in one.groups]
 
 
@@ -127,7 +140,11 @@ def choose_backend(job: Job | None, facts: Sequence[Facts]) -> str:
     """Take the job's backend; without a job NCCL where every node has GPUs and a torch for them."""
     if job is not None:
         return job.backend
-    return "nccl" if all(one.gpus.count and (one.torch.cuda or one.torch.hip) for one in facts) else "gloo"
+    return "nccl" if all(map(_computes_on_gpus, facts)) else "gloo"
+
+
+def _computes_on_gpus(facts: Facts) -> bool:
+    return bool(facts.gpus.count and not has_simulated_gpus(facts) and (facts.torch.cuda or facts.torch.hip))
 
 
 def plan_deep_job(job: Job | None, backend: str, folder: str) -> Job:

@@ -110,6 +110,7 @@ class NodeState:
     roster: tuple[Seat, ...] = ()
     attempts: tuple[Attempt, ...] = ()
     gave_up: str = ""
+    launched_from: str = ""  # a directory of the machine that launched it
     after: str = ""  # what went wrong with the commands of `after`
     outside: Outside | None = None
 
@@ -155,6 +156,7 @@ def parse_state(raw: Untrusted) -> NodeState:
         time_limit=raw.number("time_limit", 0.0, LONGEST_LIMIT) or None,
         launched_by=raw.text("launched_by"),
         launched_id=raw.text("launched_id"),
+        launched_from=raw.text("launched_from"),
         world_size=raw.integer("world_size", 0, MOST_RANK),
         world_size_seen=raw.integer("world_size_seen", 0, MOST_RANK),
         ranks=_parse_ranks(raw),

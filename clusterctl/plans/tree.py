@@ -65,6 +65,11 @@ class Manifest:
         return found
 
     @property
+    def files(self) -> int:
+        """Count the files; links and empty directories are entries too."""
+        return sum(entry.kind == "file" for entry in self.entries)
+
+    @property
     def size(self) -> int:
         """Return the bytes of all files together."""
         return sum(entry.size for entry in self.entries)

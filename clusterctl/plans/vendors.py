@@ -46,6 +46,14 @@ SHOWS: Mapping[str, Mapping[str, Rule]] = {
 }
 
 
+SIMULATED_GPU = "Simulated GPU"  # the model that a GPU of `lab up --gpus` names
+
+
+def has_simulated_gpus(facts: Facts) -> bool:
+    """Tell whether a node's GPUs are those of `lab up --gpus`, on which nothing can be computed."""
+    return bool(facts.gpus.devices) and all(gpu.name == SIMULATED_GPU for gpu in facts.gpus.devices)
+
+
 def network_env(vendor: str, nics: Sequence[str]) -> dict[str, str]:
     """Give the variables for a node's NICs; none without NICs. An unknown vendor is treated as `nvidia`."""
     rules = VENDORS.get(vendor, VENDORS["nvidia"])

@@ -64,6 +64,7 @@ class Verdict:
     after: Mapping[str, str] = field(default_factory=dict)
     outside: Mapping[str, Outside] = field(default_factory=dict)
     worlds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    unwatched: tuple[str, ...] = ()  # nodes that answer, but whose part was lost with its agent
 
     @property
     def exit_code(self) -> int:
@@ -108,6 +109,9 @@ def judge(
         after={name: part.after for name, part in parts.items() if part and part.after},
         outside=found_outside({name: part.outside for name, part in parts.items() if part}),
         worlds={name: part.unplanned for name, part in parts.items() if part and part.unplanned},
+        unwatched=tuple(
+            name for name, part in parts.items() if part and part.state == LOST and name not in lost
+        ),
     )
 
 

@@ -80,8 +80,8 @@ class Attached:
     ) -> None:
         self._cluster, self._wish = cluster, watch
         self._parts = {node.name: watch.part(node) for node in watch.nodes}
-        self._attempts = Attempts(watch.known, notice)
         self._show, self._notice, self._secrets = show, notice, tuple(watch.secrets)
+        self._attempts = Attempts(watch.known, lambda text: notice(redact(text, self._secrets)))
         first = self._attempts.number  # it may be over before we come to look
         logs = {"ranks": None, "streams": ["stdout", "stderr"], "tail": watch.tail, "since": first}
         request = {"events": 0, "logs": logs}
@@ -114,11 +114,16 @@ class Attached:
         self._streams.open_all()
         try:
             while not all(part.ended for part in self._parts.values() if part.met):
+                quiet = True
                 for update in self._streams.updates(0.2):
                     self._take(update)
+                    quiet = False
+                if quiet:
+                    self._attempts.hear_nothing()
                 self._look_at_gang()
         finally:
             self._streams.close()
+        self._attempts.settle()
         while self._stopping is not None and self._stopping.is_alive():
             self._stopping.join(0.5)  # a join without a limit can miss a Ctrl-C
         return self._judge()
@@ -159,6 +164,7 @@ class Attached:
         if isinstance(update, LogLines):
             entry = replace(update, lines=tuple(redact(line, self._secrets) for line in update.lines))
             part.hear_lines(entry, time.time())
+            self._attempts.hear_lines(entry.file)
             self._show(entry)
         elif isinstance(update, StateChange):
             self._take_state(part, update.state)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from clusterctl.plans.attempts import Seat
+from clusterctl.plans.attempts import Seat, attempt_of
 from clusterctl.plans.spans import render_span
-from clusterctl.plans.state import NodeState, roster_of
+from clusterctl.plans.state import WAITING, NodeState, roster_of
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.nodeset import fold_names
 
@@ -14,15 +14,21 @@ LONGEST_PAUSE = 30 * 86400.0  # seconds
 
 
 class Attempts:
-    """The attempts so far, told once each, whichever node says so first."""
+    """The attempts so far, told once each, whichever node says so first.
+
+    A node sends its new state before the events and lines that led to it, and gets ready while the pause lasts. So the
+    word that an attempt begins waits for its first line, or until it runs and nothing more comes.
+    """
 
     def __init__(self, known: Mapping[str, NodeState | None], notice: Callable[[str], None]) -> None:
         self._notice = notice
         self._roster: tuple[Seat, ...] = ()
         self._told: dict[str, NodeState] = {}
-        self._pausing: set[str] = set()  # nodes that have told that another attempt follows this one
+        self._pausing: dict[int, set[str]] = {}  # who has told that another attempt follows this one
         self.number = max((part.attempt for part in known.values() if part), default=1)
         self._paused = self.number - 1
+        self._held: list[str] = []  # notices, of which the last is that the current attempt begins
+        self._runs = False
 
     @property
     def lost(self) -> Mapping[str, str]:
@@ -51,12 +57,27 @@ class Attempts:
         if number < self.number or not roster:
             return False
         before, self._roster = self._roster, roster
-        if number == self.number:
-            return False
-        self.number = number
-        self._pausing.clear()
-        self._notice(f"attempt {self.number} begins on {_render(roster, before)}")
-        return True
+        fresh, self.number = number > self.number, number
+        self._runs = state.state != WAITING or (self._runs and not fresh)
+        if fresh:
+            self._held.append(f"attempt {self.number} begins on {_render(roster, before)}")
+        return fresh
+
+    def hear_lines(self, file: str) -> None:
+        """Take notice that lines of a log follow."""
+        if attempt_of(file) == self.number:
+            self.settle()
+
+    def hear_nothing(self) -> None:
+        """Take notice that nothing more came for a moment."""
+        if self._runs:
+            self.settle()
+
+    def settle(self) -> None:
+        """Say what is held back."""
+        held, self._held = self._held, []
+        for notice in held:
+            self._notice(notice)
 
     def hear_event(self, node: str, event: Untrusted, heard: Collection[str]) -> bool:
         """Take a node's event; tells whether the nodes have decided to start the run again.
@@ -64,14 +85,22 @@ class Attempts:
         They all say so. One that is alone with it may lie, to keep the failures of others from counting.
         """
         number, seconds = event.integer("attempt", 1), event.number("seconds", 0.0, LONGEST_PAUSE)
-        if event.text("event") != "pausing" or number != self.number or number <= self._paused:
-            return False
-        self._pausing.add(node)
-        if len(self._pausing) < min(2, len({*heard, node})):
+        if event.text("event") != "pausing" or number is None or not self._paused < number <= self.number:
+            return False  # a state comes before the events that led to it, so that this may be an earlier attempt's
+        told_by = self._pausing.setdefault(number, set())
+        told_by.add(node)
+        if len(told_by) < min(2, len({*heard, node})):
             return False
         self._paused = number
+        if number == self.number:
+            self.settle()
         pause = f" in {render_span(seconds)}" if seconds is not None else ""
-        self._notice(f"attempt {number}: {event.text('reason', 1000)}; attempt {number + 1} begins{pause}")
+        told = f"attempt {number}: {event.text('reason', 1000)}"
+        told += f"; attempt {number + 1} begins{pause}" if number + 1 >= self.number else ""
+        if self._held:
+            self._held.insert(-1, told)
+        else:
+            self._notice(told)
         return True
 
 

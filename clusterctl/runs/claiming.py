@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from clusterctl.errors import NodesBusy
@@ -24,6 +24,7 @@ from clusterctl.specs.nodeset import fold_names
 PATIENCE = 2.0  # seconds for launches that meet while they prepare
 POLL = 2.0  # seconds between looks at whether all is free
 MOST_LINES = 12
+MOMENT = 5.0  # seconds between the locks of one run on two nodes
 
 InTheWay = dict[str, tuple[Holder, ...]]  # by node; nodes that are ours are left out
 
@@ -55,13 +56,28 @@ def refuse(found: InTheWay, specs: Mapping[str, Mapping[str, Any]]) -> NodesBusy
 def describe(found: InTheWay, specs: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Say who is in the way, nodes with the same words folded."""
     alike: dict[str, list[str]] = {}
-    for name, holders in found.items():
+    for name, holders in _with_one_age(found).items():
         gpus = specs[name].get("gpus") or ()
         indices = {gpu["id"]: gpu["index"] for gpu in gpus if gpu["index"] is not None}
         for line in describe_holders(holders, indices, _since):
             alike.setdefault(line, []).append(name)
     lines = [f"{fold_names(names)}: {line}" for line, names in alike.items()]
     return lines[:MOST_LINES] + ([f"and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else [])
+
+
+def _with_one_age(found: InTheWay) -> InTheWay:
+    """Give a run the same age on all nodes where these differ by a moment, so that it is told once."""
+    ages: dict[str, float] = {}
+    for holder in _all(found):
+        if holder.run and holder.age is not None:
+            ages[holder.run] = max(ages.get(holder.run, 0.0), holder.age)
+
+    def settled(holder: Holder) -> Holder:
+        age = ages.get(holder.run or "", holder.age)
+        near = age is not None and holder.age is not None and age - holder.age < MOMENT
+        return replace(holder, age=age) if near else holder
+
+    return {name: tuple(map(settled, holders)) for name, holders in found.items()}
 
 
 def _since(age: float) -> str:
@@ -79,7 +95,7 @@ class Claim:
         self._leashes, self._specs, self._manners = leashes, specs, manners
         first = next(iter(specs.values()))
         self._place = (float(first.get("submitted") or 0.0), str(first["run"]))
-        self._told: list[str] = []
+        self._told: set[tuple[str, str | None, str | None]] = set()
 
     def settle(self, found: InTheWay) -> None:
         """Return when all nodes are ours; NodesBusy if that is not to be waited for."""
@@ -100,10 +116,10 @@ class Claim:
     def _wait(self, found: InTheWay) -> None:
         """Look from time to time, holding nothing, until nobody is in the way."""
         while found:
-            lines = describe(found, self._specs)
-            if lines != self._told:
-                self._told = lines
-                self._manners.tell("waiting (Ctrl-C cancels) for " + "; ".join(lines))
+            who = {(name, one.name, one.run) for name, holders in found.items() for one in holders}
+            if not who <= self._told:  # that some have left is no news, nor that a clock is read anew
+                self._told = who
+                self._manners.tell("waiting (Ctrl-C cancels) for " + "; ".join(describe(found, self._specs)))
             time.sleep(POLL * random.uniform(0.8, 1.2))
             found = self._ask("look", self._leashes)
 

@@ -45,6 +45,7 @@ _LIBRARY = re.compile(
     r"(?:error while loading shared libraries: |Error loading shared library )([^\s:]{1,200})"
 )
 START_FILES = "the login shell's start-up files (.bashrc, .profile, .zshenv, config.fish)"
+_TRACEBACK = "Traceback (most recent call last)"
 FAMILIES: Mapping[str, type[NodeError]] = {"CC-PY": NoInterpreter, "CC-SYNC": SyncError}
 
 
@@ -119,32 +120,38 @@ def not_started(
     said = _said(noise, stderr)
     if activate and SHELL_ENDED in stderr:
         return _activate_ended(node, python, stderr)
-    library = _LIBRARY.search(stderr) if status == NOT_FOUND else None
-    if library:
-        return NoInterpreter(
-            f"{python} is there, but cannot load the shared library {library[1]}",
-            code="CC-PY-003",
-            node=node,
-            evidence=said,
-            fix="let `activate` export LD_LIBRARY_PATH with the directory of that library, or name another `python`",
-        )
-    if status in (CANNOT_RUN, NOT_FOUND):
-        problem = "was not found" if status == NOT_FOUND else "cannot be run"
-        fix = "set `python` in the inventory to the absolute path of the node's interpreter (3.8 or later)"
-        return NoInterpreter(f"{python} {problem}", code="CC-PY-001", node=node, evidence=said, fix=fix)
     if status == STOLEN_STDIN:
         fix = "let the login shell's start-up files (.bashrc, config.fish, .cshrc) read nothing from stdin"
         text = "the login shell's start-up files read what was meant for the interpreter"
         return NodeError(text, code="CC-SSH-017", node=node, evidence=said, fix=fix)
+    code, text, fix = _no_interpreter(python, status, noise, stderr, activate=activate)
+    return NoInterpreter(text, code=code, node=node, evidence=said, fix=fix)
+
+
+def _no_interpreter(
+    python: str, status: int, noise: bytes, stderr: str, *, activate: bool
+) -> tuple[str, str, str]:
+    """Tell by what was left behind why Python did not answer: code, text and fix."""
+    library = _LIBRARY.search(stderr) if status == NOT_FOUND else None
+    if library:
+        text = f"{python} is there, but cannot load the shared library {library[1]}"
+        fix = "let `activate` export LD_LIBRARY_PATH with the directory of that library, or name another `python`"
+        return "CC-PY-003", text, fix
+    if status in (CANNOT_RUN, NOT_FOUND):
+        text = f"{python} {'was not found' if status == NOT_FOUND else 'cannot be run'}"
+        fix = "set `python` in the inventory to the absolute path of the node's interpreter (3.8 or later)"
+        return "CC-PY-001", text, fix
+    if _TRACEBACK in stderr:  # Python came up, and what it imported was not its own
+        fix = "a file there hides a module of Python: see PYTHONPATH, and the path in the last lines shown"
+        return "CC-PY-003", f"{python} came up and failed at once", fix
     if status == 0 and ACTIVATING.encode() not in noise:
         fix = f"look for `exit` and `exec` in {START_FILES}: a shell that is not interactive must come to their end"
         text = f"no interpreter came up: the login shell ended with status 0 before {python} answered"
-        return NoInterpreter(text, code="CC-PY-003", node=node, evidence=said, fix=fix)
+        return "CC-PY-003", text, fix
     trial = command_line(python, "-c", "print(1)")
     fix = f"see what `{trial}` says there, and look for `exit` in {START_FILES}"
     suspects = f"the login shell, `activate` or {python}" if activate else f"the login shell or {python}"
-    text = f"no interpreter came up: {suspects} {_ended(status)}"
-    return NoInterpreter(text, code="CC-PY-003", node=node, evidence=said, fix=fix)
+    return "CC-PY-003", f"no interpreter came up: {suspects} {_ended(status)}", fix
 
 
 def _activate_ended(node: str, python: str, stderr: str) -> NoInterpreter:

@@ -30,6 +30,7 @@ class Onlooker:
         *,
         notice: Callable[[str], None],
         clocks: Mapping[str, float] | None = None,
+        offsets: Mapping[str, Mapping[str, int]] | None = None,
     ) -> None:
         self._streams = Streams(
             cluster,
@@ -40,6 +41,7 @@ class Onlooker:
             notice=notice,
             longest_pause=LONGEST_PAUSE,
             clocks=clocks,
+            offsets=offsets,
         )
         self._awaited = {node.name for node in nodes}
         self._attempt: int | None = (wish.get("logs") or {}).get("attempt")  # the only one that is wanted
@@ -48,10 +50,16 @@ class Onlooker:
 
     def updates(self) -> Iterator[Update]:
         """Give what the nodes say, as it comes; a StreamEnd comes only for a node that is given up."""
+        for update in self.updates_or_nothing(0.5):
+            if update is not None:
+                yield update
+
+    def updates_or_nothing(self, wait: float) -> Iterator[Update | None]:
+        """The same, with None at least every `wait` seconds, or after what came at once."""
         self._streams.open_all()
         try:
             while self._awaited:
-                for update in self._streams.updates(0.5):
+                for update in self._streams.updates(wait):
                     if not isinstance(update, StreamEnd):
                         self._note(update)
                         yield update
@@ -59,6 +67,7 @@ class Onlooker:
                         self._awaited.discard(update.node)
                         if update.error is not None:
                             yield update
+                yield None
         finally:
             self._streams.close()
 

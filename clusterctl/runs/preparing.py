@@ -231,11 +231,18 @@ def go(
     """
     try:
         return _give_go(plan, ready)
-    except BaseException:
+    except BaseException as error:
         cancel_all(ready)
         nodes = [node.member.node for node in plan.seats]
-        end_run(cluster, nodes, interpreters, plan.run_id, "the start failed half-way")
+        end_run(cluster, nodes, interpreters, plan.run_id, describe_break(error))
         raise
+
+
+def describe_break(error: BaseException) -> str:
+    """Say why not all nodes have started."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted before all nodes had started"
+    return "the start failed half-way"
 
 
 def _give_go(plan: LaunchPlan, ready: Mapping[str, Ready]) -> int:

@@ -36,6 +36,11 @@ class Reading:
             cluster, run, nodes, interpreters, wish, notice=_hush, longest_pause=LONGEST_PAUSE, clocks=clocks
         )
 
+    @property
+    def offsets(self) -> Mapping[str, Mapping[str, int]]:
+        """How far each node's files have been read, in bytes."""
+        return self._streams.offsets
+
     def in_turn(self) -> Iterator[Update]:
         """Give what the nodes say, of one after the other; a StreamEnd comes for each, at its end."""
         self._streams.open_all()

@@ -37,17 +37,29 @@ class Streams:
         notice: Callable[[str], None],
         longest_pause: float,
         clocks: Mapping[str, float] | None = None,
+        offsets: Mapping[str, Mapping[str, int]] | None = None,
     ) -> None:
-        """Ask for what `wish` says; `clocks` are the nodes' clocks minus ours, as far as they are known."""
+        """Ask for what `wish` says; `clocks` are the nodes' clocks minus ours, as far as they are known.
+
+        `offsets` are where to go on in each node's files, where something of them was read before.
+        """
         self._cluster, self._run, self._interpreters, self._wish = cluster, run, interpreters, wish
         self._nodes = {node.name: node for node in nodes}
         self._notice, self._longest_pause = notice, longest_pause
         self._follower = Follower(live=bool(wish.get("follow", True)))
         self._follower.clocks.update(clocks or {})
+        for name, known in (offsets or {}).items():
+            self._follower.offsets[name] = dict(known)
+            self._follower.placed.add(name)
         self._opened: deque[tuple[str, Session | None, ClusterctlError | None]] = deque()
         self._measured: set[str] = set()  # whose clock is known as well as it can be
         self.tries: dict[str, int] = {}  # how often in a row each node could not be heard
         self.broke_at: dict[str, float] = {}  # when each node that is not heard now fell away
+
+    @property
+    def offsets(self) -> Mapping[str, Mapping[str, int]]:
+        """How far each node's files have been read, in bytes."""
+        return self._follower.offsets
 
     @property
     def heard(self) -> Mapping[str, float]:

@@ -64,6 +64,7 @@ class Stopped:
     ended: tuple[str, ...]
     left: tuple[str, ...]
     state: NodeState | None
+    elsewhere: str = ""  # another account of the node, under which the run lives
 
     @property
     def known(self) -> bool:
@@ -223,10 +224,21 @@ def follow(
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
 def stop(
-    c: Connection, node: Node, interpreter: Interpreter, run: str, grace: float | None, reason: str
+    c: Connection,
+    node: Node,
+    interpreter: Interpreter,
+    run: str,
+    grace: float | None,
+    reason: str,
+    *,
+    lived: bool = True,
 ) -> Stopped:
-    """End every process of a run on a node: TERM once, KILL when `grace` seconds have passed."""
-    request = {"workdir": node.workdir, "run": run, "node": node.name, "grace": grace, "reason": reason}
+    """End every process of a run on a node: TERM once, KILL when `grace` seconds have passed.
+
+    `lived`: it was not known to have ended there; else what its end has cost is not told once more.
+    """
+    about = {"workdir": node.workdir, "run": run, "node": node.name}
+    request = {**about, "grace": grace, "reason": reason, "lived": lived}
     with _session(c, "stop", request, interpreter, silence_limit=SILENCE_LIMIT) as session:
         deadline = time.monotonic() + (grace if grace is not None else 3600.0) + ANSWER_LIMIT
         while True:
@@ -243,6 +255,7 @@ def _parse_stopped(raw: Untrusted) -> Stopped:
         ended=render_processes(raw, "ended"),
         left=render_processes(raw, "left"),
         state=parse_state(raw.record("state")) if raw.record("state") else None,
+        elsewhere=raw.text("elsewhere", 64),
     )
 
 

@@ -35,6 +35,9 @@ MOST_ISSUES = 200
 
 _NULLS = frozenset(("", "~", "null", "Null", "NULL"))
 _NO_YAML_CHARACTER = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_ONLY_IN_QUOTES = re.compile(r"[\x7f-\x84\x86-\x9f]")  # YAML 1.2 has them there for the sake of JSON; ruamel does not
+_STAND_IN = 0xF0000  # a plane of private use: U+007F goes to ruamel as U+F007F
+_STOOD_IN = re.compile(r"[\U000f007f-\U000f0084\U000f0086-\U000f009f]")
 _UNSENDABLE = re.compile(r"[\x00\ud800-\udfff]")
 _MERGE = "merge keys (<<) are not part of YAML 1.2"
 _MERGE_FIX = "repeat the values; what all nodes share goes to the top level of the inventory"
@@ -74,13 +77,24 @@ def read_tree(text: str, start: Place, *, most: int = MOST_BYTES) -> tuple[Tree 
     if len(text) > most:
         raise SpecError([_too_large(start, most)])
     text = text.removeprefix("\ufeff")
+    stood_in = not _STOOD_IN.search(text) and bool(_ONLY_IN_QUOTES.search(text))
+    if stood_in:
+        text = _ONLY_IN_QUOTES.sub(lambda found: chr(ord(found.group()) + _STAND_IN), text)
     if strange := _NO_YAML_CHARACTER.search(text):
-        message = f"the character U+{ord(strange.group()):04X} must not stand in YAML"
-        place = place_after(start, text[: strange.start()])
-        raise SpecError([Issue(codes.NOT_TEXT, message, place, "remove it")])
-    reading = _Reading(text, start)
+        raise SpecError([_strange(strange.group(), place_after(start, text[: strange.start()]))])
+    reading = _Reading(text, start, stood_in)
     reading.read()
     return reading.root, in_order(reading.issues)
+
+
+def _strange(character: str, place: Place) -> Issue:
+    message = f"the character U+{ord(character):04X} must not stand in YAML"
+    return Issue(codes.NOT_TEXT, message, place, "remove it")
+
+
+def _put_back(text: str) -> str:
+    """Put the characters in their places for which others stood while ruamel read."""
+    return _STOOD_IN.sub(lambda found: chr(ord(found.group()) - _STAND_IN), text)
 
 
 def in_order(issues: Iterable[Issue]) -> tuple[Issue, ...]:
@@ -129,6 +143,7 @@ class _Reading:
 
     text: str
     start: Place
+    stood_in: bool = False  # characters that ruamel does not take are told by others
     root: Tree | None = None
     issues: list[Issue] = field(default_factory=list)
     anchors: dict[str, Tree] = field(default_factory=dict)
@@ -207,13 +222,20 @@ class _Reading:
 
     def _scalar(self, event: ScalarEvent) -> Scalar:
         place = self._place(event.start_mark)
+        source = self.text[event.start_mark.index : event.end_mark.index]
         text: str | None = _join_surrogates(event.value)
+        if text and self.stood_in and (found := _STOOD_IN.search(source)):
+            if event.style not in ("'", '"'):
+                before = self.text[: event.start_mark.index + found.start()]
+                strange = _strange(_put_back(found.group()), place_after(self.start, before))
+                raise SpecError(in_order((*self.issues, strange)))
+            text, source = _put_back(text), _put_back(source)
         if text and (issue := refuse_unsendable(text, place)):
             self.issues.append(issue)
             text = _UNSENDABLE.sub("", text)
         if text in _NULLS and event.style is None:
             text = None
-        return Scalar(text, self.text[event.start_mark.index : event.end_mark.index], place)
+        return Scalar(text, source, place)
 
     def _alias(self, event: AliasEvent) -> None:
         tree = self.anchors.get(event.anchor)

@@ -7,6 +7,7 @@ import pytest
 from clusterctl.console.cleaning import show_choice
 from clusterctl.plans.cleaning import Choice, parse_part
 from clusterctl.protocol.untrusted import Untrusted
+from clusterctl.runs.cleaning import Found, Spare
 
 TIME = "-20261120T110000-00ab"
 
@@ -37,3 +38,17 @@ def test_how_long_a_run_was_still(capsys: pytest.CaptureFixture[str], age: float
     show_choice(Choice(((part, "old"),), ()), {})
 
     assert f"still for {told}, " in capsys.readouterr().out
+
+
+def test_a_run_has_the_state_that_ps_gives_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """The worst of its parts, also of one that stays, and not that of the node which answered first."""
+    about = {"run": f"r{TIME}", "nnodes": 2}
+    told = [
+        parse_part(node, Untrusted({"run": f"r{TIME}", "state": {**about, "node": node, "state": state}}))
+        for node, state in (("gpu01", "CANCELLED"), ("gpu02", "FAILED"))
+    ]
+    parts, nothing = [part for part in told if part], Spare(0, 0)
+    found = {part.node: Found("place", (part,), nothing, nothing, nothing) for part in parts}
+    show_choice(Choice(((parts[0], "old"),), ()), found)
+
+    assert capsys.readouterr().out.startswith(f"r{TIME}  FAILED, still for ")

@@ -70,6 +70,35 @@ def test_eight_ranks_on_two_nodes() -> None:
     assert lines[-1] == "  the others: clusterctl -i lab.yaml logs r --stream stderr --tail 5"
 
 
+def test_a_rank_that_failed_by_itself_is_not_called_stopped() -> None:
+    """An exit code is told as one, also when the stop was under way already; 143 and signals are our stop."""
+    failed = replace(fail(1, (), 1.2), after_stop=True)
+    handled = replace(fail(2, (), 1.3, by=None), exit=143, after_stop=True)
+    lines = screen([fail(0, (), 1.0), failed, handled, fail(3, (), 1.3, by=15)], 1.1)
+
+    assert lines[-4:-2] == [
+        "    gpu01: 2 ranks: stopped with the run",
+        "    gpu01: rank 1: exit code 1 after the stop",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("ModuleNotFoundError: No module named 'numpi'", "ModuleNotFoundError: No module named 'numpi'"),
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to", "OutOfMemoryError"),
+        ("RuntimeError: Connection closed by peer [10.0.0.1]:9", "connection closed by peer"),
+    ],
+)
+def test_names_keep_their_case(said: str, shown: str) -> None:
+    """A consequence is told in small letters, but not the name of an exception or a product."""
+    words = ("Traceback (most recent call last):", said)
+    lines = screen([fail(0, MEMORY, 1.0), fail(1, words, 1.1)], None)
+
+    consequence = next(line for line in lines if "rank 1:" in line)
+    assert consequence.partition("rank 1: ")[2].startswith(shown)
+
+
 def test_two_hundred_ranks_take_no_more_lines() -> None:
     """Numbers in the words do not make groups of their own; very many different words are cut off."""
     alike = [

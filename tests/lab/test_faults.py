@@ -115,7 +115,7 @@ def test_stop_touches_no_other_run(cluster: Lab, tmp_path: Path) -> None:
     after = tagged(cluster, second)
     for name, processes in before.items():
         assert {process.pid for process in processes} <= {process.pid for process in after[name]}
-    assert cctl(cluster, "stop").code == 0
+    assert cctl(cluster, "stop", "-y").code == 0
     assert leftovers(cluster) == {}
 
 
@@ -158,7 +158,7 @@ def test_somebody_elses_stop_is_not_called_a_failure(cluster: Lab, tmp_path: Pat
     launching = start_cctl(cluster, "launch", make_project(tmp_path, source, nodes=2))
     for _ in range(2):
         read_until(launching, "settled")
-    assert cctl(cluster, "stop").code == 0
+    assert cctl(cluster, "stop", "-y").code == 0
     _, err = launching.communicate(timeout=30)
 
     assert launching.returncode == 1, err

@@ -352,12 +352,12 @@ def test_several_labs_at_once(place) -> None:
 
     assert [lab.name for lab in labs.running(place)] == ["one", "two"]
     assert "one" not in second.node("gpu01").run(["ls", second.plan.account.home]).stdout.split()
-    assert labs.default_inventory(place) is None
-    with pytest.raises(LabError, match="several labs are running"):
+    assert labs.default_lab(labs.running(place)) is None
+    with pytest.raises(LabError, match="2 labs are running: one, two"):
         labs.load(place)
     assert labs.down(place, ["one"]) == ["one"]
     assert labs.load(place).name == "two"
-    assert labs.default_inventory(place) == second.inventory
+    assert labs.default_lab(labs.running(place)) == second
     assert labs.down(place) == ["two"]
     assert list(place.iterdir()) == []
 
@@ -400,7 +400,7 @@ def test_kill_of_the_holder_leaves_nothing(make_lab) -> None:
 
     assert eventually(before.extinct, 2.0)
     assert labs.running(lab.state_dir) == []
-    assert labs.default_inventory(lab.state_dir) is None
+    assert labs.default_lab(labs.running(lab.state_dir)) is None
 
 
 def test_down_leaves_nothing_and_may_be_repeated(place) -> None:
@@ -650,8 +650,9 @@ def test_with_several_labs_one_must_be_named(place: Path) -> None:
     """Breaking a node of the wrong lab is no accident that may happen; only the inventory has a default."""
     kept = [up(place, name=name, count=1, bound=True) for name in ("lab", "other")]
 
-    with pytest.raises(LabError, match="several labs"):
+    with pytest.raises(LabError, match="2 labs are running: lab, other"):
         labs.load(place)
     assert labs.load(place, "other").name == "other"
-    assert labs.default_inventory(place) == kept[0].inventory
+    chosen = labs.default_lab(labs.running(place))
+    assert chosen is not None and chosen.name == kept[0].name == "lab"
     labs.down(place)

@@ -141,5 +141,6 @@ def test_a_job_may_want_its_nodes_alone(gpus: Lab, project: Callable[..., Path])
 
     assert late.code == 3, late.err
     assert "the whole node: run alone-" in late.err
+    assert "late-" not in cctl(gpus, "ps").out, "what was refused never was a run"
     assert cctl(gpus, "stop", run_id(err)).code == 0
     assert cctl(gpus, "launch", "--no-check", project("later", DONE, gpus=None)).code == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections import defaultdict
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from driving import STUBBED, cctl, make_project, start_cctl
+from driving import STUBBED, cctl, make_project, start_cctl, wait_for
 from faulting import set_clock
 
 from clusterctl.lab.labs import Lab
@@ -140,3 +141,34 @@ def verbs_on(lab: Lab, name: str) -> list[int]:
 def iso(moment: float) -> str:
     """Write a time as `--since` takes it."""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(moment)) + f".{int(moment % 1 * 1000):03}"
+
+
+HALVES = """
+import os, pathlib, time
+for half in (0, 1):
+    while half and not pathlib.Path("/tmp/second-half").exists():
+        time.sleep(0.05)
+    for number in range(40):
+        print("line", 40 * half + number, flush=True)
+        time.sleep(0.02)
+"""
+
+
+def test_followed_lines_come_in_the_order_of_time(cluster: Lab, tmp_path: Path) -> None:
+    """What is there comes in its order, then what follows; none is lost at the seam, or doubled."""
+    job = make_project(tmp_path, HALVES, launcher="python", nodes=2)
+    run = cctl(cluster, "launch", "-d", job).out.strip()
+    wait_for(lambda: cctl(cluster, "logs", run, "--grep", "line 39$").out.count("line 39") == 2, 60, "a half")
+    following = start_cctl(cluster, "logs", run, "-f", "-t", "--json")
+    assert following.stdout is not None
+    entries = [json.loads(following.stdout.readline()) for _ in range(80)]
+    times = [entry["time"] for entry in entries]
+    assert times == sorted(times)
+
+    for node in cluster.nodes[:2]:
+        node.run(["touch", "/tmp/second-half"])
+    entries += [json.loads(line) for line in following.stdout]
+    assert following.wait(60) == 0
+    for rank in (0, 1):
+        own = [entry["line"] for entry in entries if entry["rank"] == rank]
+        assert own == [f"line {number}" for number in range(80)]

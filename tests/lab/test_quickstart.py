@@ -38,6 +38,7 @@ for epoch in range(epochs):
 """
 CODES = {"-- --epochs 50": 130, "-- --epochs many": 1, "clusterctl check": 3}
 VOLATILE = (
+    (r"from /\S+(?=,)", "from PLACE"),
     (r"\S*/(?=[\w.-])", ""),  # where a file lies
     (r"digits-ddp-\d{8}T\d{6}-[0-9a-f]{4}", "RUN"),
     (r"\S+@\S+", "WHO"),

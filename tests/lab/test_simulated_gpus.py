@@ -41,6 +41,19 @@ def test_nodes_seem_to_have_gpus(simulated: Lab) -> None:
     assert shown.code == 0 and "3 GPUs" in shown.out and "GPU is lost" in shown.out
 
 
+def test_such_a_lab_passes_check_and_runs_a_playbook(simulated: Lab) -> None:
+    """Nothing is found in a lab that is as it should be, and the first playbook runs on it as it stands."""
+    found = cctl(simulated, "check", "--json")
+    assert found.code == 0 and json.loads(found.out)["findings"] == []
+    assert "2 x Simulated GPU" in cctl(simulated, "check").out
+
+    job = Path(__file__).parents[2] / "playbooks" / "hello-ranks" / "job.yaml"
+    assert cctl(simulated, "launch", job).code == 0
+
+    asking = cctl(simulated, "launch", job, "--set", "nproc_per_node=gpu")
+    assert asking.code == 3 and "the GPUs are simulated" in asking.err and "backend: gloo" in asking.err
+
+
 def test_the_number_of_gpus_has_bounds(place: Path) -> None:
     """A number that cannot be is refused before anything is built."""
     with pytest.raises(LabError, match="0 to 16 GPUs, not 99"):

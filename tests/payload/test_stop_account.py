@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -10,8 +14,22 @@ from typing import Any
 import pytest
 from session import Session
 
-from clusterctl.payload.stop import JUST_NOW, LAST_EVENTS, just_ended
+from clusterctl.payload.holders import share_of
+from clusterctl.payload.stop import JUST_NOW, LAST_EVENTS, account_elsewhere, just_ended
 
+# Holds the lock of a run as an agent does, and tells one visitor whose it is.
+HOLD = """
+import json, os, socket, sys
+os.setuid(int(sys.argv[3]))
+door = socket.socket(socket.AF_UNIX)
+door.bind("\\0" + sys.argv[1])
+door.listen(4)
+print("held", flush=True)
+visitor = door.accept()[0]
+visitor.send(json.dumps({"run": sys.argv[2]}).encode())
+visitor.close()
+sys.stdin.read()
+"""
 RANK = {"pid": 4711, "name": "python3"}
 
 
@@ -53,3 +71,23 @@ def test_a_run_whose_papers_are_lost_is_swept_all_the_same(tmp_path: Path, conte
     with Session("stop", {"workdir": str(tmp_path), "run": run, "node": "n", "grace": 0}) as session:
         frames = session.frames()
     assert frames[0][0] == {"stopped": {"ended": [], "left": [], "state": None}}
+
+
+def test_a_run_of_another_account_is_named(tmp_path: Path) -> None:
+    """Its lock says which run it is, and the kernel whose: nothing is touched, and it is not called ended."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can be somebody else")
+    run, somebody = f"t-20261120T110000-{os.getpid() % 65536:04x}", pwd.getpwnam("nobody")
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, share_of(run, "n"), run, str(somebody.pw_uid)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert holder.stdin is not None and holder.stdout is not None
+    with holder:
+        holder.stdout.readline()
+        with Session("stop", {"workdir": str(tmp_path), "run": run, "node": "n", "grace": 0}) as session:
+            told = session.frames()[0][0]["stopped"]
+        holder.stdin.close()
+    assert told == {"ended": [], "left": [], "state": None, "elsewhere": "nobody"}
+    assert account_elsewhere(run, "n") is None

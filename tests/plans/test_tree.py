@@ -135,3 +135,9 @@ def test_a_name_that_is_not_utf8_is_shown_escaped() -> None:
     with pytest.raises(UsageError, match=r"pkg/\\xff\.py") as caught:
         text_of(b"pkg/\xff.py")
     assert caught.value.code == "CC-SYNC-004"
+
+
+def test_links_and_empty_directories_are_not_counted_as_files() -> None:
+    """What `launch` and `sync` call files are files."""
+    entries = [FILE, Entry("link", "link", 0, "../x"), Entry("logs", "dir", 0, "")]
+    assert (manifest_of(entries).files, len(manifest_of(entries).entries)) == (1, 3)

@@ -76,3 +76,10 @@ def test_who_leaves_when_asked_is_not_the_cause() -> None:
         cause = judge("r", parts, [leaves, real], stopped_at=10.0).cause
         assert cause is not None
         assert cause.failure == real
+
+
+def test_a_node_that_answers_without_its_agent_is_not_away() -> None:
+    """Guardian and agent were killed there: what may be left can be stopped at once."""
+    parts = {"a": part("LOST", "agent and guardian are gone"), "gpu02": None}
+    verdict = judge("r", parts, [LOST], stopped_at=10.0)
+    assert (dict(verdict.parts), verdict.unwatched) == ({"a": "LOST", "gpu02": "LOST"}, ("a",))

@@ -60,9 +60,31 @@ def test_each_attempt_is_told_once() -> None:
         True,
         False,
     ]
+    heard.hear_nothing()
     assert said == [
         "attempt 1: gpu02 is lost; attempt 2 begins in 2 s",
         "attempt 2 begins on gpu01, gpu03 (spare, node 1)",
+    ]
+
+
+def test_who_comes_late_is_told_in_order() -> None:
+    """The state comes first then, and after it the events and the lines of the attempt before: these stand first."""
+    said: list[str] = []
+    heard = Attempts({}, said.append)
+
+    assert heard.hear_state("gpu01", state(3, 0, None, 1, lost="gpu02", word="WAITING"), ["gpu01"])
+    heard.hear_nothing()
+    for number in (1, 2):
+        assert heard.hear_event("gpu01", Untrusted(pausing(number)), ["gpu01"])
+    for attempt in (1, 2):
+        heard.hear_lines(f"attempt-{attempt}/rank-0.out")
+    assert said == []
+    heard.hear_lines("attempt-3/rank-0.out")
+    heard.settle()
+    assert said == [
+        "attempt 1: gpu02 is lost",
+        "attempt 2: gpu02 is lost; attempt 3 begins in 2 s",
+        "attempt 3 begins on gpu[01,03]",
     ]
 
 

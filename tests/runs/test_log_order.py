@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from clusterctl.errors import ConnectionLost
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.runs.cluster import Cluster
 from clusterctl.runs.follow import Follower, LogLines, StreamEnd
-from clusterctl.runs.inorder import InOrder
+from clusterctl.runs.inorder import COST, InOrder, Window
 from clusterctl.runs.reading import Reading
 from clusterctl.runs.streams import Streams
 
@@ -161,3 +162,60 @@ def test_a_node_that_hung_up_while_others_were_read_is_asked_again_at_its_turn(
     assert list(reading._take(StreamEnd("b", LOST), "b")) == []
     assert opened == ["b", "b"]
     reading._streams.close()
+
+
+def told(entries: Any) -> list[str]:
+    """Give the lines that came out."""
+    return [line.strip() for one in entries for line in one.lines]
+
+
+def test_lines_that_are_followed_wait_a_moment_for_older_ones() -> None:
+    """What comes within the moment is put in order, across nodes; nothing waits longer."""
+    window = Window(hold=1.0)
+    window.hear(entry("a", "x", 0, [10.0, 10.4]), 100.0, 10.5)
+    window.hear(entry("b", "y", 0, [10.2, 10.6]), 100.5, 10.7)
+    assert told(window.ready(100.9)) == []
+    assert told(window.ready(101.0)) == ["x0", "y0", "x1"]
+    assert told(window.ready(101.5)) == ["y1"]
+
+
+def test_a_clock_that_is_ahead_moves_nobody() -> None:
+    """A time in the future counts as the moment of arrival, and so does what is no time at all."""
+    window = Window(hold=1.0)
+    window.hear(entry("liar", "z", 0, [float("inf"), float("nan"), 4e9]), 100.0, 10.0)
+    window.hear(entry("a", "x", 0, [9.9, 10.8]), 100.9, 10.9)
+    assert told(window.ready(101.0)) == ["x0", "z0", "z1", "z2"]
+    assert told(window.ready(101.9)) == ["x1"]
+
+
+def test_a_node_that_is_late_holds_nobody_up() -> None:
+    """Its lines go when they come; a clock that is behind does no more, and its own order stays."""
+    window = Window(hold=1.0)
+    for number in range(5):
+        window.hear(entry("a", "x", number * 10, [10.0 + number]), 100.0 + number, 10.0 + number)
+    assert told(window.ready(104.0)) == ["x0", "x1", "x2", "x3"]
+    window.hear(entry("late", "y", 0, [3.0, 2.0, 3.5]), 104.0, 14.0)
+    assert told(window.ready(104.1)) == ["y0", "y1", "y2"]
+    assert told(window.rest()) == ["x4"]
+
+
+def test_a_flood_does_not_wait() -> None:
+    """However much comes in a moment, no more than the limit is kept: the oldest go first, and none is lost."""
+    window, out = Window(hold=1.0, most=50 * (COST + 10)), []
+    for number in range(100):
+        moments = [float(number)] * 10
+        window.hear(entry("a", "x", number * 100, moments), 0.0, 1000.0)
+        out += told(window.ready(0.0))
+        assert window._lines.held <= 50 * (COST + 10)
+    assert len(out) == 950
+    out += told(window.rest())
+    assert out == [f"x{number}" for number in range(1000)]
+
+
+def test_what_was_dropped_from_a_log_stands_before_its_lines() -> None:
+    """Also where only that is told."""
+    window = Window(hold=1.0)
+    gone = replace(entry("a", "x", 50, [10.0]), gone=(0, 50))
+    window.hear(gone, 100.0, 10.0)
+    window.hear(replace(gone, lines=(), sizes=(), times=(), gone=(60, 70)), 100.0, 10.0)
+    assert [(one.gone, told([one])) for one in window.ready(102.0)] == [((0, 50), ["x5"]), ((60, 70), [])]

@@ -121,6 +121,18 @@ def test_control_characters_are_shown_by_number(text: str, line: int, column: in
     assert point in issue.message
 
 
+@pytest.mark.parametrize("quote", ["'", '"'])
+def test_what_json_may_hold_stands_in_quotes(quote: str) -> None:
+    """YAML 1.2 allows DEL and the old control characters there, raw, as a JSON file has them."""
+    table, issues = read_document(f"a: {quote}x\x7f\x80y{quote}\nb: \U000f0001", "f")
+    assert issues == ()
+    assert [getattr(value, "text", None) for _, value in table.entries.values()] == ["x\x7f\x80y", "\U000f0001"]
+
+    kept = "\U000f007f"  # somebody's own character of private use
+    table, issues = read_document(f"a: '{kept}'", "f")
+    assert [getattr(value, "text", None) for _, value in table.entries.values()] == [kept]
+
+
 def test_bytes_become_text() -> None:
     """UTF-8, with or without its mark."""
     assert decode_source("name: ü".encode(), "f") == "name: ü"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from clusterctl.plans.checks.check import Hit, Situation, across, check
 from clusterctl.plans.checks.remedy import ssh_to, without
 from clusterctl.plans.deep import Deep, Group
+from clusterctl.specs.counted import counted
 
 MOST_NAMED = 8
 REST: Mapping[bool | None, str] = {
@@ -92,10 +93,12 @@ def all_fail(seen: Situation) -> Iterator[Hit]:
     found = deep.found if deep else None
     if deep is None or found is None or found.ok or found.nodes or found.links:
         return
-    pairs = [group for one in deep.rounds if one.kind == "pairs" for group in one.groups]
+    pairs = deep.pairs
     working = sum(group.ok for group in pairs)
     error = deep.complaint(deep.whole)
-    tried = f"; of {len(pairs)} pairs tried, {working} work" if pairs else ""
+    tried = (
+        f"; {working} of {counted(len(pairs), 'pair')} {'works' if working == 1 else 'work'}" if pairs else ""
+    )
     some = "look at what grows with the number of nodes: `ulimit -n`, ports, the backend's time limit"
     none = "check that GPUs, NIC and firewall are those you expect on all nodes: clusterctl check -v"
     fix = some if working else none

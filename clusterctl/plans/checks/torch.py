@@ -9,7 +9,8 @@ from clusterctl.plans.checks.check import Hit, Situation, across, check, on
 from clusterctl.plans.checks.remedy import in_inventory, install_torch, pip_install
 from clusterctl.plans.checks.voting import Split, split_votes
 from clusterctl.plans.facts import Facts
-from clusterctl.plans.vendors import vendor_of
+from clusterctl.plans.vendors import has_simulated_gpus, vendor_of
+from clusterctl.specs.inventory import Node
 
 OLDEST_TORCH = (2, 2)
 CUDA_13_DRIVER = 580
@@ -168,13 +169,24 @@ def torch_without_cuda(seen: Situation) -> Iterator[Hit]:
 
     With `backend: nccl` it fails with "Distributed package doesn't have NCCL built in", with
     `nproc_per_node: gpu` with "Cuda is not available". Install a build for your CUDA, or train on CPUs with
-    `backend: gloo` and `nproc_per_node: cpu` or a number.
+    `backend: gloo` and `nproc_per_node: cpu` or a number. The simulated GPUs of `lab up --gpus` compute nothing
+    with any torch: they count only for a job that asks for GPUs.
     """
     for node, facts in seen.known:
         bare = bool(facts.torch.version) and not _platform_of(facts) and vendor_of(facts) != "ascend"
-        if bare and facts.gpus.vendor and (seen.job is None or seen.wants_gpus()):
-            fix = install_torch(node, facts, _with_cuda(facts))
-            yield on(node, f"torch {facts.torch.version} is for CPUs only", fix)
+        wanted = not has_simulated_gpus(facts) if seen.job is None else seen.wants_gpus()
+        if bare and facts.gpus.vendor and wanted:
+            cpus = f"torch {facts.torch.version} is for CPUs only"
+            yield (
+                _on_simulated(node, cpus)
+                if has_simulated_gpus(facts)
+                else on(node, cpus, install_torch(node, facts, _with_cuda(facts)))
+            )
+
+
+def _on_simulated(node: Node, cpus: str) -> Hit:
+    fix = "job: backend: gloo, nproc_per_node: 1, no gpus:  # no torch can compute on a simulated GPU"
+    return on(node, f"{cpus}, and the GPUs are simulated", fix)
 
 
 def _with_cuda(facts: Facts) -> str:

@@ -1,0 +1,77 @@
+"""Words for a script or as a command: what is not plainly that is refused, with the command that was meant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+import pytest
+
+from clusterctl.cli.options import Settings
+from clusterctl.cli.passed_words import PassesWords, refuse_mixed, refuse_surplus
+from clusterctl.errors import UsageError
+
+
+@click.group()
+@click.pass_context
+def root(ctx: click.Context) -> None:
+    """Stand for clusterctl with an inventory."""
+    ctx.obj = Settings(inventory="x.yaml")
+
+
+@root.command(cls=PassesWords)
+@click.argument("job")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+@click.option("--set", "values", multiple=True)
+def launch(job: str, words: tuple[str, ...], values: tuple[str, ...]) -> list[str]:
+    """Take a job and words for its script."""
+    refuse_surplus(words, "launch")
+    return [job, *values, *words]
+
+
+@root.command("exec", cls=PassesWords)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+@click.option("-v", is_flag=True)
+def run(words: tuple[str, ...], v: bool) -> list[str]:
+    """Take a command."""
+    refuse_mixed(words, "exec")
+    return [str(v), *words]
+
+
+def typed(line: str) -> Sequence[str]:
+    """Type a line."""
+    told: Sequence[str] = root.main(line.split(), standalone_mode=False)
+    return told
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("launch j.yaml", ["j.yaml"]),
+        ("launch j.yaml -- a -- b", ["j.yaml", "a", "--", "b"]),
+        ("launch --set a -- j.yaml b", ["j.yaml", "a", "b"]),
+        ("exec -v nvidia-smi", ["True", "nvidia-smi"]),
+        ("exec -- grep -v x", ["False", "grep", "-v", "x"]),
+    ],
+)
+def test_words_in_their_place_arrive(line: str, told: list[str]) -> None:
+    """Those behind `--`, and a command behind which nothing of ours stands."""
+    assert typed(line) == told
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("launch j.yaml extra", "clusterctl -i x.yaml launch j.yaml -- extra"),
+        ("launch --set a j.yaml a --set b -- c", "clusterctl -i x.yaml launch --set a j.yaml --set b -- a c"),
+        ("launch j.yaml one two -- three", "clusterctl -i x.yaml launch j.yaml -- one two three"),
+        ("exec grep -v x", "clusterctl -i x.yaml exec -- grep -v x"),
+        ("exec hostname -v", "clusterctl -i x.yaml exec -- hostname -v"),
+    ],
+)
+def test_words_elsewhere_are_refused(line: str, meant: str) -> None:
+    """Nothing is passed on or swallowed by accident; the fix can be pasted."""
+    with pytest.raises(UsageError) as refused:
+        typed(line)
+    assert refused.value.code == "CC-USE-092"
+    assert meant in refused.value.fix
