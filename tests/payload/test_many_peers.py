@@ -46,7 +46,7 @@ def test_a_node_that_allows_too_few_files_says_so() -> None:
 
 STARVED = """
 import resource, socket, sys
-sys.path.insert(0, sys.argv[1])
+sys.path.insert(0, sys.argv[1]); from counting import count_calls
 from clusterctl.payload.door import Door
 from clusterctl.payload.loop import Loop
 loop = Loop()
