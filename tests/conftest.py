@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,6 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from surroundings import remove, shut_out
+
+HOME = pytest.StashKey[Path]()
 
 # What takes longest, begun first; it mostly waits, so that the tests between have the cores.
 LONGEST = (
@@ -29,6 +33,18 @@ LONGEST = (
     "test_causes",
     "test_deep",
 )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Shut the machine's own settings out, before anything is imported; processes that work for us inherit that."""
+    if not hasattr(config, "workerinput"):
+        config.stash[HOME] = shut_out(os.environ)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove the home that only the tests had."""
+    if HOME in config.stash:
+        remove(config.stash[HOME])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

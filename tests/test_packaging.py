@@ -15,7 +15,7 @@ import clusterctl
 
 ROOT = Path(__file__).parent.parent
 HEAVY = {"fabric", "invoke", "paramiko", "cryptography", "pydantic", "rich", "ruamel", "torch", "asyncio"}
-SCRIPTS = ["demo", "test", "tools/bootstrap.sh"]
+SCRIPTS = ["demo", "test", "tests/under-load", "tools/bootstrap.sh"]
 
 
 def modules_after(code: str) -> set[str]:

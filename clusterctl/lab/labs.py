@@ -161,7 +161,7 @@ class LabNode:
         plan, inproc = self.lab.plan, self.lab.plan.backend == "inproc"
         return subprocess.run(
             [*([] if inproc else _enter(state.pid)), *argv],
-            env=session_environment(plan, self.plan) if inproc else None,
+            env=session_environment(plan, self.plan) if inproc else {**os.environ, "HOME": plan.account.home},
             cwd=plan.home(self.plan) if inproc else None,
             input=input,
             timeout=timeout,

@@ -16,9 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from driving import wait_for
 from faulting import put
 from measuring import HOW_TO_INSTALL, tell
+from waiting import wait_until
 
 from clusterctl.lab.labs import Lab, LabNode, break_node
 
@@ -189,7 +189,7 @@ def worker_of(lab: Lab, node: LabNode) -> int:
         return "\n".join(path.read_text(errors="replace")[-600:] for path in lab.directory.glob("*.peer"))
 
     try:
-        wait_for(pid.exists, START, "a worker")
+        wait_until(pid.exists, "a worker")
     except AssertionError:
         raise SystemExit(f"no worker on {node.name}: {logs()}") from None
     return int(pid.read_text(encoding="ascii"))

@@ -19,7 +19,8 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "runs"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "runs"))
 
 from measuring import (
     Bar,

@@ -24,14 +24,16 @@ from pathlib import Path
 from statistics import median
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "lab"))
 
 from bare import FAULTS_OF_PEERS, LIMIT, NODES, peers_here, strike_peer
-from driving import make_project, start_cctl, wait_for
+from driving import make_project, start_cctl
 from fault_table import CABLE, FAULTS, Fault
 from faulting import SETTINGS, STRIKES, Seen, Setting, observe
 from measuring import Bar, Cell, Table, describe_machine, options_for, report, tell
 from victims import PLAIN, WORKER, Struck, begin
+from waiting import wait_until
 
 from clusterctl.lab import labs
 from clusterctl.lab.building import up
@@ -167,7 +169,7 @@ def strike_all(lab: Lab, folder: Path, faults: Sequence[Fault]) -> dict[str, tup
             fault.name, lab, nodes, folder, inventory=setting.inventory, stub=False, worker=worker
         )
     for run in runs.values():
-        wait_for(run.settled, 120, f"{run.name} settled")
+        wait_until(run.settled, f"{run.name} settled")
     found: dict[str, tuple[float, float]] = {}
     with ThreadPoolExecutor(len(faults)) as pool:
         late = {
@@ -241,7 +243,7 @@ def measure_rest(rounds: int, found: Found) -> None:
         found.skew = [skew_of(lab, make_project(folder / "skew", SKEW)) for _ in range(rounds)]
         tell(f"start skew: {' '.join(f'{skew * 1000:.1f}' for skew in found.skew)} ms")
         run = begin("idle", lab, lab.nodes[:3], folder, stub=False)
-        wait_for(run.settled, 120, "settled")
+        wait_until(run.settled, "settled")
         found.memory, found.cpu = cost_of(run)
         tell(f"guardian and agent: {found.memory:.1f} MB, {found.cpu:.3f} % of a core")
         run.finish()

@@ -30,6 +30,7 @@ from itertools import accumulate
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "lab"))
 
 from driving import STUBBED, cctl, environment, make_project

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from waiting import HANG
 
 from clusterctl.cli.crash import as_bug, note_bug
 from clusterctl.protocol.untrusted import Untrusted
@@ -40,7 +41,7 @@ def run(folder: Path, *args: str, **env: str) -> subprocess.CompletedProcess[str
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=HANG,
         stdin=subprocess.DEVNULL,
     )
 
@@ -248,7 +249,7 @@ def test_a_bug_is_exit_70_and_its_traceback_goes_to_a_file(folder: Path) -> None
 
 
 def test_ctrl_c_is_exit_130(folder: Path) -> None:
-    """Interrupted while it waits for a server that never greets: one word, no traceback, at once."""
+    """Interrupted while it waits for a server that never greets: one word, no traceback."""
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -263,10 +264,10 @@ def test_ctrl_c_is_exit_130(folder: Path) -> None:
             text=True,
             env={**os.environ, "XDG_STATE_HOME": str(folder)},
         )
-        silent.settimeout(20)
+        silent.settimeout(HANG)
         connection, _ = silent.accept()
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=10)
+        _, err = process.communicate(timeout=HANG)
         connection.close()
 
     assert process.returncode == 130, err

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from waiting import wait_until
 
 from clusterctl.console import choice, display
 from clusterctl.console.phases import Phases
@@ -159,9 +160,7 @@ def test_a_long_phase_moves_and_is_replaced_by_its_line(monkeypatch: pytest.Monk
     phases.look_at(steps)
     phases.begin("check")
     phases.arrive("check", "a")
-    until = time.monotonic() + 10
-    while "logging in" not in screen.getvalue() and time.monotonic() < until:
-        time.sleep(0.01)
+    wait_until(lambda: "logging in" in screen.getvalue(), "the steps")
     choice.say("note: something")
     phases.end("check", "1 finding")
     shown = screen.getvalue()

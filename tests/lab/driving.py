@@ -8,10 +8,12 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from waiting import HANG
 
 from clusterctl.lab.labs import Lab, NodeProcess
 
@@ -59,7 +61,7 @@ def environment(lab: Lab | None, **more: str) -> dict[str, str]:
 
 
 def cctl(
-    lab: Lab | None, *args: str | Path, timeout: float = 120.0, cwd: Path | None = None, **env: str
+    lab: Lab | None, *args: str | Path, timeout: float = 5 * HANG, cwd: Path | None = None, **env: str
 ) -> Result:
     """Run `clusterctl ARGS` to its end."""
     began = time.monotonic()
@@ -108,22 +110,6 @@ def read_until(process: subprocess.Popen[str], text: str) -> str:
     raise AssertionError(
         f"{text!r} was never printed; stderr: {process.stderr.read() if process.stderr else ''}"
     )
-
-
-def wait_for(condition: Callable[[], Any], seconds: float, what: str, *, every: float = 0.05) -> Any:
-    """Wait until a condition holds and give its value; fails with `what` after `seconds`.
-
-    Looking takes a fifth of the time at most: the other tests need the processors.
-    """
-    deadline = time.monotonic() + seconds
-    while True:
-        began = time.monotonic()
-        value = condition()
-        if value:
-            return value
-        now = time.monotonic()
-        assert now < deadline, f"not within {seconds} s: {what}"
-        time.sleep(min(max(every, 4 * (now - began)), 0.3))
 
 
 def tagged(lab: Lab, run: str = "") -> dict[str, list[NodeProcess]]:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from driving import COMMAND, environment, wait_for
+from driving import COMMAND, environment
 from fault_table import CABLE, Fault
 from victims import Struck
+from waiting import HANG, wait_until
 
 from clusterctl.lab.labs import Lab, LabNode, break_node, heal_node
 
@@ -164,7 +165,7 @@ def set_ports(first: int, name: str, source: str) -> Callable[[Lab, Sequence[Lab
         background(nodes[0], name, source.replace("{first}", str(first)))
         path = change_inventory(lab, folder, lambda text: f"ports: {first}-{first + 3}\n{text}")
         ready = ["test", "-e", f"/tmp/{name}.ready"]
-        wait_for(lambda: nodes[0].run(ready, check=False).returncode == 0, 60, f"{name} is ready")
+        wait_until(lambda: nodes[0].run(ready, check=False).returncode == 0, f"{name} is ready")
         return Setting(path)
 
     return prepare
@@ -191,7 +192,7 @@ def fail_in_turn(run: Struck) -> None:
     """Let rank 1 fail, and rank 0 when that is over."""
     first = run.find(run.nodes[1], "worker").pid
     run.tell(run.nodes[1], RAISE)
-    wait_for(lambda: first not in [process.pid for process in run.nodes[1].processes()], 5, "rank 1 ended")
+    wait_until(lambda: first not in [process.pid for process in run.nodes[1].processes()], "rank 1 ended")
     run.tell(run.nodes[0], "raise ValueError('later')")
 
 
@@ -202,7 +203,7 @@ def stop_with_grace(run: Struck) -> None:
         words, env=environment(run.lab), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     home = Path(f"/proc/{run.nodes[1].state().pid}/root", run.lab.plan.account.home.lstrip("/"))
-    wait_for(lambda: [*home.glob(f".clusterctl/runs/{run.run}/*/stop.json")], 60, "the nodes heard of it")
+    wait_until(lambda: [*home.glob(f".clusterctl/runs/{run.run}/*/stop.json")], "the nodes heard of it")
 
 
 def kill_launcher(run: Struck) -> None:
@@ -276,7 +277,7 @@ class Seen:
     out: str
 
 
-def observe(fault: Fault, run: Struck, limit: float = 60.0) -> Seen:
+def observe(fault: Fault, run: Struck, limit: float = HANG) -> Seen:
     """Strike a settled run and see what comes of it."""
     node, began = run.nodes[fault.place], time.monotonic()
     traces = run.traces(without=[node])
@@ -287,23 +288,21 @@ def observe(fault: Fault, run: Struck, limit: float = 60.0) -> Seen:
     if fault.within is None:
         see_it_borne(fault, run)
     else:
-        wait_for(
+        wait_until(
             lambda: not any(map(os.path.exists, training)),
-            limit,
             f"{fault.name}: the others stopped",
             every=0.01,
         )
         stopped = time.monotonic() - began
-        wait_for(
+        wait_until(
             lambda: not any(map(os.path.exists, traces)),
-            limit,
             f"{fault.name}: nothing left there",
             every=0.01,
         )
         seconds = time.monotonic() - began
     code, said = end_of(fault, run, limit)
     off = [node] if fault.name.startswith("power-off") else []
-    deadline = time.monotonic() + 5.0
+    deadline = time.monotonic() + HANG
     while (left := run.left(without=off)) and time.monotonic() < deadline:
         time.sleep(0.1)
     return Seen(stopped, seconds, code, said, left, run.out)
@@ -313,7 +312,7 @@ def see_it_borne(fault: Fault, run: Struck) -> None:
     """See that all workers live on, and let them end well."""
     screen = fault.says[0].replace("{node}", run.nodes[fault.place].name)
     if fault.name == "worker-stopped":
-        wait_for(lambda: screen in run.err, 30, screen)
+        wait_until(lambda: screen in run.err, screen)
         run.signal(run.nodes[fault.place], "worker", "CONT")
     time.sleep(0.5)
     for each in run.nodes:

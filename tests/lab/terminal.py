@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 
+from waiting import HANG
+
 
 def converse(
     words: Sequence[str], environment: Mapping[str, str], answers: Sequence[tuple[str, str]]
@@ -30,7 +32,7 @@ def converse(
 
 def read_on(terminal: int, seen: str, question: str | None) -> str:
     """Read until a question stands in the last line, or to the end."""
-    until = time.monotonic() + 30
+    until = time.monotonic() + HANG
     while question is None or question not in seen.rpartition("\n")[2]:
         assert time.monotonic() < until, f"{question!r} was not asked; seen: {seen}"
         if not select.select([terminal], [], [], 1.0)[0]:
@@ -69,7 +71,7 @@ def act_on(
 
 def read_to(terminal: int, text: str) -> str:
     """Read until a text has come."""
-    until, seen = time.monotonic() + 30, ""
+    until, seen = time.monotonic() + HANG, ""
     while text not in seen:
         assert time.monotonic() < until, f"{text!r} did not come; seen: {seen}"
         if select.select([terminal], [], [], 1.0)[0]:

@@ -23,8 +23,8 @@ from driving import (
     read_until,
     run_id,
     start_cctl,
-    wait_for,
 )
+from waiting import HANG, wait_until
 
 from clusterctl.lab.labs import Lab, LabNode
 
@@ -87,7 +87,7 @@ class Follower:
 
     def end(self) -> Result:
         """Wait until it has ended."""
-        code = self.process.wait(timeout=60)
+        code = self.process.wait(HANG)
         return Result(code, self.out.read_text(encoding="utf-8"), self.err.read_text(encoding="utf-8"), 0.0)
 
 
@@ -116,8 +116,8 @@ def test_ten_cuts_lose_and_double_no_line(cluster: Lab, tmp_path: Path) -> None:
     for turn in range(CUTS):
         node = cluster.nodes[turn % 3]
         for follower in followers:
-            wait_for(partial(is_past, follower, node.name, 0), 20, "lines")
-            wait_for(partial(follower.has_returned, node.name, turn // 3), 20, "return from the last cut")
+            wait_until(partial(is_past, follower, node.name, 0), "lines")
+            wait_until(partial(follower.has_returned, node.name, turn // 3), "return from the last cut")
         cut(node)
     for node in cluster.nodes:
         node.run(["touch", "/tmp/enough"])
@@ -147,16 +147,16 @@ def test_two_watchers_and_a_stranger_see_one_failure(cluster: Lab, tmp_path: Pat
         "XDG_STATE_HOME": str(tmp_path / "bob" / "state"),
     }
     launch = Follower(cluster, tmp_path, "launch", make_project(tmp_path, COUNTING, env=STUBBED), "--json")
-    run = wait_for(
-        lambda: "run " in launch.err.read_text() and run_id(launch.err.read_text()), 60, "the run's name"
+    run = wait_until(
+        lambda: "run " in launch.err.read_text() and run_id(launch.err.read_text()), "the run's name"
     )
-    wait_for(lambda: launch.last(cluster.nodes[1].name) > 0, 60, "lines")
+    wait_until(lambda: launch.last(cluster.nodes[1].name) > 0, "lines")
     unnamed = cctl(cluster, "attach", **other)
     refused = cctl(cluster, "stop", run, **other)
     attach = Follower(cluster, tmp_path, "attach", "--json")
     stranger = Follower(cluster, tmp_path, "attach", "--json", run, **other)
     for follower in (attach, stranger):
-        wait_for(partial(is_past, follower, cluster.nodes[1].name, 0), 30, "lines at the watchers")
+        wait_until(partial(is_past, follower, cluster.nodes[1].name, 0), "lines at the watchers")
     cluster.nodes[1].run(["touch", "/tmp/fail"])
     ends = [follower.end() for follower in (launch, attach, stranger)]
 
@@ -198,7 +198,7 @@ def test_a_shared_home_keeps_runs_apart(make_lab: Callable[..., Lab], tmp_path: 
     confused = cctl(None, "-i", swapped, "stop", second, "-y")
     logs = cctl(lab, "logs", second, "--node", "1", "--stream", "stdout", "--json")
     stopped = cctl(lab, "stop", second, "-y", LOGNAME="bob")
-    _, err = launching.communicate(timeout=30)
+    _, err = launching.communicate(timeout=HANG)
     state = json.loads(cctl(lab, "status", first.out.strip(), "--json").out)["run"]["state"]
     ended = cctl(lab, "stop", first.out.strip())
 

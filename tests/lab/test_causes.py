@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from driving import cctl, leftovers, make_project, read_until, start_cctl, wait_for
+from driving import cctl, leftovers, make_project, read_until, start_cctl
+from waiting import HANG, wait_until
 
 from clusterctl.lab.labs import Lab
 
@@ -15,11 +16,12 @@ pytestmark = pytest.mark.lab
 
 WAITING = """
 import datetime, os, time, torch, torch.distributed as dist
-dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=8))
+dist.init_process_group("gloo")
+short = dist.new_group(timeout=datetime.timedelta(seconds=8))
 print("pid", os.getpid(), flush=True)
-while True:
-    dist.all_reduce(torch.ones(1))
+while not os.path.exists("/tmp/go-on"):
     time.sleep(0.05)
+dist.all_reduce(torch.ones(1), group=short)
 """
 
 
@@ -32,7 +34,7 @@ def test_a_rank_that_sigstop_holds_is_never_forgotten(cluster: Lab, tmp_path: Pa
         pids[name] = pid
     node.run(["kill", "-STOP", pids[node.name]])
 
-    with ThreadPoolExecutor() as pool:  # side by side: the others wait 8 s for the stopped one, not longer
+    with ThreadPoolExecutor() as pool:
 
         def stopped() -> tuple[list[int], bool]:
             shown, told = pool.map(
@@ -43,9 +45,11 @@ def test_a_rank_that_sigstop_holds_is_never_forgotten(cluster: Lab, tmp_path: Pa
                 shown.split()
             )
 
-        wait_for(lambda: stopped() == ([1], True), 8, "the stopped rank in both")
-    _, err = launching.communicate(timeout=60)
+        wait_until(lambda: stopped() == ([1], True), "the stopped rank in both")
+    cluster.nodes[0].run(["touch", "/tmp/go-on"])
+    _, err = launching.communicate(timeout=HANG)
 
+    cluster.nodes[0].run(["rm", "/tmp/go-on"])
     assert launching.returncode == 1
     assert f"{node.name}: rank 1 is stopped (SIGSTOP)" in err
     assert f"root cause: rank 1 on {node.name}, for which the others waited in vain" in err

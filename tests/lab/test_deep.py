@@ -8,7 +8,8 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from driving import cctl, leftovers, start_cctl, tagged, wait_for
+from driving import cctl, leftovers, start_cctl, tagged
+from waiting import HANG, wait_until
 
 from clusterctl.lab.labs import Lab
 
@@ -55,12 +56,12 @@ def test_a_slow_nic_is_named(slow_third: Lab) -> None:
 def test_ctrl_c_leaves_nothing(cluster: Lab) -> None:
     """Also where the nodes are only getting ready."""
     checking = start_cctl(cluster, "check", "--deep")
-    wait_for(lambda: len(tagged(cluster, "deep-check")) == 3, 60, "all nodes prepare")
+    wait_until(lambda: len(tagged(cluster, "deep-check")) == 3, "all nodes prepare")
     os.killpg(checking.pid, signal.SIGINT)
-    _, err = checking.communicate(timeout=60)
+    _, err = checking.communicate(timeout=HANG)
 
     assert checking.returncode == 130 and "Traceback" not in err
-    wait_for(lambda: leftovers(cluster) == {}, 10, "nothing is left")
+    wait_until(lambda: leftovers(cluster) == {}, "nothing is left")
     assert "deep-check" not in remembered(cluster)
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from driving import cctl, kill_leftovers, leftovers, make_project, wait_for
+from driving import cctl, kill_leftovers, leftovers, make_project
+from waiting import wait_until
 
 from clusterctl.lab.labs import Lab
 
@@ -34,7 +35,7 @@ def test_a_time_limit_that_nobody_watches(cluster: Lab, tmp_path: Path, webhook:
     plan = cctl(cluster, "launch", job, "--dry-run")
     started = cctl(cluster, "launch", job, "-d", "--set", "time_limit=2s", XDG_STATE_HOME=str(tmp_path))
     run = started.out.strip()
-    wait_for(lambda: not leftovers(cluster), 20, "the end of all")
+    wait_until(lambda: not leftovers(cluster), "the end of all")
     state = json.loads(cctl(cluster, "status", run, "--json", XDG_STATE_HOME=str(tmp_path)).out)
     ends = [cctl(cluster, "attach", run, XDG_STATE_HOME=str(tmp_path), HOOK_URL=url) for _ in range(2)]
 

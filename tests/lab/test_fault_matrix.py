@@ -1,4 +1,4 @@
-"""Every fault of fault_table.py once, for real: noticed in time, said on the screen, and nothing left.
+"""Every fault of fault_table.py once, for real: noticed, said on the screen, and nothing left; tests/bench times it.
 
 All run side by side on one lab, so that those which take twenty seconds to be noticed do so at the same time.
 """
@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from driving import Result, cctl, make_project, wait_for
+from driving import Result, cctl, make_project
 from fault_table import FAULTS, Fault
 from faulting import SETTINGS, Seen, Setting, inventory_of, observe
 from victims import begin
+from waiting import wait_until
 
 from clusterctl.lab import labs
 from clusterctl.lab.building import up
@@ -28,7 +29,6 @@ from clusterctl.lab.labs import Lab
 pytestmark = pytest.mark.lab
 
 NICS = ("mgmt0+enp65s0f0", "mgmt0+ib0np0", "mgmt0+eno2")  # SSH does not go over the NIC that is cut
-SLACK = 3.0  # seconds that a machine busy with other tests may take longer; the bench measures
 # Faults of whole nodes have nodes of their own; all others share the first three.
 PLACES = {"power-off-node-0": 1, "power-off": 2, "nic-down": 3, "nic-5s": 4, "sshd-killed": 4}
 BATCHES = (  # few at a time: other tests run beside
@@ -80,14 +80,14 @@ def strike(
         setting = prepare(lab, nodes, folder / fault.name) if prepare else Setting()
         runs[fault.name] = begin(fault.name, lab, nodes, folder, inventory=setting.inventory)
     for fault in batch:
-        wait_for(runs[fault.name].settled, 120, f"{fault.name} settled: {runs[fault.name].err}")
+        wait_until(runs[fault.name].settled, f"{fault.name} settled: {runs[fault.name].err}")
         seen[fault.name] = pool.submit(observe, fault, runs[fault.name])
 
 
 def ask_in_the_dark(lab: Lab, folder: Path, pool: ThreadPoolExecutor) -> dict[str, Future[Result]]:
     """Ask side by side about nodes of which one has no power: each verb waits out its own time limits."""
     first = 3 * PLACES["power-off"]
-    wait_for(lambda: not lab.nodes[first + 1].state().power, 20, "no power")
+    wait_until(lambda: not lab.nodes[first + 1].state().power, "no power")
     inventory = inventory_of(lab, lab.nodes[first : first + 3], folder / "dark")
     job = make_project(folder / "dark" / "p", "print('never')")
     verbs = (("check", "--json"), ("launch", job), ("ps", "--json"))
@@ -96,7 +96,7 @@ def ask_in_the_dark(lab: Lab, folder: Path, pool: ThreadPoolExecutor) -> dict[st
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_fault(matrix: Matrix, fault: Fault) -> None:
-    """In time, with the node's name on the screen, the exit code, and no process left anywhere."""
+    """The node's name on the screen, the exit code, and no process left anywhere."""
     seen = matrix.seen[fault.name].result()
     node = f"gpu{3 * PLACES.get(fault.name, 0) + fault.place + 1:02}"
 
@@ -105,9 +105,7 @@ def test_a_fault(matrix: Matrix, fault: Fault) -> None:
         assert text.replace("{node}", node) in seen.said
     assert seen.exit == fault.exit
     assert seen.left == {}
-    if fault.within is not None:
-        assert seen.seconds is not None
-        assert seen.seconds < fault.within + SLACK
+    assert (seen.seconds is None) == (fault.within is None)
 
 
 def test_the_port_was_another_one(matrix: Matrix) -> None:

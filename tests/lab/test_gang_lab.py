@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from driving import STUBBED, cctl, kill_leftovers, leftovers, make_project, tagged, wait_for
+from driving import STUBBED, cctl, kill_leftovers, leftovers, make_project, tagged
+from waiting import wait_until
 
 from clusterctl.lab.labs import Lab
 
@@ -41,23 +41,20 @@ def settled(lab: Lab, run: str) -> bool:
 
 def test_a_detached_run_fails_as_one(cluster: Lab, tmp_path: Path) -> None:
     """A rank fails and all end; a stranger's status tells the cause."""
-    job = make_project(tmp_path, HANGING, grace="30s", env=STUBBED)
+    job = make_project(tmp_path, HANGING, grace="1h", env=STUBBED)
     launched = cctl(cluster, "launch", "-d", job)
     run = launched.out.strip()
     assert launched.code == 0, launched.err
     assert "nobody watches" not in launched.err
-    wait_for(lambda: settled(cluster, run), 30, "workers everywhere")
+    wait_until(lambda: settled(cluster, run), "workers everywhere")
     victim = cluster.nodes[1]
 
     victim.run(["touch", "/tmp/fail"])
-    began = time.monotonic()
-    wait_for(lambda: leftovers(cluster) == {}, 10.0, "all ended")
-    took = time.monotonic() - began
+    wait_until(lambda: leftovers(cluster) == {}, "all ended")
 
     fresh = {"XDG_STATE_HOME": str(tmp_path / "fresh"), "LOGNAME": "bob"}
     shown = cctl(cluster, "status", run, **fresh)
     told = json.loads(cctl(cluster, "status", run, "--json", **fresh).out)
-    assert took < 10
     assert f"root cause: rank 1 on {victim.name}, exit code 1: ValueError: told to fail" in shown.out, (
         shown.out
     )

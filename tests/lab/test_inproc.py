@@ -22,8 +22,8 @@ from driving import (
     run_id,
     said,
     tagged,
-    wait_for,
 )
+from waiting import wait_until
 
 from clusterctl.errors import LabError
 from clusterctl.lab import labs
@@ -104,7 +104,7 @@ def test_a_job_from_check_to_stop(lab: Lab, tmp_path: Path) -> None:
 def test_a_power_cut_ends_all_on_the_node_and_heal_brings_it_back(lab: Lab, tmp_path: Path) -> None:
     """The simulated cut kills all that lived there, the gang ends the rest of the run, the home is kept."""
     run = cctl(lab, "launch", "-d", make_project(tmp_path, STUBBORN, grace="0s", env=STUBBED)).out.strip()
-    wait_for(lambda: len(tagged(lab, run)) == 2, 30, "workers on both nodes")
+    wait_until(lambda: len(tagged(lab, run)) == 2, "workers on both nodes")
     lab.node("gpu02").run(["touch", "kept"])
 
     state = labs.break_node(lab, "gpu02", "power")
@@ -112,7 +112,7 @@ def test_a_power_cut_ends_all_on_the_node_and_heal_brings_it_back(lab: Lab, tmp_
 
     assert not state.power
     assert "gpu02" not in tagged(lab, run)
-    wait_for(lambda: not tagged(lab, run), 10, "an end on gpu01 too")
+    wait_until(lambda: not tagged(lab, run), "an end on gpu01 too")
     assert check.code == 4
     assert [finding["nodes"] for finding in json.loads(check.out)["findings"]] == [["gpu02"]]
     assert labs.heal_node(lab, "gpu02").power
@@ -190,7 +190,7 @@ def test_a_client_that_leaves_takes_its_command_along_and_no_daemon(lab: Lab, go
     opened = client(lab, "gpu01")
     script = "setsid sleep 601 >/dev/null 2>&1 </dev/null & trap '' HUP; sleep 602; sleep 603"
     _, stdout, _ = opened.exec_command(script)
-    wait_for(lambda: {"sleep 601", "sleep 602"} <= {p.command for p in node.processes()}, 5, "all is running")
+    wait_until(lambda: {"sleep 601", "sleep 602"} <= {p.command for p in node.processes()}, "all is running")
 
     if goodbye == "close":
         stdout.channel.close()
@@ -199,7 +199,7 @@ def test_a_client_that_leaves_takes_its_command_along_and_no_daemon(lab: Lab, go
         assert transport is not None
         transport.sock.close()
 
-    wait_for(lambda: [p.command for p in node.processes()] == ["sleep 601"], 5, "only the daemon is left")
+    wait_until(lambda: [p.command for p in node.processes()] == ["sleep 601"], "only the daemon is left")
     opened.close()
 
 
@@ -245,14 +245,14 @@ def test_a_killed_holder_and_a_killed_init_leave_nothing_to_find(
     request.addfinalizer(lambda: labs.down(place))  # also when this test fails half way
     with client(lab, "gpu01") as opened:
         opened.exec_command("setsid sleep 604 >/dev/null 2>&1 </dev/null &")
-        wait_for(lambda: [p.command for p in lab.node("gpu01").processes()] == ["sleep 604"], 5, "a daemon")
+        wait_until(lambda: [p.command for p in lab.node("gpu01").processes()] == ["sleep 604"], "a daemon")
     init = lab.node("gpu01").state().pid
     os.kill(lab.holder.pid, signal.SIGSTOP)
     os.kill(init, signal.SIGKILL)
     os.kill(lab.holder.pid, signal.SIGKILL)
 
-    wait_for(lambda: "sleep 604 " in bearing(lab.directory), 5, "the orphan")
-    wait_for(lambda: labs.running(place) == [], 5, "the holder's end")
+    wait_until(lambda: "sleep 604 " in bearing(lab.directory), "the orphan")
+    wait_until(lambda: labs.running(place) == [], "the holder's end")
     assert labs.status(place) == []
     assert bearing(lab.directory) == []
     assert list(place.iterdir()) == []

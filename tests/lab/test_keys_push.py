@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from terminal import converse
+from waiting import HANG
 
 from clusterctl.plans.keys import parse_installed, render_install
 
@@ -74,7 +75,7 @@ class Site:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=HANG,
             check=False,
         )
 
@@ -133,7 +134,7 @@ def wait_for_port(port: int, server: subprocess.Popen[bytes]) -> None:
     """Wait until the server listens."""
     import socket
 
-    until = time.monotonic() + 10
+    until = time.monotonic() + HANG
     while True:
         with closing(socket.socket()) as probe:
             if probe.connect_ex(("127.0.0.3", port)) == 0:

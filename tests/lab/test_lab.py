@@ -8,12 +8,11 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from waiting import HANG, wait_until
 
 from clusterctl.errors import LabError
 from clusterctl.lab import labs
@@ -80,16 +79,6 @@ def inhabitants(spaces: set[str]) -> list[int]:
             if links & spaces:
                 found.append(int(entry.name))
     return found
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
-    """Whether a condition comes to hold."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 def addresses(node: LabNode) -> dict[str, str]:
@@ -240,14 +229,15 @@ def test_sshd_has_the_limits_of_openssh(cluster) -> None:
 def test_processes_tells_tags_and_zombies_are_reaped(cluster) -> None:
     """A tagged orphan is seen with its run, and vanishes when it ends."""
     node = cluster.node("gpu03")
-    cluster.ssh("gpu03", "CLUSTERCTL_RUN=r-1/gpu03/1 setsid sleep 1.5 >/dev/null 2>&1 </dev/null & true")
+    cluster.ssh("gpu03", "CLUSTERCTL_RUN=r-1/gpu03/1 setsid sleep 1000 >/dev/null 2>&1 </dev/null & true")
 
     def seen() -> list[tuple[str, str]]:
         return [(process.command, process.tag) for process in node.processes() if process.tag]
 
-    assert eventually(lambda: seen() == [("sleep 1.5", "r-1/gpu03/1")], 1.0)
+    wait_until(lambda: seen() == [("sleep 1000", "r-1/gpu03/1")], "the process is seen")
     pid = next(process.pid for process in node.processes() if process.tag)
-    assert eventually(lambda: pid not in [process.pid for process in node.processes()])
+    node.run(["kill", str(pid)])
+    wait_until(lambda: pid not in [process.pid for process in node.processes()], "it ended")
 
 
 def test_run_is_root_of_the_node_only(cluster) -> None:
@@ -293,7 +283,7 @@ def test_a_node_whose_init_was_killed_is_off_and_heals(make_lab) -> None:
     lab = make_lab(n=2)
     os.kill(lab.node("gpu01").state().pid, signal.SIGKILL)
 
-    assert eventually(lambda: not lab.node("gpu01").state().power)
+    wait_until(lambda: not lab.node("gpu01").state().power, "no power")
     assert labs.heal_node(lab, "gpu01").power
     assert lab.ssh("gpu01", "hostname") == "gpu01\n"
 
@@ -398,7 +388,7 @@ def test_kill_of_the_holder_leaves_nothing(make_lab) -> None:
     assert len(before.processes) >= 8
     os.kill(lab.holder.pid, signal.SIGKILL)
 
-    assert eventually(before.extinct, 2.0)
+    wait_until(before.extinct, "all of the lab is gone")
     assert labs.running(lab.state_dir) == []
     assert labs.default_lab(labs.running(lab.state_dir)) is None
 
@@ -429,12 +419,12 @@ def test_a_dead_lab_is_recognised_and_its_name_is_free(place) -> None:
     """What a crash left behind is neither default nor in the way; status removes it."""
     lab = up(place, count=1)
     os.kill(lab.holder.pid, signal.SIGKILL)
-    assert eventually(lambda: labs.running(place) == [])
+    wait_until(lambda: labs.running(place) == [], "the lab is down")
     assert lab.directory.exists()
     again = up(place, count=1, bound=True)
     assert again.node("gpu01").state().power
     os.kill(again.holder.pid, signal.SIGKILL)
-    assert eventually(lambda: labs.running(place) == [])
+    wait_until(lambda: labs.running(place) == [], "the lab is down")
 
     assert labs.status(place) == []
     assert list(place.iterdir()) == []
@@ -492,7 +482,7 @@ sys.stdin.read()
     owner.kill()
     owner.communicate()
 
-    assert eventually(before.extinct)
+    wait_until(before.extinct, "all of the lab is gone")
 
 
 def test_the_relay_ends_when_its_client_is_killed(make_lab) -> None:
@@ -505,12 +495,14 @@ def test_the_relay_ends_when_its_client_is_killed(make_lab) -> None:
     def relays() -> set[int]:
         return set(inhabitants({net})) - set(inhabitants({pids}))
 
-    assert eventually(lambda: len(relays()) == 1 and bool(lab.node("gpu01").processes()))
+    wait_until(
+        lambda: len(relays()) == 1 and bool(lab.node("gpu01").processes()), "one relay, and what it runs"
+    )
     labs.break_node(lab, "gpu01", "power")
     client.kill()
     client.wait()
 
-    assert eventually(lambda: not relays())
+    wait_until(lambda: not relays(), "the relay ended")
 
 
 def test_an_ordinary_user_has_a_lab_too(make_lab, ordinary_user) -> None:
@@ -533,7 +525,7 @@ def test_an_ordinary_user_has_a_lab_too(make_lab, ordinary_user) -> None:
         assert lab.ssh("gpu02", "hostname") == "gpu02\n"
     before = census_of(lab)
     os.kill(lab.holder.pid, signal.SIGKILL)
-    assert eventually(before.extinct, 2.0)
+    wait_until(before.extinct, "all of the lab is gone")
 
 
 def attempt(place: Path, *before: str) -> list[str]:
@@ -612,11 +604,11 @@ connection.sendall(b"x" * size + b"!")
     node = cluster.node("gpu01")
     peer = threading.Thread(target=node.run, args=([sys.executable, "-c", count],))
     peer.start()
-    assert eventually(lambda: ":2328 " in node.run(["cat", "/proc/net/tcp"]).stdout)
+    wait_until(lambda: ":2328 " in node.run(["cat", "/proc/net/tcp"]).stdout, "its port")
     sent = "y" * 3_000_000
     command = relay(cluster, "10.77.0.1", 9000)
     done = subprocess.run(
-        ["sh", "-c", command], input=sent, capture_output=True, text=True, timeout=20, check=True
+        ["sh", "-c", command], input=sent, capture_output=True, text=True, timeout=HANG, check=True
     )
     peer.join()
 
@@ -626,7 +618,7 @@ connection.sendall(b"x" * size + b"!")
 def test_a_closed_port_is_refused_through_the_relay(cluster) -> None:
     """The proxy command says why it cannot connect, and its exit tells the client at once."""
     command = relay(cluster, "10.77.0.1", 9)
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=10, check=False)
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=HANG, check=False)
 
     assert (done.returncode, done.stdout) == (1, "")
     assert "Connection refused" in done.stderr

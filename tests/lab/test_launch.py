@@ -24,8 +24,8 @@ from driving import (
     said,
     start_cctl,
     tagged,
-    wait_for,
 )
+from waiting import HANG, wait_until
 
 from clusterctl.lab.labs import Lab
 
@@ -212,7 +212,6 @@ def test_the_first_failure_stops_all_and_is_named_first(cluster: Lab, tmp_path: 
     assert ": ValueError: bad batch 17\n" in result.err
     assert 'raise ValueError("bad batch 17")' in result.err
     assert "FAILED after" in result.err
-    assert result.seconds < 30
     assert leftovers(cluster) == {}
 
 
@@ -250,7 +249,6 @@ def test_dry_run_needs_no_node(tmp_path: Path) -> None:
         or "--node-rank 1 --nproc-per-node <gpus@b>" in result.out
     )
     assert "export GLOO_SOCKET_IFNAME=eth1" in result.out
-    assert result.seconds < 5
 
 
 def test_edits_during_a_run_change_nothing(cluster: Lab, tmp_path: Path) -> None:
@@ -263,11 +261,11 @@ def test_edits_during_a_run_change_nothing(cluster: Lab, tmp_path: Path) -> None
     job = make_project(tmp_path, script, env=STUBBED)
     (tmp_path / "value.txt").write_text("as launched")
     launching = start_cctl(cluster, "launch", job, "--json")
-    wait_for(lambda: tagged(cluster), 30, "workers")
+    wait_until(lambda: tagged(cluster), "workers")
     time.sleep(0.5)
     (tmp_path / "value.txt").write_text("edited")
 
-    out, err = launching.communicate(timeout=60)
+    out, err = launching.communicate(timeout=HANG)
 
     assert launching.returncode == 0, err
     assert said([json.loads(line) for line in out.splitlines()]) == ["as launched"] * 3
@@ -285,7 +283,7 @@ def test_ctrl_c_detaches_and_logs_and_stop_come_back(cluster: Lab, tmp_path: Pat
     launching = start_cctl(cluster, "launch", make_project(tmp_path, script, env=STUBBED))
     read_until(launching, "tick")
     launching.send_signal(signal.SIGINT)
-    _, err = launching.communicate(timeout=15)
+    _, err = launching.communicate(timeout=HANG)
 
     assert launching.returncode == 130
     run = run_id(err)
@@ -296,7 +294,7 @@ def test_ctrl_c_detaches_and_logs_and_stop_come_back(cluster: Lab, tmp_path: Pat
     following = start_cctl(cluster, "logs", "-f", run)
     read_until(following, "tick")
     stopped = cctl(cluster, "stop", run, "--grace", "1")
-    following.communicate(timeout=15)
+    following.communicate(timeout=HANG)
     assert stopped.code == 0, stopped.err
     assert stopped.out.count("ended") >= 3
     assert leftovers(cluster) == {}
@@ -315,13 +313,13 @@ def test_ctrl_c_before_go_cancels_cleanly(cluster: Lab, tmp_path: Path) -> None:
         )
     job = make_project(tmp_path, "print('never')", env={"PYTHONPATH": "/tmp/slow"})
     launching = start_cctl(cluster, "launch", job)
-    wait_for(lambda: len(tagged(cluster)) == 3, 30, "agents on all nodes")
+    wait_until(lambda: len(tagged(cluster)) == 3, "agents on all nodes")
     launching.send_signal(signal.SIGINT)
-    out, err = launching.communicate(timeout=30)
+    out, err = launching.communicate(timeout=HANG)
 
     assert launching.returncode == 130, err
     assert "never" not in out
-    wait_for(lambda: leftovers(cluster) == {}, 5, "nothing left")
+    wait_until(lambda: leftovers(cluster) == {}, "nothing left")
 
 
 def test_a_detached_run_goes_on_without_us(cluster: Lab, tmp_path: Path) -> None:
@@ -333,9 +331,8 @@ def test_a_detached_run_goes_on_without_us(cluster: Lab, tmp_path: Path) -> None
     assert result.code == 0, result.err
     run = result.out.strip()
     assert "not stopped" not in result.err
-    wait_for(
+    wait_until(
         lambda: json.loads(cctl(cluster, "status", run, "--json").out)["run"]["state"] == "SUCCEEDED",
-        30,
         "success",
     )
     assert cctl(cluster, "logs", run, "--stream", "stdout").out.count("done") == 3
@@ -367,7 +364,8 @@ def test_secrets_reach_the_workers_and_no_file(cluster: Lab, tmp_path: Path) -> 
     assert value not in result.out + result.err
     for node in cluster.nodes:
         found = node.run(
-            ["grep", "-rl", "--exclude=stdout.log", value, f"{Path.home()}/.clusterctl"], check=False
+            ["grep", "-rl", "--exclude=stdout.log", value, f"{cluster.plan.account.home}/.clusterctl"],
+            check=False,
         )
         assert (found.returncode, found.stdout) == (1, "")
 

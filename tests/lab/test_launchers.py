@@ -7,6 +7,7 @@ from pathlib import Path
 
 from driving import cctl, leftovers, make_project, read_until, said, start_cctl
 from ruamel.yaml import YAML
+from waiting import HANG
 
 from clusterctl.lab.labs import Lab
 
@@ -189,7 +190,7 @@ def test_two_runs_share_the_nodes_on_different_gpus(cluster: Lab, tmp_path: Path
     lines = [[read_until(run, "/code").split() for _ in range(2)] for run in (first, second)]
     for node in cluster.nodes:
         cluster.ssh(node.name, "rm /tmp/go-on")
-    ends = [run.communicate(timeout=30) for run in (first, second)]
+    ends = [run.communicate(timeout=HANG) for run in (first, second)]
 
     assert refused.code == 3
     assert "CC-GPU-018" in refused.err

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from driving import cctl, kill_leftovers, leftovers, make_project, read_until, run_id, start_cctl
+from waiting import HANG
 
 from clusterctl.lab.labs import Lab
 
@@ -68,7 +68,7 @@ def test_of_two_launches_at_once_one_gets_the_gpus(gpus: Lab, project: Callable[
     rivals = [
         start_cctl(gpus, "launch", "--no-check", "-d", project(name, HOLDING)) for name in ("one", "two")
     ]
-    said = [rival.communicate(timeout=60) for rival in rivals]
+    said = [rival.communicate(timeout=HANG) for rival in rivals]
     codes = [rival.returncode for rival in rivals]
     assert sorted(codes) == [0, 3], said
     winner, error = said[codes.index(0)][0].strip(), said[codes.index(3)][1]
@@ -100,16 +100,14 @@ def test_a_launch_may_wait(gpus: Lab, project: Callable[..., Path]) -> None:
         assert f"run {first.out.strip()} of " in line
     assert cctl(gpus, "ps").out.count("WAITING") == 2
     weary.send_signal(signal.SIGINT)
-    _, err = weary.communicate(timeout=20)
+    _, err = weary.communicate(timeout=HANG)
     assert (weary.returncode, "nothing was started" in err) == (130, True), err
     assert "weary" not in str([p.tag for node in gpus.nodes for p in node.processes()])
 
     assert cctl(gpus, "stop", first.out.strip()).code == 0
-    freed = time.monotonic()
-    out, err = waiting.communicate(timeout=30)
+    out, err = waiting.communicate(timeout=HANG)
     assert waiting.returncode == 0, err
     assert out.count("done") == len(gpus.nodes)
-    assert time.monotonic() - freed < 8
     assert leftovers(gpus) == {}
 
 
@@ -137,7 +135,7 @@ def test_a_job_may_want_its_nodes_alone(gpus: Lab, project: Callable[..., Path])
     read_until(alone, "holding")
     late = cctl(gpus, "launch", "--no-check", project("late", DONE, gpus=None))
     alone.send_signal(signal.SIGINT)
-    _, err = alone.communicate(timeout=20)
+    _, err = alone.communicate(timeout=HANG)
 
     assert late.code == 3, late.err
     assert "the whole node: run alone-" in late.err

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from driving import cctl, kill_leftovers, leftovers, make_project, tagged, wait_for
+from driving import cctl, kill_leftovers, leftovers, make_project, tagged
+from waiting import wait_until
 
 from clusterctl.lab.labs import Lab
 
@@ -33,7 +34,7 @@ def test_orphans_are_shown_and_then_ended(cluster: Lab, tmp_path: Path) -> None:
         assert len(supervisors) == 3, "guardian, agent, gate"
         node.run(["kill", "-STOP", *supervisors])
         node.run(["kill", "-KILL", *supervisors])
-        wait_for(lambda: len(tagged(cluster, crashed)[node.name]) == 1, 5, "only the worker is left")
+        wait_until(lambda: len(tagged(cluster, crashed)[node.name]) == 1, "only the worker is left")
 
         shown = cctl(cluster, "ps", "--orphans")
         (entry,) = json.loads(cctl(cluster, "ps", "--orphans", "--json").out)["orphans"]

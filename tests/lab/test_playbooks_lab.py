@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from driving import cctl, leftovers, read_until, said, start_cctl
+from waiting import HANG
 
 from clusterctl.lab.labs import Lab
 
@@ -121,7 +122,7 @@ def test_torchrun_ddp_goes_on_after_an_interruption_as_if_there_had_been_none(
     cut = start_cctl(rented, "launch", job, "--json", *cut_name, "--", *FEW, "--epochs", "999")
     read_until(cut, "epoch 2/999")
     stopped = cctl(rented, "stop", "-y", "--grace", "1")
-    rest, _ = cut.communicate(timeout=30)
+    rest, _ = cut.communicate(timeout=HANG)
 
     assert stopped.code == 0, stopped.err
     assert cut.returncode == 1

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from driving import COMMAND, STUBBED
+from waiting import HANG
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 
@@ -84,7 +85,7 @@ class Shell:
     def run(self, line: str) -> tuple[int, str]:
         """Type a line and wait; gives its exit code and all that it wrote."""
         process = self.start(line)
-        written, _ = process.communicate(timeout=120)
+        written, _ = process.communicate(timeout=HANG)
         return process.returncode, written
 
     def interrupt(self, line: str, after: str) -> tuple[int, str]:
@@ -97,7 +98,7 @@ class Shell:
             assert more, written
             written += more
         process.send_signal(signal.SIGINT)
-        written += process.communicate(timeout=60)[0]
+        written += process.communicate(timeout=HANG)[0]
         return process.returncode, written
 
 

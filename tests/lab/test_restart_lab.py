@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from driving import cctl, leftovers, make_project, read_until, start_cctl, wait_for
+from driving import cctl, leftovers, make_project, read_until, start_cctl
+from waiting import wait_until
 
 from clusterctl.lab.labs import Lab, break_node, heal_node
 from clusterctl.specs.nodeset import fold_names
@@ -49,9 +50,9 @@ def test_a_worker_is_killed_and_then_node_0_has_no_power(
     run = seen["run"]
     launcher.kill()
     notices = launcher.communicate()[1]
-    wait_for(lambda: int(count_on(lab, second)) > 10, 30, "the count goes on")
+    wait_until(lambda: int(count_on(lab, second)) > 10, "the count goes on")
     break_node(lab, first, "power")
-    wait_for(lambda: leftovers(lab) == {}, 120, "the run ends")
+    wait_until(lambda: leftovers(lab) == {}, "the run ends")
     heal_node(lab, first)
 
     stranger = {"XDG_STATE_HOME": str(tmp_path / "fresh"), "LOGNAME": "bob"}

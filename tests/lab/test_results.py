@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from driving import cctl, kill_leftovers, leftovers, make_project, run_id, start_cctl, wait_for
+from driving import cctl, kill_leftovers, leftovers, make_project, run_id, start_cctl
+from waiting import HANG, wait_until
 
 from clusterctl.lab.labs import Lab, break_node
 
@@ -137,7 +138,7 @@ def test_a_command_is_folded_and_ends_with_ctrl_c(cluster: Lab) -> None:
         assert words
         wanted -= {words[0]} if words[1] == "exec" else set()
     os.kill(stuck.pid, signal.SIGINT)
-    told = stuck.communicate(timeout=10)
+    told = stuck.communicate(timeout=HANG)
     assert (stuck.returncode, told[0]) == (130, f"{names[0]}: {names[0]}\n{names[2]}: {names[2]}\n")
     assert f"no answer yet: {names[1]}" in told[1]
     running = start_cctl(
@@ -147,9 +148,9 @@ def test_a_command_is_folded_and_ends_with_ctrl_c(cluster: Lab) -> None:
     for _ in names:
         assert running.stdout.readline().endswith("up\n")
     os.kill(running.pid, signal.SIGINT)
-    assert running.wait(10) == 130
+    assert running.wait(HANG) == 130
     running.communicate()
-    wait_for(lambda: not leftovers(cluster), 10, "the command ends on every node")
+    wait_until(lambda: not leftovers(cluster), "the command ends on every node")
 
 
 def test_who_reads_enough_of_an_answer_may_leave(cluster: Lab) -> None:
@@ -160,8 +161,8 @@ def test_who_reads_enough_of_an_answer_may_leave(cluster: Lab) -> None:
     running.stdout.close()
     assert running.stderr is not None
     told = running.stderr.read()
-    assert (running.wait(20), "error" in told) == (0, False), told
-    wait_for(lambda: not leftovers(cluster), 10, "the command ends on every node")
+    assert (running.wait(HANG), "error" in told) == (0, False), told
+    wait_until(lambda: not leftovers(cluster), "the command ends on every node")
 
 
 def test_a_shared_home_and_a_node_that_does_not_answer(make_lab: Callable[..., Bed]) -> None:

@@ -8,13 +8,16 @@ import sys
 from pathlib import Path
 
 import pytest
-from driving import STUBBED, cctl, leftovers, make_project, start_cctl, tagged, wait_for
+from driving import STUBBED, cctl, leftovers, make_project, start_cctl, tagged
+from waiting import HANG, wait_until
 from wheels import make_wheel
 
 from clusterctl.lab.labs import Lab
 
 pytestmark = pytest.mark.lab
 
+# Nodes see the machine's own /etc: what pip is configured to there is none of our tests' business.
+SHUT_OUT = {"PIP_CONFIG_FILE": "/dev/null"}
 SAYS = "import os, sys, tool; print(tool.VERSION, sys.prefix, sys.prefix + '/bin' == os.environ['PATH'].split(':')[0])"
 
 
@@ -22,7 +25,7 @@ def make_job(folder: Path, **job: object) -> Path:
     """Write a project with a wheelhouse of one wheel, for two nodes."""
     make_wheel(folder / "wheels", "tool", "1.5")
     (folder / "requirements.txt").write_text("tool==1.5\n")
-    return make_project(folder, SAYS, **{"nodes": 2, "env": STUBBED, **job})
+    return make_project(folder, SAYS, **{"nodes": 2, "env": {**STUBBED, **SHUT_OUT}, **job})
 
 
 def test_wheels_go_along(cluster: Lab, tmp_path: Path) -> None:
@@ -37,7 +40,7 @@ def test_wheels_go_along(cluster: Lab, tmp_path: Path) -> None:
     around = {"before": {"run": "echo begin"}, "after": {"run": ["echo $CLUSTERCTL_STATE", "exit 3"]}}
     made_of = {"venv": "requirements.txt", "wheelhouse": "wheels"}
     bare = str(Path(sys.base_prefix, "bin", "python3"))
-    job = make_job(tmp_path / "job", env=None, python=bare, setup=made_of, **around)
+    job = make_job(tmp_path / "job", env=SHUT_OUT, python=bare, setup=made_of, **around)
     (tmp_path / "job" / "requirements.txt").write_text("tool==1.5\ntorch==9.9.0\n")
     plan = cctl(cluster, "launch", job, "--dry-run")
     checks = [cctl(cluster, "check", job, "--json", "--only", "TORCH,SETUP")]
@@ -70,7 +73,6 @@ def test_a_setup_that_fails_on_one_node(cluster: Lab, tmp_path: Path) -> None:
     failed = cctl(cluster, "launch", job)
     listed, shown = cctl(cluster, "ps"), cctl(cluster, "logs")
     half = "cd ~/.clusterctl/envs && for each in *; do [ -e $each/made.json ] || find $each -mindepth 1 -type d; done"
-    left = [node.run(["sh", "-c", half], check=False).stdout for node in cluster.nodes[:2]]
 
     assert failed.code == 1
     assert "error CC-SETUP-001: gpu02: setup: `test $CLUSTERCTL_NODE = gpu01" in failed.err
@@ -79,8 +81,11 @@ def test_a_setup_that_fails_on_one_node(cluster: Lab, tmp_path: Path) -> None:
     assert "/setup && PATH=$PWD/try/bin:$PATH && " in failed.err
     assert "gpu02 -  ! no room here" in shown.out
     assert "FAILED_SETUP" in listed.out.splitlines()[1]
-    assert left == ["", ""]
-    wait_for(lambda: not leftovers(cluster), 10, "nothing left")
+    wait_until(  # the other node ends its part when it hears of the failure, not when we do
+        lambda: [node.run(["sh", "-c", half], check=False).stdout for node in cluster.nodes[:2]] == ["", ""],
+        "nothing half made",
+    )
+    wait_until(lambda: not leftovers(cluster), "nothing left")
 
 
 @pytest.mark.parametrize("how", ["interrupt", "kill"])
@@ -88,15 +93,13 @@ def test_a_launch_that_is_left_during_its_setup(cluster: Lab, tmp_path: Path, ho
     """Ctrl-C, or kill -9 of the client: the steps end on all nodes."""
     job = make_job(tmp_path, setup={"run": "trap '' TERM; setsid sleep 1000 & sleep 1000"})
     process = start_cctl(cluster, "launch", job)
-    wait_for(
-        lambda: sum(len(found) for found in tagged(cluster).values()) >= 6, 20, "the steps on both nodes"
-    )
+    wait_until(lambda: sum(len(found) for found in tagged(cluster).values()) >= 6, "the steps on both nodes")
     if how == "kill":
         process.kill()
     else:
         process.send_signal(2)
-    process.wait(20)
-    wait_for(lambda: not leftovers(cluster), 15, "nothing left")
+    process.wait(HANG)
+    wait_until(lambda: not leftovers(cluster), "nothing left")
     assert process.returncode == (130 if how == "interrupt" else -9)
 
 

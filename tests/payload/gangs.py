@@ -7,7 +7,8 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
-from noderun import NodeRun, wait_until
+from noderun import NodeRun
+from waiting import wait_until
 
 Make = Callable[..., NodeRun]
 FINAL = ("SUCCEEDED", "FAILED", "FAILED_SETUP", "CANCELLED", "TIMEOUT", "LOST")
@@ -78,7 +79,7 @@ class GangRun:
             node.session.close()
         for node in self.nodes:
             node.running()
-            wait_until(lambda node=node: "settled" in node.output(node.spec["node_rank"]), 20, "settled")
+            wait_until(lambda node=node: "settled" in node.output(node.spec["node_rank"]), "settled")
         return self
 
     def tell(self, rank: int, code: str) -> None:
@@ -96,9 +97,9 @@ class GangRun:
         """Give every node's state."""
         return [node.state()["state"] for node in self.nodes]
 
-    def ended(self, seconds: float = 5.0) -> list[dict[str, Any]]:
+    def ended(self) -> list[dict[str, Any]]:
         """Wait until nothing is left anywhere; gives the states."""
-        wait_until(lambda: not any(node.left() for node in self.nodes), seconds, "nothing left anywhere")
+        wait_until(lambda: not any(node.left() for node in self.nodes), "nothing left anywhere")
         states = [node.state() for node in self.nodes]
         assert all(state["state"] in FINAL for state in states), states
         return states

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from session import PAYLOAD, Session
+from waiting import HANG, wait_until
 
 STUB = Path(__file__).parents[1] / "stub"  # stands in for torch
 
@@ -31,19 +32,6 @@ def payload_zip() -> bytes:
             for path in sorted((PAYLOAD.parent / folder).glob("*.py")):
                 archive.writestr(zipfile.ZipInfo(f"clusterctl/{folder}/{path.name}"), path.read_bytes())
     return content.getvalue()
-
-
-def wait_until(true: Callable[[], Any], seconds: float, what: str, *, closely: bool = False) -> float:
-    """Wait for a condition; returns how long it took, fails after `seconds`; `closely` costs more and misses less."""
-    begun = looked = time.monotonic()
-    while not true():
-        now = time.monotonic()
-        assert now - begun < seconds, f"not within {seconds} s: {what}"
-        time.sleep(
-            0.005 if closely else min(max(0.02, 4 * (now - looked)), 0.2)
-        )  # the other tests need the processors
-        looked = time.monotonic()
-    return time.monotonic() - begun
 
 
 def processes_with(text: str) -> dict[int, str]:
@@ -157,7 +145,7 @@ class NodeRun:
         self.session = Session("start", request, **options)
         return self.session
 
-    def hear(self, *events: str, timeout: float = 30.0) -> dict[str, Any]:
+    def hear(self, *events: str, timeout: float = HANG) -> dict[str, Any]:
         """Read frames up to one of the events."""
         assert self.session is not None
         while True:
@@ -199,11 +187,11 @@ class NodeRun:
         (found,) = [event for event in self.events() if event["event"] == name]
         return found
 
-    def ended(self, seconds: float = 20.0) -> dict[str, Any]:
+    def ended(self) -> dict[str, Any]:
         """Wait for a final state with no process left; returns it."""
         final = ("SUCCEEDED", "FAILED", "FAILED_SETUP", "CANCELLED", "TIMEOUT")
-        wait_until(lambda: self.state()["state"] in final, seconds, "a final state")
-        wait_until(lambda: not self.left(), 2, "nothing left")
+        wait_until(lambda: self.state()["state"] in final, "a final state")
+        wait_until(lambda: not self.left(), "nothing left")
         return self.state()
 
     def pid(self, name: str) -> int:
@@ -214,7 +202,7 @@ class NodeRun:
 
     def running(self) -> NodeRun:
         """Wait until every worker has a process."""
-        wait_until(lambda: "workers" in [event["event"] for event in self.events()], 20, "workers")
+        wait_until(lambda: "workers" in [event["event"] for event in self.events()], "workers")
         return self
 
     def left(self) -> dict[int, str]:

@@ -7,7 +7,8 @@ import signal
 from typing import Any
 
 from gangs import FINAL, GangRun, Make, wait_for_all
-from noderun import NodeRun, wait_until
+from noderun import NodeRun
+from waiting import wait_until
 
 from clusterctl.payload.processes import identity_of, send_signal
 
@@ -41,7 +42,7 @@ class RestartGang(GangRun):
             "pause": 0.2,
             **changes.pop("restart", {}),
         }
-        limits = {"gang_limit": 2.0, "join_limit": 1.0}
+        limits = {"gang_limit": 5.0, "join_limit": 5.0}
         super().__init__(make, count + spares, changes.pop("script", SCRIPT), **{**limits, **changes})
         self.count = count
         ranks = [seat if seat < count else None for seat in range(count + spares)]
@@ -121,12 +122,10 @@ class RestartGang(GangRun):
         """Do all that a client does."""
         return self.prepare().join().go()
 
-    def settled(self, attempt: int, seats: Any, seconds: float = 15.0) -> None:
+    def settled(self, attempt: int, seats: Any) -> None:
         """Wait until the workers of an attempt are there on these seats."""
         for seat in seats:
-            wait_until(
-                lambda seat=seat: self._is_settled(seat, attempt), seconds, f"attempt {attempt} on {seat}"
-            )
+            wait_until(lambda seat=seat: self._is_settled(seat, attempt), f"attempt {attempt} on {seat}")
 
     def _is_settled(self, seat: int, attempt: int) -> bool:
         state = self.nodes[seat].state()
@@ -149,9 +148,9 @@ class RestartGang(GangRun):
             self.order(attempt, rank, "pass")
         return self.ended()
 
-    def ended(self, seconds: float = 12.0) -> list[dict[str, Any]]:
+    def ended(self) -> list[dict[str, Any]]:
         """Wait until nothing is left anywhere; gives the states, of nodes that vanished the last."""
-        wait_until(lambda: not any(node.left() for node in self.nodes), seconds, "nothing left anywhere")
+        wait_until(lambda: not any(node.left() for node in self.nodes), "nothing left anywhere")
         return [node.state() for node in self.nodes]
 
     def causes(self, seat: int = 0) -> list[tuple[str, str]]:

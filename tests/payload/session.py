@@ -13,6 +13,8 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from waiting import HANG
+
 PAYLOAD = Path(__file__).resolve().parents[2] / "clusterctl" / "payload"
 BOOT = (
     'import sys;b=getattr(sys.stdin,"buffer",sys.stdin);'
@@ -74,7 +76,7 @@ class Session:
         text = json.dumps(header).encode()
         self._write(b"%d %d\n" % (len(text), len(body)) + text + body)
 
-    def receive(self, timeout: float = 20.0) -> Frame | None:
+    def receive(self, timeout: float = HANG) -> Frame | None:
         """Wait for the next frame; None at the end of the stream."""
         deadline = time.monotonic() + timeout
         if self.noise is None:
@@ -109,7 +111,7 @@ class Session:
         os.set_blocking(self.process.stderr.fileno(), False)
         return self.process.stderr.read() or b""
 
-    def frames(self, timeout: float = 20.0) -> list[Frame]:
+    def frames(self, timeout: float = HANG) -> list[Frame]:
         """Collect every frame up to and including the end frame."""
         found: list[Frame] = []
         while not found or "end" not in found[-1][0]:
@@ -127,7 +129,7 @@ class Session:
         """End the process if it is still there and free its pipes."""
         self.hang_up()
         try:
-            self.process.wait(5)
+            self.process.wait(HANG)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

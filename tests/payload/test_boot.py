@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from session import BOOT, PAYLOAD, Session
+from waiting import HANG
 
 
 def modules(verb: str) -> bytes:
@@ -60,7 +61,7 @@ def test_noise_before_the_sentinel_is_ignored() -> None:
         session.send({"n": 1})
         session.hang_up()
         frames = session.frames()
-        session.process.wait(5)
+        session.process.wait(HANG)
 
         assert session.noise == b"Welcome\n12 3\n"
         assert [header for header, _ in frames] == [{"request": {}, "got": {"n": 1}}, {"end": True}]
@@ -98,7 +99,7 @@ def test_a_client_that_leaves_ends_the_verb_quietly() -> None:
     session.receive()
     assert session.process.stdout is not None
     session.process.stdout.close()
-    assert session.process.wait(5) == 0
+    assert session.process.wait(HANG) == 0
     assert session.stderr_so_far() == b""
     session.process.stdout = None
     session.close()

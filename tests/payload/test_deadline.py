@@ -6,6 +6,8 @@ import subprocess
 import sys
 import time
 
+from waiting import HANG
+
 from clusterctl.payload import processes
 from clusterctl.payload.deadline import Deadline
 from clusterctl.payload.ending import Sweep
@@ -44,7 +46,7 @@ def test_a_later_stop_does_not_prolong_an_earlier_one() -> None:
     assert [seconds <= limit for seconds, limit in zip(seen, (30.0, 30.0, 5.0, 5.0), strict=True)] == [
         True
     ] * 4
-    assert seen[1] > 29
+    assert seen[1] > 15
 
 
 def test_a_process_is_asked_to_end_once() -> None:
@@ -60,7 +62,7 @@ def test_a_process_is_asked_to_end_once() -> None:
     for _ in range(3):
         sweep.ask([stat])
         time.sleep(0.1)  # signals that wait to be taken are one
-    out, _ = child.communicate("", timeout=20)
+    out, _ = child.communicate("", timeout=HANG)
 
     assert out == "1\n"
     assert sweep.account() == [{"pid": child.pid, "name": stat.name}]

@@ -15,24 +15,21 @@ from pathlib import Path
 
 import pytest
 from gangs import GangRun
-from noderun import NodeRun, wait_until
+from noderun import NodeRun
+from waiting import HANG, wait_until
 
 Make = Callable[..., NodeRun]
 
 
 def test_a_failure_on_one_node_ends_all(node: Make) -> None:
-    """Nobody watches: the others are stopped within two seconds, and all write the same record of the cause."""
+    """Nobody watches: the others are stopped, and all write the same record of the cause."""
     gang = GangRun(node).prepare().join().go()
+    began = time.time()
     gang.tell(1, "raise ValueError('bad loss')")
-    wait_until(lambda: gang.nodes[1].state()["ranks"]["1"]["exit"] == 1, 5, "the failure")
-    began = time.monotonic()
-    wait_until(lambda: not gang.nodes[2].left() and not gang.nodes[0].left(), 2.0, "the others stopped")
-    took = time.monotonic() - began
     states = gang.ended()
 
     assert [state["state"] for state in states] == ["CANCELLED", "FAILED", "CANCELLED"]
     assert states[0]["reason"] == states[2]["reason"] == "gpu02: rank 1 exited with 1"
-    assert took < 2.0
     records = [gang.record(rank) for rank in range(3)]
     assert records[0] == records[1] == records[2]
     assert (records[0]["whole"], records[0]["stop"]["node"]) == (True, "gpu02")
@@ -43,16 +40,16 @@ def test_a_failure_on_one_node_ends_all(node: Make) -> None:
     ((block,)) = failure["said"]
     assert block["lines"][0] == "Traceback (most recent call last):"
     assert failure["tail"][-1] == block["lines"][-1] == "ValueError: bad loss"
-    assert abs(block["at"] - failure["time"]) < 2
+    assert all(began <= moment <= time.time() for moment in (block["at"], failure["time"]))
     assert all((node.rundir / "gang.json").stat().st_mode & 0o777 == 0o600 for node in gang.nodes)
 
 
 def test_all_well_is_known_to_all(node: Make) -> None:
     """A node that ends early waits for the others without being called lost, and all say that all went well."""
-    gang = GangRun(node, 2, gang_limit=1.0).prepare().join().go()
+    gang = GangRun(node, 2, gang_limit=5.0).prepare().join().go()
     gang.tell(1, "pass")
-    wait_until(lambda: gang.nodes[1].state()["state"] == "SUCCEEDED", 5, "one that ends early")
-    time.sleep(1.5)
+    wait_until(lambda: gang.nodes[1].state()["state"] == "SUCCEEDED", "one that ends early")
+    time.sleep(6.0)
     early = gang.nodes[1].state()
     gang.tell(0, "pass")
     states = gang.ended()
@@ -71,7 +68,7 @@ def test_a_stop_on_one_node_is_a_stop_on_all(node: Make) -> None:
     """Also where that node's part has ended already: everybody has the grace of the one who asked."""
     gang = GangRun(node, grace=30.0).prepare().join().go()
     gang.tell(2, "pass")
-    wait_until(lambda: gang.nodes[2].state()["state"] == "SUCCEEDED", 5, "one that ends early")
+    wait_until(lambda: gang.nodes[2].state()["state"] == "SUCCEEDED", "one that ends early")
     (*_, said) = (frame[0] for frame in gang.nodes[2].verb("stop", grace=3.0, reason="stopped by ann@laptop"))
     states = gang.ended()
 
@@ -83,10 +80,10 @@ def test_a_stop_on_one_node_is_a_stop_on_all(node: Make) -> None:
 
 @pytest.mark.parametrize(("victim", "who"), [("agent", 0), ("agent", 1), ("guardian", 1)])
 def test_whoever_is_killed_all_end(node: Make, victim: str, who: int) -> None:
-    """kill -9 on one node, of the hub's agent too: within two seconds nothing runs anywhere, and the node is named."""
+    """kill -9 on one node, of the hub's agent too: nothing runs anywhere in the end, and the node is named."""
     gang = GangRun(node).prepare().join().go()
     os.kill(gang.nodes[who].pid(victim), signal.SIGKILL)
-    wait_until(lambda: not any(one.left() for one in gang.nodes), 2.5, "nothing left anywhere")
+    wait_until(lambda: not any(one.left() for one in gang.nodes), "nothing left anywhere")
     states = gang.ended()
 
     name = f"gpu0{who + 1}"
@@ -103,30 +100,29 @@ def test_whoever_is_killed_all_end(node: Make, victim: str, who: int) -> None:
 @pytest.mark.parametrize("who", [0, 1])
 def test_a_silent_node_is_lost(node: Make, who: int) -> None:
     """An agent that says nothing for the limit is given up, hub or not, and the rest is ended."""
-    gang = GangRun(node, gang_limit=1.0, agent_limit=30.0).prepare().join().go()
+    gang = GangRun(node, gang_limit=5.0, agent_limit=3600.0).prepare().join().go()
     frozen = gang.nodes[who]
     os.kill(frozen.pid("agent"), signal.SIGSTOP)
     rest = [one for one in gang.nodes if one is not frozen]
-    took = wait_until(lambda: not any(one.left() for one in rest), 4.0, "the rest ended")
+    wait_until(lambda: not any(one.left() for one in rest), "the rest ended")
     states = [one.state() for one in rest]
     os.kill(frozen.pid("agent"), signal.SIGCONT)
     gang.ended()
 
-    assert took > 0.7
-    assert all(state["state"] == "CANCELLED" and "silent for 1 s" in state["reason"] for state in states)
+    assert all(state["state"] == "CANCELLED" and "silent for 5 s" in state["reason"] for state in states)
     assert frozen.state()["state"] == "CANCELLED"
 
 
 def test_a_hub_that_cannot_be_reached(node: Make) -> None:
     """The client hears from which node, and why; that node ends."""
-    gang = GangRun(node, 2, join_limit=1.0).prepare()
+    gang = GangRun(node, 2, join_limit=5.0).prepare()
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         gang.port = taken.getsockname()[1]
     one = gang.nodes[1]
     assert one.session is not None
     one.session.send({"do": "join", "port": gang.port})
-    failed = one.hear("join_failed", timeout=20)
+    failed = one.hear("join_failed")
 
     assert (failed["port"], failed["error"]) == (gang.port, "Connection refused")
     assert one.hear("ended")["state"] == "CANCELLED"
@@ -134,13 +130,13 @@ def test_a_hub_that_cannot_be_reached(node: Make) -> None:
 
 def test_a_hub_with_another_token(node: Make) -> None:
     """Who does not know the token is no hub: the peer does not believe it, nor it the peer."""
-    gang = GangRun(node, 2, join_limit=1.0).prepare()
+    gang = GangRun(node, 2, join_limit=5.0).prepare()
     other = GangRun(node, 2).prepare()
     one = gang.nodes[1]
     assert one.session is not None
     one.session.send({"do": "join", "port": other.port})
 
-    assert one.hear("join_failed", timeout=20)["port"] == other.port
+    assert one.hear("join_failed")["port"] == other.port
     assert "joined" not in [header.get("event") for header in one.heard]
 
 
@@ -157,7 +153,7 @@ def descriptors_of(pid: int) -> int:
 
 def knock(gang: GangRun) -> socket.socket:
     """Connect to the hub as a stranger."""
-    return socket.create_connection(("127.0.0.1", gang.port), 5)
+    return socket.create_connection(("127.0.0.1", gang.port), HANG)
 
 
 def read_line(stranger: socket.socket) -> bytes:
@@ -198,14 +194,14 @@ def test_strangers_do_the_hub_no_harm(node: Make) -> None:
             assert b"nonce" in read_line(stranger)
             with contextlib.suppress(OSError):
                 stranger.sendall(content)
-                stranger.settimeout(5)
+                stranger.settimeout(HANG)
                 assert read_line(stranger) == b""
     with contextlib.ExitStack() as stack:
         for _ in range(500):
             stranger = stack.enter_context(socket.socket())
             stranger.setblocking(False)
             stranger.connect_ex(("127.0.0.1", gang.port))
-        wait_until(lambda: descriptors_of(agent) <= files + 2 + 8, 5, "the oldest dropped")
+        wait_until(lambda: descriptors_of(agent) <= files + 2 + 8, "the oldest dropped")
         gang.join()
         assert descriptors_of(agent) <= files + 1 + 2 + 8
         gang.go()
@@ -222,14 +218,15 @@ def test_slow_strangers_are_sent_away(node: Make) -> None:
     gang = GangRun(node, 2, guest_limit=1.0).prepare()
     with knock(gang) as stranger:
         read_line(stranger)
-        began = time.monotonic()
         stranger.settimeout(0.1)
-        while time.monotonic() - began < 5:
+
+        def sent_away() -> bool:
             with contextlib.suppress(TimeoutError):
                 stranger.send(b" ")
-                if not stranger.recv(10):
-                    break
-        assert 0.7 < time.monotonic() - began < 4
+                return stranger.recv(10) == b""
+            return False
+
+        wait_until(sent_away, "the end of the connection")
 
 
 def test_no_proof_serves_twice(node: Make) -> None:

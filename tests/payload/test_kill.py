@@ -1,4 +1,4 @@
-"""Whoever is killed, everything of the run is gone within two seconds, and the rest of the machine is not."""
+"""Whoever is killed, everything of the run is gone, and the rest of the machine is not; how soon is in tests/bench."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from noderun import NodeRun, wait_until
+from noderun import NodeRun
+from waiting import wait_until
 
 Make = Callable[..., NodeRun]
 
@@ -51,7 +52,7 @@ def settled(run: NodeRun) -> NodeRun:
     """Wait until every worker has its grandchildren and has met the others."""
     run.go().running()
     ranks = range(run.spec["nproc"])
-    wait_until(lambda: all("settled" in run.output(rank) for rank in ranks), 30, "workers settled")
+    wait_until(lambda: all("settled" in run.output(rank) for rank in ranks), "workers settled")
     assert len(run.left()) >= 3 + 3 * run.spec["nproc"]
     return run
 
@@ -67,10 +68,10 @@ def settled(run: NodeRun) -> NodeRun:
 )
 @pytest.mark.usefixtures("bystander")
 def test_nothing_survives(node: Make, victim: str, reason: str) -> None:
-    """kill -9 of any part of a real torchrun job ends every process of it within two seconds."""
-    run = settled(node(STUBBORN, nproc=2, world_size=2, grace=60.0, env={"REDUCE": "1"}))
+    """kill -9 of any part of a real torchrun job ends every process of it, without waiting for the grace."""
+    run = settled(node(STUBBORN, nproc=2, world_size=2, grace=3600.0, env={"REDUCE": "1"}))
     os.kill(run.pid(victim), signal.SIGKILL)
-    wait_until(lambda: not run.left(), 2.0, "nothing left")
+    wait_until(lambda: not run.left(), "nothing left")
     state = run.ended()
 
     assert (state["state"], state["reason"], state["left"]) == ("FAILED", reason, [])
@@ -85,9 +86,9 @@ def test_nothing_survives(node: Make, victim: str, reason: str) -> None:
 def test_a_worker_that_exits_ends_the_others(node: Make) -> None:
     """An exit code is known and the stubborn rest is gone, without waiting for the grace."""
     script = "import os, sys\nif os.environ['RANK'] == '1': sys.exit(7)\n" + STUBBORN
-    run = node(script, nproc=2, world_size=2, grace=60.0).go()
-    wait_until(lambda: "rank_exited" in [event["event"] for event in run.events()], 20, "an exit")
-    wait_until(lambda: not run.left(), 2.0, "nothing left")
+    run = node(script, nproc=2, world_size=2, grace=3600.0).go()
+    wait_until(lambda: "rank_exited" in [event["event"] for event in run.events()], "an exit")
+    wait_until(lambda: not run.left(), "nothing left")
 
     assert run.ended()["reason"] == "rank 1 exited with 7"
 
@@ -102,11 +103,11 @@ def test_an_exit_that_torchrun_saw_first(node: Make) -> None:
         sys.exit(7)
     """
     run = node(textwrap.dedent(script), nproc=2, world_size=2).go().running()
-    wait_until(lambda: all("settled" in run.output(rank) for rank in (0, 1)), 30, "workers settled")
+    wait_until(lambda: all("settled" in run.output(rank) for rank in (0, 1)), "workers settled")
     agent, workers = run.pid("agent"), [run.pid("0"), run.pid("1")]
     os.kill(agent, signal.SIGSTOP)
     (run.root / "fail").touch()
-    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers), 5, "both reaped")
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers), "both reaped")
     os.kill(agent, signal.SIGCONT)
     state = run.ended()
 
@@ -116,13 +117,11 @@ def test_an_exit_that_torchrun_saw_first(node: Make) -> None:
 
 def test_a_frozen_agent_is_ended(node: Make) -> None:
     """An agent that is stopped by SIGSTOP loses its run after the limit."""
-    run = settled(node(STUBBORN, agent_limit=0.8).use_stub())
+    run = settled(node(STUBBORN, agent_limit=5.0).use_stub())
     os.kill(run.pid("agent"), signal.SIGSTOP)
-    took = wait_until(lambda: not run.left(), 2.8, "nothing left")
     state = run.ended()
 
-    assert took > 0.5
-    assert (state["state"], state["reason"]) == ("FAILED", "the agent was silent for 0.8 s")
+    assert (state["state"], state["reason"]) == ("FAILED", "the agent was silent for 5 s")
 
 
 @pytest.mark.usefixtures("bystander")
@@ -133,7 +132,7 @@ def test_guardian_and_agent_killed_together(node: Make) -> None:
         os.kill(run.pid(name), signal.SIGSTOP)
     for name in ("guardian", "agent"):
         os.kill(run.pid(name), signal.SIGKILL)
-    wait_until(lambda: run.verb("ps", run=None)[0][0]["runs"][0]["state"] == "LOST", 2, "LOST")
+    wait_until(lambda: run.verb("ps", run=None)[0][0]["runs"][0]["state"] == "LOST", "LOST")
     assert run.left(), "the stubborn worker survives both"
     ((answer, _), _) = run.verb("stop", grace=None, reason="test")
 
@@ -147,19 +146,18 @@ def test_guardian_and_agent_killed_together(node: Make) -> None:
 def test_stop_waits_for_the_grace_and_then_kills(node: Make) -> None:
     """TERM first; at the grace everything goes; a second stop does not begin it anew."""
     run = settled(node(STUBBORN, nproc=2, world_size=2))
-    begun = time.monotonic()
     os.kill(run.pid("guardian"), signal.SIGTERM)
     (run.rundir / "stop.json").write_text('{"grace": 2.0, "reason": "first"}')
     time.sleep(1.0)
     os.kill(run.pid("guardian"), signal.SIGTERM)
-    *events, (answer, _), _ = run.verb("stop", grace=1.5, reason="second")
-    took = time.monotonic() - begun
+    *events, (answer, _), _ = run.verb("stop", grace=3600, reason="second")
 
     assert answer["stopped"]["left"] == []
     names = sorted(entry["name"] for entry in answer["stopped"]["ended"])
     assert names == ["rank 0", "rank 1", *["sleep"] * 4, "torchrun"]
     assert (answer["stopped"]["state"]["state"], run.left()) == ("CANCELLED", {})
-    assert 2.0 <= took < 5.0, took
+    stopping, *_ = [event for event in run.events() if event["event"] == "stopping"]
+    assert run.event("ended")["time"] - stopping["time"] >= 1.9
     assert [header["event"]["event"] for header, _ in events if "event" in header][-1] == "ended"
 
 
@@ -171,7 +169,7 @@ def test_stop_lets_a_worker_finish_its_checkpoint(node: Make) -> None:
         "time.sleep(1)\nprint('saved', len(seen), flush=True)\n"
     )
     run = node(script, grace=20.0).go().running()
-    wait_until(lambda: "settled" in run.output(0), 20, "settled")
+    wait_until(lambda: "settled" in run.output(0), "settled")
     *_, (answer, _), _ = run.verb("stop", grace=None, reason="enough")
 
     assert run.output(0).splitlines()[-1] == "saved 1"
@@ -214,7 +212,7 @@ def test_before_go_the_client_decides(node: Make, how: str) -> None:
         session.hang_up()
     else:
         session.process.kill()
-    wait_until(lambda: not run.left(), 2.0, "nothing left")
+    wait_until(lambda: not run.left(), "nothing left")
 
     assert run.state()["state"] == "CANCELLED"
     assert run.event("ended")["left"] == []
@@ -248,10 +246,8 @@ def test_stop_finds_a_run_whose_directory_was_removed(node: Make) -> None:
     """By the tag, and by the path in the guardian's own command line, with all that is below it."""
     run = settled(node(STUBBORN).use_stub())
     shutil.rmtree(run.rundir.parent)
-    began = time.monotonic()
     *_, (answer, _), _ = run.verb("stop", grace=0.5, reason="stopped by ann@laptop")
 
     assert run.left() == {}
-    assert time.monotonic() - began < 10
     assert answer["stopped"]["ended"]
     assert (answer["stopped"]["left"], answer["stopped"]["state"]) == ([], None)

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from noderun import NodeRun, wait_until
+from noderun import NodeRun
 from session import Session
+from waiting import wait_until
 
 Make = Callable[..., NodeRun]
-SLEEP = "import time; print('settled', flush=True); time.sleep(60)"
-DEAF = "import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)"
+SLEEP = "import time; print('settled', flush=True); time.sleep(3600)"
+DEAF = "import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf', flush=True); time.sleep(3600)"
 
 
 @pytest.fixture
@@ -46,6 +47,7 @@ def ask(workdir: Path, node: str, end: Any = None) -> dict[str, Any]:
 
 def test_a_crashed_runs_processes_are_listed_and_ended(node: Make) -> None:
     """After kill -9 of guardian, agent and torchrun at once its worker is an orphan; no live run's is."""
+    began = time.monotonic()
     run = node(SLEEP, node="crash-test").use_stub().go().running()
     worker = run.pid("0")
 
@@ -54,7 +56,7 @@ def test_a_crashed_runs_processes_are_listed_and_ended(node: Make) -> None:
     for number in (signal.SIGSTOP, signal.SIGKILL):  # none of them sees another die
         for pid in supervisors:
             os.kill(pid, number)
-    wait_until(lambda: ask(run.workdir, "crash-test")["orphans"], 5, "an orphan")
+    wait_until(lambda: ask(run.workdir, "crash-test")["orphans"], "an orphan")
     (orphan,) = ask(run.workdir, "crash-test")["orphans"]
     told = {key: orphan[key] for key in ("run", "pid", "known", "launched_by", "job", "attempt")}
     told_ended = ask(run.workdir, "crash-test", [[orphan["pid"], orphan["starttime"]]])
@@ -62,9 +64,9 @@ def test_a_crashed_runs_processes_are_listed_and_ended(node: Make) -> None:
     expected = {"run": run.spec["run"], "pid": worker, "known": True, "launched_by": "alice@laptop"}
     assert told == {**expected, "job": "job", "attempt": "1"}
     assert "train.py" in orphan["command"]
-    assert 0 <= orphan["age"] < 60
+    assert 0 <= orphan["age"] <= time.monotonic() - began + 1
     assert ([entry["pid"] for entry in told_ended["ended"]], told_ended["left"]) == ([worker], [])
-    wait_until(lambda: not run.left(), 2, "nothing left")
+    wait_until(lambda: not run.left(), "nothing left")
 
 
 def test_only_what_is_named_and_still_an_orphan_is_ended(node: Make, mark: str) -> None:
@@ -100,5 +102,5 @@ def test_one_that_ignores_term_is_killed(node: Make, mark: str) -> None:
         deaf.communicate()
 
     assert [entry["pid"] for entry in told["ended"]] == [deaf.pid]
-    assert 4.5 < time.monotonic() - began < 9
+    assert time.monotonic() - began > 4.5
     assert deaf.returncode == -signal.SIGKILL

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from counting import check_growth
 from session import BOOT, PAYLOAD, Session
+from waiting import wait_until
 
-from clusterctl.payload import probe_netlink, probe_nics
+from clusterctl.payload import probe_netlink, probe_nics, probe_packages, probe_torch
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 Probe = Callable[..., dict[str, Any]]
@@ -86,7 +88,7 @@ def test_a_failed_activate_is_told(value: str, status: int | None) -> None:
 def tool(path: Path, prints: str) -> Path:
     """Write a program that prints something and then hangs."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\necho '{prints}'\nexec >/dev/null\nsleep 60\n")
+    path.write_text(f"#!/bin/sh\necho '{prints}'\nexec >/dev/null\nsleep 3600\n")
     path.chmod(0o755)
     return path
 
@@ -103,9 +105,7 @@ def test_what_activate_gave(tmp_path: Path) -> None:
         "LD_LIBRARY_PATH": "/a::/b",
     }
 
-    began = time.monotonic()
-    told = probe(env=active)["activate"]
-    seconds = time.monotonic() - began
+    told = probe(env=active)["activate"]  # nobody waits for a compiler to end
     (tmp_path / "cuda-12.6" / "version.json").write_text(
         '{"cuda": {"name": "CUDA SDK", "version": "12.6.3"}}'
     )
@@ -116,7 +116,6 @@ def test_what_activate_gave(tmp_path: Path) -> None:
     assert (told["venv"], told["conda"], told["inside"]) == (sys.prefix, None, True)
     assert (told["nvcc"], told["cuda"]) == (str(nvcc), "9.9")
     assert (told["compiler"], told["compiler_version"]) == (str(cc), "12.4.1")
-    assert seconds < 5, "nobody waits for a compiler to end"
     assert (again["conda"], again["inside"], again["cuda"]) == ("/opt/conda", False, "12.6.3")
     assert probe(env={"PATH": path})["activate"] == {"status": None}
 
@@ -266,21 +265,31 @@ def test_all_packages(tmp_path: Path) -> None:
     assert told["packages"] == sorted(told["packages"]) and told["digest"] != bare["digest"]
 
 
-def test_versions_within_their_time() -> None:
-    """torch, its libraries and all packages are told within 50 ms of the interpreter's time; torch is not imported."""
+def test_versions_are_told_without_an_import() -> None:
+    """torch, its libraries and all packages are told from files; torch is not imported."""
     script = (
-        "import sys, time; sys.path.insert(0, sys.argv[1]); began = time.process_time()\n"
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from clusterctl.payload import probe_packages, probe_system, probe_torch\n"
         "probe_torch.torch(), probe_torch.packages(), probe_torch._nccl(), probe_packages.installed()\n"
         "probe_system.interpreter(), probe_system.platform()\n"
-        "print(time.process_time() - began, 'torch' in sys.modules)"
+        "print('torch' in sys.modules)"
     )
     words = [sys.executable, "-c", script, str(PAYLOAD.parents[1])]
-    told = [
-        subprocess.run(words, capture_output=True, text=True, check=True).stdout.split() for _ in range(5)
-    ]
-    assert min(float(seconds) for seconds, _ in told) < 0.05, told
-    assert {imported for _, imported in told} == {"False"}
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_the_work_grows_with_the_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten times the packages are about ten times the work: each is looked at once."""
+    for number in (40, 400):
+        for package in range(number):
+            (tmp_path / str(number) / f"package{package}-1.0.dist-info").mkdir(parents=True)
+
+    def look(number: int) -> None:
+        monkeypatch.setattr(sys, "path", [str(tmp_path / str(number))])
+        assert len(probe_packages.installed()["packages"]) == number
+        probe_torch.packages()
+
+    check_growth(look, 400)
 
 
 TWO_GPUS = """cat <<'EOF'
@@ -334,12 +343,13 @@ def test_simulated_lost_gpu(tmp_path: Path) -> None:
 def test_simulated_hang(tmp_path: Path) -> None:
     """A (simulated) nvidia-smi that hangs is killed with its children, and only its answer is missing."""
     mark = f"9{os.getpid()}"
-    started = time.monotonic()
     facts = probe(env=with_smi(tmp_path, f"sleep {mark} & sleep {mark}"))
     assert facts["gpus"]["error"] == "nvidia-smi gave no answer within 5 s"
     assert problems(facts) == {}
-    assert time.monotonic() - started < 7
-    assert subprocess.run(["pgrep", "-f", f"sleep {mark}"], capture_output=True, check=False).stdout == b""
+    pgrep = ["pgrep", "-f", f"sleep {mark}"]
+    wait_until(
+        lambda: subprocess.run(pgrep, stdout=subprocess.DEVNULL, check=False).returncode == 1, "its end"
+    )
 
 
 def test_names_that_do_not_resolve() -> None:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from noderun import wait_until
+from waiting import wait_until
 
 from clusterctl.payload import launcher, ports, processes
 from clusterctl.payload.verdict import Seen, judge
@@ -59,9 +59,7 @@ def test_descendants_of_every_thread_and_generation_are_found(
         assert child.stdout is not None
         child.stdout.readline()
         wanted = ["sh", "sleep", "sleep"]
-        wait_until(
-            lambda: sorted(stat.name for stat in processes.descendants(child.pid)) == wanted, 10, "three"
-        )
+        wait_until(lambda: sorted(stat.name for stat in processes.descendants(child.pid)) == wanted, "three")
         found = processes.descendants(child.pid)
         spared = processes.descendants(child.pid, spare=(found[0].pid,))
         for stat in found:
@@ -82,9 +80,7 @@ def test_a_tag_is_compared_whole() -> None:
     ]
     try:
         # A process in the middle of exec has no environment yet, although Popen has already returned.
-        wait_until(
-            lambda: all(Path(f"/proc/{child.pid}/environ").read_bytes() for child in children), 10, "exec"
-        )
+        wait_until(lambda: all(Path(f"/proc/{child.pid}/environ").read_bytes() for child in children), "exec")
         found = [stat.pid for stat in processes.tagged("t/gpu01/1")]
     finally:
         for child in children:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import signal
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from noderun import NodeRun, wait_until
+from noderun import NodeRun
+from waiting import wait_until
 
 Make = Callable[..., NodeRun]
 
@@ -112,22 +112,20 @@ print("up", flush=True)
 time.sleep(600)
 """
     run = go(program(node, ["sh", "-c", f"{sys.executable} train.py; true"], script))
-    wait_until(lambda: run.state()["ranks"] and "up" in run.output(0), 10, "the script")
-    began = time.monotonic()
-    run.verb("stop", grace=8.0, reason="stopped by a test")
+    wait_until(lambda: run.state()["ranks"] and "up" in run.output(0), "the script")
+    run.verb("stop", grace=3600, reason="stopped by a test")
     state = run.ended()
 
     assert state["state"] == "CANCELLED"
     assert run.output(0).splitlines() == ["up", "saved"]
-    assert 1.4 < time.monotonic() - began < 6
 
 
 def test_a_program_that_ignores_the_request_is_killed_at_the_end_of_grace(node: Make) -> None:
     """With its children, also one in a session of its own."""
     run = go(program(node, ["sh", "-c", "trap '' TERM; setsid sleep 600 & sleep 600"]))
-    wait_until(lambda: len(run.left()) >= 4, 10, "the program")
+    wait_until(lambda: len(run.left()) >= 4, "the program")
     run.verb("stop", grace=0.5, reason="stopped by a test")
-    state = run.ended(5)
+    state = run.ended()
 
     assert (state["state"], state["left"]) == ("CANCELLED", [])
     assert state["ranks"]["0"]["signal"] == signal.SIGKILL
@@ -176,7 +174,7 @@ def test_the_world_of_workers_that_a_program_starts_is_seen(node: Make, size: in
     worker = f"WORLD_SIZE={size} {sys.executable} train.py"
     start = f"RANK=0 {worker} & RANK=1 {worker}; wait"
     run = go(program(node, ["sh", "-c", start], WORKER, nproc=4, world_size=4))
-    wait_until(lambda: run.state()["world_size_seen"] == size, 60, "the workers' WORLD_SIZE")
+    wait_until(lambda: run.state()["world_size_seen"] == size, "the workers' WORLD_SIZE")
     (run.code / "enough").touch()
     state = run.ended()
     events = [(one["seen"], one["planned"]) for one in run.events() if one["event"] == "world_size"]
@@ -190,7 +188,7 @@ def test_what_the_job_itself_sets_is_no_workers_world(node: Make) -> None:
     env = {"WORLD_SIZE": "2", "RANK": "0"}
     run = program(node, ["sh", "-c", start], WORKER, nproc=4, world_size=4, env=env, unset=[])
     go(run)
-    wait_until(lambda: run.state()["world_size_seen"] == 4, 60, "the only worker")
+    wait_until(lambda: run.state()["world_size_seen"] == 4, "the only worker")
     (run.code / "enough").touch()
     assert run.ended()["world_size_seen"] == 4
     assert "world_size" not in [one["event"] for one in run.events()]

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from noderun import NodeRun, wait_until
+from noderun import NodeRun
 from session import Session
+from waiting import HANG, wait_until
 
 Make = Callable[..., NodeRun]
 Frames = list[tuple[dict[str, Any], bytes]]
@@ -226,8 +227,8 @@ def test_following_a_live_run(node: Make) -> None:
     assert json.loads(events.splitlines()[-1])["event"] == "ended"
 
 
-def test_a_line_reaches_the_client_soon(node: Make) -> None:
-    """Written to seen in well under a second, with the time when it was written; beats while nothing is said."""
+def test_a_line_reaches_the_client_while_its_rank_lives(node: Make) -> None:
+    """With the time when it was written; beats while nothing is said. How soon is measured by tests/bench."""
     script = (
         "import os, time\nwhile not os.path.exists('now'): time.sleep(0.01)\n"
         "print(time.time(), flush=True)\ntime.sleep(600)"
@@ -241,10 +242,9 @@ def test_a_line_reaches_the_client_soon(node: Make) -> None:
             heard.append(frame)
             if "beat" in frame[0]:
                 (run.code / "now").touch()
-        delay = time.time() - float(heard[-1][1])
 
-    assert delay < 0.5
-    assert abs(heard[-1][0]["written"] - float(heard[-1][1])) < 0.2
+    assert float(heard[-1][1]) - 0.1 < heard[-1][0]["written"] < time.time()
+    assert run.state()["state"] == "RUNNING"
 
 
 def test_following_ends_with_the_client(node: Make) -> None:
@@ -254,7 +254,7 @@ def test_following_ends_with_the_client(node: Make) -> None:
     session.receive()
     session.hang_up()
 
-    assert session.process.wait(2) == 0
+    assert session.process.wait(HANG) == 0
     assert run.state()["state"] == "RUNNING"
     session.close()
 
@@ -271,7 +271,7 @@ def test_following_notices_that_everybody_is_gone(node: Make) -> None:
         frames = session.frames()
 
     assert [header["state"]["state"] for header, _ in frames if "state" in header] == ["LOST"]
-    wait_until(lambda: not run.left(), 2, "torchrun passed the kernel's SIGTERM on")
+    wait_until(lambda: not run.left(), "torchrun passed the kernel's SIGTERM on")
 
 
 def list_runs(workdir: Path, **request: Any) -> list[dict[str, Any]]:

@@ -10,7 +10,8 @@ import sys
 from collections.abc import Callable
 
 import pytest
-from noderun import NodeRun, wait_until
+from noderun import NodeRun
+from waiting import wait_until
 
 Make = Callable[..., NodeRun]
 
@@ -338,4 +339,4 @@ def test_python_under_test_is_the_one_named(node: Make) -> None:
     run = node("import sys; print(sys.executable)").use_stub().go()
     run.ended()
     assert run.output(0).strip() == sys.executable
-    wait_until(lambda: not run.left(), 2, "nothing left")
+    wait_until(lambda: not run.left(), "nothing left")

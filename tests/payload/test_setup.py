@@ -12,12 +12,14 @@ import threading
 import time
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from noderun import NodeRun, wait_until
+from noderun import NodeRun
 from session import BOOT, PAYLOAD
+from waiting import wait_until
 from wheels import make_wheel
 
 Make = Callable[..., NodeRun]
@@ -67,7 +69,7 @@ def wish(run: NodeRun, files: Path | None, *steps: dict[str, Any], **changes: An
             rows.append([path.relative_to(files).as_posix(), "file", 0o644, sha, len(content)])
     content = hashlib.sha256(json.dumps([rows, steps]).encode()).hexdigest()
     made_of = {"content": content, "kind": "venv", "outer": False, "steps": list(steps), "rows": rows}
-    run.spec["setup"] = {**made_of, "time_limit": 60.0, **changes}
+    run.spec["setup"] = {**made_of, "time_limit": 3600.0, **changes}
 
 
 def provide(run: NodeRun, *, answer: str = "environment") -> dict[str, Any]:
@@ -266,9 +268,9 @@ def test_time_that_was_waited_for_others_does_not_count(node: Make) -> None:
     wish(
         runs[0],
         None,
-        shell(f"sleep 1.2; [ $CLUSTERCTL_RUN_ID != {runs[0].spec['run']} ]"),
+        shell(f"sleep 4; [ $CLUSTERCTL_RUN_ID != {runs[0].spec['run']} ]"),
         kind=None,
-        time_limit=2,
+        time_limit=7,
     )
     runs[1].workdir, runs[1].spec["setup"] = runs[0].workdir, runs[0].spec["setup"]
     runs[1].rundir.mkdir(parents=True)
@@ -296,7 +298,7 @@ def test_what_ends_a_setup_ends_all_of_it(node: Make, how: str) -> None:
         None,
         shell("trap '' TERM; setsid sleep 1000 & sleep 1000"),
         kind=None,
-        time_limit=2 if how == "limit" else 60,
+        time_limit=2 if how == "limit" else 3600,
     )
     run.start()
     run.hear("started")
@@ -304,7 +306,7 @@ def test_what_ends_a_setup_ends_all_of_it(node: Make, how: str) -> None:
     run.hear("doing")
     if how != "limit":
         sleeping = lambda: [command for command in run.left().values() if "sleep" in command]  # noqa: E731  a word for it
-        wait_until(lambda: len(sleeping()) >= 2, 20, "the step's processes")
+        wait_until(lambda: len(sleeping()) >= 2, "the step's processes")
     if how == "client":
         run.session.close()  # type: ignore[union-attr]  # it was just started
     elif how == "builder":
@@ -330,13 +332,10 @@ def test_what_a_command_leaves_in_the_background(node: Make) -> None:
     wish(run, None, *steps, kind=None)
     run.start({"KEY": "s3cret-word"})
     run.hear("started")
-    begun = time.monotonic()
     run.session.send({"do": "setup"})  # type: ignore[union-attr]  # it was just started
     failed = run.hear("setup_failed")
-    took = time.monotonic() - begun
     run.ended()
 
-    assert took < 10
     assert failed["text"] == "0" * 395 + "[secr"
     assert "started\n" in (run.rundir / "setup.log").read_text()
 
@@ -396,9 +395,14 @@ def test_a_maker_that_was_silent_keeps_what_it_has(tmp_path: Path) -> None:
 
 def test_two_runs_at_once_make_it_once(node: Make, files: Path, tmp_path: Path) -> None:
     """The one that comes second waits for the first, and takes what that has made; a dead holder's lock is no lock."""
-    count = tmp_path / "count"
+    count, go_on = tmp_path / "count", tmp_path / "go-on"
     runs = [node().use_stub() for _ in range(2)]
-    wish(runs[0], files, shell(f"echo made >> '{count}'; sleep 0.7"), kind=None)
+    wish(
+        runs[0],
+        files,
+        shell(f"echo made >> '{count}'; while [ ! -e '{go_on}' ]; do sleep 0.05; done"),
+        kind=None,
+    )
     runs[1].workdir, runs[1].spec["setup"] = runs[0].workdir, runs[0].spec["setup"]
     runs[1].rundir.mkdir(parents=True)
     for folder in (runs[1].rundir.parent, runs[1].rundir):
@@ -406,20 +410,25 @@ def test_two_runs_at_once_make_it_once(node: Make, files: Path, tmp_path: Path) 
     threads = [threading.Thread(target=provide, args=(run,)) for run in runs]
     for thread in threads:
         thread.start()
+
+    def one_waits() -> bool:
+        said = [entry.get("text", "") for run in runs for entry in run.heard]
+        return any(text.startswith("waits for run job-") for text in said)
+
+    wait_until(one_waits, "the second one")
+    go_on.touch()
     for thread in threads:
         thread.join()
-    said = [entry.get("text", "") for run in runs for entry in run.heard]
     for run in runs:
         run.hear("ready")
         run.session.close()  # type: ignore[union-attr]  # it was just started
 
     assert count.read_text() == "made\n"
-    assert any(text.startswith("waits for run job-") for text in said)
 
 
 AROUND = {
     "steps": [shell('echo "$CLUSTERCTL_NODE_RANK $CLUSTERCTL_STATE $(basename "$PWD") $KEY"')],
-    "time_limit": 20.0,
+    "time_limit": 3600.0,
 }
 
 
@@ -453,7 +462,7 @@ def test_commands_around_an_attempt(node: Make, code: int) -> None:
 
 def test_a_before_that_fails(node: Make) -> None:
     """Nothing is started; `after` cleans up what it may have begun."""
-    before = {"steps": [shell("echo no mount; false")], "time_limit": 20.0}
+    before = {"steps": [shell("echo no mount; false")], "time_limit": 3600.0}
     run = node(before=before, after=AROUND).use_stub()
     failed = with_before(run, "setup_failed")
     state = run.ended()
@@ -486,10 +495,18 @@ def test_a_second_stop_does_not_wait(node: Make) -> None:
     """Who asks again while `after` runs ends it; how the run ended stays as it was."""
     after = {"steps": [shell("trap '' TERM; sleep 1000")], "time_limit": 500.0}
     run = node("print('done')", after=after, grace=0.2).use_stub().go()
-    wait_until(lambda: "after" in [event["event"] for event in run.events()], 20, "after")
-    for _ in range(2):
-        os.kill(run.pid("agent"), signal.SIGTERM)
-        time.sleep(0.3)
+    wait_until(lambda: "after" in [event["event"] for event in run.events()], "after")
+    agent = run.pid("agent")
+    os.kill(agent, signal.SIGTERM)
+    time.sleep(0.3)
+    assert run.left(), "the first one leaves it its time"
+
+    def ended() -> bool:
+        with suppress(ProcessLookupError):
+            os.kill(agent, signal.SIGTERM)  # of two that come at once the kernel keeps one
+        return not run.left()
+
+    wait_until(ended, "the end")
     state = run.ended()
 
     assert (state["state"], state["after"]) == ("SUCCEEDED", "after: was ended by a second stop")
@@ -497,7 +514,7 @@ def test_a_second_stop_does_not_wait(node: Make) -> None:
 
 def test_stop_leaves_after_its_time(node: Make) -> None:
     """`stop` waits for the commands of `after`, and says that the run was stopped, not how long they took."""
-    after = {"steps": [shell("sleep 0.8; echo cleaned")], "time_limit": 20.0}
+    after = {"steps": [shell("sleep 0.8; echo cleaned")], "time_limit": 3600.0}
     run = node("import time; time.sleep(1000)", after=after, grace=0.2).use_stub().go().running()
     run.verb("stop", grace=None, reason="stopped by alice")
     state = run.ended()

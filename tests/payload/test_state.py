@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import time
 from pathlib import Path
+
+from waiting import wait_until
 
 from clusterctl.payload.processes import identify, look
 from clusterctl.payload.state import Record, mark_stopped, new_state, tag_of
@@ -54,17 +55,14 @@ def test_the_tag_names_run_node_and_attempt() -> None:
 
 def test_a_rank_that_a_signal_has_stopped_is_marked() -> None:
     """SIGSTOP marks it, SIGCONT takes the mark away; a rank that has ended is not looked at."""
-    with subprocess.Popen(["sleep", "60"]) as worker:
+    with subprocess.Popen(["sleep", "3600"]) as worker:
         entry = {"local_rank": 0, **identify(worker.pid).as_dict(), "exit": None, "signal": None}
         state = {**new_state(SPEC), "ranks": {"0": entry, "1": {**entry, "exit": 0}}}
         worker.send_signal(signal.SIGSTOP)
-        deadline = time.monotonic() + 5
-        while getattr(look(identify(worker.pid)), "state", "") != "T" and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_until(lambda: look(identify(worker.pid)).state == "T", "the stop")
         marked = mark_stopped(state)["ranks"]
         worker.send_signal(signal.SIGCONT)
-        while getattr(look(identify(worker.pid)), "state", "") == "T" and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_until(lambda: look(identify(worker.pid)).state != "T", "its life")
         after = mark_stopped(state)["ranks"]
         worker.kill()
 

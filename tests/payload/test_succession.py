@@ -11,8 +11,9 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from noderun import NodeRun, wait_until
+from noderun import NodeRun
 from restarting import RestartGang, vanish
+from waiting import wait_until
 
 Make = Callable[..., NodeRun]
 
@@ -52,11 +53,11 @@ def test_one_hub_after_another(node: Make) -> None:
 
 def test_the_hub_is_lost_in_the_pause(node: Make) -> None:
     """An attempt that has ended already is not counted twice."""
-    gang = RestartGang(node, spares=1, restart={"pause": 3.0, "warm": 0.0}).begin()
+    gang = RestartGang(node, spares=1, restart={"pause": 6.0, "warm": 0.0}).begin()
     gang.order(1, 1, "os.kill(os.getpid(), signal.SIGKILL)")
-    wait_until(lambda: "restart 1 of 3" in gang.nodes[1].state()["reason"], 8, "the pause")
+    wait_until(lambda: "restart 1 of 3" in gang.nodes[1].state()["reason"], "the pause")
     vanish(gang.nodes[0])
-    gang.settled(2, [1, 2], 20)
+    gang.settled(2, [1, 2])
     gang.finish(2)
 
     assert gang.causes(1) == [("node_lost", "gpu01 is lost")]
@@ -67,9 +68,9 @@ def test_the_hub_is_lost_while_gates_start(node: Make) -> None:
     """The attempt that was about to begin counts as one that failed, and the next is led by somebody else."""
     gang = RestartGang(node, spares=1, restart={"pause": 0.5}).begin()
     gang.order(1, 1, "os.kill(os.getpid(), signal.SIGKILL)")
-    wait_until(lambda: gang.nodes[1].state()["attempt"] == 2, 8, "the next attempt")
+    wait_until(lambda: gang.nodes[1].state()["attempt"] == 2, "the next attempt")
     vanish(gang.nodes[0])
-    gang.settled(3, [1, 2], 20)
+    gang.settled(3, [1, 2])
     gang.finish(3)
 
     assert [one.state()["state"] for one in gang.nodes[1:]] == ["SUCCEEDED"] * 2
@@ -81,7 +82,7 @@ def test_half_is_not_enough(node: Make) -> None:
     gang = RestartGang(node, spares=2).begin()
     for lost in gang.nodes[:2]:
         vanish(lost)
-    states = gang.ended(15)
+    states = gang.ended()
 
     assert [state["gave_up"] for state in states[2:]] == ["majority"] * 2
     assert [state["attempt"] for state in states] == [1] * 4
@@ -91,7 +92,7 @@ def test_too_few_are_left(node: Make) -> None:
     """A majority of three that cannot make up the three nodes of the job ends, as it would without restarts."""
     gang = RestartGang(node, 3).begin()
     vanish(gang.nodes[0])
-    states = gang.ended(15)
+    states = gang.ended()
 
     assert [state["state"] for state in states[1:]] == ["CANCELLED"] * 2
     assert [state["gave_up"] for state in states[1:]] == ["nodes"] * 2
@@ -100,12 +101,12 @@ def test_too_few_are_left(node: Make) -> None:
 
 def test_an_old_hub_that_comes_back_does_no_harm(node: Make) -> None:
     """It was given up; when it wakes, the others are at the next attempt, and it ends alone."""
-    gang = RestartGang(node, spares=1, agent_limit=60.0).begin()
+    gang = RestartGang(node, spares=1, agent_limit=3600.0).begin()
     old = gang.nodes[0]
     os.kill(old.pid("agent"), signal.SIGSTOP)
     gang.settled(2, [1, 2])
     os.kill(old.pid("agent"), signal.SIGCONT)
-    wait_until(lambda: not old.left(), 10, "the old hub ended")
+    wait_until(lambda: not old.left(), "the old hub ended")
     between = [one.state() for one in gang.nodes[1:]]
     states = gang.finish(2)
 
@@ -117,12 +118,12 @@ def test_an_old_hub_that_comes_back_does_no_harm(node: Make) -> None:
 
 def test_a_peer_of_an_earlier_attempt_does_no_harm(node: Make) -> None:
     """It was replaced; when it wakes, nobody takes it in, it does not lead anybody, and it ends."""
-    gang = RestartGang(node, spares=1, agent_limit=60.0).begin()
+    gang = RestartGang(node, spares=1, agent_limit=3600.0).begin()
     old = gang.nodes[1]
     os.kill(old.pid("agent"), signal.SIGSTOP)
     gang.settled(2, [0, 2])
     os.kill(old.pid("agent"), signal.SIGCONT)
-    wait_until(lambda: not old.left(), 20, "the old peer ended")
+    wait_until(lambda: not old.left(), "the old peer ended")
     between = [gang.nodes[seat].state() for seat in (0, 2)]
     states = gang.finish(2)
 
@@ -147,9 +148,9 @@ def test_no_split_brain(
     rest = [one for seat, one in enumerate(gang.nodes) if seat not in apart]
     attempt, seats = (2, leads) if leads else (1, [0, 1])
     if leads:
-        gang.settled(2, leads, 25)
+        gang.settled(2, leads)
     else:
-        wait_until(lambda: not gang.nodes[2].left(), 20, "the one apart ended")
+        wait_until(lambda: not gang.nodes[2].left(), "the one apart ended")
     left_there = [one.left() for one in rest] if leads else []
     running = [gang.nodes[seat].state()["state"] for seat in seats]
     states = gang.finish(attempt)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from session import Session
+from waiting import HANG
 
 from clusterctl.payload.gauges import Gauges
 from clusterctl.payload.gpu_gauges import read_amd
@@ -51,7 +52,7 @@ def test_samples_of_this_machine() -> None:
     with Session("top", {"interval": 0.2}) as session:
         first, second = samples(session, 2)
         session.hang_up()
-        assert session.process.wait(5) == 0
+        assert session.process.wait(HANG) == 0
     assert 0 <= first["cpu"] <= 1 and first["cores"] == os.cpu_count()
     assert 0 < second["memory_free"] < second["memory"]
     assert "lo" not in first["nics"] and set(first["nics"]) == set(second["nics"])
@@ -89,7 +90,7 @@ def test_simulated_gpu_that_hangs(tmp_path: Path) -> None:
     with Session("top", {"interval": 0.2}, env=with_smi(tmp_path, f"sleep {mark} & sleep {mark}")) as session:
         told = samples(session, 3)
         session.hang_up()
-        assert session.process.wait(5) == 0
+        assert session.process.wait(HANG) == 0
     assert all(one["gpu_pending"] and one["gpus"] == [] for one in told)
     assert subprocess.run(["pgrep", "-f", f"sleep {mark}"], capture_output=True, check=False).stdout == b""
 

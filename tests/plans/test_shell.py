@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from waiting import HANG
 
 from clusterctl.plans.shell import (
     ACTIVATED,
@@ -54,7 +55,7 @@ def run(shell: list[str], python: str, activate: str | None = None, **changes: s
         input=first + b"%d\n" % len(program) + program + b"the rest\n$HOME",
         capture_output=True,
         env={"HOME": os.environ["HOME"], "PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", **changes},
-        timeout=60,
+        timeout=HANG,
         check=False,
     )
     out = done.stdout.decode().replace(f"{ACTIVATING}\n", "").replace(f"{ACTIVATED}\n", "")

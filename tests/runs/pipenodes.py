@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from waiting import HANG
+
 from clusterctl.errors import ConnectionLost, NodeError
 from clusterctl.plans.shell import BOOT
 from clusterctl.runs import payload
@@ -58,7 +60,7 @@ class PipeSession:
             while rest:
                 rest = rest[self.process.stdin.write(rest) or 0 :]
         except BrokenPipeError:
-            while self.receive(10.0) is not None:
+            while self.receive(HANG) is not None:
                 pass
             raise ConnectionLost("the pipe broke", code="CC-SSH-015") from None
 
@@ -87,7 +89,7 @@ class PipeSession:
         for pipe in (self.process.stdin, self.process.stdout):
             assert pipe is not None
             pipe.close()
-        self.process.wait(10)
+        self.process.wait(HANG)
 
 
 @contextmanager

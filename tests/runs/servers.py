@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import HANG
 
 from clusterctl.runs.connect import connect
 from clusterctl.runs.hop import Hop
@@ -30,7 +31,9 @@ ME = pwd.getpwuid(os.getuid()).pw_name
 SHELL = pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"
 SSH_FIELDS = tuple(field.name for field in fields(Ssh))
 
-QUICK = Timeouts(connect=2.0, handshake=3.0, login=5.0, channel=3.0, start=10.0, send=5.0)
+PATIENT = Timeouts(
+    **dict.fromkeys(("connect", "greeting", "handshake", "login", "channel", "start", "send"), HANG)
+)
 
 
 def run_keygen(*arguments: str) -> str:
@@ -163,7 +166,7 @@ def start_server(folder: Path, *options: str, port: int | None = None, address: 
 
 
 def _await_port(server: Server) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + HANG
     while server.process.poll() is None and time.monotonic() < deadline:
         if re.search(rf"Server listening on \S+ port {server.port}\.", server.log):
             return
@@ -181,7 +184,7 @@ class Client:
     recorded: list[Recorded]
     opened: list[Any]
 
-    def connect(self, node: Node, timeouts: Timeouts = QUICK) -> Any:
+    def connect(self, node: Node, timeouts: Timeouts = PATIENT) -> Any:
         """Open a connection."""
         connection = connect(plain_hop(node), self.hostkeys, self.keyring, timeouts)
         self.opened.append(connection)

@@ -7,6 +7,7 @@ import time
 from typing import Any, NoReturn
 
 import pytest
+from waiting import HANG
 
 from clusterctl.cli.reading_logs import Filter
 from clusterctl.errors import StartError
@@ -132,7 +133,7 @@ def test_a_stream_that_our_own_system_refuses_ends_with_its_reason() -> None:
     wish = {"events": None, "logs": None}
     streams = Streams(Refusing(print), "r", NODES[:1], {}, wish, notice=print, longest_pause=1.0)
     streams.open_all()
-    ends, until = [], time.monotonic() + 10
+    ends, until = [], time.monotonic() + HANG
     while not ends and time.monotonic() < until:
         ends = [update for update in streams.updates(0.1) if isinstance(update, StreamEnd)]
     streams.close()

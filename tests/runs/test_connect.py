@@ -9,14 +9,14 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from servers import ME, QUICK, Client, Server, free_port, make_key, node_named
+from servers import ME, PATIENT, Client, Server, free_port, make_key, node_named
+from waiting import HANG, wait_until
 
 from clusterctl.errors import (
     AuthenticationFailed,
@@ -34,7 +34,7 @@ from clusterctl.runs.routes import login_name, plain_hop
 from clusterctl.runs.session import Session
 from clusterctl.specs.inventory import Node
 
-SHORT = Timeouts(connect=0.5, handshake=0.5, login=0.5, channel=0.5, start=2.0)
+SHORT = replace(PATIENT, connect=0.5, greeting=0.5, handshake=0.5)
 
 
 @contextmanager
@@ -63,10 +63,10 @@ def listener(answer: Callable[[socket.socket], None] | None, backlog: int = 16) 
         for connection in held:
             connection.close()
         if answer is not None:
-            thread.join(5)
+            thread.join(HANG)
 
 
-def refusal(client: Client, node: Node, timeouts: Timeouts = QUICK) -> ClusterctlError:
+def refusal(client: Client, node: Node, timeouts: Timeouts = PATIENT) -> ClusterctlError:
     """Return the error of a connection that must fail; it is short, coded, and has a way out."""
     with pytest.raises(ClusterctlError) as caught:
         client.connect(node, timeouts)
@@ -95,21 +95,16 @@ def test_default_user_is_ours(server: Server, client: Client) -> None:
     assert client.connect(server.node(user=None)).user == ME
 
 
-def test_closing_is_quick_and_complete(server: Server, client: Client) -> None:
-    """A closed connection leaves no thread, no descriptor and no waiting."""
+def test_closing_is_complete(server: Server, client: Client) -> None:
+    """A closed connection leaves no thread and no descriptor."""
     client.connect(server.node()).close()
     threads, descriptors = threading.active_count(), len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - a count
     connections = [client.connect(server.node(f"n{place}")) for place in range(8)]
-    began = time.monotonic()
     for connection in connections:
         connection.close()
-    assert time.monotonic() - began < 0.4
     for connection in connections:
         connection.client = None
-    deadline = time.monotonic() + 2  # before the idle threads would look by themselves
-    while threading.active_count() > threads and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert threading.active_count() <= threads
+    wait_until(lambda: threading.active_count() <= threads, "the end of the threads")
     assert len(os.listdir("/proc/self/fd")) <= descriptors  # noqa: PTH208 - a count
 
 
@@ -168,21 +163,18 @@ def test_connecting_has_a_limit(client: Client) -> None:
         for filler in fillers:
             filler.setblocking(False)
             filler.connect_ex(("127.0.0.1", port))
-        began = time.monotonic()
         error = refusal(client, node_named("n1", port=port), SHORT)
         for filler in fillers:
             filler.close()
     assert isinstance(error, ConnectTimeout)
     assert error.code == "CC-SSH-004"
-    assert time.monotonic() - began < 1.0
+    assert "within 0.5 s" in error.message
 
 
 def test_greeting_has_a_limit(client: Client) -> None:
     """A listener that never says a word costs its own limit; the step is named."""
     with listener(lambda _: None) as port:
-        began = time.monotonic()
         error = refusal(client, node_named("n1", port=port), SHORT)
-        assert time.monotonic() - began < 1.0
     assert isinstance(error, ConnectTimeout)
     assert "no greeting" in error.message
 
@@ -190,7 +182,7 @@ def test_greeting_has_a_limit(client: Client) -> None:
 def test_key_exchange_has_a_limit(client: Client) -> None:
     """A server that greets and then says nothing."""
     with listener(lambda s: s.sendall(b"SSH-2.0-tarpit\r\n")) as port:
-        error = refusal(client, node_named("n1", port=port), SHORT)
+        error = refusal(client, node_named("n1", port=port), replace(PATIENT, handshake=3.0))
     assert isinstance(error, ConnectTimeout)
     assert "no key exchange" in error.message
 
@@ -198,11 +190,11 @@ def test_key_exchange_has_a_limit(client: Client) -> None:
 def test_login_has_a_limit(serve: Callable[..., Server], client: Client) -> None:
     """A server that hangs while it looks up our key."""
     server = serve(
-        "AuthorizedKeysCommand /usr/bin/sleep 30",
+        "AuthorizedKeysCommand /usr/bin/sleep 300",
         f"AuthorizedKeysCommandUser {ME}",
         "AuthorizedKeysFile none",
     )
-    error = refusal(client, server.node(), SHORT)
+    error = refusal(client, server.node(), replace(PATIENT, login=0.5))
     assert isinstance(error, ConnectTimeout)
     assert "no login" in error.message
 
@@ -353,26 +345,33 @@ def test_one_bad_node_never_delays_the_others(server: Server, client: Client) ->
 
     def work(node: Node) -> str:
         with (
-            closing(connect(plain_hop(node), client.hostkeys, client.keyring, QUICK)) as connection,
+            closing(connect(plain_hop(node), client.hostkeys, client.keyring, PATIENT)) as connection,
             Session(connection, "probe", {"peers": {}, "workdir": "/tmp"}, python=sys.executable) as session,
         ):
-            frame = session.receive(20)
+            frame = session.receive(HANG)
         assert frame is not None
         return str(next(iter(frame[0])))
 
-    with listener(lambda _: None) as silent, listener(lambda s: s.close()) as rude:
+    let_go = threading.Event()
+
+    def hang(connection: socket.socket) -> None:
+        let_go.wait(HANG)
+        connection.close()
+
+    with listener(hang) as silent, listener(lambda s: s.close()) as rude:
         bad = [
             node_named("silent", port=silent),
             node_named("rude", port=rude),
             node_named("off", port=free_port()),
         ]
         nodes = [*bad, *(server.node(f"n{place}") for place in range(6))]
-        began = time.monotonic()
-        times = {o.node.name: (time.monotonic() - began, o) for o in fan_out(nodes, work)}
-    assert {name for name, (_, outcome) in times.items() if not outcome.ok} == {"off", "rude", "silent"}
-    last_good = max(when for when, outcome in times.values() if outcome.ok)
-    assert last_good < times["silent"][0]
-    assert QUICK.handshake - 0.2 < times["silent"][0] < QUICK.handshake + 1.5
+        outcomes = []
+        for outcome in fan_out(nodes, work):
+            outcomes.append(outcome)
+            if len(outcomes) == len(nodes) - 1:
+                let_go.set()
+    assert {outcome.node.name for outcome in outcomes if not outcome.ok} == {"off", "rude", "silent"}
+    assert outcomes[-1].node.name == "silent"
 
 
 def test_connections_share_no_settings(server: Server, client: Client) -> None:
@@ -393,13 +392,13 @@ def test_key_files_are_read_once(server: Server, client: Client) -> None:
 def test_another_process_sees_the_same(server: Server, tmp_path: Path) -> None:
     """Nothing depends on the state of this process: a fresh interpreter connects with the same values."""
     code = (
-        "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1]); from servers import *; "
-        "c = make_client(Path(sys.argv[2])); "
-        "n = node_named('n', port=int(sys.argv[3]), key=sys.argv[4], known_hosts=sys.argv[5]); "
+        "import sys; from pathlib import Path; sys.path[:0] = sys.argv[5:]; from servers import *; "
+        "c = make_client(Path(sys.argv[1])); "
+        "n = node_named('n', port=int(sys.argv[2]), key=sys.argv[3], known_hosts=sys.argv[4]); "
         "c.connect(n); print('in')"
     )
-    arguments = [str(Path(__file__).parent), str(tmp_path / "h"), str(server.port)]
-    arguments += [str(server.client_key), str(server.known_hosts)]
+    arguments = [str(tmp_path / "h"), str(server.port), str(server.client_key), str(server.known_hosts)]
+    arguments += [str(folder) for folder in Path(__file__).parents[:2]]
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
     )

@@ -8,6 +8,7 @@ from contextlib import closing
 
 import pytest
 from servers import node_named
+from waiting import HANG
 
 from clusterctl.errors import ConnectTimeout, InternalError
 from clusterctl.runs.executor import fan_out
@@ -50,7 +51,7 @@ def test_outcomes_come_as_they_complete() -> None:
 
     def work(node: Node) -> None:
         if node.name == "n0":
-            assert gate.wait(10)
+            assert gate.wait(HANG)
 
     order = []
     for outcome in fan_out(nodes(8), work):
@@ -89,7 +90,7 @@ def test_leaving_early_cancels_what_has_not_begun() -> None:
     def work(node: Node) -> None:
         begun.append(node.name)
         if node.name != "n0":
-            assert gate.wait(10)
+            assert gate.wait(HANG)
 
     with pytest.raises(KeyboardInterrupt), closing(fan_out(nodes(20), work, limit=3)) as outcomes:  # type: ignore[type-var]  # a generator has `close`
         for _ in outcomes:
@@ -102,7 +103,7 @@ def test_leaving_early_cancels_what_has_not_begun() -> None:
 def test_threads_do_not_keep_the_process() -> None:
     """A hanging node does not hold up the end of the process."""
     gate = threading.Event()
-    outcomes = fan_out(nodes(2), lambda _: gate.wait(30))
+    outcomes = fan_out(nodes(2), lambda _: gate.wait(HANG))
     assert all(thread.daemon for thread in threading.enumerate() if thread.name.startswith("node worker"))
     gate.set()
     assert len(list(outcomes)) == 2

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from servers import Client, Server, hop_named, make_key, run_keygen
+from waiting import HANG
 
 from clusterctl.errors import HostKeyError
 from clusterctl.runs.hop import Hop
@@ -274,7 +275,7 @@ def test_many_threads_record_each_key_once(judge: Judge) -> None:
 
     def meet() -> None:
         for node in nodes:
-            together.wait(10)
+            together.wait(HANG)
             judge.keys.verify(node, "ssh-ed25519", ED)
 
     threads = [threading.Thread(target=meet) for _ in range(4)]

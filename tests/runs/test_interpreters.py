@@ -11,15 +11,17 @@ from pathlib import Path
 import pytest
 from servers import Server
 from test_trust import inventory
+from waiting import HANG
+
+from clusterctl.runs.sshfiles import own_home
 
 OLDEST = (3, 8)
 
 
 def find_interpreters() -> dict[tuple[int, int], str]:
     """Find one interpreter of each version, on PATH and where pyenv puts them."""
-    places = [Path(folder) for folder in os.get_exec_path()] + sorted(
-        Path.home().glob(".pyenv/versions/*/bin")
-    )
+    folders = [Path(folder) for folder in os.get_exec_path()]
+    places = [*folders, *sorted(own_home().glob(".pyenv/versions/*/bin"))]
     found = {sys.version_info[:2]: sys.executable}
     for folder in places:
         for path in folder.glob("python3.*") if folder.is_dir() else ():
@@ -44,7 +46,9 @@ def launch(folder: Path, server: Server, python: str) -> subprocess.CompletedPro
     (folder / "inventory.yaml").write_text(re.sub(r"config: [^,]*", "config: none", text))
     words = [sys.executable, "-m", "clusterctl", "launch", "--no-check", "job.yaml"]
     env = {**os.environ, "XDG_STATE_HOME": str(server.folder / "state")}
-    return subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, timeout=90, check=False)
+    return subprocess.run(
+        words, cwd=folder, env=env, capture_output=True, text=True, timeout=HANG, check=False
+    )
 
 
 @pytest.mark.parametrize("version", ABLE[:1], ids=lambda version: f"{version[0]}.{version[1]}")

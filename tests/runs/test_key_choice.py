@@ -6,6 +6,7 @@ import os
 import pty
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 from servers import ME, Server, make_client, make_key, run_keygen
 from test_keyring import accept, add_to_agent, agent
+from waiting import HANG, wait_until
 
 from clusterctl.errors import AuthenticationFailed
 from clusterctl.runs.connect import connect
@@ -177,7 +179,7 @@ def converse(command: list[str], environment: dict[str, str], question: bytes, a
         command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
     )
     os.close(theirs)
-    said, deadline = b"", time.monotonic() + 60
+    said, deadline = b"", time.monotonic() + HANG
     while time.monotonic() < deadline:
         try:
             piece = os.read(ours, 4096)
@@ -185,10 +187,10 @@ def converse(command: list[str], environment: dict[str, str], question: bytes, a
             break
         said += piece
         if answer and question in said and said.rstrip().endswith(b":"):
-            time.sleep(0.1)  # until echo is off
+            wait_until(lambda: not termios.tcgetattr(ours)[3] & termios.ECHO, "echo is off")
             os.write(ours, answer)
             answer = b""
-    process.wait(10)
+    process.wait(HANG)
     os.close(ours)
     return said
 

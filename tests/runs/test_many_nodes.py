@@ -5,12 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from simulated import DYING, REFUSED, SILENT, SimulatedCluster, Ways, simulated_nodes
+from waiting import HANG
 
 from clusterctl.cli.proving import PHASE, choose, prove
 from clusterctl.console.phases import Phases
@@ -68,12 +68,11 @@ def test_a_check_of_hundreds_names_those_that_fail() -> None:
     """200 nodes tell their facts and call each other; the verdict speaks of those that could not be asked alone."""
     nodes = simulated_nodes(200)
     inventory = Inventory(cluster="simulated", file="inventory.yaml", nodes=nodes)
-    began = time.monotonic()
     with SimulatedCluster(ROUGH, seed=7) as cluster:
         phases = Phases([node.name for node in nodes])
         proof = prove(cluster, nodes, None, choose(inventory, None), phases)
         lost = {node.name for node in nodes if cluster.fate(node).kind in CODES}
-    assert PHASE == "check" and time.monotonic() - began < 30
+    assert PHASE == "check"
     assert set(proof.failures) == lost and set(proof.facts) == {node.name for node in nodes} - lost
     assert {name for finding in proof.findings for name in finding.nodes} == lost, proof.findings
     assert proof.wire is not None and len(proof.wire.nodes) == len(nodes) - len(lost)
@@ -122,7 +121,7 @@ print({outcome.error.code for outcome in fan_out(nodes, lambda _: kept.extend(op
 def test_a_machine_that_allows_too_few_files_says_so() -> None:
     """Before anything is opened where the number is hopeless, and for the node where it becomes too small."""
     words = [sys.executable, "-c", FEW_FILES]
-    done = subprocess.run(words, capture_output=True, text=True, cwd=HERE, timeout=60, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, cwd=HERE, timeout=HANG, check=False)
     first, second = done.stdout.splitlines()
     assert first == (
         "CC-USE-080 this machine allows 400 open files, too few for so many nodes 100 nodes need 428 at the least"

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from pipenodes import PipeSession
+from waiting import HANG
 
 from clusterctl.errors import ClusterctlError
 from clusterctl.payload import passing as giving
@@ -311,7 +312,7 @@ def test_who_waits_for_a_node_that_fails_takes_its_place() -> None:
         passing.join(second, 4711)
         passing.leave(second)
         third = next(future for future, name in waiting.items() if name != second)
-        assert third.result(5).node == second  # type: ignore[union-attr]  # it is a giver
+        assert third.result(HANG).node == second  # type: ignore[union-attr]  # it is a giver
 
 
 def test_nodes_that_do_not_reach_each_other_are_all_sent_it_from_here() -> None:
@@ -328,7 +329,7 @@ def test_nodes_that_do_not_reach_each_other_are_all_sent_it_from_here() -> None:
         passing.join(name, 4711)  # it has been sent it meanwhile
         passing.leave(name)
     with ThreadPoolExecutor(len(names)) as pool:
-        assert list(pool.map(lambda name: passing.find(name, 1), names[3:], timeout=5)) == [None] * 13
+        assert list(pool.map(lambda name: passing.find(name, 1), names[3:], timeout=HANG)) == [None] * 13
 
 
 def _soon(future: Any) -> Any:

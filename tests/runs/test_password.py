@@ -13,7 +13,7 @@ import paramiko
 import pytest
 from paramiko.common import AUTH_FAILED, AUTH_SUCCESSFUL
 from paramiko.server import InteractiveQuery
-from servers import QUICK, make_client, node_named
+from servers import PATIENT, make_client, node_named
 
 from clusterctl.errors import AuthenticationFailed
 from clusterctl.runs.connect import connect
@@ -77,7 +77,7 @@ def enter(server: Asking, home: Path) -> None:
         node_named("gpu01", port=server.port, host_keys="accept-new", known_hosts=str(home / "kh"))
     )
     login = partial(PasswordLogin, password=PASSWORD)
-    connect(replace(hop), client.hostkeys, client.keyring, QUICK, login=login).close()
+    connect(replace(hop), client.hostkeys, client.keyring, PATIENT, login=login).close()
 
 
 @pytest.mark.parametrize("question", ["Password: ", "(ann@token-ring) password:", "ann 的密码: "])

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from servers import Client, Server, node_named
+from waiting import HANG
 
 from clusterctl.errors import ConnectTimeout, Unreachable
 from clusterctl.runs.limits import Timeouts
@@ -76,7 +76,7 @@ def test_works_and_ends(server: Server, client: Client, relay: str) -> None:
     connection = client.connect(server.node(proxy_command=relay))
     pid = connection.transport.sock._process.pid
     with Session(connection, "probe", {"peers": {}, "workdir": "/tmp"}, python=sys.executable) as session:
-        frame = session.receive(20)
+        frame = session.receive(HANG)
     assert frame is not None
     assert "facts" in frame[0]
     assert alive(pid)
@@ -85,12 +85,10 @@ def test_works_and_ends(server: Server, client: Client, relay: str) -> None:
 
 
 def test_command_that_ends_at_once(server: Server, client: Client) -> None:
-    """Its status and last words are the evidence, at once."""
+    """Its status and last words are the evidence, and no limit has to pass."""
     node = server.node(proxy_command="sh -c 'echo cannot find %h >&2; exit 3'")
-    began = time.monotonic()
     with pytest.raises(Unreachable) as caught:
         client.connect(node)
-    assert time.monotonic() - began < 1
     assert caught.value.code == "CC-SSH-013"
     assert "status 3" in caught.value.message
     assert caught.value.evidence == "cannot find 127.0.0.1"
@@ -110,42 +108,36 @@ def test_command_that_hangs(server: Server, client: Client, tmp_path: Path) -> N
     """It costs its limit, its last words are shown, and it is ended although it ignores being asked to."""
     command = f"sh -c 'trap \"\" TERM; echo $$ >{tmp_path}/pid; echo waiting >&2; while :; do sleep 1; done'"
     with pytest.raises(ConnectTimeout) as caught:
-        client.connect(server.node(proxy_command=command), Timeouts(handshake=1.0))
+        client.connect(server.node(proxy_command=command), Timeouts(handshake=5.0))
     assert "no greeting" in caught.value.message
     assert caught.value.evidence == "waiting"
-    assert "through the proxy command within 1 s: the node is off" in caught.value.message
+    assert "through the proxy command within 5 s: the node is off" in caught.value.message
     assert command in caught.value.fix
     assert not alive(int((tmp_path / "pid").read_text()))
 
 
 def test_silence_behind_a_command_has_a_limit_of_its_own(client: Client) -> None:
     """A command that accepts us for a node that is off costs less than a whole handshake."""
-    began = time.monotonic()
     with pytest.raises(ConnectTimeout, match=r"no greeting from the node .* within 0\.5 s"):
-        client.connect(node_named("n1", proxy_command="sleep 20"), Timeouts(greeting=0.5))
-    assert time.monotonic() - began < 2
+        client.connect(node_named("n1", proxy_command="sleep 300"), Timeouts(greeting=0.5))
 
 
 def test_a_slow_key_exchange_behind_a_command(client: Client) -> None:
     """Once the node has greeted us, the limit of the handshake holds, and its sentence."""
-    command = "sh -c 'echo SSH-2.0-tarpit; sleep 20'"
-    began = time.monotonic()
-    with pytest.raises(ConnectTimeout, match=r"no key exchange from the server .* within 1 s"):
-        client.connect(node_named("n1", proxy_command=command), Timeouts(greeting=0.3, handshake=1.0))
-    assert time.monotonic() - began > 0.9
+    command = "sh -c 'echo SSH-2.0-tarpit; sleep 300'"
+    with pytest.raises(ConnectTimeout, match=r"no key exchange from the server .* within 6 s"):
+        client.connect(node_named("n1", proxy_command=command), Timeouts(greeting=3.0, handshake=6.0))
 
 
 def test_command_that_dies_later_is_noticed(server: Server, client: Client, relay: str) -> None:
-    """A connection through a command that is killed is lost at once."""
+    """A connection through a command that is killed is lost, and no limit has to pass."""
     from clusterctl.errors import ConnectionLost
 
     connection = client.connect(server.node(proxy_command=relay))
     session = Session(connection, "probe", {"peers": {}, "workdir": "/tmp"}, python="/bin/cat")
     os.kill(connection.transport.sock._process.pid, 9)
-    began = time.monotonic()
     with pytest.raises(ConnectionLost):
-        session.receive(20)
-    assert time.monotonic() - began < 1
+        session.receive(HANG)
 
 
 def test_talkative_command(server: Server, client: Client, tmp_path: Path, relay: str) -> None:

@@ -9,13 +9,13 @@ import secrets
 import shutil
 import subprocess
 import sys
-import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import wait_until
 
 from clusterctl.errors import ConnectionLost, NodeError, SystemRefusal
 from clusterctl.plans.outside import Outside
@@ -302,10 +302,7 @@ def test_nodes_with_one_home_find_the_same_mark(node: Node) -> None:
         marks = [list_results(session, 9, "", "gpu01").mark for session in (one, other, stranger)]
         assert marks == ["m1", "m1", "m3"]
         assert len(list((node.workdir / "beacons").iterdir())) == 2
-    deadline = time.monotonic() + 5
-    while list((node.workdir / "beacons").iterdir()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: not list((node.workdir / "beacons").iterdir()), "they go out")
 
 
 def test_too_many_files_are_refused_before_one_comes(node: Node) -> None:
@@ -590,7 +587,7 @@ def test_a_full_disk_here_is_a_clear_error(tmp_path: Path) -> None:
     trial = ["unshare", how, "true"]
     if shutil.which("unshare") is None or subprocess.run(trial, capture_output=True, check=False).returncode:
         pytest.skip("mount namespaces are not allowed here")
-    paths = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
+    paths = [str(folder) for folder in Path(__file__).parents[:3]]
     script = 'd=$1; shift; mount -t tmpfs -o size=4m tmpfs "$d" && exec "$@"'
     program = [sys.executable, "-c", FULL_DISK, str(disk), *paths]
     done = subprocess.run(

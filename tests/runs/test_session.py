@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from servers import QUICK, Client, Server
+from counting import count_calls
+from servers import PATIENT, Client, Server
+from waiting import HANG, wait_until
 
 from clusterctl.errors import (
     ConnectionLost,
@@ -29,6 +31,7 @@ from clusterctl.runs import payload
 from clusterctl.runs import session as session_module
 from clusterctl.runs.limits import Timeouts
 from clusterctl.runs.session import Session
+from clusterctl.runs.sshfiles import own_home
 
 VERBS = {
     "echo": """
@@ -59,7 +62,7 @@ def run(request, stream):
 import time
 def run(request, stream):
     stream.send({"pid": __import__("os").getpid()})
-    time.sleep(8)
+    time.sleep(60)
 """,
     "talker": """
 def run(request, stream):
@@ -93,7 +96,7 @@ import time
 def run(request, stream):
     for number in range(request["beats"]):
         stream.send({"beat": number})
-        time.sleep(0.1)
+        time.sleep(request["every"])
     time.sleep(request["pause"])
 """,
     "garbage": """
@@ -130,20 +133,20 @@ def connection(server: Server, client: Client) -> Any:
 def start(connection: Any, verb: str, python: str = sys.executable, **options: Any) -> Session:
     """Begin a conversation; what is no option of a session is the request."""
     known = {key: options.pop(key) for key in ("activate", "timeouts", "silence_limit") if key in options}
-    return Session(connection, verb, options, python=python, **{"timeouts": QUICK, **known})
+    return Session(connection, verb, options, python=python, **{"timeouts": PATIENT, **known})
 
 
 def test_frames_go_both_ways(connection: Any) -> None:
     """Whatever the content, in order, until the end."""
     with start(connection, "echo", text="é\n$HOME") as session:
-        assert session.receive(10) == (Untrusted({"request": {"text": "é\n$HOME"}}), b"")
+        assert session.receive(HANG) == (Untrusted({"request": {"text": "é\n$HOME"}}), b"")
         for size in (0, 1, 70_000, 1 << 20):
             body = os.urandom(size)
             session.send({"size": size, "text": "\0\u2028"}, body)
-            assert session.receive(10) == (Untrusted({"size": size, "text": "\0\u2028"}), body)
+            assert session.receive(HANG) == (Untrusted({"size": size, "text": "\0\u2028"}), body)
         session.send({"stop": True})
-        assert session.receive(10) is None
-        assert session.receive(10) is None
+        assert session.receive(HANG) is None
+        assert session.receive(HANG) is None
         assert session.ended
 
 
@@ -151,11 +154,11 @@ def test_several_verbs_on_one_connection(connection: Any) -> None:
     """Conversations do not disturb each other; a connection carries eight at a time, any number in turn."""
     sessions = [start(connection, "echo", n=number) for number in range(8)]
     for number, session in reversed(list(enumerate(sessions))):
-        assert session.receive(10) == (Untrusted({"request": {"n": number}}), b"")
+        assert session.receive(HANG) == (Untrusted({"request": {"n": number}}), b"")
         session.close()
     for number in range(5):
         with start(connection, "echo", n=number) as session:
-            assert session.receive(10) == (Untrusted({"request": {"n": number}}), b"")
+            assert session.receive(HANG) == (Untrusted({"request": {"n": number}}), b"")
 
 
 def test_too_many_channels(serve: Callable[..., Server], client: Client) -> None:
@@ -170,11 +173,14 @@ def test_too_many_channels(serve: Callable[..., Server], client: Client) -> None
 def test_noise_does_not_break_frames(connection: Any) -> None:
     """Megabytes of stray output neither block the verb nor reach the frames; the end of stderr is kept."""
     with start(connection, "noisy", chunks=100) as session:
-        assert session.receive(20) == (Untrusted({"done": True}), b"body")
-        assert session.receive(10) is None
-        deadline = time.monotonic() + 10  # stderr is a stream of its own, and may be behind
-        while not session.stderr.endswith("a stray print\n") and time.monotonic() < deadline:
+        assert session.receive(HANG) == (Untrusted({"done": True}), b"body")
+        assert session.receive(HANG) is None
+
+        def all_said() -> bool:  # stderr is a stream of its own, and may be behind
             assert list(session.pump()) == []
+            return session.stderr.endswith("a stray print\n")
+
+        wait_until(all_said, "the end of stderr")
         assert session.stderr.endswith("o" * 1000 + "a stray print\n")
         assert len(session.stderr) == 64 << 10
 
@@ -183,21 +189,21 @@ def test_errors_of_the_node(connection: Any) -> None:
     """What came before the error is not lost; the code decides the kind."""
     for code, kind in (("CC-SYNC-003", SyncError), ("CC-DISK-001", NodeError), ("CC-PY-002", NoInterpreter)):
         with start(connection, "fail", code=code) as session:
-            assert session.receive(10) == (Untrusted({"first": 1}), b"")
+            assert session.receive(HANG) == (Untrusted({"first": 1}), b"")
             with pytest.raises(kind) as caught:
-                session.receive(10)
+                session.receive(HANG)
             assert (type(caught.value), caught.value.code, caught.value.node) == (kind, code, "n1")
             assert caught.value.message == "it did not work"
             with pytest.raises(kind):  # and again: it stays failed
-                session.receive(10)
+                session.receive(HANG)
 
 
 def test_unforeseen_error_of_the_node(connection: Any) -> None:
     """An exception that nobody expected arrives with its traceback as evidence."""
     with start(connection, "fail", code="") as session:
-        session.receive(10)
+        session.receive(HANG)
         with pytest.raises(InternalError) as caught:
-            session.receive(10)
+            session.receive(HANG)
     assert caught.value.code == "CC-RUN-002"
     assert "KeyError" in caught.value.message
     assert "in run" in caught.value.evidence
@@ -208,19 +214,19 @@ def test_unforeseen_error_of_the_node(connection: Any) -> None:
 def test_verb_that_dies(connection: Any, how: str) -> None:
     """The process ends without a word: an error, with what it had said, and the connection lives on."""
     with start(connection, "die", how=how) as session:
-        assert session.receive(10) == (Untrusted({"first": 1}), b"")
+        assert session.receive(HANG) == (Untrusted({"first": 1}), b"")
         with pytest.raises(NodeError) as caught:
-            session.receive(10)
+            session.receive(HANG)
     assert caught.value.code == "CC-RUN-003"
     assert caught.value.evidence == "last words"
     with start(connection, "echo") as session:
-        assert session.receive(10) is not None
+        assert session.receive(HANG) is not None
 
 
 def test_verb_that_writes_no_frames(connection: Any) -> None:
     """Garbage after the sentinel is not waited on."""
     with start(connection, "garbage") as session, pytest.raises(NodeError) as caught:
-        session.receive(10)
+        session.receive(HANG)
     assert caught.value.code == "CC-RUN-004"
 
 
@@ -241,7 +247,7 @@ def test_no_interpreter(connection: Any, python: str, activate: str | None, code
         start(connection, "echo", python, activate=activate) as session,
         pytest.raises(NoInterpreter) as caught,
     ):
-        session.receive(10)
+        session.receive(HANG)
     assert caught.value.code == code
     assert caught.value.node == "n1"
     assert ("`activate` ended the shell with status 5" in caught.value.message) == (activate == "exit 5")
@@ -270,7 +276,7 @@ def test_activate_that_ends_the_shell_is_named(connection: Any) -> None:
         start(connection, "echo", activate=activate) as session,
         pytest.raises(NoInterpreter) as caught,
     ):
-        session.receive(10)
+        session.receive(HANG)
     assert (caught.value.code, caught.value.evidence) == ("CC-PY-003", "no such module")
     assert "`activate` ended the shell with status 127" in caught.value.message
 
@@ -281,7 +287,7 @@ def test_activate_that_becomes_another_program(connection: Any) -> None:
         start(connection, "echo", activate="exec true") as session,
         pytest.raises(NoInterpreter, match="the login shell, `activate` or") as caught,
     ):
-        session.receive(10)
+        session.receive(HANG)
     assert caught.value.code == "CC-PY-003"
 
 
@@ -292,17 +298,17 @@ def test_interpreter_too_old(connection: Any, tmp_path: Path) -> None:
     old.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{pretend} exec(sys.argv[1])" "$2"\n')
     old.chmod(0o755)
     with start(connection, "echo", str(old)) as session, pytest.raises(NoInterpreter) as caught:
-        session.receive(10)
+        session.receive(HANG)
     assert caught.value.code == "CC-PY-002"
     assert "3.6.9" in caught.value.message
 
 
 def test_activate_that_hangs(connection: Any) -> None:
     """The interpreter has its own limit, also when the caller would wait longer."""
-    session = start(connection, "echo", activate="echo asking; sleep 5", timeouts=Timeouts(start=0.5))
+    session = start(connection, "echo", activate="echo asking; sleep 60", timeouts=Timeouts(start=5.0))
     with session, pytest.raises(NoInterpreter) as caught:
-        session.receive(30)
-    assert "did not come to its end within 0.5 s: echo asking; sleep 5" in caught.value.message
+        session.receive(HANG)
+    assert "did not come to its end within 5 s: echo asking; sleep 60" in caught.value.message
     assert (caught.value.code, caught.value.evidence) == ("CC-PY-004", "asking")
 
 
@@ -310,12 +316,12 @@ def test_activate_that_hangs(connection: Any) -> None:
 def test_a_python_that_hangs(connection: Any, tmp_path: Path, activate: str | None) -> None:
     """Whoever waits, for whatever: the one that does not answer is named, and not `activate` before it."""
     python = tmp_path / "python"
-    python.write_text("#!/bin/sh\nsleep 5\n")
+    python.write_text("#!/bin/sh\nsleep 60\n")
     python.chmod(0o755)
     session = start(connection, "echo", str(python), activate=activate)
     with session, pytest.raises(ConnectTimeout) as caught:
-        session.receive(0.7)
-    assert f"{python} did not answer within 0.7 s" in caught.value.message
+        session.receive(5.0)
+    assert f"{python} did not answer within 5 s" in caught.value.message
 
 
 def test_hostile_activate_and_python_arrive(connection: Any, tmp_path: Path) -> None:
@@ -324,51 +330,50 @@ def test_hostile_activate_and_python_arrive(connection: Any, tmp_path: Path) -> 
     python.symlink_to(sys.executable)
     activate = f"printf %s '$(touch {tmp_path}/pwned) \\n' é >&2\n# '"
     with start(connection, "echo", str(python), activate=activate) as session:
-        assert session.receive(10) == (Untrusted({"request": {}}), b"")
+        assert session.receive(HANG) == (Untrusted({"request": {}}), b"")
         assert session.stderr == f"$(touch {tmp_path}/pwned) \\né"
-    assert not list(Path.home().glob("pwned"))
+    assert not (own_home() / "pwned").exists()
     assert not (tmp_path / "pwned").exists()
 
 
 def test_answer_has_a_limit(connection: Any) -> None:
     """No answer in time is an error; the conversation goes on."""
     with start(connection, "echo") as session:
-        session.receive(10)
-        began = time.monotonic()
+        session.receive(HANG)
         with pytest.raises(ConnectTimeout) as caught:
             session.receive(0.2)
-        assert 0.2 <= time.monotonic() - began < 0.6
         assert caught.value.code == "CC-SSH-004"
         session.send({"late": 1})
-        assert session.receive(10) == (Untrusted({"late": 1}), b"")
+        assert session.receive(HANG) == (Untrusted({"late": 1}), b"")
 
 
 def test_caller_who_was_away_misses_nothing(connection: Any) -> None:
     """Limits are judged after what has arrived, not before."""
     timeouts = Timeouts(start=0.5)
     with start(connection, "echo", timeouts=timeouts, silence_limit=0.5) as session:
-        time.sleep(1.0)
+        wait_until(session._channel._channel.recv_ready, "an answer")  # type: ignore[attr-defined]  # paramiko's
+        time.sleep(2.0)
         assert session.receive(0) == (Untrusted({"request": {}}), b"")
 
 
 def test_node_that_does_not_read(connection: Any) -> None:
     """Sending has a limit too."""
     with start(connection, "deaf") as session:
-        session.receive(10)
+        session.receive(HANG)
         began = time.monotonic()
         with pytest.raises(ConnectTimeout) as caught:
             session.send({"big": 1}, b"x" * (16 << 20), timeout=1.0)
-        assert 1.0 <= time.monotonic() - began < 3.0
+        assert time.monotonic() - began >= 1.0
         assert "room" in caught.value.message
 
 
 def test_both_sides_write_at_once(connection: Any) -> None:
     """While the node writes more than a window before it reads, sending does not lock up."""
     with start(connection, "talker", frames=20, size=1 << 20) as session:
-        session.send({}, b"y" * (8 << 20), timeout=20)
+        session.send({}, b"y" * (8 << 20), timeout=HANG)
         session.send({"stop": True})
         sizes = []
-        while (frame := session.receive(10)) is not None:
+        while (frame := session.receive(HANG)) is not None:
             sizes.append(frame[0].integer("got") or len(frame[1]))
     assert sizes == [1 << 20] * 20 + [8 << 20]
 
@@ -380,23 +385,21 @@ def test_a_node_that_speaks_without_end_is_not_heard_for_ever(
     monkeypatch.setattr(session_module, "MOST_HELD", 4 << 20)
     with start(connection, "burst", frames=64, size=1 << 20) as session:
         with pytest.raises(NodeError, match="without being asked") as caught:
-            session.send({}, b"y" * (32 << 20), timeout=20)
+            session.send({}, b"y" * (32 << 20), timeout=HANG)
         assert sum(len(body) for _, body in session._arrived) < 6 << 20
     assert caught.value.code == "CC-RUN-004"
 
 
 def test_connection_killed(serve: Callable[..., Server], client: Client) -> None:
-    """The server's process for us is killed: noticed at once by who reads and by who sends."""
+    """The server's process for us is killed: noticed by who reads and by who sends, and not by a limit."""
     server = serve()
     connection = client.connect(server.node())
     session = start(connection, "deaf")
-    session.receive(10)
+    session.receive(HANG)
     for pid in server.children():
         os.kill(pid, signal.SIGKILL)
-    began = time.monotonic()
     with pytest.raises(ConnectionLost) as caught:
-        session.receive(20)
-    assert time.monotonic() - began < 1.0
+        session.receive(HANG)
     assert (caught.value.code, caught.value.node) == ("CC-SSH-015", "n1")
     with pytest.raises(ConnectionLost):
         session.beat()
@@ -415,31 +418,25 @@ def test_frozen_server_is_noticed_by_silence(serve: Callable[..., Server], clien
     """The connection stands, nothing comes: the silence limit ends it."""
     server = serve()
     connection = client.connect(server.node())
-    session = start(connection, "beats", beats=1000, pause=0, silence_limit=0.6)
+    session = start(connection, "beats", beats=1000, every=0.1, pause=0, silence_limit=5.0)
     for _ in range(3):
-        session.receive(5)
+        session.receive(HANG)
     stop_server_side(server)
-    began = time.monotonic()
     with pytest.raises(ConnectionLost) as caught:
         while True:
             session.receive(None)
-    assert 0.4 < time.monotonic() - began < 1.5
     assert caught.value.code == "CC-SSH-016"
-    began = time.monotonic()
     session.close()
     connection.close()
-    assert time.monotonic() - began < 3.0
 
 
 def test_beats_keep_a_quiet_connection(connection: Any) -> None:
     """As long as something is heard within the limit, nothing is lost; then it is, and not before."""
-    session = start(connection, "beats", beats=10, pause=5, silence_limit=0.5)
+    session = start(connection, "beats", beats=10, every=0.4, pause=20, silence_limit=3.0)
     for number in range(10):
-        assert session.receive(5) == (Untrusted({"beat": number}), b"")
-    began = time.monotonic()
+        assert session.receive(HANG) == (Untrusted({"beat": number}), b"")
     with pytest.raises(ConnectionLost):
-        session.receive(5)
-    assert time.monotonic() - began < 1.0
+        session.receive(HANG)
     session.close()
 
 
@@ -448,10 +445,8 @@ def test_frozen_server_and_a_new_channel(serve: Callable[..., Server], client: C
     server = serve()
     connection = client.connect(server.node())
     stop_server_side(server)
-    began = time.monotonic()
     with pytest.raises(ConnectTimeout) as caught:
         start(connection, "echo", timeouts=Timeouts(channel=0.5))
-    assert time.monotonic() - began < 1.5
     assert "channel" in caught.value.message
 
 
@@ -460,13 +455,11 @@ def test_frozen_server_and_sending(serve: Callable[..., Server], client: Client)
     server = serve()
     connection = client.connect(server.node())
     session = start(connection, "echo")
-    session.receive(10)
+    session.receive(HANG)
     stop_server_side(server)
-    began = time.monotonic()
     with pytest.raises((ConnectTimeout, ConnectionLost)):
         for _ in range(20):
             session.send({"big": 1}, b"x" * (1 << 20), timeout=1.0)
-    assert time.monotonic() - began < 3.0
     session.close()
 
 
@@ -480,7 +473,7 @@ def test_many_nodes_in_one_thread(server: Server, client: Client) -> None:
     for session in sessions:
         selector.register(session, selectors.EVENT_READ)
     seen: dict[str, list[int]] = {session.node: [] for session in sessions}
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + HANG
     while selector.get_map() and time.monotonic() < deadline:
         for key, _ in selector.select(5):
             session = key.fileobj
@@ -497,7 +490,7 @@ def test_many_nodes_in_one_thread(server: Server, client: Client) -> None:
 def test_pump_raises_after_what_came_before(connection: Any) -> None:
     """A reader of many nodes gets the frames first, then the error."""
     session = start(connection, "fail", code="CC-DISK-001")
-    got, deadline = [], time.monotonic() + 10
+    got, deadline = [], time.monotonic() + HANG
     with session, pytest.raises(NodeError):
         while time.monotonic() < deadline:
             for frame in session.pump():
@@ -513,19 +506,19 @@ def test_what_a_verb_said_before_it_ended_is_not_lost_to_a_late_word(connection:
     with session:
         for _ in range(3):
             session.send({"late": True})
-        assert [session.receive(10), session.receive(10)] == [
+        assert [session.receive(HANG), session.receive(HANG)] == [
             (Untrusted({"n": 0}), b"x"),
             (Untrusted({"n": 1}), b"x"),
         ]
-        assert session.receive(10) is None
+        assert session.receive(HANG) is None
 
 
 def test_silence_is_checked_without_waiting(connection: Any) -> None:
     """A reader of many nodes asks each whether it is still there."""
-    session = start(connection, "beats", beats=3, pause=5)
+    session = start(connection, "beats", beats=3, every=0.1, pause=20)
     for _ in range(3):
-        session.receive(10)
-    session.check_silence(0.5)
+        session.receive(HANG)
+    session.check_silence(HANG)
     time.sleep(0.6)
     with pytest.raises(ConnectionLost):
         session.check_silence(0.5)
@@ -533,25 +526,27 @@ def test_silence_is_checked_without_waiting(connection: Any) -> None:
 
 
 def test_reading_costs_no_polling(connection: Any) -> None:
-    """Waiting for a silent node uses next to no processor time."""
+    """Waiting for a silent node is one wait, and no series of short ones."""
     session = start(connection, "deaf")
-    session.receive(10)
-    before = time.process_time()
-    with pytest.raises(ConnectTimeout):
-        session.receive(1.5)
-    assert time.process_time() - before < 0.03
+    session.receive(HANG)
+
+    def wait() -> None:
+        with pytest.raises(ConnectTimeout):
+            session.receive(1.5)
+
+    assert count_calls(wait) < 300
     session.close()
 
 
 def test_threads_may_send_together(connection: Any) -> None:
     """Frames of two senders do not mix."""
     session = start(connection, "echo")
-    session.receive(10)
+    session.receive(HANG)
     bodies = [bytes([65 + number]) * 300_000 for number in range(4)]
     threads = [threading.Thread(target=session.send, args=({}, body)) for body in bodies]
     for thread in threads:
         thread.start()
-    got = [session.receive(10) for _ in bodies]
+    got = [session.receive(HANG) for _ in bodies]
     for thread in threads:
         thread.join()
     assert sorted(frame[1] for frame in got if frame) == bodies
@@ -561,9 +556,7 @@ def test_threads_may_send_together(connection: Any) -> None:
 def test_closing_ends_the_verb(connection: Any) -> None:
     """The verb's process is gone soon after its session is closed."""
     with start(connection, "echo", pid=True) as session:
-        frame = session.receive(10)
+        frame = session.receive(HANG)
     assert frame is not None
-    process, deadline = Path(f"/proc/{int(frame[1])}"), time.monotonic() + 5
-    while process.exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not process.exists()
+    process = Path(f"/proc/{int(frame[1])}")
+    wait_until(lambda: not process.exists(), "its end")

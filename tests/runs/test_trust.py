@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from servers import ME, Client, Server, run_keygen
+from waiting import HANG
 
 from clusterctl.runs.session import Session
 
@@ -86,7 +87,7 @@ def launched(tmp_path_factory: pytest.TempPathFactory, agent: dict[str, str]) ->
         env=env,
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=HANG,
         umask=0o002,
         check=False,
     )

@@ -6,13 +6,15 @@ import threading
 import time
 from contextlib import suppress
 
+from waiting import HANG
+
 from clusterctl.runs.turns import Turns
 
 
 def test_the_first_goes_alone_and_a_failure_passes_the_turn_on() -> None:
     """Of four at one place the first fails, the second fills it, the rest go together; elsewhere nobody waits."""
     turns, log, lock = Turns(), list[str](), threading.Lock()
-    together = threading.Barrier(2, timeout=5)
+    together = threading.Barrier(2, timeout=HANG)
 
     def work(name: str, place: str) -> None:
         with suppress(RuntimeError), turns.take(place):
@@ -34,7 +36,7 @@ def test_the_first_goes_alone_and_a_failure_passes_the_turn_on() -> None:
     with turns.take("disk"), turns.take(""), turns.take(""):
         pass
     for worker in workers:
-        worker.join(10)
+        worker.join(HANG)
 
     assert sorted(log) == ["a", "b", "c", "d"]
     assert not together.broken

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 
 import pytest
+from counting import count_calls
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -104,15 +104,15 @@ def test_no_nodes_at_all() -> None:
         "," * 100000,
     ],
 )
-def test_no_pattern_takes_long(pattern: str) -> None:
+def test_no_pattern_is_much_work(pattern: str) -> None:
     """Huge ranges end at the first name that is not there."""
     names = ["gpu1", *(f"n{i}" for i in range(500)), *("n" + "1" * n for n in range(4, 30))]
-    began = time.process_time()
 
-    with pytest.raises(UsageError):
-        select_nodes(pattern, names)
+    def select() -> None:
+        with pytest.raises(UsageError):
+            select_nodes(pattern, names)
 
-    assert time.process_time() - began < 2
+    count_calls(select, 1000 * (len(pattern) + len(names)))
 
 
 @pytest.mark.parametrize(

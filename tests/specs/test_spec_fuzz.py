@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -187,23 +186,15 @@ def keyed(model: type[Any], keys: Iterable[str]) -> st.SearchStrategy[Any]:
 @fewer
 @given(keyed(InventoryFile, INVENTORY_KEYS), st.lists(keyed(NodeEntry, INVENTORY_KEYS), max_size=3))
 def test_any_values_of_an_inventory(top: dict[str, Any], nodes: list[dict[str, Any]]) -> None:
-    """Right keys with values that nobody would think of, and soon."""
-    began = time.process_time()
-
+    """Right keys with values that nobody would think of."""
     judge_inventory(json.dumps({"cluster": "c", "nodes": [{"host": "h", **node} for node in nodes], **top}))
-
-    assert time.process_time() - began < 2
 
 
 @fewer
 @given(keyed(JobFile, JOB_KEYS), st.sampled_from(WHAT))
 def test_any_values_of_a_job(top: dict[str, Any], what: dict[str, Any]) -> None:
     """The same for jobs."""
-    began = time.process_time()
-
     judge_job(json.dumps({"name": "n", **what, **top}))
-
-    assert time.process_time() - began < 2
 
 
 KEYS = [

@@ -1,0 +1,123 @@
+"""Small things that a user must not wait for: hostile texts, versions, known hosts, goodbyes.
+
+    python -m tests.bench small [-r ROUNDS]
+
+Tests count the work of each, which is the same on every machine; here is what it takes on this one. Times are of the
+processor, except for closing connections, whose harm would be waiting.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "specs"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "runs"))
+
+import test_document
+import test_import_fuzz
+from measuring import Bar, Table, options_for, report, tell
+from servers import make_client, start_server
+
+from clusterctl.errors import SpecError
+from clusterctl.runs.routes import Routes
+from clusterctl.runs.sshconfig import SshConfig
+from clusterctl.specs.inventory import Node, Ssh
+
+PAYLOAD = Path(__file__).parents[2] / "clusterctl" / "payload"
+VERSIONS = """
+import sys, time; sys.path.insert(0, sys.argv[1]); began = time.process_time()
+from payload import probe_packages, probe_system, probe_torch
+probe_torch.torch(), probe_torch.packages(), probe_torch._nccl(), probe_packages.installed()
+probe_system.interpreter(), probe_system.platform()
+print(time.process_time() - began)
+"""
+
+
+def main() -> None:
+    """Measure all of them."""
+    asked = options_for(__doc__, rounds=3).parse_args()
+    found = [
+        ("the most work of a wrong job or inventory, s", 8.0, refuse_texts),
+        ("the most work of a file to import, s", 4.0, import_files),
+        ("versions of torch and all packages, ms", 50.0, tell_versions),
+        ("200 hosts that ssh was asked for before, ms", 200.0, know_hosts),
+        ("8 connections are closed, ms", 400.0, close_connections),
+    ]
+    bars = []
+    for what, limit, measure in found:
+        bars.append(Bar(what.rpartition(",")[0], min(measure() for _ in range(asked.rounds)), limit))
+        tell(f"{what}: {bars[-1].value:.3g}")
+    rows = [(what, round(bar.value, 3), bar.limit) for (what, *_), bar in zip(found, bars, strict=True)]
+    sys.exit(report("small", [Table("small things", ("what", "least", "bar"), rows)], bars, asked))
+
+
+def spent(work: Callable[[], object]) -> float:
+    """Give the processor's time of some work."""
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def refuse_texts() -> float:
+    """Parse every huge text of the tests; gives the longest time."""
+    texts = [text for text, _ in test_document.TOO_MUCH.values()]
+    texts += [text(size) for size, text in test_document.HUGE.values()]
+    return max(spent(lambda text=text: test_document.refuse(text)) for text in texts)
+
+
+def import_files() -> float:
+    """Import every huge file of the tests; gives the longest time."""
+
+    def judge(text: str) -> None:
+        with suppress(SpecError):
+            test_import_fuzz.judge_import(text, "f", "auto", None)
+
+    texts = [text(size) for size, text in test_import_fuzz.HUGE.values()]
+    return max(spent(lambda text=text: judge(text)) for text in texts)
+
+
+def tell_versions() -> float:
+    """Ask a fresh interpreter, as the probe does."""
+    words = [sys.executable, "-c", VERSIONS, str(PAYLOAD.parent)]
+    return 1000 * float(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+
+
+def know_hosts() -> float:
+    """Work out the ways to 200 hosts for the second time."""
+    with tempfile.TemporaryDirectory(prefix="cb-") as folder:
+        config = Path(folder, "config")
+        config.write_text("Host *\n  Port 2200\n", encoding="utf-8")
+        time.sleep(3)  # a file that was written just now is not trusted to stay as it is
+        ssh = Ssh(config=str(config))
+        nodes = [Node(name=f"n{n}", node_rank=n, host=f"gpu{n}", ssh=ssh) for n in range(200)]
+
+        def prepare() -> None:
+            Routes(SshConfig(tell, folder=Path(folder, "answers"))).prepare(nodes)
+
+        prepare()
+        return 1000 * spent(prepare)
+
+
+def close_connections() -> float:
+    """Close eight connections one after the other."""
+    with tempfile.TemporaryDirectory(prefix="cb-") as folder:
+        server, client = start_server(Path(folder, "sshd")), make_client(Path(folder, "home"))
+        try:
+            connections = [client.connect(server.node(f"n{place}")) for place in range(8)]
+            began = time.monotonic()
+            for connection in connections:
+                connection.close()
+            return 1000 * (time.monotonic() - began)
+        finally:
+            server.stop()
+
+
+if __name__ == "__main__":
+    main()
