@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from driving import STUBBED, cctl, make_project, start_cctl
 from faulting import set_clock
-from waiting import HANG
+from waiting import HANG, wait_until
 
 from clusterctl.lab.labs import Lab
 
