@@ -20,6 +20,7 @@ import time
 from datetime import timedelta
 from typing import Any, Dict, List, NamedTuple, Optional
 
+from ..protocol.untrusted import MalformedError, Row, Untrusted, parse_json, parse_object
 from .narrowing import Result, Round, search
 
 MARK = "clusterctl-deep "
@@ -33,6 +34,10 @@ TELLING = 3  # rows that tell enough, if time runs out in a larger one
 PAIR_SHARE = 0.5  # of the limit of all, for a smaller group
 AFTER = 3.0  # seconds that the leader waits beyond a round's limit
 PATIENCE = timedelta(seconds=600)
+LONGEST_ANSWER = 64 << 10  # bytes
+BYTES_A_RANK = 16  # of JSON, in the list of a round's groups
+LONGEST_ERROR = 300  # characters
+SHORTEST_TIME, LONGEST_TIME = 1e-9, 1e6  # seconds
 
 Answer = Dict[str, Any]
 
@@ -63,8 +68,8 @@ class Worker:
         number = 0
         while True:
             self.store.wait(["round/%d" % number], PATIENCE)
-            wanted = json.loads(self.store.get("round/%d" % number))
-            if wanted is None:
+            wanted = read_groups(self.store.get("round/%d" % number), self.size)
+            if not wanted:
                 return
             self.take_part(number, wanted)
             number += 1
@@ -108,7 +113,7 @@ class Leader:
         self._worker, self._until = worker, time.monotonic() + budget
         keys = ["rank/%d" % rank for rank in range(worker.size)]
         worker.store.wait(keys, PATIENCE)
-        self._nodes = [int(worker.store.get(key)) for key in keys]
+        self._nodes = [read_node(worker.store.get(key), worker.size) for key in keys]
         self._ranks: Dict[int, List[int]] = {}
         for rank, node in enumerate(self._nodes):
             self._ranks.setdefault(node, []).append(rank)
@@ -149,7 +154,48 @@ class Leader:
         while store.add("answers/%d" % number, 0) < len(ranks) and time.monotonic() < limit:
             time.sleep(0.01)
         there = [rank for rank in ranks if store.check(["answer/%d/%d" % (number, rank)])]
-        return {rank: json.loads(store.get("answer/%d/%d" % (number, rank))) for rank in there}
+        return {rank: read_answer(store.get("answer/%d/%d" % (number, rank))) for rank in there}
+
+
+def read_groups(text: bytes, size: int) -> List[List[int]]:
+    """Read the groups of a round, which rank 0 has named; none at the end, and where it names what cannot be."""
+    try:
+        told = Untrusted({"groups": parse_json(text, size * BYTES_A_RANK + LONGEST_ANSWER)})
+    except MalformedError:
+        return []
+    groups = [row.integers(size, 0, size - 1) for row in told.rows("groups", size)]
+    ranks = [rank for group in groups for rank in group]
+    return [list(group) for group in groups] if len(set(ranks)) == len(ranks) else []
+
+
+def read_node(text: bytes, size: int) -> int:
+    """Read on which node a rank is."""
+    number = text.decode("ascii", "replace")
+    if not (number.isdecimal() and len(number) < 10 and int(number) < size):
+        raise SystemExit("a rank does not say on which node it is")
+    return int(number)
+
+
+def read_answer(text: bytes) -> Answer:
+    """Read how it went on another rank; what it leaves out, or says wrongly, is an error of that rank."""
+    try:
+        told = parse_object(text, LONGEST_ANSWER)
+    except MalformedError as error:
+        return {"error": "its answer cannot be read: %s" % error, "rows": []}
+    rows = [read_row(row) for row in told.rows("rows", len(SIZES + LARGE))]
+    answer: Answer = {"rows": [row for row in rows if row is not None]}
+    if told.text("error"):
+        return {**answer, "error": told.text("error", LONGEST_ERROR), "late": told.flag("late")}
+    joined = told.number("joined", 0.0, LONGEST_TIME)
+    if not answer["rows"] or joined is None or told.choice("wrong") is None:
+        return {"error": "its answer is not complete", "rows": []}
+    return {**answer, "wrong": told.flag("wrong"), "joined": joined}
+
+
+def read_row(row: Row) -> Optional[List[float]]:
+    """Read one measurement: bytes, and seconds for them."""
+    size, seconds = row.integer(0, 1, max(LARGE)), row.number(1, SHORTEST_TIME, LONGEST_TIME)
+    return None if size is None or seconds is None else [size, seconds]
 
 
 def say(entry: Answer) -> None:

@@ -232,6 +232,11 @@ class Row:
         """Give a finite number between two bounds; None if there is none."""
         return _finite(self._at(place), least, most)
 
+    def integers(self, most: int, least: int = -LARGEST, largest: int = LARGEST) -> tuple[int, ...]:
+        """Give whole numbers, at most so many; empty if one of them is none."""
+        found = [_bounded(one, least, largest) for one in self._values[:most]]
+        return () if None in found else tuple(one for one in found if one is not None)
+
     def _at(self, place: int) -> Any:
         return self._values[place] if place < len(self._values) else None
 

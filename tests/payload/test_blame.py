@@ -228,7 +228,13 @@ def test_ranks_stay_where_they_are() -> None:
 def told_by(course: Course) -> Told:
     """Read what a course tells others, as a member of the same run does."""
     roster = [{**entry, "lost": None, "unfit": None} for entry in course.roster]
-    spec = {"run": "j-1", "nnodes": course.nnodes, "seats": course.seats, "roster": roster, "restart": {"max": 9}}
+    spec = {
+        "run": "j-1",
+        "nnodes": course.nnodes,
+        "seats": course.seats,
+        "roster": roster,
+        "restart": {"max": 9},
+    }
     return read_told(Untrusted(json.loads(json.dumps(course.as_facts()))), bounds_of(spec))
 
 
