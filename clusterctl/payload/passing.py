@@ -185,11 +185,9 @@ def _frames_from(where: Dict[str, Any], missing: Set[str], sizes: Dict[str, int]
                 if frame[0].get("done"):
                     return
                 yield frame
-    except socket.timeout:
-        raise PassError("it does not answer") from None
-    except TimeoutError:
+    except (socket.timeout, TimeoutError):  # one and the same since Python 3.10
         slow = time.monotonic() >= until
-        raise PassError("it is too slow" if slow else "it fell silent") from None
+        raise PassError("it is too slow" if slow else "it does not answer") from None
     except (OSError, ValueError) as error:
         raise PassError(getattr(error, "strerror", None) or str(error)) from None
 

@@ -1,6 +1,6 @@
 """A hostile member of a gang: it knows the run's token, proves itself as the protocol asks, and sends what it likes.
 
-`Peer` goes to a hub, `Hub` waits for peers. Both answer beats, so that nobody can call them silent, and do nothing else.
+`Peer` goes to a hub, `Hub` waits for peers. Both answer beats, so that nobody calls them silent, and do nothing else.
 """
 
 from __future__ import annotations

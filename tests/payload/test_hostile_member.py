@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from gangs import GangRun
-from hostile.member import Peer, What
+from hostile.member import Hub, Peer, What
 from noderun import NodeRun, wait_until
 
 Make = Callable[..., NodeRun]
@@ -76,8 +76,11 @@ def stack() -> Iterator[ExitStack]:
 
 def memory_of(pid: int) -> int:
     """Read the most that a process has had in memory, in KiB."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.split("VmHWM:")[1].split()[0])
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    return int(status.partition("VmHWM:")[2].split()[0]) if "VmHWM:" in status else 0
 
 
 class WithLiar:
@@ -115,9 +118,11 @@ def test_a_bad_message_to_the_hub_costs_its_sender(node: Make, stack: ExitStack,
     what, kind = TO_THE_HUB[attack]
     run = WithLiar(node, stack).begin()
     agent = run.gang.nodes[0].pid("agent")
-    before = memory_of(agent)
+    before, after = memory_of(agent), 0
     run.liar.say(what)
-    wait_until(lambda: run.gang.nodes[0].state()["reason"] or not run.gang.nodes[0].left(), SLOW, "the end")
+    while run.gang.nodes[0].left():
+        after = max(after, memory_of(agent))
+        time.sleep(0.02)
     states, parts = run.ended()
 
     assert [state["state"] for state in states] == ["CANCELLED"] * 2
@@ -130,4 +135,144 @@ def test_a_bad_message_to_the_hub_costs_its_sender(node: Make, stack: ExitStack,
         "CANCELLED",
         "LOST",
     ]
-    assert before < MEMORY
+    assert after < before + MEMORY
+
+
+@pytest.mark.parametrize("name", IGNORED)
+def test_what_does_not_belong_here_is_ignored(node: Make, stack: ExitStack, name: str) -> None:
+    """A message of another phase, or of a run that starts again, changes nothing."""
+    run = WithLiar(node, stack).begin()
+    run.liar.say(IGNORED[name])
+    for rank in (0, 1):
+        run.gang.tell(rank, "pass")
+    run.liar.say({"kind": "ended", "part": {**PART, "state": "SUCCEEDED", "reason": "", "failures": []}})
+    states, parts = run.ended()
+
+    assert [state["state"] for state in states] == ["SUCCEEDED"] * 2
+    assert {part["state"] for part in parts.values()} == {"SUCCEEDED"}
+
+
+def test_a_large_lie_is_kept_small(node: Make, stack: ExitStack) -> None:
+    """A part with thousands of failures and endless words is cut to what one node can have; the record stays small."""
+    run = WithLiar(node, stack).begin()
+    rows = [{**ROW, "tail": ["y" * 3000] * 40, "said": [{"at": NOW, "lines": ["x" * 3000] * 3}] * 9}] * 12
+    run.liar.say(
+        {
+            "kind": "ended",
+            "part": {**PART, "node": "gpu01", "node_rank": 0, "failures": rows, "reason": "z" * 9999},
+        }
+    )
+    _, parts = run.ended()
+
+    assert sorted(parts) == ["gpu01", "gpu02", "gpu03"]
+    told = parts["gpu03"]
+    assert (told["state"], told["node_rank"], len(told["failures"])) == ("FAILED", 2, 5)
+    assert len(told["reason"]) == 4096
+    assert all(len(line) == 400 for failure in told["failures"] for line in failure["tail"])
+    assert all(len(failure["tail"]) == 20 and len(failure["said"]) == 4 for failure in told["failures"])
+
+
+def test_a_stop_that_it_claims_does_not_excuse_anybody(node: Make, stack: ExitStack) -> None:
+    """A node that says it was stopped long ago, with times of the year 1970, moves nobody else's end after the stop."""
+    run = WithLiar(node, stack).begin()
+    run.gang.tell(1, "raise ValueError('bad loss')")
+    wait_until(lambda: run.liar.has_heard("stop"), SLOW, "the stop")
+    run.liar.say({"kind": "ended", "part": {**PART, "state": "CANCELLED", "stopped_at": 5.0, "failures": []}})
+    _, parts = run.ended()
+    (failure,) = parts["gpu02"]["failures"]
+
+    assert failure["time"] < parts["gpu03"]["stopped_at"] + 1.0
+
+
+def test_who_never_ends_is_given_up_after_a_stop(node: Make, stack: ExitStack) -> None:
+    """It answers every beat and reports no end: the others wait for it as long as any node can need, and no longer."""
+    run = WithLiar(node, stack).begin()
+    run.gang.tell(1, "raise ValueError('bad loss')")
+    _, parts = run.ended()
+
+    assert parts["gpu02"]["failures"][0]["tail"][-1] == "ValueError: bad loss"
+    assert (parts["gpu03"]["state"], parts["gpu03"]["reason"]) == ("LOST", "it did not end after the stop")
+
+
+def record_of(run: str, **changes: Any) -> dict[str, Any]:
+    """Write the record of a run of three that ended well."""
+    end = {"reason": "", "time": NOW, "stopped_at": None, "failures": []}
+    parts = [{"node": f"gpu0{rank + 1}", "node_rank": rank, "state": "SUCCEEDED", **end} for rank in range(3)]
+    return {"run": run, "hub": "gpu01", "whole": True, "stop": None, "parts": parts, **changes}
+
+
+# What a hostile hub says when the others have ended well, and why they do not believe it.
+VERDICTS: dict[str, tuple[Callable[[str], What], str]] = {
+    "another run's": (lambda _: {"record": record_of("other-1")}, "malformed message (verdict"),
+    "without parts": (lambda run: {"record": record_of(run, parts=7)}, "malformed message (verdict"),
+    "without us": (lambda run: {"record": record_of(run, parts=[])}, "without this node's own part"),
+    "other words": (
+        lambda run: {
+            "record": record_of(run, parts=[{**one, "state": "FAILED"} for one in record_of(run)["parts"]])
+        },
+        "without this node's own part",
+    ),
+    "no record": (lambda _: {"record": None}, "malformed message (verdict"),
+    "nothing at all": (lambda _: {"kind": "welcome"}, "it did not report how the run ended"),
+}
+
+
+class UnderLiar:
+    """A gang of three of which gpu01, the hub, is hostile."""
+
+    def __init__(self, node: Make, stack: ExitStack, **changes: Any) -> None:
+        self.gang = GangRun(node, 3, absent=[0], **{**LIMITS, **changes})
+        self.run = self.gang.nodes[0].spec["run"]
+        self.liar = Hub(self.run, self.gang.token)
+        stack.callback(self.liar.close)
+        self.gang.port = self.liar.port
+        self.gang.prepare().join().go()
+
+    def ended(self) -> list[dict[str, Any]]:
+        """Wait until nothing is left; give the records of the honest."""
+        self.gang.ended(SLOW)
+        for node in self.gang.present:
+            assert "Traceback" not in node.agent_log()
+        return [self.gang.record(rank) for rank in (1, 2)]
+
+
+@pytest.mark.parametrize("name", VERDICTS)
+def test_a_verdict_that_is_not_true_is_not_kept(node: Make, stack: ExitStack, name: str) -> None:
+    """A peer that is told nonsense of the end, or nothing, concludes with its own part, and names the hub."""
+    what, why = VERDICTS[name]
+    under = UnderLiar(node, stack)
+    for rank in (1, 2):
+        under.gang.tell(rank, "raise SystemExit(3)" if name == "nothing at all" else "pass")
+    wait_until(lambda: all(under.liar.has_heard("ended", rank) for rank in (1, 2)), SLOW, "their ends")
+    told = what(under.run)
+    assert isinstance(told, dict)
+    under.liar.say({"kind": "verdict", **told})
+    for rank, record in enumerate(under.ended(), 1):
+        lost, own = record["parts"]
+        assert (record["whole"], lost["node"], lost["state"]) == (False, "gpu01", "LOST")
+        assert why in lost["reason"]
+        assert (own["node"], own["state"]) == (
+            f"gpu0{rank + 1}",
+            "FAILED" if name == "nothing at all" else "SUCCEEDED",
+        )
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        f'{{"kind": "stop", "reason": "x", "grace": {HUGE}, "occasion": "stop"}}',
+        '{"kind": "stop", "reason": "x", "grace": 1e308, "occasion": "stop"}',
+        '{"kind": "beat", "at": "now"}',
+        '{"kind": "again"}',
+        '{"kind": "lost", "seat": 99, "why": ""}',
+        '{"kind": "ended", "part": {}}',
+    ],
+)
+def test_a_bad_message_of_the_hub_costs_the_hub(node: Make, stack: ExitStack, what: str) -> None:
+    """While all are running: every peer ends its part, keeps a record, and names node 0."""
+    under = UnderLiar(node, stack)
+    under.liar.say(what)
+    for record in under.ended():
+        assert record["parts"][0]["node"] == "gpu01"
+        assert record["parts"][0]["reason"].startswith("it sent a malformed message")
+    assert all(state["reason"].startswith("node 0 (gpu01) is lost: it sent") for state in under.gang.ended())
