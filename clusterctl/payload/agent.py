@@ -8,6 +8,7 @@ import time
 from contextlib import suppress
 from typing import Any, Dict, List, NamedTuple, Optional
 
+from ..protocol.untrusted import Untrusted
 from .attempt import Attempt
 from .client import Client
 from .gang import LONGEST_REASON, TIME, Facts, Gang, Order, Side, interval_of
@@ -213,9 +214,10 @@ class Agent:
         if self.stops:
             self.attempt.afterwards.cut()
         self.stops += 1
-        wish = read_json(os.path.join(self.rundir, "stop.json")) or {}
-        grace = float(self.spec["grace"] if wish.get("grace") is None else wish["grace"])
-        self.end_all(Order(str(wish.get("reason") or "stopped"), grace))
+        wish = Untrusted(read_json(os.path.join(self.rundir, "stop.json")))
+        wished = wish.number("grace", 0.0)
+        grace = float(self.spec["grace"]) if wished is None else wished
+        self.end_all(Order(wish.text("reason", LONGEST_REASON) or "stopped", grace))
 
     def reach_limit(self) -> None:
         """End the run because its time is up, unless it is ending already."""

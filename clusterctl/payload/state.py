@@ -215,16 +215,19 @@ def read_spec(rundir: str) -> Optional[State]:
 
 
 def read_state(rundir: str) -> Optional[State]:
-    """Read what is recorded, so that the verbs can work with it: of a shared home another node may have written it."""
+    """Read what is recorded, as the verbs can work with it; None if there is nothing."""
     state = read_json(os.path.join(rundir, "state.json"))
-    if state is None:
-        return None
+    return None if state is None else sound(state)
+
+
+def sound(state: State) -> State:
+    """Put right what is of a wrong type in a state: on a shared home another node may have written it."""
     told = Untrusted(state)
-    sound: State = {name: told.text(name) for name in ("run", "node", "boot_id", "reason")}
-    sound.update((name, _sound_process(state.get(name))) for name in ("guardian", "agent", "torchrun"))
+    facts: State = {name: told.text(name) for name in ("run", "node", "boot_id", "reason")}
+    facts.update((name, _sound_process(state.get(name))) for name in ("guardian", "agent", "torchrun"))
     return {
         **state,
-        **sound,
+        **facts,
         "state": told.one_of("state", STATES) or "UNKNOWN",
         "since": told.moment("since") or 0.0,
         "submitted": told.moment("submitted"),
@@ -275,7 +278,7 @@ def _recorded(rundir: str) -> Optional[State]:
     spec = read_spec(rundir)
     if spec is None:
         return None
-    return {**new_state(spec), "since": os.stat(os.path.join(rundir, "spec.json")).st_mtime}
+    return sound({**new_state(spec), "since": os.stat(os.path.join(rundir, "spec.json")).st_mtime})
 
 
 def _list(path: str) -> List[str]:

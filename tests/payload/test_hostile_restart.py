@@ -67,7 +67,7 @@ HELLOS: dict[str, tuple[dict[str, Any], int, bool]] = {
 def test_a_lie_to_the_next_hub_decides_nothing(node: Make, stack: ExitStack, name: str) -> None:
     """The hub is lost; whatever one tells the next hub of the others, they go on, with their places."""
     lie, attempt, named = HELLOS[name]
-    gang = RestartGang(node, spares=2, absent=[3], **LIMITS)
+    gang = RestartGang(node, spares=3, absent=[3], **LIMITS)
     spec = gang.nodes[3].spec
 
     def greet(line: Line, message: dict[str, Any]) -> None:
@@ -77,7 +77,7 @@ def test_a_lie_to_the_next_hub_decides_nothing(node: Make, stack: ExitStack, nam
     liar = Peer(spec["run"], gang.token, 3, "gpu04", greet)
     stack.callback(liar.close)
     gang.prepare()
-    gang.doors.append([3, "127.0.0.1", 9])
+    gang.doors.insert(3, [3, "127.0.0.1", 9])
     liar.join(gang.doors[0][2])
     gang.join().go()
     vanish(gang.nodes[0])
@@ -93,8 +93,8 @@ def test_a_lie_to_the_next_hub_decides_nothing(node: Make, stack: ExitStack, nam
     assert places == [(attempt, 1), (attempt, 0)]
     assert [roster[seat].get("lost", False) for seat in (0, 1, 2)] == [True, False, False]
     assert named == ("it sent a malformed message (hello" in roster[3].get("reason", ""))
-    assert [state["state"] for state in states[1:]] == ["SUCCEEDED"] * 2
-    assert gang.record(1) == gang.record(2)
+    assert [state["state"] for state in states[1:]] == ["SUCCEEDED"] * 3
+    assert gang.record(1) == gang.record(2) == gang.record(4)
 
 
 # What the next hub, which is hostile, says to those who come to it.
@@ -159,6 +159,24 @@ ORDERS: dict[str, Callable[[RestartGang], dict[str, Any] | str]] = {
 }
 
 
+def test_a_hub_that_calls_the_honest_lost_ends_the_run_in_order(node: Make, stack: ExitStack) -> None:
+    """Who is lost is for the hub to say, so it can part the others; then they end, with a record, and nobody waits."""
+    gang = RestartGang(node, spares=2, absent=[0], **LIMITS)
+    liar = HostileHub(gang.nodes[0].spec["run"], gang.token)
+    stack.callback(liar.close)
+    gang.prepare()
+    gang.doors.insert(0, [0, "127.0.0.1", liar.port])
+    gang.join().go()
+    for seat in (1, 2, 3):
+        liar.say({"kind": "lost", "seat": seat, "why": "so I say"})
+    states = gang.ended(SLOW)
+
+    assert [state["gave_up"] for state in states] == ["nodes"] * 3
+    for seat in (1, 2, 3):
+        (part,) = [part for part in gang.record(seat)["parts"] if part["node"] == "gpu01"]
+        assert (part["state"], part["reason"]) == ("LOST", "it told us that we are lost")
+
+
 @pytest.mark.parametrize("name", ORDERS)
 def test_the_run_goes_on_without_a_hostile_node_0(node: Make, stack: ExitStack, name: str) -> None:
     """A message that cannot be makes it one that is lost; the lowest seat that is left leads."""
@@ -168,9 +186,10 @@ def test_the_run_goes_on_without_a_hostile_node_0(node: Make, stack: ExitStack, 
     gang.prepare()
     gang.doors.insert(0, [0, "127.0.0.1", liar.port])
     gang.join().go()
-    liar.say(ORDERS[name](gang))
+    for line in [liar.lines[1]] if name == "lost are you" else list(liar.lines.values()):
+        line.say(ORDERS[name](gang))
     if name == "lost are you":
-        liar.close()  # to the others it was no lie
+        liar.close()  # the others had no reason to leave it
     gang.settled(2, [1, 2], SLOW)
     for rank in (0, 1):
         gang.order(2, rank, "pass")
