@@ -74,6 +74,8 @@ class Hub(Gang):
         self.members: Dict[int, Member] = {}
         self.parts: Dict[int, Part] = {}
         self.stop: Optional[Facts] = None
+        self._came: Dict[int, str] = {}  # the names of those who were ever here
+        self._went: Dict[int, str] = {}  # why they left before GO
         self._going = False
         self._told = False
         self._patience = float("inf")  # the shortest that the others were told
@@ -91,6 +93,7 @@ class Hub(Gang):
             return False
         member = Member(channel)
         self.members[channel.rank] = member
+        self._came[channel.rank] = channel.node
         channel.open(lambda message: self._hear(member, message), lambda why: self._left(member, why))
         member.beat()
         return True
@@ -101,7 +104,17 @@ class Hub(Gang):
         if self.door is not None:
             self.door.close()
         for rank in self.expected - {self.seat} - set(self.members) - set(self.parts):
-            self._lose(rank, f"node {rank}", "it went away before the start")
+            self._lose(rank, self.name_of(rank), self._why_away(rank))
+
+    def name_of(self, seat: int) -> str:
+        """Give the name of the node at a seat; one that never came may be known to nobody here."""
+        known = self.bounds.nodes[seat] if self.bounds.nodes else self._came.get(seat)
+        return known or f"node-{seat}"
+
+    def _why_away(self, seat: int) -> str:
+        return (
+            f"it went away before the start: {self._went[seat]}" if seat in self._went else "it did not come"
+        )
 
     def failed(self, reason: str) -> None:
         """End all because of this node."""
@@ -169,6 +182,7 @@ class Hub(Gang):
             self.members.pop(rank, None)
             self._lose(rank, member.channel.node, why)
         else:
+            self._went[rank] = why
             self._forget(member)
 
     def _lose(self, rank: int, node: str, why: str) -> None:
@@ -205,10 +219,9 @@ class Hub(Gang):
     def _give_up_the_rest(self) -> None:
         """Whoever has not ended long after the stop is lost: its agent may be there, and never say so."""
         for seat in self.expected - set(self.parts):
-            node = self.members[seat].channel.node if seat in self.members else f"node {seat}"
             if seat in self.members:
                 self.members.pop(seat).channel.close()
-            self._lose(seat, node, "it did not end after the stop")
+            self._lose(seat, self.name_of(seat), "it did not end after the stop")
 
     def _look_at_end(self, node: str, part: Part) -> None:
         if part["state"] != "SUCCEEDED" and self.stop is None:
@@ -216,7 +229,7 @@ class Hub(Gang):
             reason = (
                 f"{node} is lost: {part['reason']}" if lost else f"{node}: {part['reason'] or part['state']}"
             )
-            self._stop_all(node, Order(reason, FAILURE_WAIT, FAILURE))
+            self._stop_all(node, Order(reason[:LONGEST_REASON], FAILURE_WAIT, FAILURE))
         if self.expected <= set(self.parts) and not self._told:
             self._all_ended()
 

@@ -69,7 +69,7 @@ class RestartHub(Hub):
             self._going = True
             self.standing.close()
             for seat in set(range(self.course.seats)) - {self.seat} - set(self.members) - set(self.parts):
-                self._lose(seat, self.course.node(seat), "it went away before the start")
+                self._lose(seat, self.course.node(seat), self._why_away(seat))
 
     # who is here
 

@@ -112,7 +112,7 @@ class GangRun:
 
     def states(self) -> list[str]:
         """Give every node's state."""
-        return [node.state()["state"] for node in self.nodes]
+        return [node.state()["state"] for node in self.present]
 
     def ended(self, seconds: float = 5.0) -> list[dict[str, Any]]:
         """Wait until nothing is left anywhere; gives the states."""
