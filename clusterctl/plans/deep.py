@@ -17,6 +17,7 @@ NAME = "deep-check"
 FOLDER = "deepcheck"  # the package that is sent
 MODULES = (
     "payload/__init__",
+    "payload/answers",
     "payload/collective",
     "payload/narrowing",
     "protocol/__init__",

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from clusterctl.payload.collective import hear, judge, read_answer, read_groups, read_node, result_of
+from clusterctl.payload.answers import judge, read_answer, read_groups, read_node, result_of
+from clusterctl.payload.collective import hear
 
 ROWS = [[8, 0.0002], [65536, 0.0005], [1048576, 0.002]]
 
