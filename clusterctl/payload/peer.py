@@ -54,6 +54,7 @@ class Peer(Gang):
         self._part: Optional[Part] = None
         self._welcome = False
         self._lost = ""
+        self._grace = float(spec.get("grace") or 0.0)  # the longest that a node of this run may take to end
         self._going = self._told = self._over = False
         self._most_quiet = silent_beats(side.spec, interval_of(side.spec))
 
@@ -141,10 +142,10 @@ class Peer(Gang):
             self._welcome = True
             self.side.loop.drop("join")
             self.side.tell("joined")
-        elif isinstance(message, Order) and self._part is None:
-            self.side.stop(message)
         elif isinstance(message, Order):
-            self._expect_hub(message.grace)
+            self._take_order(message)
+            if self._part is None:
+                self.side.stop(message)
         elif isinstance(message, Verdict) and self._part is not None:
             self._keep(message)
 
@@ -161,9 +162,17 @@ class Peer(Gang):
     def _is_ours(self, part: Facts) -> bool:
         return self._part is not None and (part["node"], part["state"]) == (self.here, self._part["state"])
 
-    def _expect_hub(self, grace: float) -> None:
+    def _take_order(self, order: Order) -> None:
+        """The run is to end: if our part has, only the others are waited for."""
+        self._grace = max(self._grace, min(order.grace, self.bounds.grace))
+        if self._part is not None:
+            self._expect_hub()
+
+    def _expect_hub(self) -> None:
         """The run ends and our part has: a hub that never says how is as good as lost."""
-        limit = overdue_after(self.side.spec, grace) + float(self.side.spec.get("hub_limit") or HUB_LIMIT)
+        limit = overdue_after(self.side.spec, self._grace) + float(
+            self.side.spec.get("hub_limit") or HUB_LIMIT
+        )
         self.side.loop.after(limit, "hub", lambda: self._give_up_hub("it did not report how the run ended"))
 
     def _give_up_hub(self, why: str) -> None:
@@ -199,8 +208,7 @@ class Peer(Gang):
     def stopped(self, order: Order) -> None:
         """Tell the hub of somebody's wish."""
         self._send("stop", **as_facts(order, self.bounds))
-        if self._part is not None:
-            self._expect_hub(order.grace)
+        self._take_order(order)
 
     def ended(self, part: Part) -> None:
         """Tell the hub, and wait for what it makes of all parts; before GO there is no such thing."""
@@ -210,7 +218,7 @@ class Peer(Gang):
             return
         self._send("ended", part=part)
         if part["state"] != "SUCCEEDED":
-            self._expect_hub(float(self.side.spec.get("grace") or 0.0))
+            self._expect_hub()
         if not self._going:
             self.side.loop.after(LAST_WORDS, "farewell", self._leave)
 

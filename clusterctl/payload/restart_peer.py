@@ -42,7 +42,7 @@ class RestartPeer(Peer):
         elif isinstance(message, Pause):
             self.course.follow(message.course)
             self.standing.restarts.pause(message.entry, message.seconds)
-            self._expect_hub(message.seconds)
+            self._expect_hub()
         elif isinstance(message, Again):
             self._begin(message)
         elif isinstance(message, Go):
@@ -58,7 +58,7 @@ class RestartPeer(Peer):
         """Tell the next hub what we know, and what became of our part."""
         self.standing.found()
         self._send("hello", part=self._part, **self.course.as_facts())
-        self._expect_hub(float(self.side.spec.get("grace") or 0.0))
+        self._expect_hub()
         if self.standing.clear is not None:
             self._send("clear", **self.standing.clear)
         if self.standing.wish is not None:
@@ -80,9 +80,8 @@ class RestartPeer(Peer):
 
     def _hear_stop(self, order: Order) -> None:
         self.standing.hear_wish(order)
-        if self._part is not None:
-            self._expect_hub(order.grace)
-        elif not (self.standing.idle and order.kind == FAILURE):
+        self._take_order(order)
+        if self._part is None and not (self.standing.idle and order.kind == FAILURE):
             self.side.stop(order)
 
     def _hear_verdict(self, verdict: Verdict) -> None:
