@@ -11,10 +11,10 @@ from typing import Any, Dict, List, NamedTuple, Optional
 from ..protocol.untrusted import Untrusted
 from .attempt import Attempt
 from .client import Client
-from .gang import LONGEST_REASON, TIME, Facts, Gang, Order, Side, interval_of
+from .gang import LONGEST_REASON, TIME, Facts, Gang, Order, Side, interval_of, overdue_after
 from .locks import ORDERS, Claim, Locks
 from .logbook import Logbook
-from .loop import Loop
+from .loop import Loop, give_up
 from .parts import make_record
 from .processes import Identity, become_subreaper, identify, reap, send_signal, wake_on
 from .restarts import Restarts
@@ -164,9 +164,11 @@ class Agent:
         """End in order after an error of our own, which the log holds; where that cannot be, the guardian does it."""
         self.loop.report(error)
         ended = self.record.state["state"] in FINAL
-        if self.collapsed or (self.attempt.ended and not ended and self.restarts is None):
+        waits = self.restarts is not None and self.attempt.ended
+        if self.collapsed or (self.attempt.deadline.over and not ended and not waits):
             raise error
         self.collapsed = True
+        self.loop.after(overdue_after(self.spec, 0.0), "collapse", lambda: give_up(error))
         reason = f"the agent failed: {type(error).__name__}: {error}"[:LONGEST_REASON]
         self.record.note("agent_failed", reason=reason)
         if ended:
