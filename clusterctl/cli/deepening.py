@@ -68,10 +68,10 @@ def _packed() -> Iterator[Path]:
     """Put what is sent into a folder of its own: a package of the modules that torchrun is to run."""
     folder = Path(tempfile.mkdtemp(prefix="clusterctl-deep-"))
     try:
-        package = folder / FOLDER
-        package.mkdir()
         for name in MODULES:
-            shutil.copyfile(PACKAGE / "payload" / f"{name}.py", package / f"{name}.py")
+            target = folder / FOLDER / f"{name}.py"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(PACKAGE / f"{name}.py", target)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)

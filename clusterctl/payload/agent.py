@@ -8,16 +8,18 @@ import time
 from contextlib import suppress
 from typing import Any, Dict, List, NamedTuple, Optional
 
+from ..protocol.untrusted import Untrusted
 from .attempt import Attempt
 from .client import Client
-from .gang import TIME, Facts, Gang, Order, Side, interval_of, make_record
+from .gang import LONGEST_REASON, TIME, Facts, Gang, Order, Side, interval_of, overdue_after
 from .locks import ORDERS, Claim, Locks
 from .logbook import Logbook
-from .loop import Loop
+from .loop import Loop, give_up
+from .parts import make_record
 from .processes import Identity, become_subreaper, identify, reap, send_signal, wake_on
 from .restarts import Restarts
 from .role import make_gang
-from .state import Record, new_state, time_to_prepare
+from .state import FINAL, Record, new_state, time_to_prepare
 from .verdict import describe_limit
 from .workdir import drop_ballast, lay_ballast, read_json
 
@@ -42,6 +44,7 @@ class Agent:
         self.wires = wires
         self.interval = min(interval, interval_of(spec)) if spec.get("gang") else interval
         self.loop = Loop()
+        self.loop.failed = self.collapse
         self.client = Client(self.loop, wires.control, self.obey, self.client_left)
         self.record = Record(rundir, new_state(spec))
         locks = Locks(self.loop, spec, lambda: self.attempt.seen.went)
@@ -53,6 +56,7 @@ class Agent:
         self.gang = Gang(self.side(b""))
         self.secrets: Optional[Dict[str, str]] = None
         self.stops = 0
+        self.collapsed = False
         self.token = ""
 
     def run(self, guardian: Identity) -> None:
@@ -147,8 +151,30 @@ class Agent:
             return
         self.loop.forget(self.wires.orders)
         self.record.note("guardian_lost")
-        lose = self.attempt.lose if self.restarts is None else self.restarts.lose_guardian
-        lose("the guardian was killed")
+        self.lose("the guardian was killed")
+
+    def lose(self, reason: str) -> None:
+        """End everything here at once, because it can be looked after no more."""
+        if self.restarts is not None:
+            self.restarts.lose_agent(reason)
+        else:
+            self.attempt.lose(reason)
+
+    def collapse(self, error: Exception) -> None:
+        """End in order after an error of our own, which the log holds; where that cannot be, the guardian does it."""
+        self.loop.report(error)
+        ended = self.record.state["state"] in FINAL
+        waits = self.restarts is not None and self.attempt.ended
+        if self.collapsed or (self.attempt.deadline.over and not ended and not waits):
+            raise error
+        self.collapsed = True
+        self.loop.after(overdue_after(self.spec, 0.0), "collapse", lambda: give_up(error))
+        reason = f"the agent failed: {type(error).__name__}: {error}"[:LONGEST_REASON]
+        self.record.note("agent_failed", reason=reason)
+        if ended:
+            self.gang.desert()
+        else:
+            self.lose(reason)
 
     def wake(self, numbers: bytes) -> None:
         """Serve signals."""
@@ -190,9 +216,10 @@ class Agent:
         if self.stops:
             self.attempt.afterwards.cut()
         self.stops += 1
-        wish = read_json(os.path.join(self.rundir, "stop.json")) or {}
-        grace = float(self.spec["grace"] if wish.get("grace") is None else wish["grace"])
-        self.end_all(Order(str(wish.get("reason") or "stopped"), grace))
+        wish = Untrusted(read_json(os.path.join(self.rundir, "stop.json")))
+        wished = wish.number("grace", 0.0)
+        grace = float(self.spec["grace"]) if wished is None else wished
+        self.end_all(Order(wish.text("reason", LONGEST_REASON) or "stopped", grace))
 
     def reach_limit(self) -> None:
         """End the run because its time is up, unless it is ending already."""

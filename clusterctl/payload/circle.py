@@ -7,8 +7,9 @@ from typing import Any, List, Optional
 
 from .course import NODES
 from .door import Door
-from .gang import Facts, Gang, Order, Part, Side, limit_of, lost_part, make_record
+from .gang import Facts, Gang, Order, Part, Side, limit_of
 from .heir import Heir
+from .parts import lost_part, make_record
 from .restart_hub import RestartHub
 from .restart_peer import RestartPeer
 from .restarts import Restarts

@@ -26,11 +26,11 @@ from .clean_environments import Environments
 from .outside import summarise
 from .processes import all_pids
 from .removal import Tell, let_in, remove_tree
-from .state import FINAL, State, mark_of, resolve, run_dirs
+from .state import FINAL, State, mark_of, read_spec, resolve, run_dirs
 from .store import remove_quietly
 from .voice import Voice
 from .wire import Stream, VerbError
-from .workdir import component, make_below, make_private, read_bytes, read_json
+from .workdir import component, make_below, make_private, read_bytes
 
 DAY = 86400.0
 ID = re.compile(rb"[0-9a-f]{16}\Z")
@@ -95,7 +95,7 @@ class Cleaner:
         }
 
     def _part(self, rundir: str, tags: Set[str]) -> Found:
-        state, spec = resolve(rundir), read_json(os.path.join(rundir, "spec.json"))
+        state, spec = resolve(rundir), read_spec(rundir)
         size, newest, blocked = self._weigh(rundir)
         if spec is not None and any(tag.startswith(mark_of(spec)) for tag in tags):
             blocked = blocked or "processes of it still live"

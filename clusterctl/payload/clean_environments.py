@@ -8,10 +8,11 @@ import time
 from contextlib import suppress
 from typing import Callable, Iterator, Optional, Set, Tuple
 
+from ..protocol.untrusted import Untrusted
 from .environments import CONTENT, MARK, ROOT
 from .removal import Tell, let_in, remove_tree
-from .state import FINAL, mark_of, resolve, run_dirs
-from .workdir import make_below, read_json
+from .state import FINAL, mark_of, read_spec, resolve, run_dirs
+from .workdir import make_below
 
 
 class Environments:
@@ -60,13 +61,14 @@ class Environments:
         wanted = set()
         tags = self._tags()
         for rundir in run_dirs(self._workdir, None, None):
-            spec = read_json(os.path.join(rundir, "spec.json")) or {}
-            if not spec.get("setup"):
+            spec = read_spec(rundir)
+            setup = Untrusted(spec).record("setup")
+            if spec is None or not setup:
                 continue
             state = resolve(rundir)
             live = state is not None and (state["state"] not in FINAL or state["state"] == "UNKNOWN")
             if live or any(tag.startswith(mark_of(spec)) for tag in tags):
-                wanted.add(str(spec["setup"].get("content", ""))[:CONTENT])
+                wanted.add(setup.text("content", CONTENT))
         return wanted
 
     def _is_old(self, folder: str) -> bool:

@@ -18,13 +18,12 @@ import signal
 import sys
 import time
 from datetime import timedelta
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple
 
+from .answers import LARGE, SIZES, Answer, judge, read_answer, read_groups, read_node, result_of
 from .narrowing import Result, Round, search
 
 MARK = "clusterctl-deep "
-SIZES = (8, 64 << 10, 1 << 20, 16 << 20)  # bytes
-LARGE = (128 << 20,)  # with NCCL
 SPENT = 0.3  # seconds per size, about
 LONGEST = {True: 3.0, False: 0.7}  # seconds that one all_reduce may be expected to take: of all, of fewer
 MOST = 200  # repetitions
@@ -33,8 +32,6 @@ TELLING = 3  # rows that tell enough, if time runs out in a larger one
 PAIR_SHARE = 0.5  # of the limit of all, for a smaller group
 AFTER = 3.0  # seconds that the leader waits beyond a round's limit
 PATIENCE = timedelta(seconds=600)
-
-Answer = Dict[str, Any]
 
 
 def main() -> None:
@@ -63,8 +60,8 @@ class Worker:
         number = 0
         while True:
             self.store.wait(["round/%d" % number], PATIENCE)
-            wanted = json.loads(self.store.get("round/%d" % number))
-            if wanted is None:
+            wanted = read_groups(self.store.get("round/%d" % number), self.size)
+            if not wanted:
                 return
             self.take_part(number, wanted)
             number += 1
@@ -108,7 +105,7 @@ class Leader:
         self._worker, self._until = worker, time.monotonic() + budget
         keys = ["rank/%d" % rank for rank in range(worker.size)]
         worker.store.wait(keys, PATIENCE)
-        self._nodes = [int(worker.store.get(key)) for key in keys]
+        self._nodes = [read_node(worker.store.get(key), worker.size) for key in keys]
         self._ranks: Dict[int, List[int]] = {}
         for rank, node in enumerate(self._nodes):
             self._ranks.setdefault(node, []).append(rank)
@@ -149,36 +146,12 @@ class Leader:
         while store.add("answers/%d" % number, 0) < len(ranks) and time.monotonic() < limit:
             time.sleep(0.01)
         there = [rank for rank in ranks if store.check(["answer/%d/%d" % (number, rank)])]
-        return {rank: json.loads(store.get("answer/%d/%d" % (number, rank))) for rank in there}
+        return {rank: read_answer(store.get("answer/%d/%d" % (number, rank))) for rank in there}
 
 
 def say(entry: Answer) -> None:
     """Tell the one who asked."""
     print(MARK + json.dumps(entry), flush=True)
-
-
-def judge(answers: List[Optional[Answer]], ranks: List[int]) -> Answer:
-    """Make of the ranks' answers that of their group; the first complaint stands for all."""
-    silent = [rank for rank, answer in zip(ranks, answers) if answer is None]
-    broken = [(rank, answer) for rank, answer in zip(ranks, answers) if answer and answer.get("error")]
-    wrong = [rank for rank, answer in zip(ranks, answers) if answer and answer.get("wrong")]
-    if silent:
-        return {"ok": False, "rank": silent[0], "error": "no answer", "rows": []}
-    if broken:
-        rank, answer = next((one for one in broken if not one[1].get("late")), broken[0])
-        return {"ok": False, "rank": rank, "error": answer["error"], "rows": []}
-    first = answers[0] or {}
-    blamed, error = (wrong[0], "got a wrong sum") if wrong else (None, "")
-    return {"ok": not wrong, "rank": blamed, "error": error, "rows": first["rows"], "joined": first["joined"]}
-
-
-def result_of(group: Answer, ranks: int) -> Result:
-    """Reduce a group's answer to what the search looks at."""
-    if not group["ok"]:
-        return Result(False)
-    factor = 2.0 * (ranks - 1) / ranks if ranks > 1 else 1.0
-    rows = group["rows"]
-    return Result(True, max(factor * size / seconds for size, seconds in rows), rows[0][1])
 
 
 def open_store() -> Any:

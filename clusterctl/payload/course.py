@@ -5,9 +5,11 @@ A seat is an agent of the run, 0 to nnodes-1 for the planned nodes, then the spa
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
+from ..protocol.untrusted import MalformedError, Untrusted
 from .blame import Texts, read_texts
+from .bounds import LONGEST_NODE, LONGEST_PAUSE, Bounds, required
 
 Facts = Dict[str, Any]
 
@@ -19,7 +21,8 @@ NODES = "nodes"  # fewer nodes than the job needs,
 MAJORITY = "majority"  # or not more than half of all: the others might go on as well
 PATIENCE = 3  # attempts in a row without progress
 WARM = 5.0
-PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds; each is twice the one before
+PAUSE = 1.0  # seconds; each is twice the one before
+LONGEST_WHY = 1000  # characters
 
 
 class Policy(NamedTuple):
@@ -51,6 +54,75 @@ def read_policy(wish: Facts) -> Policy:
     return Policy(int(wish["max"]), tuple(wish["on"]), progress, texts, pause, warm)
 
 
+class Told(NamedTuple):
+    """What another agent knows of the whole run: who has which rank, who is lost or unfit, and why."""
+
+    attempt: int
+    ranks: Dict[int, int]
+    lost: Dict[int, str]
+    unfit: Dict[int, str]
+    history: List[Facts]
+
+    def is_like(self, other: Told) -> bool:
+        """Tell whether two agree on everything but who is lost, which each sees for itself."""
+        return self._replace(lost={}) == other._replace(lost={})
+
+
+def read_told(message: Untrusted, bounds: Bounds) -> Told:
+    """Read what `Course.as_facts` wrote."""
+    course = message.record("course")
+    attempt = required(course.integer("attempt", 1, bounds.attempts), "attempt")
+    roster = read_roster(course, bounds)
+    ranks = {entry["seat"]: entry["node_rank"] for entry in roster if entry["node_rank"] is not None}
+    lost = {entry["seat"]: entry["reason"] for entry in roster if "lost" in entry}
+    unfit = {entry["seat"]: entry["unfit"] for entry in roster if "unfit" in entry}
+    return Told(attempt, ranks, lost, unfit, read_history(course, "history", bounds))
+
+
+def read_roster(told: Untrusted, bounds: Bounds) -> List[Facts]:
+    """Read who has which seat and rank: all seats of this run with their own nodes, and no rank twice."""
+    roster = [_read_seat(entry, bounds) for entry in told.records("roster", bounds.seats + 1)]
+    if [entry["seat"] for entry in roster] != list(range(bounds.seats)):
+        raise MalformedError("no roster of this run")
+    ranks = [entry["node_rank"] for entry in roster if entry["node_rank"] is not None]
+    if len(set(ranks)) < len(ranks):
+        raise MalformedError("a rank that two nodes have")
+    return roster
+
+
+def _read_seat(told: Untrusted, bounds: Bounds) -> Facts:
+    seat = required(told.integer("seat", 0, bounds.seats - 1), "seat")
+    rank = told.integer("node_rank", 0, bounds.ranks - 1)
+    if not bounds.is_name_of(seat, told.text("node")) or (rank is None and not told.is_null("node_rank")):
+        raise MalformedError("a seat that is none of this run")
+    entry: Facts = {"seat": seat, "node": told.text("node"), "node_rank": rank}
+    if told.text("address"):
+        entry["address"] = told.text("address", LONGEST_NODE)
+    if told.text("unfit"):
+        entry["unfit"] = told.text("unfit", LONGEST_WHY)
+    if told.flag("lost"):
+        entry.update(lost=True, reason=told.text("reason", LONGEST_WHY))
+    return entry
+
+
+def read_history(told: Untrusted, key: str, bounds: Bounds) -> List[Facts]:
+    """Read what became of the attempts that have ended."""
+    return [read_entry(entry, bounds) for entry in told.records(key, bounds.attempts)]
+
+
+def read_entry(told: Untrusted, bounds: Bounds) -> Facts:
+    """Read what became of one attempt."""
+    return {
+        "attempt": required(told.integer("attempt", 1, bounds.attempts), "attempt"),
+        "reason": told.text("reason", LONGEST_NODE),
+        "node": told.text("node", LONGEST_NODE),
+        "text": told.text("text", LONGEST_WHY),
+        "began": told.moment("began"),
+        "ended": told.moment("ended"),
+        "progress": told.choice("progress"),
+    }
+
+
 class Course:
     """What every agent knows of the whole run, so that any of them could lead it on."""
 
@@ -76,6 +148,10 @@ class Course:
     def node(self, seat: int) -> str:
         """Return a seat's node."""
         return next((str(entry["node"]) for entry in self.roster if entry["seat"] == seat), f"seat {seat}")
+
+    def address(self, seat: int) -> str:
+        """Return a seat's training IP; empty where the spec does not name it."""
+        return next((str(entry.get("address") or "") for entry in self.roster if entry["seat"] == seat), "")
 
     def lose(self, seat: int, why: str) -> None:
         """A seat is gone, and will not come back."""
@@ -137,14 +213,37 @@ class Course:
         """Render for a message."""
         return {"course": {"attempt": self.attempt, "roster": self.roster, "history": self.history}}
 
-    def take(self, facts: Facts) -> None:
-        """Take what somebody knows who is further than we are; who is lost stays so."""
-        told = facts["course"]
-        ahead = (int(told["attempt"]), len(told["history"])) > (self.attempt, len(self.history))
-        lost = [entry for entry in (*self.roster, *told["roster"]) if entry.get("lost")]
-        if ahead:
-            self.attempt, self.history = int(told["attempt"]), list(told["history"])
-            self.roster = [dict(entry) for entry in told["roster"]]
-        for entry in lost:
-            if entry["seat"] != self.here:
-                self.lose(int(entry["seat"]), str(entry.get("reason") or ""))
+    def follow(self, told: Told) -> None:
+        """Take what the hub says, which may be further than we are; who is lost stays so."""
+        if self._is_behind(told):
+            self._adopt(told)
+        for seat, why in told.lost.items():
+            if seat != self.here:
+                self.lose(seat, why)
+
+    def agree(self, tellings: Sequence[Told]) -> None:
+        """Take what more than half of those present tell alike; of what one tells alone only that it is one ahead.
+
+        One attempt ahead without agreement: the hub that is gone may have reached some with its last order. Nobody
+        is named lost, no rank given and no number jumped to because one agent says so.
+        """
+        present = len(tellings) + 1
+        for seat in set(range(self.seats)) - {self.here}:
+            reasons = [told.lost[seat] for told in tellings if seat in told.lost]
+            if 2 * len(reasons) > present:
+                self.lose(seat, reasons[0])
+        ahead = [told for told in tellings if self._is_behind(told)]
+        agreed = [told for told in ahead if 2 * sum(map(told.is_like, ahead)) > present]
+        if agreed:
+            self._adopt(agreed[0])
+        elif any(told.attempt == self.attempt + 1 for told in ahead):
+            self.attempt += 1
+
+    def _is_behind(self, told: Told) -> bool:
+        return (told.attempt, len(told.history)) > (self.attempt, len(self.history))
+
+    def _adopt(self, told: Told) -> None:
+        self.attempt, self.history = told.attempt, list(told.history)
+        for entry in self.roster:
+            entry["node_rank"] = told.ranks.get(entry["seat"])
+            self.doubt(entry["seat"], told.unfit.get(entry["seat"], ""))

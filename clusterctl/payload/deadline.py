@@ -32,7 +32,7 @@ class Deadline:
         self._workers_at = FOREVER
         self._all_at = FOREVER
         self._outlived = False
-        self._over = False
+        self.over = False
 
     def within(self, seconds: float) -> None:
         """Kill the workers after so many seconds, and torchrun a moment later."""
@@ -48,7 +48,7 @@ class Deadline:
 
     def look(self) -> None:
         """Kill what is due; done when torchrun has ended and nothing is left that can be ended."""
-        if self._over:
+        if self.over:
             return
         now = time.monotonic()
         torchrun = self._torchrun()
@@ -59,7 +59,7 @@ class Deadline:
         if torchrun is None or overdue:
             rest = self._sweep.rest()
             if not rest or overdue:
-                self._over = True
+                self.over = True
                 self._loop.drop("end")
                 self._done(rest)
                 return

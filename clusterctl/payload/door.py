@@ -9,11 +9,13 @@ import resource
 import socket
 from typing import Any, Callable, Dict, Iterator, Optional, Sequence
 
-from .link import Channel, Link, describe
+from ..protocol.untrusted import Untrusted, parse_object
+from .bounds import bounds_of
+from .link import SHORT_LINE, Channel, Link, describe
 from .loop import Loop
 from .ports import candidates
 from .proof import same
-from .seal import Meeting, SealError
+from .seal import NONCE, Meeting, SealError
 from .wire import VerbError
 
 GUEST_LIMIT = 5.0  # seconds to prove the token
@@ -33,7 +35,8 @@ class Door:
         self._spec = spec
         self._token = token
         self._here = int(spec.get("seat") or 0)
-        self._seats = int(spec.get("seats") or spec["nnodes"])
+        self._bounds = bounds_of(spec)
+        self._seats = self._bounds.seats
         self._admit: Callable[[Channel], bool] = lambda _: False
         self._guests: Dict[Guest, None] = {}  # the oldest first
         self._most = self._seats + SPARE_GUESTS
@@ -89,17 +92,21 @@ class Door:
         """A guest has left, or is none any more."""
         self._guests.pop(guest, None)
 
-    def examine(self, guest: Guest, answer: Dict[str, Any]) -> None:
+    def examine(self, guest: Guest, answer: Untrusted) -> None:
         """Let a guest in, or raise SealError."""
-        rank, node, nonce = answer.get("rank"), answer.get("node"), answer.get("nonce")
-        if type(rank) is not int or not 0 <= rank < self._seats or rank == self._here:
+        rank, node, nonce = (
+            answer.integer("rank", 0, self._seats - 1),
+            answer.text("node"),
+            answer.text("nonce"),
+        )
+        if rank is None or rank == self._here:
             raise SealError("no such rank")
-        if not (isinstance(node, str) and isinstance(nonce, str) and len(nonce) == 32):
+        if not self._bounds.is_name_of(rank, node) or len(nonce) != NONCE:
             raise SealError("no answer")
         meeting = Meeting(self._spec["run"], rank, node, guest.nonce, nonce)
-        if not same(answer.get("proof"), meeting.prove(self._token, "the peer is who it says")):
+        if not same(answer.text("proof"), meeting.prove(self._token, "the peer is who it says")):
             raise SealError("not of this run")
-        channel = Channel(guest.link, meeting, self._token, hub=True)
+        channel = Channel(guest.link, meeting, self._token, self._bounds, hub=True)
         proof = meeting.prove(self._token, "the hub is who it says")
         guest.link.send(json.dumps({"proof": proof}).encode("ascii") + b"\n")
         if not self._admit(channel):
@@ -134,10 +141,7 @@ class Guest:
 
     def take(self, line: bytes) -> None:
         """Take the answer; a wrong one ends it (Link does, on ValueError)."""
-        answer = json.loads(line.decode("ascii"))
-        if not isinstance(answer, dict):
-            raise SealError("no answer")
-        self._door.examine(self, answer)
+        self._door.examine(self, parse_object(line, SHORT_LINE))
         self._door.unwatch(self)
         self._door.forget(self)
 

@@ -1,14 +1,8 @@
-"""The gang of one run: what an agent asks of it, and the record of the end that all of them keep.
-
-A part is one node's word on its end: {node, node_rank, address, state, reason, time, stopped_at, failures}. The record
-puts the parts together, their times turned to the hub's clock: {run, hub, whole, stop, parts}; `whole` is false in what
-a node writes before the others were heard, or without the hub.
-"""
+"""The gang of one run: what an agent asks of it, and the orders that pass between its members."""
 
 from __future__ import annotations
 
-import json
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from .loop import Loop
 
@@ -16,11 +10,8 @@ FAILURE_WAIT = 1.0  # seconds that the other workers have after one has failed
 SILENCE_LIMIT = 20.0
 STEPS = 10  # beats within the limit
 FAREWELL = 2.0  # seconds that the rest of the gang has to take the record
-LARGEST_RECORD = 512 << 10
+OVERDUE = 120.0  # seconds beyond its grace in which a node kills what is left, looks at its GPUs, and reports
 LONGEST_REASON = 1000  # characters
-FIRST = 32  # failures that keep their words when there are far too many
-LEANEST = 3  # lines of each failure's last words when there are very many
-LOST = "LOST"
 
 FAILURE, STOP, TIME = "failure", "stop", "time"
 
@@ -34,16 +25,6 @@ class Order(NamedTuple):
     reason: str
     grace: float
     kind: str = STOP
-
-
-def read_order(message: Facts) -> Order:
-    """Take an order out of a message."""
-    return Order(str(message["reason"])[:LONGEST_REASON], float(message["grace"]), str(message["occasion"]))
-
-
-def as_facts(order: Order) -> Facts:
-    """Put an order into a message."""
-    return {"reason": order.reason, "grace": order.grace, "occasion": order.kind}
 
 
 class Side(NamedTuple):
@@ -120,68 +101,7 @@ def interval_of(spec: Dict[str, Any]) -> float:
     return limit_of(spec) / STEPS
 
 
-def lost_part(node: str, rank: int, reason: str, time: float) -> Part:
-    """Write the part of a node that cannot do it itself any more."""
-    about = {"node": node, "node_rank": rank, "state": LOST, "reason": reason, "time": time}
-    return {**about, "stopped_at": None, "failures": []}
-
-
-def on_clock(part: Part, offset: float) -> Part:
-    """Turn a part's times to a clock from which its own differs by `offset` seconds."""
-    failures = [_failure_on_clock(failure, offset) for failure in part["failures"]]
-    return {**part, **_moved(part, ("time", "stopped_at"), offset), "failures": failures}
-
-
-def _failure_on_clock(failure: Facts, offset: float) -> Facts:
-    said = [{**block, **_moved(block, ("at",), offset)} for block in failure.get("said") or ()]
-    return {**failure, **_moved(failure, ("time", "last_at"), offset), **({"said": said} if said else {})}
-
-
-def _moved(entry: Facts, names: Iterable[str], offset: float) -> Facts:
-    return {name: entry[name] - offset for name in names if isinstance(entry.get(name), (int, float))}
-
-
-def is_part(value: Any) -> bool:
-    """Whether this can be somebody's part."""
-    if not isinstance(value, dict) or not isinstance(value.get("failures"), list):
-        return False
-    texts = all(isinstance(value.get(name), str) for name in ("state", "reason"))
-    return texts and all(isinstance(failure, dict) for failure in value["failures"])
-
-
-def make_record(spec: Facts, parts: List[Part], stop: Optional[Facts], *, whole: bool) -> Facts:
-    """Put parts together; where very many have failed, each keeps fewer of its last words."""
-    record = {"run": spec["run"], "hub": spec.get("hub"), "whole": whole, "stop": stop, "parts": parts}
-    for most in (12, 6, LEANEST):
-        if len(json.dumps(record)) <= LARGEST_RECORD:
-            break
-        record["parts"] = [_leaner(part, most) for part in parts]
-    if len(json.dumps(record)) > LARGEST_RECORD:
-        record["parts"] = _only_first_words(record["parts"])
-    return record
-
-
-def _only_first_words(parts: List[Part]) -> List[Part]:
-    """Keep what the first to fail have said, and how all others ended."""
-    times = sorted(failure.get("time") or 0.0 for part in parts for failure in part["failures"])
-    last = times[:FIRST][-1:] or [0.0]
-    return [
-        {
-            **part,
-            "failures": [
-                failure if (failure.get("time") or 0.0) <= last[0] else {**failure, "said": [], "tail": []}
-                for failure in part["failures"]
-            ],
-        }
-        for part in parts
-    ]
-
-
-def _leaner(part: Part, most: int) -> Part:
-    failures = [
-        {**failure, "said": failure["said"][-1:], "tail": failure["tail"][-most:]}
-        if "said" in failure
-        else failure
-        for failure in part["failures"]
-    ]
-    return {**part, "failures": failures}
+def overdue_after(spec: Dict[str, Any], grace: float) -> float:
+    """Return the seconds after a stop in which every node's part has ended, or never will."""
+    after = float((spec.get("after") or {}).get("time_limit") or 0.0)
+    return grace + after + float(spec.get("overdue_limit") or OVERDUE)

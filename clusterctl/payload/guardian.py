@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .ending import Sweep, as_left
 from .processes import become_subreaper, identify, wake_on
-from .state import FINAL, Record, mark_of, new_state
+from .state import FINAL, Record, mark_of, new_state, read_state
 from .verdict import describe_end, split_status
 from .workdir import drop_ballast, read_json
 
@@ -119,7 +119,7 @@ def take_over(rundir: str, spec: Dict[str, Any], how: str) -> None:
     drop_ballast(rundir)
     sweep = Sweep(mark_of(spec))
     left = as_left(sweep.kill_all())
-    record = Record(rundir, read_json(os.path.join(rundir, "state.json")) or new_state(spec))
+    record = Record(rundir, read_state(rundir) or new_state(spec))
     if record.state["state"] in FINAL:
         return
     before_go = record.state["state"] in ("SUBMITTED", "PREPARING", "WAITING") and not record.state["began"]

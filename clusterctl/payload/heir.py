@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import Set
+from typing import Dict, Set
 
 from .blame import NODE_LOST, Blame
-from .gang import is_part, limit_of, lost_part, on_clock
+from .course import Told
+from .gang import limit_of
 from .hub import Member
+from .messages import Clear, Hello, Message
+from .parts import lost_part
 from .restart_hub import GATHERING, RestartHub
-from .seal import Message, SealError
 from .standing import Standing
 
 GATHER_TIME = 1.25  # silences in which the others must have come
@@ -20,7 +22,7 @@ class Heir(RestartHub):
 
     def __init__(self, standing: Standing) -> None:
         super().__init__(standing)
-        self._greeted: Set[int] = set()
+        self._tellings: Dict[int, Told] = {}
 
     def take_over(self, fallen: str) -> None:
         """Lead on, after a hub that is lost: wait for the others."""
@@ -31,7 +33,7 @@ class Heir(RestartHub):
         if self.standing.part is not None:
             self.parts[self.seat] = self.standing.part
         if self.standing.clear is not None:
-            self.clear[self.seat] = self.standing.clear
+            self.clear[self.seat] = Clear(**self.standing.clear)
         self.door = self.standing.door
         if self.door is not None:
             self.door.open(self.admit)
@@ -41,14 +43,11 @@ class Heir(RestartHub):
     def _awaited(self) -> Set[int]:
         return set(range(self.course.seats)) - {self.seat} - self.course.lost
 
-    def _greet(self, member: Member, message: Message) -> None:
-        seat, part = member.channel.rank, message.get("part")
-        self.course.take(message)
-        if part is not None:
-            if not is_part(part):
-                raise SealError("no part of a run")
-            self.parts[seat] = {**on_clock(part, member.offset), "node": member.channel.node}
-        self._greeted.add(seat)
+    def _greet(self, member: Member, hello: Hello) -> None:
+        seat = member.channel.rank
+        if hello.part is not None:
+            self.parts[seat] = self._own_part(member, hello.part)
+        self._tellings[seat] = hello.course
         self._look_on()
 
     def _gathered(self) -> None:
@@ -56,7 +55,9 @@ class Heir(RestartHub):
         self.side.loop.drop("gather")
         self.standing.found()
         self.standing.close()
-        for seat in self._awaited() - self._greeted:
+        here = {seat: told for seat, told in self._tellings.items() if seat in self.members}
+        self.course.agree(list(here.values()))
+        for seat in self._awaited() - set(here):
             self.course.lose(seat, "it did not come to the next hub")
         self.expected = set(self.course.ranks)
         for seat in self.expected - set(self.parts):
@@ -65,14 +66,14 @@ class Heir(RestartHub):
         self._all_ended()
 
     def _hear(self, member: Member, message: Message) -> None:
-        if message["kind"] == "hello" and self.phase == GATHERING:
-            self._greet(member, message)
-        else:
+        if not isinstance(message, Hello):
             super()._hear(member, message)
+        elif self.phase == GATHERING:
+            self._greet(member, message)
 
     def _look_on(self) -> None:
         """Go on with what nobody is missing for any more."""
-        if self.phase == GATHERING and self._awaited() <= self._greeted:
+        if self.phase == GATHERING and self._awaited() <= set(self._tellings):
             self._gathered()
         else:
             super()._look_on()

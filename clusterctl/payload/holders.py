@@ -6,7 +6,6 @@ A name is free when nobody listens on it. The holder's words are its own; its ac
 from __future__ import annotations
 
 import errno
-import json
 import os
 import select
 import socket
@@ -16,6 +15,8 @@ from contextlib import suppress
 from hashlib import sha256
 from typing import Any, Dict, Iterable, List, Optional
 
+from ..protocol.untrusted import MalformedError, parse_object
+
 PREFIX = "clusterctl/"
 GPU = PREFIX + "gpu/"  # + the UUID: held alone
 NODE = PREFIX + "node"  # held alone by a run that wants the whole node
@@ -23,6 +24,8 @@ SHARE = PREFIX + "run/"  # + a digest: each run that does not
 PATIENCE = 1.0  # seconds for all holders together
 MOST = 256  # names looked at
 ANSWER = 4096  # bytes that a holder may say
+LONGEST = 300  # characters of a text in it
+HIGHEST_PID = 1 << 22
 
 Holder = Dict[str, Any]
 
@@ -102,17 +105,38 @@ class _Asked:
     def conclude(self) -> Holder:
         """Close, and give what is known."""
         self.socket.close()
-        said = _parse(self._content[:ANSWER])
-        age = time.time() - said["since"] if isinstance(said.get("since"), (int, float)) else None
-        return {**said, "name": self.name, "age": age, "user": _user(self._peer["uid"]), **self._peer}
+        said = read_answer(self._content[:ANSWER])
+        age = time.time() - said["since"] if said.get("since") is not None else None
+        about = {"name": printable(self.name), "age": age, "user": _user(self._peer["uid"])}
+        return {**said, **about, **self._peer}
 
 
-def _parse(content: bytes) -> Dict[str, Any]:
-    with suppress(ValueError):
-        said = json.loads(content.decode("utf-8", "replace"))
-        if isinstance(said, dict):
-            return said
-    return {}
+def is_of(holder: Holder, run: str) -> bool:
+    """Tell whether a holder is of this run: it says so, and it is of this account, which the kernel says."""
+    return bool(holder.get("run") == run and holder.get("uid") == os.geteuid())
+
+
+def read_answer(content: bytes) -> Holder:
+    """Read what a holder, which may be anybody on this machine, tells of itself; empty if that is nothing."""
+    try:
+        said = parse_object(content, ANSWER)
+    except MalformedError:
+        return {}
+    texts = {name: printable(said.text(name, LONGEST)) for name in ("run", "job", "node", "by")}
+    moments = {name: said.moment(name) for name in ("since", "submitted")}
+    return {
+        **_without_nothing({**texts, **moments, "agent": said.integer("agent", 1, HIGHEST_PID)}),
+        "going": said.flag("going"),
+    }
+
+
+def _without_nothing(facts: Holder) -> Holder:
+    return {name: value for name, value in facts.items() if value not in (None, "")}
+
+
+def printable(text: str) -> str:
+    """Replace what a terminal might take for an order."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def _peer_of(sock: socket.socket) -> Dict[str, Any]:

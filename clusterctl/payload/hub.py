@@ -6,32 +6,31 @@ import time
 from collections import deque
 from typing import Any, Deque, Dict, List, Optional, Tuple
 
+from .blame import CLOCK_SLACK
+from .bounds import bounds_of
 from .door import Door
 from .gang import (
     FAILURE,
     FAILURE_WAIT,
     FAREWELL,
     LONGEST_REASON,
-    LOST,
     Facts,
     Gang,
     Order,
     Part,
     Side,
-    as_facts,
     interval_of,
-    is_part,
     limit_of,
-    lost_part,
-    make_record,
-    on_clock,
-    read_order,
+    overdue_after,
     silent_beats,
 )
 from .link import Channel, write
-from .seal import Message, SealError
+from .messages import Ack, Beat, Ended, Failed, Message, as_facts
+from .parts import LOST, lost_part, make_record, on_clock
+from .seal import SealError
 
 CLOCK_LOOKS = 8  # answers among which the quickest tells a peer's clock best
+OPEN_BEATS = 64  # questions that an answer can still be to
 
 
 class Member:
@@ -40,18 +39,22 @@ class Member:
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
         self.joined = False
+        self._asked: Deque[float] = deque(maxlen=OPEN_BEATS)
         self._looks: Deque[Tuple[float, float]] = deque(maxlen=CLOCK_LOOKS)
 
     def beat(self) -> None:
         """Ask for the peer's time."""
         self.channel.quiet += 1
-        self.channel.send("beat", at=time.time())
+        self._asked.append(time.time())
+        self.channel.send("beat", at=self._asked[-1])
 
-    def answer(self, at: Any, there: Any) -> None:
-        """Take the answer."""
-        now, asked, told = time.time(), float(at), float(there)
-        if now >= asked:
-            self._looks.append((now - asked, told - (asked + now) / 2))
+    def answer(self, beat: Beat) -> None:
+        """Take the answer; SealError if it is to nothing that was asked."""
+        if beat.at not in self._asked:
+            raise SealError("it answered a beat that was not sent")
+        now = time.time()
+        if now >= beat.at:
+            self._looks.append((now - beat.at, beat.time - (beat.at + now) / 2))
 
     @property
     def offset(self) -> float:
@@ -64,12 +67,15 @@ class Hub(Gang):
 
     def __init__(self, side: Side) -> None:
         super().__init__(side)
+        self.bounds = bounds_of(side.spec)
         self.seat = 0
         self.expected = set(range(side.spec["nnodes"]))  # whose parts make up the run
         self.door: Optional[Door] = None
         self.members: Dict[int, Member] = {}
         self.parts: Dict[int, Part] = {}
         self.stop: Optional[Facts] = None
+        self._came: Dict[int, str] = {}  # the names of those who were ever here
+        self._went: Dict[int, str] = {}  # why they left before GO
         self._going = False
         self._told = False
         self._patience = float("inf")  # the shortest that the others were told
@@ -87,6 +93,7 @@ class Hub(Gang):
             return False
         member = Member(channel)
         self.members[channel.rank] = member
+        self._came[channel.rank] = channel.node
         channel.open(lambda message: self._hear(member, message), lambda why: self._left(member, why))
         member.beat()
         return True
@@ -97,7 +104,17 @@ class Hub(Gang):
         if self.door is not None:
             self.door.close()
         for rank in self.expected - {self.seat} - set(self.members) - set(self.parts):
-            self._lose(rank, f"node {rank}", "it went away before the start")
+            self._lose(rank, self.name_of(rank), self._why_away(rank))
+
+    def name_of(self, seat: int) -> str:
+        """Give the name of the node at a seat; one that never came may be known to nobody here."""
+        known = self.bounds.nodes[seat] if self.bounds.nodes else self._came.get(seat)
+        return known or f"node-{seat}"
+
+    def _why_away(self, seat: int) -> str:
+        return (
+            f"it went away before the start: {self._went[seat]}" if seat in self._went else "it did not come"
+        )
 
     def failed(self, reason: str) -> None:
         """End all because of this node."""
@@ -127,29 +144,37 @@ class Hub(Gang):
     # what the peers say
 
     def _hear(self, member: Member, message: Message) -> None:
-        kind = message["kind"]
-        if kind == "beat":
-            member.answer(message["at"], message["time"])
+        if isinstance(message, Beat):
+            member.answer(message)
             if not member.joined:
                 member.joined = True
                 member.channel.send("welcome")
-        elif kind == "failed":
-            reason = f"{member.channel.node}: {message['reason']}"[:LONGEST_REASON]
+        elif isinstance(message, Failed):
+            reason = f"{member.channel.node}: {message.reason}"[:LONGEST_REASON]
             self._stop_all(member.channel.node, Order(reason, FAILURE_WAIT, FAILURE))
-        elif kind == "stop":
-            self._stop_all(member.channel.node, read_order(message))
-        elif kind == "ended" and member.channel.rank not in self.parts:
-            self._take_part(member, message["part"])
-        elif kind == "ack":
+        elif isinstance(message, Order):
+            self._stop_all(member.channel.node, message)
+        elif isinstance(message, Ended) and member.channel.rank not in self.parts:
+            self._take_part(member, message.part)
+        elif isinstance(message, Ack):
             member.channel.close()
             self._forget(member)
 
-    def _take_part(self, member: Member, part: Any) -> None:
-        if not is_part(part):
-            raise SealError("no part of a run")
-        about = {"node": member.channel.node, "node_rank": self.rank_of(member.channel.rank)}
-        self.parts[member.channel.rank] = {**on_clock(part, member.offset), **about}
+    def _take_part(self, member: Member, told: Part) -> None:
+        part = self._own_part(member, told)
+        self.parts[member.channel.rank] = part
         self._look_at_end(member.channel.node, part)
+
+    def _own_part(self, member: Member, told: Part) -> Part:
+        """Say whose part it is, by our clock, and let it tell of no stop before the one that it can know of."""
+        node = member.channel.node
+        part = {**on_clock(told, member.offset), "node": node, "node_rank": self.rank_of(member.channel.rank)}
+        if part["stopped_at"] is not None:
+            known = self.stop["time"] if self.stop is not None else time.time()
+            own = self.stop is None or self.stop["node"] == node
+            earliest = known - (limit_of(self.side.spec) if own else CLOCK_SLACK)
+            part["stopped_at"] = max(part["stopped_at"], earliest)
+        return part
 
     def _left(self, member: Member, why: str) -> None:
         rank = member.channel.rank
@@ -157,6 +182,7 @@ class Hub(Gang):
             self.members.pop(rank, None)
             self._lose(rank, member.channel.node, why)
         else:
+            self._went[rank] = why
             self._forget(member)
 
     def _lose(self, rank: int, node: str, why: str) -> None:
@@ -181,13 +207,21 @@ class Hub(Gang):
         if not self._going or order.grace >= self._patience:
             return
         self._patience = order.grace
+        self.side.loop.after(overdue_after(self.side.spec, order.grace), "overdue", self._give_up_the_rest)
         if self.stop is None:
             self.stop = {"node": node, "reason": order.reason, "time": time.time()}
         for member in list(self.members.values()):
             if member.channel.node != node:
-                member.channel.send("stop", **as_facts(order))
+                member.channel.send("stop", **as_facts(order, self.bounds))
         if node != self.here and self.seat not in self.parts:
             self.side.stop(order)
+
+    def _give_up_the_rest(self) -> None:
+        """Whoever has not ended long after the stop is lost: its agent may be there, and never say so."""
+        for seat in self.expected - set(self.parts):
+            if seat in self.members:
+                self.members.pop(seat).channel.close()
+            self._lose(seat, self.name_of(seat), "it did not end after the stop")
 
     def _look_at_end(self, node: str, part: Part) -> None:
         if part["state"] != "SUCCEEDED" and self.stop is None:
@@ -195,7 +229,7 @@ class Hub(Gang):
             reason = (
                 f"{node} is lost: {part['reason']}" if lost else f"{node}: {part['reason'] or part['state']}"
             )
-            self._stop_all(node, Order(reason, FAILURE_WAIT, FAILURE))
+            self._stop_all(node, Order(reason[:LONGEST_REASON], FAILURE_WAIT, FAILURE))
         if self.expected <= set(self.parts) and not self._told:
             self._all_ended()
 
@@ -209,6 +243,7 @@ class Hub(Gang):
 
     def _tell_all(self, **verdict: Any) -> None:
         self._told = True
+        self.side.loop.drop("overdue")
         text = write("verdict", verdict)
         for member in list(self.members.values()):
             member.channel.send_text(text)
@@ -219,6 +254,7 @@ class Hub(Gang):
 
     def _leave(self) -> None:
         self.side.loop.drop("farewell")
+        self.side.loop.drop("overdue")
         if self.door is not None:
             self.door.close()
         for member in self.members.values():

@@ -1,18 +1,25 @@
-"""Lines over a socket that never wait for the other side, and sealed messages over those."""
+"""Lines over a socket that never wait for the other side, and sealed messages over those.
+
+A channel hands over nothing but messages that `messages.py` has read: this is the one place where an agent takes in
+what another agent has written.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import socket
-from typing import Callable, Iterator, Mapping, Optional
+from typing import Callable, Dict, Iterator, Mapping, Optional
 
+from .bounds import Bounds
 from .loop import Loop
-from .seal import LONGEST_LINE, Meeting, Message, Seal, SealError
+from .messages import TO_HUB, TO_PEER, Message, Reader, read_message
+from .seal import LONGEST_LINE, Meeting, Seal
 
 PIECE = 1 << 14
 MOST_UNSENT = 8 << 20  # bytes that the other side may leave unread before it counts as broken
 SHORT_LINE = 1 << 10  # bytes of a line from somebody who has not proved anything
+LONGEST_WHY = 200  # characters
 
 Hear = Callable[[Message], None]
 Left = Callable[[str], None]
@@ -86,12 +93,15 @@ class Link:
         for line in self._lines():
             try:
                 self._take(line)
-            except (ValueError, TypeError, KeyError, RecursionError) as error:
-                self.fail(f"{type(error).__name__}: {error}"[:200])
+            except ValueError as error:  # what came is wrong: SealError, MalformedError
+                self.fail(str(error)[:LONGEST_WHY])
+            except Exception as error:  # noqa: BLE001, RUF100 - an error of ours costs this connection, and no other
+                self._loop.report(error)
+                self.fail(f"what it sent led to an error here: {type(error).__name__}: {error}"[:LONGEST_WHY])
             if self.closed:
                 return
         if len(self._heard) > self._longest:
-            self.fail("a line without an end")
+            self.fail("it sent a line without an end")
 
     def _lines(self) -> Iterator[bytes]:
         while True:
@@ -111,10 +121,12 @@ def write(kind: str, facts: Mapping[str, object]) -> str:
 class Channel:
     """Sealed messages to and from one agent that has proved the token; `quiet` counts our beats without a word."""
 
-    def __init__(self, link: Link, meeting: Meeting, token: bytes, *, hub: bool) -> None:
+    def __init__(self, link: Link, meeting: Meeting, token: bytes, bounds: Bounds, *, hub: bool) -> None:
         to_peer, to_hub = (Seal(meeting.prove(token, f"the {who} speaks")) for who in ("hub", "peer"))
         self._out, self._in = (to_peer, to_hub) if hub else (to_hub, to_peer)
         self._link = link
+        self._bounds = bounds
+        self._readers: Dict[str, Reader] = TO_HUB if hub else TO_PEER
         self._hear: Optional[Hear] = None
         self.rank = meeting.rank
         self.node = meeting.node
@@ -144,12 +156,10 @@ class Channel:
         return self._link.closed
 
     def _take(self, line: bytes) -> None:
-        message = self._in.open(line)
+        told = self._in.open(line)
         self.quiet = 0
-        if message is not None and self._hear is not None:
-            if not isinstance(message.get("kind"), str):
-                raise SealError("a message of no kind")
-            self._hear(message)
+        if told is not None and self._hear is not None:
+            self._hear(read_message(told, self._readers, self._bounds))
 
 
 def describe(error: OSError) -> str:

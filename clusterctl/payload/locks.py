@@ -17,7 +17,7 @@ import time
 from contextlib import suppress
 from typing import Any, Callable, Dict, List, Set
 
-from .holders import GPU, NODE, SHARE, Holder, address, ask_holders, names_in_use, share_of
+from .holders import GPU, NODE, SHARE, Holder, address, ask_holders, is_of, names_in_use, share_of
 from .loop import Loop
 from .state import Record
 
@@ -62,7 +62,7 @@ class Locks:
             time.sleep(attempt * random.uniform(0.002, 0.01))
             taken = self._bind(ours)
             holders = ask_holders(taken)
-            mine = {holder["name"] for holder in holders if holder.get("run") == self._spec["run"]}
+            mine = {holder["name"] for holder in holders if is_of(holder, self._spec["run"])}
             others = [holder for holder in holders if holder["name"] not in mine]
             if others:
                 self.drop()
@@ -78,7 +78,7 @@ class Locks:
     def look(self) -> List[Holder]:
         """Say who is in the way, and take nothing."""
         holders = ask_holders(names_of(self._spec)) + self._others_here()
-        return [holder for holder in holders if holder.get("run") != self._spec["run"]]
+        return [holder for holder in holders if not is_of(holder, self._spec["run"])]
 
     def drop(self) -> None:
         """Let go of all."""
@@ -91,7 +91,7 @@ class Locks:
         """Ask those who only share the node, or have it alone; those of this run do not count."""
         names = names_in_use(SHARE) if self._spec.get("exclusive") else [NODE]
         holders = ask_holders(name for name in names if name != self._share)
-        return [holder for holder in holders if holder.get("run") != self._spec["run"]]
+        return [holder for holder in holders if not is_of(holder, self._spec["run"])]
 
     def _bind(self, spared: Set[str]) -> List[str]:
         """Bind what is free; if not all is, keep nothing and name the rest."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import select
+import sys
 import time
 from typing import Callable, Dict, Tuple
 
 Callback = Callable[[], None]
+MOST_REPORTED = 20  # errors that a log holds at most
 
 
 class Loop:
@@ -14,6 +16,8 @@ class Loop:
 
     def __init__(self) -> None:
         self.stopped = False
+        self.failed: Callable[[Exception], None] = give_up  # an error of a callback that nobody else took
+        self._reported = 0
         self._poller = select.poll()
         self._readers: Dict[int, Callback] = {}
         self._writers: Dict[int, Callback] = {}
@@ -66,18 +70,37 @@ class Loop:
         for descriptor, events in self._poller.poll(self._wait() * 1000):
             reader, writer = self._readers.get(descriptor), self._writers.get(descriptor)
             if reader is not None and events & ~select.POLLOUT:
-                reader()
+                self._call(reader)
             if writer is not None and events & ~select.POLLIN and self._writers.get(descriptor) is writer:
-                writer()
+                self._call(writer)
         now = time.monotonic()
         for name in [name for name, (moment, _) in self._moments.items() if moment <= now]:
             _, callback = self._moments.pop(name, (0.0, _nothing))
+            self._call(callback)
+
+    def _call(self, callback: Callback) -> None:
+        try:
             callback()
+        except Exception as error:  # noqa: BLE001, RUF100 - whatever it is, it must not end all without a word
+            self.failed(error)
+
+    def report(self, error: Exception) -> None:
+        """Write an error that should not be to stderr, which for an agent is its log."""
+        self._reported += 1
+        if self._reported <= MOST_REPORTED:
+            import traceback
+
+            traceback.print_exception(type(error), error, error.__traceback__, file=sys.stderr)
 
     def _wait(self) -> float:
         if not self._moments:
             return 3600.0
         return max(0.0, min(moment for moment, _ in self._moments.values()) - time.monotonic())
+
+
+def give_up(error: Exception) -> None:
+    """Let an error end the loop."""
+    raise error
 
 
 def _nothing() -> None:

@@ -7,6 +7,7 @@ import socket
 import time
 from typing import Any, Callable, Dict, Optional
 
+from ..protocol.untrusted import Untrusted
 from .loop import Loop
 from .mesh_talk import SIZE, STRANGER, Badge, Talk, describe, measure
 from .proof import same
@@ -16,6 +17,8 @@ GREET_LIMIT = 4.0  # seconds for a process that may be slow
 CARRY_LIMIT = 2.5  # seconds without a byte
 BACKLOG = 128
 SPARE_GUESTS = 16
+LONGEST_NAME = 128  # characters
+LONGEST_NONCE = 64
 MASTER = "master"  # the door that stands for torchrun's: no bulk there
 
 
@@ -74,22 +77,24 @@ class Guest:
         self.talk.expect("no proof", GREET_LIMIT)
         self.talk.say(nonce=self._nonce)
 
-    def _hear(self, words: Dict[str, Any]) -> None:
-        caller, nonce = str(words.get("name")), str(words.get("nonce"))
+    def _hear(self, words: Untrusted) -> None:
+        caller, nonce = words.text("name", LONGEST_NAME), words.text("nonce", LONGEST_NONCE)
         about = (caller, self._badge.name, self._nonce, nonce)
-        if not same(words.get("proof"), self._badge.prove("I call", *about)):
+        if not same(words.text("proof"), self._badge.prove("I call", *about)):
             self.talk.fail("a stranger")
             return
         self._door.trust(self)
         self.talk.expect("nothing", CARRY_LIMIT)
         seen = self.talk.conn.getpeername()[0]
         self.talk.say(proof=self._badge.prove("I listen", *about), seen=seen)
-        if words.get("bulk") and not self.talk.closed:
+        if words.flag("bulk") and not self.talk.closed:
             self.talk.carry(self._count)
 
     def _count(self) -> None:
         if self.talk.got == SIZE:
             self.talk.acknowledge()
+        elif self.talk.got > SIZE:
+            self.talk.fail("more than was agreed")
 
 
 class Caller:
@@ -149,13 +154,17 @@ class Caller:
         talk.expect("it connects, but nobody answers", GREET_LIMIT)
         talk.listen()
 
-    def _hear(self, words: Dict[str, Any]) -> None:
+    def _hear(self, words: Untrusted) -> None:
         """Prove to the listener who we are, then hear his proof."""
         talk = self._talk
         if talk is None:
             return
         if not self._greeting:
-            self._greeting = str(words.get("nonce"))
+            self._greeting = words.text("nonce", LONGEST_NONCE)
+            if not self._greeting:
+                talk.fail(STRANGER)
+                return
+            talk.expect("it connects, but does not prove who it is", GREET_LIMIT)
             about = (*self._about, self._greeting, self._nonce)
             proof = self._badge.prove("I call", *about)
             talk.say(
@@ -163,10 +172,10 @@ class Caller:
             )
             return
         about = (*self._about, self._greeting, self._nonce)
-        if not same(words.get("proof"), self._badge.prove("I listen", *about)):
+        if not same(words.text("proof"), self._badge.prove("I listen", *about)):
             talk.fail(STRANGER)
             return
-        self._facts.update(step="carry", seen=str(words.get("seen")))
+        self._facts.update(step="carry", seen=words.text("seen", LONGEST_NONCE))
         if self._peer.get("door") == MASTER:
             self._finish()
         else:

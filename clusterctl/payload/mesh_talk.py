@@ -11,12 +11,14 @@ import socket
 import struct
 from typing import Any, Callable, Dict, Optional
 
+from ..protocol.untrusted import MalformedError, Untrusted, parse_object
 from .loop import Loop
 from .proof import prove
 
 SIZE = 256 << 10  # bytes each way: far more than one packet, so that a path that drops large ones shows
 BLOCK = bytes(32 << 10)
 LONGEST_LINE = 1 << 10
+LONGEST_CARRY = 10.0  # seconds for the bulk both ways, also where a byte comes now and then
 ALL_CAME = b"!"
 STRANGER = "somebody else answers there"
 TCP_INFO_SIZE = 192
@@ -43,7 +45,7 @@ class Talk:
         self,
         loop: Loop,
         conn: socket.socket,
-        hear: Callable[[Dict[str, Any]], None],
+        hear: Callable[[Untrusted], None],
         left: Callable[[str], None],
     ) -> None:
         self.conn = conn
@@ -67,7 +69,7 @@ class Talk:
         self._loop.watch(self.conn.fileno(), self._read)
 
     def expect(self, what: str, seconds: float) -> None:
-        """End it when nothing moves for so long."""
+        """End it after so long without the next line, or once there is bulk when nothing moves for so long."""
         self._limit = (what, seconds)
         self._moved()
 
@@ -80,6 +82,8 @@ class Talk:
         """Send the bulk; from here on bytes are counted, and `carried` hears of each change."""
         self._carried = carried
         self._bulk = SIZE
+        late = "no end of the data within %g s" % LONGEST_CARRY
+        self._loop.after(LONGEST_CARRY, self._name + " carry", lambda: self.fail(late))
         self._write()
 
     def acknowledge(self) -> None:
@@ -98,6 +102,7 @@ class Talk:
         if not self.closed:
             self.closed = True
             self._loop.drop(self._name)
+            self._loop.drop(self._name + " carry")
             self._loop.forget(self.conn.fileno())
             self.conn.close()
 
@@ -105,12 +110,17 @@ class Talk:
         what, seconds = self._limit
         self._loop.after(seconds, self._name, lambda: self.fail("%s within %g s" % (what, seconds)))
 
+    def _progress(self) -> None:
+        """Count a byte as a sign of life; not before the bulk, or one now and then would hold us for ever."""
+        if self._carried is not None:
+            self._moved()
+
     def _write(self) -> None:
         """Send lines, bulk, and what stands behind the bulk, as far as there is room."""
         try:
             while not self.closed and (self._unsent or self._bulk or self._last):
                 self._send_some()
-                self._moved()
+                self._progress()
         except BlockingIOError:
             self._loop.watch_room(self.conn.fileno(), self._write)
             return
@@ -139,7 +149,7 @@ class Talk:
         if not piece:
             self.fail("the other side closed the connection")
             return
-        self._moved()
+        self._progress()
         if self._carried is None:
             piece = self._read_lines(piece)
         if self._carried is not None and piece and not self.closed:
@@ -157,10 +167,11 @@ class Talk:
                 return b""
             self._heard = bytearray(rest)
             try:
-                words = json.loads(line.decode("ascii"))
-                self._hear(words if isinstance(words, dict) else {})
-            except (ValueError, RecursionError):
+                self._hear(parse_object(line, LONGEST_LINE))
+            except MalformedError:
                 self.fail(STRANGER)
+            except OSError as error:  # it has left meanwhile
+                self.fail(describe(error))
         return bytes(self._heard)
 
 

@@ -6,7 +6,9 @@ giver  {"proof": of the token}
 taker  frame {"want": [sha256...]}
 giver  frames {"blobs": [[sha256, bytes], ...]} or {"blob": sha256, "last": bool} with contents, then {"done": true}
 
-What is taken must have its hash, so nothing wrong can slip in. It is not encrypted, as training's own traffic is not.
+What is taken must have its hash, so nothing wrong can slip in; sizes are known from the manifest, and so is how long it
+may take. What is given belongs to the tree that the transfer is about. It is not encrypted, as training's own traffic
+is not.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ import threading
 import time
 import zlib
 from contextlib import suppress
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
+from ..protocol.untrusted import MalformedError, Untrusted, parse_json, parse_object
 from .ports import candidates
 from .proof import prove, same
 from .store import Store
@@ -29,11 +32,18 @@ CONNECT = 5.0  # seconds
 PROVE = 5.0  # seconds to prove the token
 SILENCE = 10.0  # seconds without a byte
 GIVE = 1800.0  # seconds after which nobody is given anything any more
-TAKERS = 4  # at once; what knocks beyond that is turned away
+TAKERS = 4  # at once; who comes beyond that is turned away
+GUESTS = 32  # that have proved nothing yet; one more, and the oldest of them goes
+SLOWEST = 1e6  # bytes a second; whoever is slower costs more than the way round
+GRACE = 30.0  # seconds beyond that
 LONGEST_LINE = 1024
+NONCE = 32  # characters
 PART = 1 << 20
 SMALL = 1 << 16  # bytes; smaller contents travel together
 GROUP = 1 << 19
+TOGETHER = 4096  # contents in one frame
+LONGEST_NAME = 80  # bytes of JSON that name a content, with its size
+FRAME = 1 << 20  # bytes of a frame's header, unless it names everything that is wanted
 
 
 class PassError(Exception):
@@ -41,12 +51,15 @@ class PassError(Exception):
 
 
 class Giver:
-    """Gives stored contents to nodes that know the token, from threads of its own, until it is closed."""
+    """Gives the contents of one tree to nodes that know the token, from threads of its own, until it is closed."""
 
-    def __init__(self, store: Store, offer: Dict[str, Any]) -> None:
+    def __init__(self, store: Store, sizes: Dict[str, int], offer: Dict[str, Any]) -> None:
         self._store = store
+        self._sizes = sizes
         self._token = str(offer["token"]).encode("ascii")
         self._room = threading.BoundedSemaphore(TAKERS)
+        self._guests: Dict[socket.socket, None] = {}  # the oldest first
+        self._one_at_a_time = threading.Lock()
         self._socket = listen(str(offer["address"]), offer.get("ports"))
         self.port = int(self._socket.getsockname()[1])
         threading.Thread(target=self._open, daemon=True).start()
@@ -63,23 +76,47 @@ class Giver:
                 taker = self._socket.accept()[0]
             except OSError:
                 return
-            if self._room.acquire(blocking=False):
-                threading.Thread(target=self._attend, args=(taker,), daemon=True).start()
-            else:
-                taker.close()
+            with self._one_at_a_time:
+                if len(self._guests) >= GUESTS:
+                    hang_up(next(iter(self._guests)))  # its thread closes it
+                self._guests[taker] = None
+            threading.Thread(target=self._attend, args=(taker,), daemon=True).start()
 
     def _attend(self, taker: socket.socket) -> None:
         try:
             with taker:
-                examine(taker, self._token)
-                stream = stream_over(taker)
-                frame = stream.receive(SILENCE)
-                if frame is not None:
-                    give(stream, self._store, frame[0]["want"])
-        except (OSError, ValueError, KeyError, TypeError, PassError):
+                try:
+                    examine(taker, self._token)
+                finally:
+                    with self._one_at_a_time:
+                        self._guests.pop(taker, None)
+                if self._room.acquire(blocking=False):
+                    try:
+                        self._serve(taker)
+                    finally:
+                        self._room.release()
+        except (OSError, ValueError, PassError):
             pass  # whoever it was, it tells of its side, or is nobody of ours
-        finally:
-            self._room.release()
+
+    def _serve(self, taker: socket.socket) -> None:
+        stream = stream_over(taker, longest=LONGEST_NAME * len(self._sizes) + LONGEST_LINE)
+        frame = stream.receive(SILENCE)
+        if frame is not None:
+            named = Untrusted(frame[0]).texts("want", len(self._sizes))
+            wanted = [sha for sha in dict.fromkeys(named) if sha in self._sizes]
+            stream.until = time.monotonic() + time_for(self._sizes[sha] for sha in wanted)
+            give(stream, self._store, wanted)
+
+
+def time_for(sizes: Iterable[int]) -> float:
+    """Give the seconds that contents of these sizes may take."""
+    return sum(sizes) / SLOWEST + GRACE
+
+
+def hang_up(connection: socket.socket) -> None:
+    """End a connection that a thread is reading from."""
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def listen(address: str, ports: Optional[Sequence[int]]) -> socket.socket:
@@ -100,6 +137,7 @@ def listen(address: str, ports: Optional[Sequence[int]]) -> socket.socket:
 
 def take(
     store: Store,
+    sizes: Dict[str, int],
     missing: Set[str],
     where: Dict[str, Any],
     unpack: Callable[[Dict[str, Any], bytes], Iterator[Tuple[str, bytes, bool]]],
@@ -110,18 +148,20 @@ def take(
     An OSError is the store's: the disk here is full, or worse.
     """
     try:
-        for header, body in _frames_from(where, missing):
+        for header, body in _frames_from(where, missing, sizes):
             try:
                 pieces = list(unpack(header, body))
-            except (zlib.error, ValueError, TypeError, KeyError) as error:
+            except (zlib.error, ValueError) as error:
                 raise PassError(f"what it sent cannot be understood: {error}") from None
             for sha, data, last in pieces:
                 if sha not in missing:
                     raise PassError("it sent what was not asked for")
-                store.add(sha, data, last=last)
+                store.add(sha, data, sizes[sha], last=last)
                 step()
                 if last:
                     missing.discard(sha)
+            if not pieces:
+                raise PassError("it sent a frame with nothing in it")
         if missing:
             raise PassError("it has not got everything")
     except (PassError, VerbError) as error:
@@ -130,11 +170,13 @@ def take(
     return ""
 
 
-def _frames_from(where: Dict[str, Any], missing: Set[str]) -> Iterator[Frame]:
+def _frames_from(where: Dict[str, Any], missing: Set[str], sizes: Dict[str, int]) -> Iterator[Frame]:
+    until = time.monotonic() + time_for(sizes[sha] for sha in missing)
     try:
         with socket.create_connection((where["address"], int(where["port"])), timeout=CONNECT) as giver:
             introduce(giver, str(where["token"]).encode("ascii"))
-            stream = stream_over(giver)
+            stream = stream_over(giver, longest=FRAME)
+            stream.until = until
             stream.send({"want": sorted(missing)})
             while True:
                 frame = stream.receive(SILENCE)
@@ -143,10 +185,9 @@ def _frames_from(where: Dict[str, Any], missing: Set[str]) -> Iterator[Frame]:
                 if frame[0].get("done"):
                     return
                 yield frame
-    except socket.timeout:
-        raise PassError("it does not answer") from None
-    except TimeoutError:
-        raise PassError("it fell silent") from None
+    except (socket.timeout, TimeoutError):  # one and the same since Python 3.10
+        slow = time.monotonic() >= until
+        raise PassError("it is too slow" if slow else "it does not answer") from None
     except (OSError, ValueError) as error:
         raise PassError(getattr(error, "strerror", None) or str(error)) from None
 
@@ -156,7 +197,7 @@ def give(stream: Stream, store: Store, wanted: List[str]) -> None:
     together = []  # type: List[Tuple[str, bytes]]
     for sha in wanted:
         try:
-            descriptor = os.open(store.path(named(sha)), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            descriptor = os.open(store.path(sha), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
             continue
         with os.fdopen(descriptor, "rb") as source:
@@ -165,7 +206,7 @@ def give(stream: Stream, store: Store, wanted: List[str]) -> None:
                 send_parts(stream, sha, source, size)
                 continue
             together.append((sha, source.read()))
-        if sum(len(content) for _, content in together) > GROUP:
+        if len(together) >= TOGETHER or sum(len(content) for _, content in together) > GROUP:
             send_together(stream, together)
             together = []
     if together:
@@ -190,13 +231,6 @@ def send_parts(stream: Stream, sha: str, source: Any, size: int) -> None:
         stream.send({"blob": sha, "last": sent >= size}, zlib.compress(part, 0))
 
 
-def named(sha: Any) -> str:
-    """Check that this is the name of a content, and no path to elsewhere."""
-    if not isinstance(sha, str) or len(sha) != 64 or not set(sha) <= set("0123456789abcdef"):
-        raise PassError("no name of a content")
-    return sha
-
-
 def examine(taker: socket.socket, token: bytes) -> None:
     """Let a taker prove the token, and prove it to him; PassError if he cannot."""
     mine = os.urandom(16).hex()
@@ -216,22 +250,30 @@ def introduce(giver: socket.socket, token: bytes) -> None:
     _verify(_read_line(giver), prove(token, "I give", theirs, mine))
 
 
-def stream_over(connection: socket.socket) -> Stream:
-    """Begin to exchange frames; whoever does not read for long is left."""
+def stream_over(connection: socket.socket, longest: int) -> Stream:
+    """Begin to exchange frames; whoever does not read for long is left, and no header is longer than this."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     stream = Stream(connection.fileno(), connection.fileno())
     stream.patience = SILENCE
+    stream.distrust(lambda text: _header(text, longest), longest, 2 * PART)
     return stream
 
 
-def _verify(answer: Dict[str, Any], proof: str) -> None:
-    if not same(answer.get("proof"), proof):
+def _header(text: bytes, longest: int) -> Dict[str, Any]:
+    header = parse_json(text, longest, longest // 32 + LONGEST_LINE)
+    if not isinstance(header, dict):
+        raise MalformedError("a frame without a header")
+    return header
+
+
+def _verify(answer: Untrusted, proof: str) -> None:
+    if not same(answer.text("proof"), proof):
         raise PassError("it does not know the token")
 
 
-def _nonce(answer: Dict[str, Any]) -> str:
-    nonce = answer.get("nonce")
-    if not isinstance(nonce, str) or len(nonce) != 32:
+def _nonce(answer: Untrusted) -> str:
+    nonce = answer.text("nonce")
+    if len(nonce) != NONCE:
         raise PassError("it is none of ours")
     return nonce
 
@@ -240,7 +282,7 @@ def _send_line(connection: socket.socket, message: Dict[str, str]) -> None:
     connection.sendall(json.dumps(message).encode("ascii") + b"\n")
 
 
-def _read_line(connection: socket.socket) -> Dict[str, Any]:
+def _read_line(connection: socket.socket) -> Untrusted:
     """Read one line of JSON; nobody sends more before he has his answer. Who sends it drop by drop has no more time."""
     line, until = b"", time.monotonic() + PROVE
     while not line.endswith(b"\n"):
@@ -250,7 +292,7 @@ def _read_line(connection: socket.socket) -> Dict[str, Any]:
         if not piece or len(line) > LONGEST_LINE or b"\n" in line[:-1]:
             raise PassError("it is none of ours")
     connection.settimeout(PROVE)
-    message = json.loads(line.decode("ascii"))
-    if not isinstance(message, dict):
-        raise PassError("it is none of ours")
-    return message
+    try:
+        return parse_object(line, LONGEST_LINE)
+    except MalformedError:
+        raise PassError("it is none of ours") from None

@@ -8,28 +8,31 @@ import socket
 import time
 from typing import Optional
 
+from ..protocol.untrusted import parse_object
+from .bounds import bounds_of
 from .gang import (
     FAILURE,
     FAILURE_WAIT,
+    Facts,
     Gang,
     Order,
     Part,
     Side,
-    as_facts,
     interval_of,
     limit_of,
-    lost_part,
-    make_record,
-    read_order,
+    overdue_after,
     silent_beats,
 )
-from .link import Channel, Link, describe
+from .link import SHORT_LINE, Channel, Link, describe
+from .messages import Ask, Message, Verdict, Welcome, as_facts
+from .parts import lost_part, make_record
 from .proof import same
-from .seal import Meeting, Message, SealError
+from .seal import NONCE, Meeting, SealError
 
 JOIN_LIMIT = 10.0  # seconds to reach the hub, which may be busy with others
 TRY_LIMIT = 5.0  # seconds of one try
 PAUSE = 0.2
+HUB_LIMIT = 150.0  # seconds beyond what a hub gives the others to end, in which it has told us what follows
 LAST_WORDS = 0.2  # seconds for them to arrive before the connection is closed
 
 
@@ -39,6 +42,7 @@ class Peer(Gang):
     def __init__(self, side: Side) -> None:
         super().__init__(side)
         spec = side.spec
+        self.bounds = bounds_of(spec)
         self._seat = int(spec.get("seat", spec["node_rank"]))
         self._address, self._hub, self._hub_seat = str(spec["master_addr"]), str(spec["hub"]), 0
         self._port = 0
@@ -50,6 +54,7 @@ class Peer(Gang):
         self._part: Optional[Part] = None
         self._welcome = False
         self._lost = ""
+        self._grace = float(spec.get("grace") or 0.0)  # the longest that a node of this run may take to end
         self._going = self._told = self._over = False
         self._most_quiet = silent_beats(side.spec, interval_of(side.spec))
 
@@ -91,19 +96,19 @@ class Peer(Gang):
 
     def _answer(self, line: bytes) -> None:
         """Take the hub's question, then its proof."""
-        said = json.loads(line.decode("ascii"))
-        if self._link is None or not isinstance(said, dict):
+        said = parse_object(line, SHORT_LINE)
+        if self._link is None:
             raise SealError("not the hub of this run")
         if self._meeting is None:
-            nonce, spec = said.get("nonce"), self.side.spec
-            if not isinstance(nonce, str) or len(nonce) != 32:
+            nonce, spec = said.text("nonce"), self.side.spec
+            if len(nonce) != NONCE:
                 raise SealError("not the hub of this run")
             self._meeting = Meeting(spec["run"], self._seat, self.here, nonce, os.urandom(16).hex())
             proof = self._meeting.prove(self.side.token, "the peer is who it says")
             about = {"rank": self._meeting.rank, "node": self.here, "nonce": self._meeting.peer_nonce}
             self._link.send(json.dumps({**about, "proof": proof}).encode("ascii") + b"\n")
-        elif same(said.get("proof"), self._meeting.prove(self.side.token, "the hub is who it says")):
-            self._channel = Channel(self._link, self._meeting, self.side.token, hub=False)
+        elif same(said.text("proof"), self._meeting.prove(self.side.token, "the hub is who it says")):
+            self._channel = Channel(self._link, self._meeting, self.side.token, self.bounds, hub=False)
             self._channel.open(self._hear, self._lose)
         else:
             raise SealError("it does not know the token of this run")
@@ -131,25 +136,55 @@ class Peer(Gang):
     # what the hub says
 
     def _hear(self, message: Message) -> None:
-        kind = message["kind"]
-        if kind == "beat":
-            self._send("beat", at=message["at"], time=time.time())
-        elif kind == "welcome" and not self._welcome:
+        if isinstance(message, Ask):
+            self._send("beat", at=message.at, time=time.time())
+        elif isinstance(message, Welcome) and not self._welcome:
             self._welcome = True
             self.side.loop.drop("join")
             self.side.tell("joined")
-        elif kind == "stop" and self._part is None:
-            self.side.stop(read_order(message))
-        elif kind == "verdict" and self._part is not None:
-            self._told = True
-            self.side.keep(message["record"])
-            self._send("ack")
-            self.side.loop.after(FAILURE_WAIT, "farewell", self._leave)
+        elif isinstance(message, Order):
+            self._take_order(message)
+            if self._part is None:
+                self.side.stop(message)
+        elif isinstance(message, Verdict) and self._part is not None:
+            self._keep(message)
+
+    def _keep(self, verdict: Verdict) -> None:
+        """Keep the hub's record, unless it tells of our own end what is not true."""
+        if self._part is not None and not any(map(self._is_ours, verdict.record["parts"])):
+            raise SealError("it sent a record without this node's own part")
+        self._told = True
+        self.side.loop.drop("hub")
+        self.side.keep(verdict.record)
+        self._send("ack")
+        self.side.loop.after(FAILURE_WAIT, "farewell", self._leave)
+
+    def _is_ours(self, part: Facts) -> bool:
+        return self._part is not None and (part["node"], part["state"]) == (self.here, self._part["state"])
+
+    def _take_order(self, order: Order) -> None:
+        """The run is to end: if our part has, only the others are waited for."""
+        self._grace = max(self._grace, min(order.grace, self.bounds.grace))
+        if self._part is not None:
+            self._expect_hub()
+
+    def _expect_hub(self) -> None:
+        """The run ends and our part has: a hub that never says how is as good as lost."""
+        limit = overdue_after(self.side.spec, self._grace) + float(
+            self.side.spec.get("hub_limit") or HUB_LIMIT
+        )
+        self.side.loop.after(limit, "hub", lambda: self._give_up_hub("it did not report how the run ended"))
+
+    def _give_up_hub(self, why: str) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._lose(why)
 
     def _lose(self, why: str) -> None:
         """End our part without the hub; if it has ended, all that can be done is done."""
         self._channel = None
         self.side.loop.drop("join")
+        self.side.loop.drop("hub")
         self._lost = why
         if self._part is not None:
             self._conclude()
@@ -172,7 +207,8 @@ class Peer(Gang):
 
     def stopped(self, order: Order) -> None:
         """Tell the hub of somebody's wish."""
-        self._send("stop", **as_facts(order))
+        self._send("stop", **as_facts(order, self.bounds))
+        self._take_order(order)
 
     def ended(self, part: Part) -> None:
         """Tell the hub, and wait for what it makes of all parts; before GO there is no such thing."""
@@ -181,6 +217,8 @@ class Peer(Gang):
             self._conclude()
             return
         self._send("ended", part=part)
+        if part["state"] != "SUCCEEDED":
+            self._expect_hub()
         if not self._going:
             self.side.loop.after(LAST_WORDS, "farewell", self._leave)
 
@@ -191,8 +229,7 @@ class Peer(Gang):
             return
         channel.quiet += 1
         if channel.quiet > self._most_quiet:
-            channel.close()
-            self._lose(f"it was silent for {limit_of(self.side.spec):g} s")
+            self._give_up_hub(f"it was silent for {limit_of(self.side.spec):g} s")
 
     def _send(self, kind: str, **facts: object) -> None:
         if self._channel is not None:
@@ -206,8 +243,8 @@ class Peer(Gang):
         self._leave()
 
     def _leave(self) -> None:
-        self.side.loop.drop("farewell")
-        self.side.loop.drop("join")
+        for name in ("farewell", "join", "hub"):
+            self.side.loop.drop(name)
         if self._channel is not None:
             self._channel.close()
         if not self._over:

@@ -8,6 +8,7 @@ from collections import namedtuple
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
 
 ENDED_STATES = "ZX"
+HIGHEST_PID = 1 << 22
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -86,8 +87,13 @@ def alive(identity: Optional[Identity]) -> bool:
 
 
 def identity_of(entry: Any) -> Optional[Identity]:
-    """Read what `as_dict` wrote."""
-    return Identity(int(entry["pid"]), int(entry["starttime"])) if entry else None
+    """Read what `as_dict` wrote; None for anything else."""
+    if not isinstance(entry, dict):
+        return None
+    pid, starttime = entry.get("pid"), entry.get("starttime")
+    if not isinstance(pid, int) or not isinstance(starttime, int) or not 0 < pid <= HIGHEST_PID:
+        return None
+    return Identity(pid, starttime)
 
 
 def boot_id() -> str:

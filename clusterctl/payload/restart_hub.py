@@ -7,28 +7,20 @@ from typing import Any, Dict, List, Optional, Set
 
 from .blame import NODE_LOST, Blame, blame
 from .course import CODE, MAJORITY, NO_PROGRESS, NODES
-from .gang import (
-    FAILURE,
-    FAILURE_WAIT,
-    STOP,
-    TIME,
-    Facts,
-    Order,
-    Part,
-    limit_of,
-    make_record,
-)
+from .gang import FAILURE, FAILURE_WAIT, STOP, TIME, Facts, Order, Part, limit_of
 from .hub import Hub, Member
 from .link import Channel
-from .seal import Message
+from .messages import Clear, Ended, Failed, Listening, Message, Ready
+from .parts import make_record
+from .restarts import READY_LIMIT
+from .seal import SealError
 from .standing import Standing
 from .state import time_to_prepare
 
 CLEAR_LIMIT = 60.0  # seconds for GPU memory to become free
-READY_LIMIT = 300.0  # seconds for a new attempt's gates
 
 RUNNING, CLEARING, PAUSING, GATHERING, OVER = range(5)  # GATHERING: see heir.py
-ROUND = ("clear", "again", "hold", "departure", "gather")  # the moments that this hub waits for
+ROUND = ("clear", "again", "hold", "departure", "gather", "overdue")  # the moments that this hub waits for
 
 
 class RestartHub(Hub):
@@ -40,9 +32,9 @@ class RestartHub(Hub):
         self.course, self.policy = standing.course, standing.restarts.policy
         self.seat = self.course.here
         self.phase = RUNNING
-        self.clear: Dict[int, Facts] = {}
+        self.clear: Dict[int, Clear] = {}
         self.blamed = Blame("", "", "")
-        self._ready: Dict[int, Facts] = {}
+        self._ready: Dict[int, Ready] = {}
         self._port: Optional[int] = None
         self._silence = False
         self._go_at = 0.0
@@ -77,7 +69,7 @@ class RestartHub(Hub):
             self._going = True
             self.standing.close()
             for seat in set(range(self.course.seats)) - {self.seat} - set(self.members) - set(self.parts):
-                self._lose(seat, self.course.node(seat), "it went away before the start")
+                self._lose(seat, self.course.node(seat), self._why_away(seat))
 
     # who is here
 
@@ -110,18 +102,15 @@ class RestartHub(Hub):
     # what they say
 
     def _hear(self, member: Member, message: Message) -> None:
-        kind, seat = message["kind"], member.channel.rank
-        if (
-            kind in ("failed", "ended", "ready", "listening")
-            and message.get("attempt") != self.course.attempt
-        ):
+        seat = member.channel.rank
+        if isinstance(message, (Failed, Ended, Ready, Listening)) and message.attempt != self.course.attempt:
             return
-        if kind == "clear":
+        if isinstance(message, Clear):
             self._take_clear(seat, message)
-        elif kind == "ready":
+        elif isinstance(message, Ready):
             self._take_ready(seat, message)
-        elif kind == "listening":
-            self._let_go(int(message["port"]))
+        elif isinstance(message, Listening):
+            self._take_listening(seat, message)
         else:
             super()._hear(member, message)
 
@@ -130,7 +119,7 @@ class RestartHub(Hub):
         if event == "port":
             self._port = int(facts["port"])
         elif event == "ready":
-            self._take_ready(self.seat, {"port": self._port, "address": self.standing.address})
+            self._take_ready(self.seat, Ready(self.course.attempt, self._port, self.standing.address))
         elif event == "listening":
             self._let_go(int(facts["port"]))
 
@@ -152,10 +141,10 @@ class RestartHub(Hub):
 
     def cleared(self, unfit: str, progress: Optional[bool]) -> None:
         """We could begin anew ourselves."""
-        self._take_clear(self.seat, {"unfit": unfit, "progress": progress})
+        self._take_clear(self.seat, Clear(unfit, progress))
 
-    def _take_clear(self, seat: int, message: Message) -> None:
-        self.clear[seat] = {"unfit": str(message["unfit"]), "progress": message["progress"]}
+    def _take_clear(self, seat: int, message: Clear) -> None:
+        self.clear[seat] = message
         self._look_on()
 
     def _all_ended(self) -> None:
@@ -204,7 +193,7 @@ class RestartHub(Hub):
         """Name who could take part: spares at once, others when nothing is left there."""
         for seat in self._present & self.expected:
             said = self.clear.get(seat)
-            self.course.doubt(seat, said["unfit"] if said else "the last attempt has not been cleared away")
+            self.course.doubt(seat, said.unfit if said else "the last attempt has not been cleared away")
         return self._present - self.course.unfit
 
     def _weigh(self) -> None:
@@ -220,7 +209,7 @@ class RestartHub(Hub):
 
     def _entry(self) -> Facts:
         """Write down the attempt; what a lost node has brought about is not known, without a GO there is nothing."""
-        told = [self.clear[seat]["progress"] if seat in self.clear else None for seat in self.expected]
+        told = [self.clear[seat].progress if seat in self.clear else None for seat in self.expected]
         began = self._sent_go or self.course.attempt == 1
         progress = True if True in told else False if began and None not in told else None
         why = {"reason": self.blamed.reason, "node": self.blamed.node, "text": self.blamed.text}
@@ -272,9 +261,17 @@ class RestartHub(Hub):
         """The seat of rank 0."""
         return next(seat for seat in self.expected if self.rank_of(seat) == 0)
 
-    def _take_ready(self, seat: int, message: Message) -> None:
-        self._ready[seat] = message
-        self._go_if_ready()
+    def _take_ready(self, seat: int, message: Ready) -> None:
+        if seat in self.expected:
+            if self.rank_of(seat) == 0 and message.port is None:
+                raise SealError("it is ready for the master's place, and holds no port")
+            self._ready[seat] = message
+            self._go_if_ready()
+
+    def _take_listening(self, seat: int, message: Listening) -> None:
+        """Believe nobody but rank 0, and only once it was let go, that it listens."""
+        if seat in self.expected and self.rank_of(seat) == 0 and self._sent_go:
+            self._let_go(message.port)
 
     def _go_if_ready(self) -> None:
         """Let rank 0 go, once, when all gates are ready and the pause is over."""
@@ -285,9 +282,9 @@ class RestartHub(Hub):
             self.side.loop.after(wait, "hold", self._go_if_ready)
             return
         self._sent_go = True
-        self._port = int(self._ready[self._first]["port"])
+        self._port = self._ready[self._first].port
         self._send_go(self._first)
-        if not self.side.spec["module"]:
+        if not self.side.spec["module"] and self._port is not None:
             self._let_go(self._port)
 
     def _let_go(self, port: int) -> None:
@@ -301,7 +298,8 @@ class RestartHub(Hub):
                 self._send_go(seat)
 
     def _send_go(self, seat: int) -> None:
-        address, port = str(self._ready[self._first]["address"]), self._port
+        first, port = self._first, self._port
+        address = self.course.address(first) or self._ready[first].address
         if seat == self.seat:
             self.standing.restarts.go(address, int(port or 0))
         elif seat in self.members:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Optional
 
-from .gang import FAILURE, FAILURE_WAIT, Order, Part, as_facts, read_order
+from .gang import FAILURE, Facts, Order, Part
+from .messages import Again, Go, Gone, Message, Pause, Verdict, Welcome, as_facts
 from .peer import Peer
-from .seal import Message
+from .seal import SealError
 from .standing import Standing
 
 
@@ -31,50 +32,61 @@ class RestartPeer(Peer):
     # what the hub says
 
     def _hear(self, message: Message) -> None:
-        kind = message["kind"]
-        if kind in ("pause", "again"):
+        if isinstance(message, (Pause, Again)):
             self._going = True  # GO was given, also where the client's has not come yet
-        if kind == "welcome" and self._follows and not self._welcome:
+        if isinstance(message, Welcome) and self._follows and not self._welcome:
             super()._hear(message)
-            self.standing.found()
-            self._send("hello", part=self._part, **self.course.as_facts())
-            if self.standing.clear is not None:
-                self._send("clear", **self.standing.clear)
-            if self.standing.wish is not None:
-                self._send("stop", **as_facts(self.standing.wish))
-        elif kind == "lost":
-            self.course.lose(int(message["seat"]), str(message["why"]))
-        elif kind == "pause":
-            self.course.take(message)
-            self.standing.restarts.pause(message["entry"], float(message["seconds"]))
-        elif kind == "again":
+            self._introduce()
+        elif isinstance(message, Gone):
+            self._hear_loss(message)
+        elif isinstance(message, Pause):
+            self.course.follow(message.course)
+            self.standing.restarts.pause(message.entry, message.seconds)
+            self._expect_hub()
+        elif isinstance(message, Again):
             self._begin(message)
-        elif kind == "go":
-            self.standing.restarts.go(str(message["master_addr"]), int(message["master_port"]))
-        elif kind == "stop":
-            self._hear_stop(read_order(message))
-        elif kind == "verdict":
+        elif isinstance(message, Go):
+            self.standing.restarts.go(message.address, message.port)
+        elif isinstance(message, Order):
+            self._hear_stop(message)
+        elif isinstance(message, Verdict):
             self._hear_verdict(message)
         else:
             super()._hear(message)
 
-    def _begin(self, message: Message) -> None:
-        self.course.take(message)
+    def _introduce(self) -> None:
+        """Tell the next hub what we know, and what became of our part."""
+        self.standing.found()
+        self._send("hello", part=self._part, **self.course.as_facts())
+        self._expect_hub()
+        if self.standing.clear is not None:
+            self._send("clear", **self.standing.clear)
+        if self.standing.wish is not None:
+            self._send("stop", **as_facts(self.standing.wish, self.bounds))
+
+    def _hear_loss(self, message: Gone) -> None:
+        if message.seat == self.course.here:
+            raise SealError("it told us that we are lost")
+        self.course.lose(message.seat, message.why)
+
+    def _begin(self, message: Again) -> None:
+        if message.course.attempt <= self.course.attempt:
+            raise SealError(f"it began attempt {message.course.attempt} after {self.course.attempt}")
+        self.course.follow(message.course)
         self._part, self._master_port = None, None
-        self.standing.restarts.time_given = message.get("time_left")
+        self.side.loop.drop("hub")
+        self.standing.restarts.time_given = message.time_left
         self.standing.begin()
 
     def _hear_stop(self, order: Order) -> None:
         self.standing.hear_wish(order)
+        self._take_order(order)
         if self._part is None and not (self.standing.idle and order.kind == FAILURE):
             self.side.stop(order)
 
-    def _hear_verdict(self, message: Message) -> None:
-        self._told = True
-        self.side.keep(message["record"])
-        self.standing.restarts.conclude(message["end"])
-        self._send("ack")
-        self.side.loop.after(FAILURE_WAIT, "farewell", self._leave)
+    def _hear_verdict(self, verdict: Verdict) -> None:
+        self._keep(verdict)
+        self.standing.restarts.conclude(verdict.end)
 
     # the hub is gone
 
@@ -94,6 +106,7 @@ class RestartPeer(Peer):
             return
         self._channel = None
         self.side.loop.drop("join")
+        self.side.loop.drop("hub")
         self._over = True
         self.course.lose(self._hub_seat, why)
         if self._part is not None or self.standing.idle:
@@ -103,7 +116,7 @@ class RestartPeer(Peer):
 
     # what happens here
 
-    def departs(self, event: str, facts: Message) -> None:
+    def departs(self, event: str, facts: Facts) -> None:
         """Tell the hub how far the attempt has come."""
         if event == "port":
             self._master_port = int(facts["port"])
@@ -127,8 +140,8 @@ class RestartPeer(Peer):
     def desert(self) -> None:
         """Close the connection."""
         self._over = True
-        self.side.loop.drop("join")
-        self.side.loop.drop("farewell")
+        for name in ("join", "farewell", "hub"):
+            self.side.loop.drop(name)
         if self._channel is not None:
             self._channel.close()
             self._channel = None

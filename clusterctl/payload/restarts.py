@@ -12,9 +12,11 @@ from .attempt import Attempt
 from .course import Course, Policy, read_policy
 from .host import Host
 from .progress import Progress
+from .state import time_to_prepare
 
 Facts = Dict[str, Any]
 
+READY_LIMIT = 300.0  # seconds for a new attempt's gates
 NOT_NEEDED = "this spare was not needed"
 
 
@@ -91,8 +93,8 @@ class Restarts:
             return "%d processes could not be ended" % len(self._left)
         return "the memory of its GPUs is still in use" if self._agent.attempt.release.held else ""
 
-    def lose_guardian(self, reason: str) -> None:
-        """Go without protection to the end of this attempt, and no further."""
+    def lose_agent(self, reason: str) -> None:
+        """Go to the end of this attempt, as guardian or agent can look after it no more, and no further."""
         self._guardless = reason
         attempt = self._agent.attempt
         if attempt.idle or attempt.ended:
@@ -133,11 +135,13 @@ class Restarts:
         known = {"attempt": number, "node_rank": shown, "roster": self.course.roster}
         agent.record.set(**known, ranks={}, torchrun=None, master=None)
         self._keep_limit()
+        limit = 2 * (READY_LIMIT + time_to_prepare(agent.spec))
         agent.begin_attempt({**agent.spec, "attempt": number, "node_rank": shown}, idle=rank is None)
         if rank is None:
             agent.record.set(state="WAITING", reason="spare")
         else:  # WAITING as well, until GO
             self._part, self._left = None, []
+            agent.loop.after(limit, "go", lambda: agent.attempt.cancel("no GO came"))
             self._progress = self._new_progress()
             agent.depart()
 

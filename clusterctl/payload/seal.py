@@ -8,17 +8,16 @@ line counts once, in its place, from one side: nothing can be replayed or reflec
 from __future__ import annotations
 
 import hmac
-import json
 from hashlib import sha256
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+from typing import Iterator, List, NamedTuple, Optional
 
+from ..protocol.untrusted import MalformedError, Untrusted, parse_object
 from .proof import prove, same
 
 LONGEST_LINE = 64 << 10
 PIECE = 48 << 10  # characters of a message in one line
 LONGEST_MESSAGE = 4 << 20
-
-Message = Dict[str, Any]
+NONCE = 32  # characters
 
 
 class SealError(ValueError):
@@ -46,6 +45,7 @@ class Seal:
         self._key = key.encode("ascii")
         self._count = 0
         self._pieces: List[str] = []
+        self._length = 0
 
     def lines(self, text: str) -> Iterator[bytes]:
         """Render a message that is written as JSON."""
@@ -55,25 +55,26 @@ class Seal:
             yield f"{self._count} {self._prove(rest)} {rest}\n".encode("ascii")
             self._count += 1
 
-    def open(self, line: bytes) -> Optional[Message]:
+    def open(self, line: bytes) -> Optional[Untrusted]:
         """Return the message that this line completes; SealError unless it is the next line of the other side."""
         try:
             number, proof, rest = line.decode("ascii").split(" ", 2)
         except ValueError:
-            raise SealError("not a sealed line") from None
+            raise SealError("it sent a line that is not sealed") from None
         if number != str(self._count) or not same(proof, self._prove(rest)):
-            raise SealError("a line that the other side did not write, or not here")
+            raise SealError("it sent a line that is not its next one")
         self._count += 1
         self._pieces.append(rest[2:])
-        if sum(map(len, self._pieces)) > LONGEST_MESSAGE:
-            raise SealError("a message without an end")
+        self._length += len(rest) - 2
+        if self._length > LONGEST_MESSAGE or not rest[2:]:
+            raise SealError("it sent a message without an end")
         if rest[:1] == "+":
             return None
-        text, self._pieces = "".join(self._pieces), []
-        message = json.loads(text)
-        if not isinstance(message, dict):
-            raise SealError("not a message")
-        return message
+        text, self._pieces, self._length = "".join(self._pieces), [], 0
+        try:
+            return parse_object(text.encode("ascii"), LONGEST_MESSAGE)
+        except MalformedError as error:
+            raise SealError(f"it sent a malformed message ({error})") from None
 
     def _prove(self, rest: str) -> str:
         return hmac.new(self._key, f"{self._count} {rest}".encode("ascii"), sha256).hexdigest()

@@ -13,8 +13,9 @@ import random
 import threading
 import time
 from contextlib import suppress
-from typing import Any, Callable, Dict, Iterator, Optional
+from typing import Callable, Iterator, Optional
 
+from ..protocol.untrusted import MalformedError, Untrusted, parse_object
 from .processes import alive, boot_id, identify, identity_of
 from .workdir import aside_of, read_bytes, write_new
 
@@ -24,6 +25,7 @@ LOOK = 0.2  # seconds, soon ten times as many: a thousand nodes may share a home
 LONGEST_LOOK = 3.0  # seconds that one look counts: a file system that hung has not shown anybody silent
 FORGOTTEN = 3600.0  # seconds without a beat after which a directory is nobody's
 CLAIM = ".by"
+LONGEST_WHO = 200  # characters
 
 
 class SetupLock:
@@ -53,7 +55,7 @@ class SetupLock:
             )  # what a look may take beyond that is not the holder's fault
             looked = now
             if content is not None and content != seen:
-                waits(str(_read(content).get("who") or "another run"))
+                waits(_read(content).text("who", LONGEST_WHO) or "another run")
                 seen, silent = content, 0.0
             if content is not None and (_has_died(_read(content)) or silent > SILENT):
                 self._take_away(content)
@@ -76,7 +78,7 @@ class SetupLock:
             with suppress(OSError):
                 os.unlink(self._claimed)
         content = read_bytes(self._path)
-        if content is not None and _read(content).get("token") == self._token:
+        if content is not None and _read(content).text("token") == self._token:
             self._take_away(content)
 
     def _try(self) -> bool:
@@ -100,7 +102,7 @@ class SetupLock:
             with suppress(OSError):
                 if self._claimed:
                     os.utime(self._claimed)
-                if _read(read_bytes(self._path) or b"").get("token") == self._token:
+                if _read(read_bytes(self._path) or b"").text("token") == self._token:
                     aside = aside_of(self._path)
                     write_new(aside, self._content())
                     os.replace(aside, self._path)
@@ -137,14 +139,14 @@ def _time_of(path: str) -> float:
         return 0.0
 
 
-def _read(content: bytes) -> Dict[str, Any]:
+def _read(content: bytes) -> Untrusted:
     try:
-        found = json.loads(content.decode("utf-8"))
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+        return parse_object(content)
+    except MalformedError:
+        return Untrusted({})
 
 
-def _has_died(words: Dict[str, Any]) -> bool:
+def _has_died(words: Untrusted) -> bool:
     """Whether the holder was a process of this machine that is gone."""
-    return words.get("boot_id") == boot_id() and not alive(identity_of(words if words.get("pid") else None))
+    who = {"pid": words.integer("pid"), "starttime": words.integer("starttime")}
+    return words.text("boot_id") == boot_id() and not alive(identity_of(who))

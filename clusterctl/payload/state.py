@@ -7,6 +7,7 @@ import os
 import time
 from typing import Any, Dict, Iterator, List, Optional
 
+from ..protocol.untrusted import Untrusted
 from .processes import alive, boot_id, identity_of, look
 from .wire import VerbError
 from .workdir import component, read_json, write_atomically
@@ -14,6 +15,9 @@ from .workdir import component, read_json, write_atomically
 State = Dict[str, Any]
 PROTOCOL = 1
 FINAL = ("SUCCEEDED", "FAILED", "FAILED_SETUP", "CANCELLED", "TIMEOUT", "LOST", "UNKNOWN")
+STATES = (*FINAL, "SUBMITTED", "PREPARING", "WAITING", "RUNNING")
+MOST_ATTEMPTS = 100_000
+MOST_LISTED = 100_000  # ranks, attempts and processes in one record
 GANG = "gang.json"
 SUBMISSION_LIMIT = 60.0  # seconds in which an agent must have taken over
 COPIED = (
@@ -204,17 +208,82 @@ def explain_absence(state: State) -> str:
     return "the node was restarted during the run"
 
 
-def _recorded(rundir: str) -> Optional[State]:
+def read_spec(rundir: str) -> Optional[State]:
+    """Read what a run was to do; None if there is none that names run and node."""
+    spec = read_json(os.path.join(rundir, "spec.json"))
+    told = Untrusted(spec)
+    return spec if told.text("run") and told.text("node") else None
+
+
+def read_state(rundir: str) -> Optional[State]:
+    """Read what is recorded, as the verbs can work with it; None if there is nothing."""
     state = read_json(os.path.join(rundir, "state.json"))
+    return None if state is None else sound(state)
+
+
+def sound(state: State) -> State:
+    """Put right what is of a wrong type in a state: on a shared home another node may have written it."""
+    told = Untrusted(state)
+    facts: State = {name: told.text(name) for name in ("run", "node", "boot_id", "reason")}
+    facts.update((name, _sound_process(state.get(name))) for name in ("guardian", "agent", "torchrun"))
+    return {
+        **state,
+        **facts,
+        "state": told.one_of("state", STATES) or "UNKNOWN",
+        "since": told.moment("since") or 0.0,
+        "submitted": told.moment("submitted"),
+        "attempt": told.integer("attempt", 1, MOST_ATTEMPTS) or 1,
+        "node_rank": told.count("node_rank"),
+        "ranks": _sound_ranks(state.get("ranks")),
+        "left": [entry for entry in _dicts(state.get("left")) if isinstance(entry.get("pid"), int)],
+        **({"seat": told.integer("seat", 0)} if "seat" in state else {}),
+        **({"attempts": _sound_attempts(state)} if "attempts" in state else {}),
+    }
+
+
+def _sound_attempts(state: State) -> List[State]:
+    entries = _dicts(state.get("attempts"))
+    return [{**entry, "ranks": _sound_ranks(entry.get("ranks"))} for entry in entries]
+
+
+def _sound_ranks(raw: Any) -> State:
+    ranks = raw if isinstance(raw, dict) else {}
+    entries = {
+        rank: _sound_rank(entry) for rank, entry in ranks.items() if rank.isdecimal() and len(rank) < 10
+    }
+    return {rank: entry for rank, entry in entries.items() if entry is not None}
+
+
+def _sound_rank(raw: Any) -> Optional[State]:
+    entry, told = _sound_process(raw), Untrusted(raw)
+    files = {name: told.text(name) or None for name in ("stdout", "stderr")}
+    return None if entry is None else {**entry, **files}
+
+
+def _sound_process(raw: Any) -> Optional[State]:
+    """Give an entry with a pid and a start time, or without both."""
+    if not isinstance(raw, dict):
+        return None
+    identity = identity_of(raw)
+    return {**raw, **(identity.as_dict() if identity is not None else {"pid": None, "starttime": None})}
+
+
+def _dicts(raw: Any) -> List[State]:
+    return [one for one in raw[:MOST_LISTED] if isinstance(one, dict)] if isinstance(raw, list) else []
+
+
+def _recorded(rundir: str) -> Optional[State]:
+    state = read_state(rundir)
     if state is not None:
         return state
-    spec = read_json(os.path.join(rundir, "spec.json"))
+    spec = read_spec(rundir)
     if spec is None:
         return None
     try:
-        return {**new_state(spec), "since": os.stat(os.path.join(rundir, "spec.json")).st_mtime}
+        since = os.stat(os.path.join(rundir, "spec.json")).st_mtime
     except FileNotFoundError:
         return None  # another node that shares the home has just removed it
+    return sound({**new_state(spec), "since": since})
 
 
 def _list(path: str) -> List[str]:

@@ -6,9 +6,9 @@ import json
 import os
 import signal
 import time
-from contextlib import suppress
 from typing import Any, Dict, Iterator, List, Optional
 
+from ..protocol.untrusted import Untrusted
 from .ending import LEFT_AFTER, Sweep, as_left
 from .forgotten import end_forgotten
 from .holders import NODE, ask_holders, share_of
@@ -24,9 +24,20 @@ from .processes import (
     send_signal,
     tagged_below,
 )
-from .state import FINAL, Record, State, is_elsewhere, lingers, look_for_run, mark_of, resolve
+from .state import (
+    FINAL,
+    Record,
+    State,
+    is_elsewhere,
+    lingers,
+    look_for_run,
+    mark_of,
+    read_spec,
+    read_state,
+    resolve,
+)
 from .wire import Stream, VerbError
-from .workdir import drop_ballast, read_json, write_atomically
+from .workdir import drop_ballast, parse_dict, write_atomically
 
 LOOK = 0.05
 DEAF_AFTER = 3.0  # seconds in which a guardian has passed a stop on, or an agent has taken it
@@ -36,6 +47,7 @@ FAREWELL = 2.0  # seconds in which guardian and agent leave after the final stat
 BEAT = 2.0
 JUST_NOW = 5.0  # seconds; a stop that asks all nodes at once takes less
 LAST_EVENTS = 64 << 10  # bytes
+MOST_ENDED = 100_000  # processes
 
 Request = Dict[str, Any]
 
@@ -43,7 +55,7 @@ Request = Dict[str, Any]
 def run(request: Request, stream: Stream) -> None:
     """End a run on this node and say what was ended."""
     rundir = look_for_run(request["workdir"], request["run"], request["node"])
-    spec = read_json(os.path.join(rundir, "spec.json")) if rundir else None
+    spec = read_spec(rundir) if rundir else None
     before = resolve(rundir) if rundir else None
     if rundir is None or not spec or before is None:  # removed, or lost with the node's power
         for frame in end_forgotten(os.path.realpath(os.path.expanduser(request["workdir"])), request):
@@ -61,7 +73,7 @@ def run(request: Request, stream: Stream) -> None:
     if before["state"] not in FINAL or lingers(before):
         for event in Asking(rundir, before, request).events():
             stream.send(event)
-            ended = event.get("event", {}).get("ended", ended)
+            ended = ended_in(event.get("event")) or ended
     if not ended and request.get("lived", True):
         ended = just_ended(rundir)
     for beat in await_release(rundir):
@@ -79,11 +91,10 @@ def just_ended(rundir: str) -> List[Dict[str, Any]]:
     path = os.path.join(rundir, "events.jsonl")
     size = os.path.getsize(path) if os.path.exists(path) else 0
     for line in reversed(LineReader(path, max(0, size - LAST_EVENTS)).read()[1].splitlines()):
-        with suppress(ValueError):
-            event = json.loads(line.decode("utf-8"))
-            stopped = event.get("event") == "ended" and event.get("state") == "CANCELLED"
-            if stopped and time.time() - event["time"] < JUST_NOW:
-                return list(event["ended"])
+        event = parse_dict(line) or {}
+        stopped = event.get("event") == "ended" and event.get("state") == "CANCELLED"
+        if stopped and time.time() - (Untrusted(event).moment("time") or 0.0) < JUST_NOW:
+            return ended_in(event)
     return []
 
 
@@ -95,6 +106,13 @@ def account_elsewhere(run: str, node: str) -> Optional[str]:
         if of_run and holder["uid"] not in (None, os.geteuid()):
             return str(holder["user"])
     return None
+
+
+def ended_in(event: Any) -> List[Dict[str, Any]]:
+    """List the processes that an event says were ended."""
+    told = Untrusted(event).records("ended", MOST_ENDED)
+    found = [{"pid": one.integer("pid", 1), "name": one.text("name")} for one in told]
+    return [one for one in found if one["pid"] is not None]
 
 
 def account_of(
@@ -109,8 +127,8 @@ def account_of(
     `first` is what the process is called that started the ranks. Guardian and agent end by themselves: they are listed
     only if they had to be killed.
     """
-    parts = {entry["pid"]: f"rank {rank}" for rank, entry in state["ranks"].items()}
-    own = {state[name]["pid"]: name for name in ("guardian", "agent") if state[name]}
+    parts: Dict[Any, str] = {entry["pid"]: f"rank {rank}" for rank, entry in state["ranks"].items()}
+    own: Dict[Any, str] = {state[name]["pid"]: name for name in ("guardian", "agent") if state[name]}
     if state["torchrun"]:
         parts[state["torchrun"]["pid"]] = first
     found = {pid: name for pid, name in lived.items() if pid not in own}
@@ -126,10 +144,11 @@ class Asking:
     def __init__(self, rundir: str, state: State, request: Request) -> None:
         self._rundir = rundir
         self._wish = {"grace": request.get("grace"), "reason": request.get("reason")}
-        spec = read_json(os.path.join(rundir, "spec.json")) or {}
-        self._grace = float(spec["grace"] if self._wish["grace"] is None else self._wish["grace"])
-        self._after = float(
-            (spec.get("after") or {}).get("time_limit") or 0
+        spec = Untrusted(read_spec(rundir))
+        wished = self._wish["grace"]
+        self._grace = float((spec.number("grace", 0.0) or 0.0) if wished is None else wished)
+        self._after = (
+            spec.record("after").number("time_limit", 0.0) or 0.0
         )  # what follows the last rank's end
         named = map(identity_of, (state["guardian"], state["agent"]))
         self._supervisors = [identity for identity in named if identity is not None]
@@ -169,7 +188,9 @@ class Asking:
 
     def _read(self) -> Iterator[Dict[str, Any]]:
         for line in self._reader.read()[1].splitlines():
-            yield json.loads(line.decode("utf-8"))
+            event = parse_dict(line)
+            if event is not None:  # a full disk may have cut a line short
+                yield event
 
 
 def has_ended(rundir: str) -> bool:
@@ -182,7 +203,7 @@ def await_release(rundir: str) -> Iterator[Dict[str, Any]]:
     """Yield beats while the agent waits until the memory of its GPUs is free, which it does with the run's locks."""
     begun = beaten = time.monotonic()
     while time.monotonic() - begun < RELEASE_LIMIT:
-        state = read_json(os.path.join(rundir, "state.json")) or {}
+        state = read_state(rundir) or {}
         if not state.get("releasing") or not alive(identity_of(state.get("agent"))):
             return
         time.sleep(LOOK)
@@ -196,7 +217,7 @@ def clear(rundir: str, sweep: Sweep) -> List[Stat]:
     begun = time.monotonic()
     leaving = has_ended(rundir)
     while True:
-        rest = remains(read_json(os.path.join(rundir, "state.json")) or {}, sweep.tag)
+        rest = remains(read_state(rundir) or {}, sweep.tag)
         elapsed = time.monotonic() - begun
         if not rest or elapsed > LEFT_AFTER:
             return rest
@@ -210,7 +231,7 @@ def remains(state: State, tag: str) -> List[Stat]:
     found: Dict[Identity, Stat] = {}
     if state.get("boot_id") == boot_id():
         roots = [state["guardian"], state["agent"], state["torchrun"], *state["ranks"].values()]
-        for identity in (identity_of(entry) for entry in roots if entry and entry["pid"] is not None):
+        for identity in map(identity_of, roots):
             stat = look(identity) if identity is not None else None
             if stat is not None:
                 found.update((below.identity, below) for below in (stat, *descendants(stat.pid)))
@@ -221,7 +242,7 @@ def remains(state: State, tag: str) -> List[Stat]:
 def settle(rundir: str, request: Request, sweep: Sweep, left: List[Dict[str, Any]]) -> State:
     """Record the end where nobody else did; a lost or unknown end stays one."""
     state = resolve(rundir) or {}
-    recorded = read_json(os.path.join(rundir, "state.json"))
+    recorded = read_state(rundir)
     if state["state"] == "UNKNOWN" or (recorded is not None and recorded["state"] in FINAL):
         return state
     lost = state["state"] == "LOST"

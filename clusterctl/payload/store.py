@@ -28,14 +28,19 @@ Path = Union[str, bytes]
 class Incoming:
     """One content on its way into the store."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, most: int) -> None:
         self.path = path
         self.size = 0
+        self._most = most
         self.digest = hashlib.sha256()
         self.descriptor = os.open(path, NEW, 0o600)
 
     def write(self, data: bytes) -> None:
-        """Append; an OSError names the file."""
+        """Append; an OSError names the file, VerbError says that more comes than there can be."""
+        if self.size + len(data) > self._most:
+            raise VerbError(
+                "CC-SYNC-009", f"a file changed on its way: more than its {self._most} bytes came"
+            )
         self.digest.update(data)
         self.size += len(data)
         write_all(self.descriptor, data, self.path)
@@ -94,13 +99,15 @@ class Store:
                 os.utime(self.path(sha))
         return there
 
-    def add(self, sha: Sha, data: bytes, *, last: bool = True) -> None:
-        """Take a content or the next part of one; the last part must complete the hash."""
+    def add(self, sha: Sha, data: bytes, size: int, *, last: bool = True) -> None:
+        """Take a content of a known size or the next part of one; the last part must complete the hash."""
         incoming = self._open.get(sha)
         if incoming is None:
             self._count += 1
             name = f"{self._token}-{self._count}"
-            incoming = self._open[sha] = Incoming(os.path.join(self.aside, name))
+            incoming = self._open[sha] = Incoming(os.path.join(self.aside, name), size)
+        if not data and not last:
+            raise VerbError("CC-SYNC-009", "an empty piece of a file came, which is not its last")
         incoming.write(data)
         if not last:
             return

@@ -22,6 +22,7 @@ import os
 import zlib
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Set, Tuple
 
+from ..protocol.untrusted import Untrusted
 from .store import Store
 from .tree import MANIFEST, Layout, Row, parse_rows, read_tree, remove_tree, tree_hash
 from .voice import Voice
@@ -60,7 +61,7 @@ def serve(request: Dict[str, Any], stream: Stream) -> None:
         for _ in range(ATTEMPTS):
             if not fill(store, rows, voice):
                 return
-            giver = giver or offer(store, request.get("give"))
+            giver = giver or offer(store, rows, request.get("give"))
             voice.send({"stored": True, "port": giver.port} if giver else {"stored": True})
             found = lay_out(store, rows, packed, home, voice) if home else read_store(store, rows, voice)
             wrong = {row.content for row in set(rows) - set(found) if row.kind == "file"}
@@ -71,14 +72,14 @@ def serve(request: Dict[str, Any], stream: Stream) -> None:
             stay(giver, stream)
 
 
-def offer(store: Store, wish: Optional[Dict[str, Any]]) -> Optional[Giver]:
-    """Begin to give what is stored, if that is wished and can be."""
+def offer(store: Store, rows: List[Row], wish: Optional[Dict[str, Any]]) -> Optional[Giver]:
+    """Begin to give the contents of this tree, if that is wished and can be."""
     if not wish:
         return None
     from .passing import Giver
 
     try:
-        return Giver(store, wish)
+        return Giver(store, sizes_of(rows), wish)
     except OSError:
         return None  # others have it from elsewhere
 
@@ -125,7 +126,8 @@ def take_manifest(stream: Stream) -> Tuple[List[Row], bytes]:
 
 def fill(store: Store, rows: List[Row], voice: Voice) -> bool:
     """Ask for what is missing and store it; False if the client left."""
-    missing = find_missing(store, rows, voice)
+    sizes = sizes_of(rows)
+    missing = find_missing(store, sizes, voice)
     voice.send({"missing": sorted(missing)})
     done = not missing
     while not done:
@@ -134,11 +136,11 @@ def fill(store: Store, rows: List[Row], voice: Voice) -> bool:
             return False  # the next attempt need not send again what is stored
         done = bool(frame[0].get("done"))
         if "take" in frame[0]:
-            done = take_from(frame[0]["take"], store, missing, voice)
-        for sha, data, last in contents(*frame):
+            done = take_from(frame[0]["take"], store, sizes, missing, voice)
+        for sha, data, last in unpacked(*frame):
             if sha not in missing:
                 raise VerbError("CC-SYNC-007", f"content {sha} was not asked for")
-            store.add(sha, data, last=last)
+            store.add(sha, data, sizes[sha], last=last)
             voice.step()
             if last:
                 missing.discard(sha)
@@ -147,19 +149,25 @@ def fill(store: Store, rows: List[Row], voice: Voice) -> bool:
     return True
 
 
-def take_from(where: Dict[str, Any], store: Store, missing: Set[str], voice: Voice) -> bool:
+def take_from(
+    where: Dict[str, Any], store: Store, sizes: Dict[str, int], missing: Set[str], voice: Voice
+) -> bool:
     """Take what is missing from another node; tell what did not come, and why."""
     from .passing import take
 
-    problem = take(store, missing, where, contents, voice.step)
+    problem = take(store, sizes, missing, where, contents, voice.step)
     if problem:
         voice.send({"missing": sorted(missing), "untaken": problem})
     return not problem
 
 
-def find_missing(store: Store, rows: List[Row], voice: Voice) -> Set[str]:
+def sizes_of(rows: List[Row]) -> Dict[str, int]:
+    """Give the size of every content of a tree."""
+    return {row.content: row.size for row in rows if row.kind == "file"}
+
+
+def find_missing(store: Store, sizes: Dict[str, int], voice: Voice) -> Set[str]:
     """Look which contents are not in the store."""
-    sizes = {row.content: row.size for row in rows if row.kind == "file"}
     missing = set()
     for sha, size in sizes.items():
         voice.step()
@@ -168,15 +176,27 @@ def find_missing(store: Store, rows: List[Row], voice: Voice) -> Set[str]:
     return missing
 
 
+def unpacked(header: Dict[str, Any], body: bytes) -> List[Tuple[str, bytes, bool]]:
+    """Unpack one frame of the client; VerbError if it is none."""
+    try:
+        return list(contents(header, body))
+    except (ValueError, zlib.error) as error:
+        raise VerbError("CC-SYNC-009", f"a file changed on its way: {error}") from None
+
+
 def contents(header: Dict[str, Any], body: bytes) -> Iterator[Tuple[str, bytes, bool]]:
-    """Unpack one frame into (sha256, data, whether the content is complete with it)."""
-    if "blobs" in header:
+    """Unpack one frame into (sha256, data, whether the content is complete with it); ValueError if it is none."""
+    told = Untrusted(header)
+    if "blobs" in told:
         data, at = memoryview(expand(body)), 0
-        for sha, size in header["blobs"]:
-            yield sha, bytes(data[at : at + size]), True
+        for row in told.rows("blobs", told.length("blobs")):
+            size = row.integer(1, 0, len(data) - at)
+            if size is None:
+                raise ValueError("a content of no size that fits")
+            yield row.text(0), bytes(data[at : at + size]), True
             at += size
-    elif "blob" in header:
-        yield header["blob"], expand(body), bool(header.get("last", True))
+    elif "blob" in told:
+        yield told.text("blob"), expand(body), told.choice("last") is not False
 
 
 def expand(body: bytes) -> bytes:

@@ -36,7 +36,7 @@ class Torchrun:
         self._gate: Optional[Gate] = None
         self._late: Dict[str, Any] = {}
         self._reports = b""
-        self._went = False
+        self._went = self._closed = False
 
     @property
     def pid(self) -> Optional[int]:
@@ -82,7 +82,8 @@ class Torchrun:
 
     def close(self) -> None:
         """Let go of the pipes once the process has ended."""
-        if self._gate is not None and self.over:
+        if self._gate is not None and self.over and not self._closed:
+            self._closed = True
             self._loop.forget(self._gate.report)
             os.close(self._gate.report)
             if not self._went:

@@ -7,7 +7,7 @@ import json
 import os
 import select
 import time
-from typing import Any, Dict, Iterator, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 MAX_HEADER = 64 << 20  # the names of a million contents
 MAX_BODY = 64 << 20
@@ -65,6 +65,8 @@ class Decoder:
     """Cuts a stream of bytes into frames."""
 
     def __init__(self, pending: bytes = b"") -> None:
+        self.most_header, self.most_body = MAX_HEADER, MAX_BODY
+        self.parse: Callable[[bytes], Header] = json.loads
         self._buffer = bytearray(pending)
         self._sizes: Optional[Tuple[int, int, int]] = None
 
@@ -80,7 +82,7 @@ class Decoder:
             return None
         start, header_size, body_size = self._sizes
         middle, end = start + header_size, start + header_size + body_size
-        header = json.loads(bytes(self._buffer[start:middle]).decode("utf-8"))
+        header = self.parse(bytes(self._buffer[start:middle]))
         body = bytes(self._buffer[middle:end])
         del self._buffer[:end]
         self._sizes = None
@@ -93,7 +95,7 @@ class Decoder:
                 raise ValueError("not a frame")
             return None
         header_size, body_size = (int(word) for word in self._buffer[:line_end].split())
-        if not 0 <= header_size <= MAX_HEADER or not 0 <= body_size <= MAX_BODY:
+        if not 0 <= header_size <= self.most_header or not 0 <= body_size <= self.most_body:
             raise ValueError("frame too large")
         return line_end + 1, header_size, body_size
 
@@ -106,9 +108,17 @@ class Stream:
         self.sink = sink
         self.ended = False
         self.patience: Optional[float] = None
+        self.until: Optional[float] = (
+            None  # the moment, by the monotonic clock, after which nothing goes any more
+        )
         self._decoder = Decoder(pending)
         os.set_blocking(source, False)
         os.set_blocking(sink, False)
+
+    def distrust(self, parse: Callable[[bytes], Header], most_header: int, most_body: int) -> None:
+        """Take no larger frames than these, and let somebody else read their headers."""
+        self._decoder.parse = parse
+        self._decoder.most_header, self._decoder.most_body = most_header, most_body
 
     def fileno(self) -> int:
         """Return the descriptor to wait on for arrivals; ask `arrived` once first."""
@@ -118,6 +128,8 @@ class Stream:
         """Write one frame; BrokenPipeError if the other side left or took nothing for `patience` seconds."""
         rest = memoryview(encode(header, body))
         while rest:
+            if self._left(1.0) <= 0:
+                raise BrokenPipeError(errno.EPIPE, "the other side reads too slowly")
             try:
                 rest = rest[os.write(self.sink, rest) :]
             except BlockingIOError:
@@ -129,10 +141,12 @@ class Stream:
         """Wait for the next frame; None at the end of the stream, TimeoutError after `timeout` seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
+            if self._left(1.0) <= 0:
+                raise TimeoutError("the other side is too slow")
             frame = self._decoder.take()
             if frame is not None or self.ended:
                 return frame
-            wait = None if deadline is None else max(0.0, deadline - time.monotonic())
+            wait = None if deadline is None else max(0.0, self._left(deadline - time.monotonic()))
             if not _ready(self.source, select.POLLIN, wait):
                 raise TimeoutError("no frame in time")
             self._read()
@@ -146,8 +160,13 @@ class Stream:
             elif self.ended or not self._read():
                 return
 
+    def _left(self, seconds: float) -> float:
+        """Give so many seconds, or what is left until the moment after which nothing goes any more."""
+        return seconds if self.until is None else min(seconds, self.until - time.monotonic())
+
     def _await(self, descriptor: int, event: int) -> None:
-        if not _ready(descriptor, event, self.patience):
+        patience = None if self.patience is None else max(0.0, self._left(self.patience))
+        if not _ready(descriptor, event, patience):
             raise BrokenPipeError(errno.EPIPE, "the other side does not read")
 
     def _read(self) -> bool:

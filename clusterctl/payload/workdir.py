@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from contextlib import suppress
 from typing import Any, Dict, Optional
 
+from ..protocol.untrusted import MalformedError, parse_json
 from .wire import DISK_ERRORS, VerbError
 
+LARGEST_FILE, MOST_VALUES = (
+    64 << 20,
+    2_000_000,
+)  # of a JSON file; a record of many thousand ranks is far smaller
 BALLAST = "ballast"
 BALLAST_BYTES = 256 << 10
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -120,10 +124,14 @@ def read_bytes(path: str) -> Optional[bytes]:
 
 def read_json(path: str) -> Optional[Dict[str, Any]]:
     """Read a JSON object; None if there is no file or it is not one."""
-    content = read_bytes(path)
+    return parse_dict(read_bytes(path) or b"")
+
+
+def parse_dict(content: bytes) -> Optional[Dict[str, Any]]:
+    """Parse a JSON object that another node may have written; None if it is none within bounds."""
     try:
-        value = json.loads((content or b"").decode("utf-8"))
-    except ValueError:
+        value = parse_json(content, LARGEST_FILE, MOST_VALUES)
+    except MalformedError:
         return None
     return value if isinstance(value, dict) else None
 

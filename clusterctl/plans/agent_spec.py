@@ -48,6 +48,7 @@ def render_spec(plan: LaunchPlan, node: NodePlan, record: Mapping[str, Any]) -> 
         "master_addr": master.ip,
         "gang": has_gang(plan),
         "hub": master.name,
+        **({"nodes": [one.name for one in plan.seats]} if node is plan.nodes[0] and has_gang(plan) else {}),
         "address": node.ip,
         "nic": list(node.nics),
         "ports": _ports(node if plan.job.restart else master),

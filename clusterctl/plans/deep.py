@@ -16,7 +16,14 @@ from clusterctl.specs.job import Job, Sync
 MARK = "clusterctl-deep "  # how the leader's lines begin
 NAME = "deep-check"
 FOLDER = "deepcheck"  # the package that is sent
-MODULES = ("__init__", "collective", "narrowing")
+MODULES = (
+    "payload/__init__",
+    "payload/answers",
+    "payload/collective",
+    "payload/narrowing",
+    "protocol/__init__",
+    "protocol/untrusted",
+)
 LIMITS = {"nccl": 60, "gloo": 20}  # seconds for the round of all; NCCL may take long to connect
 BUDGET = 60  # seconds after which no further round begins
 STARTING = 120.0
@@ -154,7 +161,7 @@ def plan_deep_job(job: Job | None, backend: str, folder: str) -> Job:
     return Job(
         name=NAME,
         file=f"{folder}/job.yaml",
-        module=f"{FOLDER}.collective",
+        module=f"{FOLDER}.payload.collective",
         args=(backend, str(limit), str(BUDGET)),
         nproc_per_node=nproc,
         backend=job.backend if job else ("nccl" if backend == "nccl" else "gloo"),

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -25,6 +26,7 @@ LARGEST = 1 << 64  # integers are below; inode numbers and byte counts of real s
 LONGEST_NUMBER = 21  # characters of an integer: the digits of LARGEST and a sign
 LATEST = 1e11  # seconds since 1970: the year 5138
 DELIMITERS = (b"{", b"[", b",", b":")  # before each value and each key stands one of them
+_STRING = re.compile(rb'"[^"]*"')  # once its escaped quotes are gone
 
 
 class MalformedError(ValueError):
@@ -35,7 +37,7 @@ def parse_json(text: bytes, most_bytes: int = MOST_BYTES, most_values: int = MOS
     """Parse JSON within bounds; MalformedError otherwise."""
     if len(text) > most_bytes:
         raise MalformedError(f"{len(text)} bytes of JSON, at most {most_bytes} are allowed")
-    if sum(map(text.count, DELIMITERS)) > most_values:  # counted before anything is built
+    if _values_in(text, most_values) > most_values:  # counted before anything is built
         raise MalformedError(f"JSON with more than {most_values} values")
     try:
         return _DECODER.decode(text.decode("utf-8"))
@@ -61,6 +63,15 @@ def parse_rows(text: bytes, most_bytes: int = MOST_BYTES, most_values: int = MOS
     if not isinstance(value, list) or not all(isinstance(row, list) for row in value):
         raise MalformedError("not a JSON list of lists")
     return [Row(row) for row in value]
+
+
+def _values_in(text: bytes, enough: int) -> int:
+    """Count values and keys, or more where that is not more than enough; what stands in strings costs nothing."""
+    count = sum(map(text.count, DELIMITERS))
+    if count <= enough:
+        return count
+    bare = text.replace(b"\\\\", b"").replace(b'\\"', b"")
+    return sum(map(_STRING.sub(b"", bare).count, DELIMITERS))
 
 
 def _integer(digits: str) -> int:
@@ -241,6 +252,11 @@ class Row:
     def number(self, place: int, least: float = -1e300, most: float = 1e300) -> float | None:
         """Give a finite number between two bounds; None if there is none."""
         return _finite(self._at(place), least, most)
+
+    def integers(self, most: int, least: int = -LARGEST, largest: int = LARGEST) -> tuple[int, ...]:
+        """Give whole numbers, at most so many; empty if one of them is none."""
+        found = [_bounded(one, least, largest) for one in self._values[:most]]
+        return () if None in found else tuple(one for one in found if one is not None)
 
     def _at(self, place: int) -> Any:
         return self._values[place] if place < len(self._values) else None

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from noderun import NodeRun
 from waiting import wait_until
 
 Make = Callable[..., NodeRun]
+ELSEWHERE = 29999  # the master's port, where node 0 is not ours
 FINAL = ("SUCCEEDED", "FAILED", "FAILED_SETUP", "CANCELLED", "TIMEOUT", "LOST")
 
 # Each rank waits for a file with its own number in the name, which holds what it is to do.
@@ -27,7 +28,10 @@ exec(open(place).read())
 class GangRun:
     """Some nodes of one run."""
 
-    def __init__(self, make: Make, count: int = 3, script: str = WAITING, **changes: Any) -> None:
+    def __init__(
+        self, make: Make, count: int = 3, script: str = WAITING, absent: Sequence[int] = (), **changes: Any
+    ) -> None:
+        self.absent = frozenset(absent)  # places that a test fills with something else
         token, run = secrets.token_hex(32), f"job-20261120T110000-{secrets.token_hex(4)}"
         self.token = token
         self.nodes = []
@@ -48,36 +52,50 @@ class GangRun:
             node.spec["env"]["GANG_MARK"] = str(self.orders)
         self.port = 0
 
+    @property
+    def present(self) -> list[NodeRun]:
+        """The nodes that have an agent of ours."""
+        return [node for place, node in enumerate(self.nodes) if place not in self.absent]
+
+    @property
+    def others(self) -> list[NodeRun]:
+        """Those of them that are not node 0."""
+        return [node for node in self.present if node is not self.nodes[0]]
+
     def prepare(self) -> GangRun:
         """Bring all agents up; the hub says where it listens."""
-        self.nodes[0].start()
-        self.port = self.nodes[0].hear("hub")["port"]
-        for node in self.nodes[1:]:
+        if 0 not in self.absent:
+            self.nodes[0].start()
+            self.port = self.nodes[0].hear("hub")["port"]
+        for node in self.others:
             node.start()
-        for node in self.nodes:
+        for node in self.present:
             node.hear("started")
         return self
 
     def join(self) -> GangRun:
         """Let the others go to the hub."""
-        for node in self.nodes[1:]:
+        for node in self.others:
             node.session.send({"do": "join", "port": self.port})
-        for node in self.nodes[1:]:
+        for node in self.others:
             wait_for_all(node, "joined", "ready")
-        wait_for_all(self.nodes[0], "ready")
+        for node in self.present:
+            wait_for_all(node, "ready")
         return self
 
     def go(self) -> GangRun:
         """Give GO, node 0 first; wait until every worker is there."""
-        master, *others = self.nodes
-        master.session.send({"do": "go", "master_port": master.port})
-        master.hear("listening")
-        for node in others:
-            node.session.send({"do": "go", "master_port": master.port})
-        for node in self.nodes:
+        master = self.nodes[0]
+        port = master.port or ELSEWHERE
+        if 0 not in self.absent:
+            master.session.send({"do": "go", "master_port": port})
+            master.hear("listening")
+        for node in self.others:
+            node.session.send({"do": "go", "master_port": port})
+        for node in self.present:
             node.hear("end")
             node.session.close()
-        for node in self.nodes:
+        for node in self.present:
             node.running()
             wait_until(lambda node=node: "settled" in node.output(node.spec["node_rank"]), "settled")
         return self
@@ -95,12 +113,12 @@ class GangRun:
 
     def states(self) -> list[str]:
         """Give every node's state."""
-        return [node.state()["state"] for node in self.nodes]
+        return [node.state()["state"] for node in self.present]
 
     def ended(self) -> list[dict[str, Any]]:
         """Wait until nothing is left anywhere; gives the states."""
         wait_until(lambda: not any(node.left() for node in self.nodes), "nothing left anywhere")
-        states = [node.state() for node in self.nodes]
+        states = [node.state() for node in self.present]
         assert all(state["state"] in FINAL for state in states), states
         return states
 

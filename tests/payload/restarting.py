@@ -6,7 +6,7 @@ import json
 import signal
 from typing import Any
 
-from gangs import FINAL, GangRun, Make, wait_for_all
+from gangs import ELSEWHERE, FINAL, GangRun, Make, wait_for_all
 from noderun import NodeRun
 from waiting import wait_until
 
@@ -61,13 +61,15 @@ class RestartGang(GangRun):
     @property
     def active(self) -> list[NodeRun]:
         """The nodes of the first attempt."""
-        return self.nodes[: self.count]
+        return [node for node in self.nodes[: self.count] if node in self.present]
 
     def prepare(self) -> RestartGang:
         """Bring all agents up; each says where its door is."""
-        for node in self.nodes:
+        for node in self.present:
             node.start()
         for seat, node in enumerate(self.nodes):
+            if seat in self.absent:
+                continue
             node.hear("started")
             for header in node.heard:
                 if header.get("event") == "door":
@@ -76,16 +78,18 @@ class RestartGang(GangRun):
 
     def join(self) -> RestartGang:
         """Let the others go to the hub, and all know every door."""
-        master, *others = self.nodes
-        for seat, node in enumerate(others, 1):
+        for seat, node in enumerate(self.nodes):
+            if seat in self.absent or seat == 0:
+                continue
             port = self.apart.get(seat, self.doors[0][2])
             doors = [self._door_for(seat, door) for door in self.doors]
             order = {"do": "join", "port": port, "doors": doors}
             assert node.session is not None
             node.session.send(order)
-        assert master.session is not None
-        master.session.send({"do": "doors", "doors": self.doors})
-        for node in others:
+        if 0 not in self.absent:
+            assert self.nodes[0].session is not None
+            self.nodes[0].session.send({"do": "doors", "doors": self.doors})
+        for node in self.others:
             wait_for_all(node, "joined")
         for node in self.active:
             wait_for_all(node, "ready")
@@ -99,8 +103,8 @@ class RestartGang(GangRun):
 
     def go(self) -> RestartGang:
         """Give GO: node 0 first, spares last; leave when every worker is there."""
-        self.release(self.nodes)
-        self.settled(1, range(self.count))
+        self.release(self.present)
+        self.settled(1, [seat for seat in range(self.count) if seat not in self.absent])
         return self
 
     def release(self, nodes: list[NodeRun]) -> None:
@@ -110,7 +114,7 @@ class RestartGang(GangRun):
             if node is master:
                 wait_for_all(master, "port")
             assert node.session is not None
-            node.session.send({"do": "go", "master_port": master.port})
+            node.session.send({"do": "go", "master_port": master.port or ELSEWHERE})
             if node is master:
                 master.hear("listening")
         for node in nodes:
@@ -151,7 +155,7 @@ class RestartGang(GangRun):
     def ended(self) -> list[dict[str, Any]]:
         """Wait until nothing is left anywhere; gives the states, of nodes that vanished the last."""
         wait_until(lambda: not any(node.left() for node in self.nodes), "nothing left anywhere")
-        return [node.state() for node in self.nodes]
+        return [node.state() for node in self.present]
 
     def causes(self, seat: int = 0) -> list[tuple[str, str]]:
         """Give the reasons for which earlier attempts ended, as a node recorded them."""

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from clusterctl.payload.blame import blame, read_texts
-from clusterctl.payload.course import Course, read_policy
-from clusterctl.payload.gang import FIRST, make_record
+from clusterctl.payload.bounds import bounds_of
+from clusterctl.payload.course import Course, Told, read_policy, read_told
+from clusterctl.payload.parts import FIRST, make_record
 from clusterctl.payload.progress import translate
 from clusterctl.payload.seal import LONGEST_MESSAGE
+from clusterctl.protocol.untrusted import Untrusted
 
 TEXTS = read_texts(
     [
@@ -223,18 +225,63 @@ def test_ranks_stay_where_they_are() -> None:
     assert course.attempt == 3
 
 
-def test_who_knows_more_is_believed_but_the_lost_stay_lost() -> None:
-    """Whoever was given up by anybody is not taken back by somebody else's later word."""
+def told_by(course: Course) -> Told:
+    """Read what a course tells others, as a member of the same run does."""
+    roster = [{**entry, "lost": None, "unfit": None} for entry in course.roster]
+    spec = {
+        "run": "j-1",
+        "nnodes": course.nnodes,
+        "seats": course.seats,
+        "roster": roster,
+        "restart": {"max": 9},
+    }
+    return read_told(Untrusted(json.loads(json.dumps(course.as_facts()))), bounds_of(spec))
+
+
+def test_the_hub_is_believed_but_the_lost_stay_lost() -> None:
+    """Whoever was given up by anybody is not taken back by the hub's later word."""
     here, there = course_of(2, 2), course_of(2, 2)
     here.lose(3, "gone")
     there.lose(1, "gone")
     there.assign({0, 2})
-    here.take(there.as_facts())
+    here.follow(told_by(there))
 
-    assert (here.attempt, here.lost) == (2, {1, 3})
+    assert (here.attempt, here.lost, here.ranks) == (2, {1, 3}, {0: 0, 2: 1})
     there.lose(0, "the hub")
-    here.take(there.as_facts())
+    here.follow(told_by(there))
     assert 0 not in here.lost, "we are here ourselves"
+
+
+def test_one_liar_decides_nothing() -> None:
+    """Alone it names nobody lost, gives no rank, jumps no number and writes no history; two of three may."""
+    honest, liar, here = course_of(2, 3), course_of(2, 3), course_of(2, 3)
+    for seat in (1, 2, 3):
+        liar.lose(seat, "so I say")
+    liar.assign({4})
+    liar.attempt = 6
+    liar.note({"attempt": 1, "reason": "code", "node": "n1", "text": "", "progress": False})
+    before = json.dumps(here.as_facts())
+    here.agree([told_by(liar), told_by(honest), told_by(honest)])
+    assert json.dumps(here.as_facts()) == before
+
+    honest.lose(1, "silent")
+    honest.assign({0, 2})
+    here.agree([told_by(liar), told_by(honest)])
+    assert (here.attempt, here.lost, here.ranks) == (2, {1}, {0: 0, 1: 1}), "one ahead, and both name seat 1"
+    here.agree([told_by(honest), told_by(honest), told_by(liar)])
+    assert here.lost == {1}
+
+
+def test_what_most_tell_alike_is_taken() -> None:
+    """An order that the lost hub sent to all but the one that leads now is not lost with it."""
+    others, here = course_of(2, 2), course_of(2, 2)
+    others.note({"attempt": 1, "reason": "gpu", "node": "n1", "text": "", "progress": None})
+    others.doubt(1, "its GPU")
+    others.assign({0, 2, 3})
+    here.agree([told_by(others), told_by(others)])
+
+    assert (here.attempt, here.ranks, here.unfit) == (2, {0: 0, 2: 1}, {1})
+    assert [entry["reason"] for entry in here.history] == ["gpu"]
 
 
 @pytest.mark.parametrize(

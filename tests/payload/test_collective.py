@@ -6,9 +6,11 @@ import json
 import os
 from typing import Any
 
+import pytest
 from waiting import HANG
 
-from clusterctl.payload.collective import hear, judge, result_of
+from clusterctl.payload.answers import judge, read_answer, read_groups, read_node, result_of
+from clusterctl.payload.collective import hear
 
 ROWS = [[8, 0.0002], [65536, 0.0005], [1048576, 0.002]]
 
@@ -59,3 +61,43 @@ def test_a_wrong_sum_is_a_failure() -> None:
     assert (told["ok"], told["rank"], told["error"]) == (False, 1, "got a wrong sum")
     assert not result_of(told, 2).ok
     assert result_of(judge([good, good], [0, 1]), 2) == (True, 1048576 / 0.002, 0.0002)
+
+
+def test_what_other_ranks_answer_is_read_in_bounds() -> None:
+    """An honest answer is read whole; any other is an error of that rank, and no number of it is computed with."""
+    whole = {"wrong": False, "joined": 0.1, "rows": ROWS}
+    assert read_answer(json.dumps(whole).encode()) == whole
+    failed = {"error": "CUDA error", "late": False, "rows": []}
+    assert read_answer(json.dumps(failed).encode()) == failed
+    for text in (
+        b"", b"[]", b"{}", b"[" * 5000, b'{"rows": [[8, 0]], "joined": 1, "wrong": false}',
+        b'{"rows": [[8, 1e999]], "joined": 1, "wrong": false}', b'{"rows": 5, "joined": 1, "wrong": false}',
+        json.dumps({**whole, "joined": "soon"}).encode(), json.dumps({**whole, "rows": [[10**30, 1]]}).encode(),
+        b" " * (1 << 20),
+    ):  # fmt: skip
+        answer = read_answer(text)
+        assert answer["error"]
+        assert not result_of(judge([answer, whole], [0, 1]), 2).ok
+    assert read_answer(json.dumps({**whole, "rows": ROWS * 50}).encode())["rows"] == (ROWS * 50)[:5]
+    assert len(read_answer(json.dumps({"error": "x" * 5000}).encode())["error"]) == 300
+
+
+def test_groups_that_cannot_be_are_none() -> None:
+    """A rank takes part in what is a set of groups of this job's ranks; null and anything else is the end."""
+    assert read_groups(b"[[0, 1], [2]]", 3) == [[0, 1], [2]]
+    for text in (
+        b"null",
+        b"5",
+        b"[[0, 0]]",
+        b"[[0], [0]]",
+        b"[[3]]",
+        b"[[-1]]",
+        b'[["0"]]',
+        b"[" * 9999,
+        b"[[1e99]]",
+    ):
+        assert not any(read_groups(text, 3))
+    assert read_node(b"2", 3) == 2
+    for text in (b"3", b"-1", b"x", b"", b"9" * 99):
+        with pytest.raises(SystemExit):
+            read_node(text, 3)

@@ -6,13 +6,17 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
 from typing import Any
 
 import pytest
 from session import Session
 from waiting import HANG
+
+from clusterctl.payload.mesh_talk import Badge
 
 SIZE = 256 << 10
 TOKEN = "ab" * 32
@@ -184,3 +188,109 @@ def test_the_kernel_ends_what_nobody_ends(stack: ExitStack) -> None:
     assert not refused(node.address, node.ports[""])
     assert node.session.process.wait(HANG) == -signal.SIGALRM
     assert refused(node.address, node.ports[""])
+
+
+def test_a_stranger_that_sends_a_byte_now_and_then_holds_nobody_up(stack: ExitStack) -> None:
+    """At the address of a node or at our own door: the call ends with an answer, before the alarm would end all."""
+    mine, peer = take(stack, 1), take(stack, 2)
+    over = threading.Event()
+    stack.callback(over.set)
+    door = stack.enter_context(closing(socket.create_server(("127.0.0.3", 0))))
+    guest = stack.enter_context(closing(socket.create_connection((mine.address, mine.ports[""]))))
+
+    def drip() -> None:
+        conn = door.accept()[0]
+        with conn, suppress(OSError):
+            while not over.wait(0.2):
+                conn.sendall(b"{")
+
+    def drip_as_guest() -> None:
+        with suppress(OSError):
+            while not over.wait(0.2):
+                guest.sendall(b"{")
+
+    for deed in (drip, drip_as_guest):
+        threading.Thread(target=deed, daemon=True).start()
+    slow = {"name": "n3", "address": "127.0.0.3", "port": door.getsockname()[1], "door": "mesh"}
+    mine.call(slow, peer.peer())
+    ways = mine.ways()
+
+    assert ways["n2 mesh"]["error"] is None
+    assert ways["n3 mesh"]["step"] == "greet"
+    assert ways["n3 mesh"]["error"]
+
+
+class Liar:
+    """A node of the check that knows the token, and then does what it likes: as a listener, once for each deed."""
+
+    def __init__(self, stack: ExitStack, deed: Callable[[socket.socket], None]) -> None:
+        self._deed = deed
+        self._door = stack.enter_context(closing(socket.create_server(("127.0.0.4", 0))))
+        self.peer = {
+            "name": "n4",
+            "address": "127.0.0.4",
+            "port": self._door.getsockname()[1],
+            "door": "mesh",
+        }
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        badge, nonce = Badge("n4", bytes.fromhex(TOKEN)), "0" * 32
+        with suppress(OSError):
+            conn = self._door.accept()[0]
+            with conn:
+                conn.sendall(json.dumps({"nonce": nonce}).encode() + b"\n")
+                said = json.loads(conn.makefile("rb").readline())
+                proof = badge.prove("I listen", said["name"], "n4", nonce, said["nonce"])
+                conn.sendall(json.dumps({"proof": proof, "seen": ["x" * 500] * 1}).encode() + b"\n")
+                self._deed(conn)
+
+
+def drip_bulk(conn: socket.socket) -> None:
+    """Give a byte now and then."""
+    while True:
+        conn.sendall(b"x")
+        time.sleep(0.2)
+
+
+def flood(conn: socket.socket) -> None:
+    """Give without end."""
+    while True:
+        conn.sendall(bytes(1 << 16))
+
+
+@pytest.mark.parametrize("deed", [drip_bulk, flood])
+def test_a_hostile_listener_ends_no_probe(stack: ExitStack, deed: Callable[[socket.socket], None]) -> None:
+    """It proves the token, and then sends too slowly or too much: its way is told as it was, the others' too."""
+    mine, peer = take(stack, 1), take(stack, 2)
+    liar = Liar(stack, deed)
+    mine.call(liar.peer, peer.peer())
+    ways = mine.ways()
+
+    assert ways["n2 mesh"]["error"] is None
+    assert ways["n4 mesh"]["got"] <= SIZE
+    assert ways["n4 mesh"]["seen"] == ""
+    assert (ways["n4 mesh"]["error"] is None) == (deed is flood)
+    assert mine.session.process.poll() is None
+
+
+def test_a_hostile_caller_gets_no_more_than_was_agreed(stack: ExitStack) -> None:
+    """It proves the token and floods the door: it is sent away, and the next one is served."""
+    nodes = [take(stack, number) for number in (1, 2)]
+    badge, nonce = Badge("n4", bytes.fromhex(TOKEN)), "0" * 32
+    conn = stack.enter_context(closing(socket.create_connection((nodes[1].address, nodes[1].ports[""]))))
+    asked = json.loads(conn.recv(4096))["nonce"]
+    proof = badge.prove("I call", "n4", "n2", asked, nonce)
+    conn.sendall(json.dumps({"name": "n4", "nonce": nonce, "proof": proof, "bulk": True}).encode() + b"\n")
+    threading.Thread(target=read_on, args=(conn,), daemon=True).start()
+    with pytest.raises(ConnectionError):
+        flood(conn)
+    nodes[0].call(nodes[1].peer())
+    assert nodes[0].ways()["n2 mesh"]["error"] is None
+
+
+def read_on(conn: socket.socket) -> None:
+    """Take whatever comes."""
+    with suppress(OSError):
+        while conn.recv(1 << 16):
+            pass

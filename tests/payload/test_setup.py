@@ -381,7 +381,11 @@ def test_a_maker_that_was_silent_keeps_what_it_has(tmp_path: Path) -> None:
     first.kill()
     first.communicate()
     third = subprocess.run(
-        [sys.executable, "-c", "from clusterctl.payload import setup_lock as s; print(list(s.unclaimed('.')))"],
+        [
+            sys.executable,
+            "-c",
+            "from clusterctl.payload import setup_lock as s; print(list(s.unclaimed('.')))",
+        ],
         cwd=tmp_path,
         env=env,
         capture_output=True,

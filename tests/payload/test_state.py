@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 import json
+import random
 import signal
 import subprocess
+import tempfile
 from pathlib import Path
+from typing import Any
 
 from waiting import wait_until
 
 from clusterctl.payload.processes import identify, look
-from clusterctl.payload.state import Record, mark_stopped, new_state, tag_of
+from clusterctl.payload.ps import list_runs
+from clusterctl.payload.pulse import Pulses
+from clusterctl.payload.runlogs import logs_since
+from clusterctl.payload.state import (
+    STATES,
+    Record,
+    mark_stopped,
+    new_state,
+    read_spec,
+    read_state,
+    tag_of,
+    with_record,
+)
+from clusterctl.payload.stop import account_of, remains
+from clusterctl.payload.workdir import read_json
 
 SPEC = {
     "run": "job-1",
@@ -69,3 +86,87 @@ def test_a_rank_that_a_signal_has_stopped_is_marked() -> None:
     assert [rank for rank, told in marked.items() if told.get("stopped")] == ["0"]
     assert [rank for rank, told in after.items() if told.get("stopped")] == []
     assert mark_stopped({**state, "state": "FAILED"})["ranks"]["0"] == entry
+
+
+SPOILED: list[Any] = [
+    None,
+    True,
+    -1,
+    1e300,
+    10**18,
+    "",
+    "x" * 5000,
+    "\ud800\x1b[2J",
+    [],
+    [[]],
+    {},
+    {"pid": []},
+    {"pid": 7},
+    [None],
+]
+
+
+def test_what_another_node_wrote_cannot_crash_a_verb(tmp_path: Path) -> None:
+    """On a shared home every part may be odd: each verb reads the rest, and never ends with an error of ours."""
+    chance = random.Random(7)
+    spec: dict[str, Any] = {
+        "run": "j-20261120T110000-0123",
+        "node": "gpu01",
+        "node_rank": 0,
+        "nnodes": 1,
+        "attempt": 1,
+        "grace": 5.0,
+    }
+    rundir = tmp_path / "runs" / spec["run"] / "0-gpu01"
+    rundir.mkdir(parents=True, mode=0o700)
+    rank = {
+        "pid": 2**22 - 1,
+        "starttime": 5,
+        "exit": None,
+        "signal": None,
+        "stdout": "a/b.log",
+        "stderr": None,
+    }
+    whole = {
+        **new_state(spec), "state": "RUNNING", "guardian": {"pid": 2**22 - 1, "starttime": 5}, "ranks": {"0": rank},
+        "attempts": [{"attempt": 1, "ranks": {"0": rank}}], "seat": 0, "left": [{"pid": 5, "name": "x", "state": "D"}],
+    }  # fmt: skip
+    for _ in range(400):
+        for name, value in (("state.json", whole), ("spec.json", spec)):
+            odd = json.loads(json.dumps(value))
+            for _ in range(chance.randrange(4)):
+                odd[chance.choice(list(odd))] = chance.choice(SPOILED)
+            if odd.get("ranks") and chance.random() < 0.5:
+                odd["ranks"] = {chance.choice(["0", "x", "7" * 30, ""]): chance.choice([*SPOILED, rank])}
+            text = json.dumps(odd)
+            (rundir / name).write_text(
+                text[: chance.randrange(len(text))] if chance.random() < 0.05 else text
+            )
+        for state in (with_record(str(rundir), one) for one in list_runs(str(tmp_path), None, None, None)):
+            assert state["state"] in STATES
+            account_of(state, {5: "x"}, [], state["left"])
+            remains(state, "no tag of any process")
+            list(logs_since(str(rundir), state, {"ranks": [0], "since": 1}))
+            Pulses(str(rundir), 0.0).put_into(state)
+        read_spec(str(rundir))
+    for text in ("[" * 100_000, "1" * 5000, '{"since": 1e999}', "\xff", ""):
+        (rundir / "state.json").write_bytes(text.encode("latin-1"))
+        assert read_json(str(rundir / "state.json")) is None
+        list_runs(str(tmp_path), None, None, None)
+
+
+def test_a_state_of_before_is_read_whole() -> None:
+    """What this version and the one before it write comes back as it is."""
+    spec = {
+        "run": "j-20261120T110000-0123",
+        "node": "gpu01",
+        "node_rank": 0,
+        "nnodes": 1,
+        "attempt": 1,
+        "grace": 5.0,
+    }
+    for changes in ({}, {"restart": {"max": 1}, "seat": 0, "seats": 1, "spare": False, "roster": []}):
+        state = {**new_state({**spec, **changes}), "agent": {"pid": 7, "starttime": 8}}
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "state.json").write_text(json.dumps(state))
+            assert read_state(folder) == state

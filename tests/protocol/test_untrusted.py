@@ -158,3 +158,20 @@ def check_finite(value: Any) -> None:
     if isinstance(value, (int, float)):
         assert math.isfinite(value)
         assert abs(value) <= 1e308
+
+
+def test_what_stands_in_texts_is_not_counted() -> None:
+    """A rank may print commas by the thousand: that is one value; hidden by quotes that are none, it is too many."""
+    line = ",{[:" * 5000
+    for text in (line, line + '"', "\\" + line, line + '\\"' + line):
+        assert parse_json(json.dumps({"line": text}).encode(), most_values=10) == {"line": text}
+    for values in (",".join(["{}"] * 50), ",".join(['"\\""'] * 50), ",".join(['"\\\\"'] * 50)):
+        with pytest.raises(MalformedError, match="more than 10 values"):
+            parse_json(f"[{values}]".encode(), most_values=10)
+
+
+def test_a_row_of_whole_numbers() -> None:
+    """All of them, or none."""
+    (row, bad) = Untrusted({"rows": [[1, 2, 3], [1, "2"]]}).rows("rows", 2)
+    assert (row.integers(2), row.integers(9), bad.integers(9)) == ((1, 2), (1, 2, 3), ())
+    assert row.integers(9, 2, 9) == ()

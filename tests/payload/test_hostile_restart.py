@@ -1,0 +1,199 @@
+"""A hostile member of a run that its nodes start again: it costs itself; the others find each other and go on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from gangs import GangRun
+from hostile.member import Hub as HostileHub
+from hostile.member import Line, Peer
+from noderun import NodeRun
+from restarting import RestartGang, vanish
+
+Make = Callable[..., NodeRun]
+LIMITS = {"overdue_limit": 5.0, "hub_limit": 3.0}
+NOW = time.time()
+END = {"state": "FAILED", "reason": "so I say", "time": NOW, "stopped_at": None, "failures": []}
+NO_PROGRESS = [
+    {
+        "attempt": number,
+        "reason": "code",
+        "node": "gpu02",
+        "text": "",
+        "began": NOW,
+        "ended": NOW,
+        "progress": False,
+    }
+    for number in (1, 2, 3)
+]
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    """Hang up in the end."""
+    with ExitStack() as stack:
+        yield stack
+
+
+def course(
+    gang: GangRun, attempt: Any = 1, lost: tuple[int, ...] = (), ranks: Any = None, **more: Any
+) -> Any:
+    """Write what a member tells of the whole run."""
+    roster = [dict(entry) for entry in gang.nodes[0].spec["roster"]]
+    for entry in roster:
+        if entry["seat"] in lost:
+            entry.update(lost=True, reason="so I say")
+        if ranks is not None:
+            entry["node_rank"] = ranks.get(entry["seat"])
+    return {"course": {"attempt": attempt, "roster": roster, "history": [], **more}}
+
+
+# What a spare tells the next hub, and with which attempt the honest go on; a number that is too large gives it away.
+HELLOS: dict[str, tuple[dict[str, Any], int, bool]] = {
+    "the honest are lost": ({"lost": (1, 2)}, 2, False),
+    "far ahead, and alone in it": ({"attempt": 4, "ranks": {3: 0}, "history": NO_PROGRESS}, 2, False),
+    "one ahead, and alone in it": ({"attempt": 2, "ranks": {3: 0}, "history": NO_PROGRESS[:1]}, 3, False),
+    "attempt a million": ({"attempt": 10**6}, 2, True),
+    "a rank for two": ({"ranks": {3: 0, 2: 0}}, 2, True),
+}
+
+
+@pytest.mark.parametrize("name", HELLOS)
+def test_a_lie_to_the_next_hub_decides_nothing(node: Make, stack: ExitStack, name: str) -> None:
+    """The hub is lost; whatever one tells the next hub of the others, they go on, with their places."""
+    lie, attempt, named = HELLOS[name]
+    gang = RestartGang(node, spares=3, absent=[3], **LIMITS)
+    spec = gang.nodes[3].spec
+
+    def greet(line: Line, message: dict[str, Any]) -> None:
+        if message["kind"] == "welcome" and line is not liar.lines[0]:
+            line.say({"kind": "hello", "part": END, "attempt": 1, **course(gang, **lie)})
+
+    liar = Peer(spec["run"], gang.token, 3, "gpu04", greet)
+    stack.callback(liar.close)
+    gang.prepare()
+    gang.doors.insert(3, [3, "127.0.0.1", 9])
+    liar.join(gang.doors[0][2])
+    gang.join().go()
+    vanish(gang.nodes[0])
+    liar.join(gang.doors[1][2], gang.doors[1][1])
+    gang.settled(attempt, [1, 2])
+    places = [(one.state()["attempt"], one.state()["node_rank"]) for one in gang.nodes[1:3]]
+    roster = {entry["seat"]: entry for entry in gang.nodes[1].state()["roster"]}
+    for rank in (0, 1):
+        gang.order(attempt, rank, "pass")
+    liar.close()
+    states = gang.ended()
+
+    assert places == [(attempt, 1), (attempt, 0)]
+    assert [roster[seat].get("lost", False) for seat in (0, 1, 2)] == [True, False, False]
+    assert named == ("it sent a malformed message (hello" in roster[3].get("reason", ""))
+    assert [state["state"] for state in states[1:]] == ["SUCCEEDED"] * 3
+    assert gang.record(1) == gang.record(2) == gang.record(4)
+
+
+# What the next hub, which is hostile, says to those who come to it.
+LEADS: dict[str, Callable[[RestartGang], dict[str, Any]]] = {
+    "nothing": lambda _: {"kind": "welcome"},
+    "the same attempt": lambda gang: {"kind": "again", "time_left": None, **course(gang)},
+    "a pause without end": lambda gang: {
+        "kind": "pause",
+        "seconds": 1e308,
+        "entry": NO_PROGRESS[0],
+        **course(gang),
+    },
+}
+
+
+@pytest.mark.parametrize("name", LEADS)
+def test_a_hostile_next_hub_is_left(node: Make, stack: ExitStack, name: str) -> None:
+    """Those who follow it get nothing or nonsense from it; they leave it, name it, and the next one leads."""
+    gang = RestartGang(node, spares=3, absent=[1], **LIMITS)
+
+    def lead(line: Line, message: dict[str, Any]) -> None:
+        if message["kind"] == "hello":
+            line.say(LEADS[name](gang))
+
+    run = gang.nodes[0].spec["run"]
+    heir = HostileHub(run, gang.token, "127.0.0.1", lead)
+    liar = Peer(run, gang.token, 1, "gpu02")
+    stack.callback(heir.close)
+    stack.callback(liar.close)
+    gang.prepare()
+    gang.doors.insert(1, [1, "127.0.0.1", heir.port])
+    liar.join(gang.doors[0][2])
+    gang.join().go()
+    vanish(gang.nodes[0])
+    gang.settled(2, [2, 3])
+    roster = {entry["seat"]: entry for entry in gang.nodes[2].state()["roster"]}
+    for rank in (0, 1):
+        gang.order(2, rank, "pass")
+    states = gang.ended()
+
+    assert [state["state"] for state in states[1:]] == ["SUCCEEDED"] * 3
+    assert roster[1]["lost"] is True
+    assert "it " in roster[1]["reason"]
+    assert gang.record(2) == gang.record(3) == gang.record(4)
+
+
+# What a hostile node 0 says while attempt 1 runs.
+ORDERS: dict[str, Callable[[RestartGang], dict[str, Any] | str]] = {
+    "lost are you": lambda _: {"kind": "lost", "seat": 1, "why": ""},
+    "a pause without end": lambda gang: {
+        "kind": "pause",
+        "seconds": 1e308,
+        "entry": NO_PROGRESS[0],
+        **course(gang),
+    },
+    "another run's roster": lambda _: {
+        "kind": "again",
+        "time_left": None,
+        "course": {"attempt": 2, "roster": [], "history": []},
+    },
+    "no address": lambda _: {"kind": "go", "master_addr": "$(reboot)", "master_port": 70000},
+}
+
+
+def test_a_hub_that_calls_the_honest_lost_ends_the_run_in_order(node: Make, stack: ExitStack) -> None:
+    """Who is lost is for the hub to say, so it can part the others; then they end, with a record, and nobody waits."""
+    gang = RestartGang(node, spares=2, absent=[0], **LIMITS)
+    liar = HostileHub(gang.nodes[0].spec["run"], gang.token)
+    stack.callback(liar.close)
+    gang.prepare()
+    gang.doors.insert(0, [0, "127.0.0.1", liar.port])
+    gang.join().go()
+    for seat in (1, 2, 3):
+        liar.say({"kind": "lost", "seat": seat, "why": "so I say"})
+    states = gang.ended()
+
+    assert [state["gave_up"] for state in states] == ["nodes"] * 3
+    for seat in (1, 2, 3):
+        (part,) = [part for part in gang.record(seat)["parts"] if part["node"] == "gpu01"]
+        assert (part["state"], part["reason"]) == ("LOST", "it told us that we are lost")
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_the_run_goes_on_without_a_hostile_node_0(node: Make, stack: ExitStack, name: str) -> None:
+    """A message that cannot be makes it one that is lost; the lowest seat that is left leads."""
+    gang = RestartGang(node, spares=2, absent=[0], **LIMITS)
+    liar = HostileHub(gang.nodes[0].spec["run"], gang.token)
+    stack.callback(liar.close)
+    gang.prepare()
+    gang.doors.insert(0, [0, "127.0.0.1", liar.port])
+    gang.join().go()
+    for line in [liar.lines[1]] if name == "lost are you" else list(liar.lines.values()):
+        line.say(ORDERS[name](gang))
+    if name == "lost are you":
+        liar.close()  # the others had no reason to leave it
+    gang.settled(2, [1, 2])
+    for rank in (0, 1):
+        gang.order(2, rank, "pass")
+    states = gang.ended()
+
+    assert [state["state"] for state in states] == ["SUCCEEDED"] * 3
+    assert gang.causes(1) == [("node_lost", "gpu01 is lost")]
+    assert gang.record(1) == gang.record(2) == gang.record(3)
