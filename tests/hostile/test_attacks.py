@@ -1,0 +1,257 @@
+"""The table of attacks: what a node in hostile hands can do to the client, verb by verb; the other nodes are honest.
+
+Every row is one command of a user, as a process of its own. Whatever the node sends: nothing is run or written that
+the user did not ask for, the honest nodes are served, the liar is named where it was refused, no terminal sequence
+and no traceback reaches the screen, memory stays small, and the command ends by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from ground import CONTROLS, LIAR, MOST_MEMORY, NODES, Ground, Seen, World
+
+OK, PARTLY, FAILED, CHECKS, UNREACHABLE, USAGE = 0, 5, 1, 3, 4, 2
+OURS = re.compile(r"state/clusterctl/(specs|trees|ssh|stat)/.*|state/clusterctl/(ends|crashes)")
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A command: its words, which honest nodes its output shows, how it ends if a node is refused, what it writes."""
+
+    words: tuple[str, ...]
+    served: Callable[[Seen], set[str]]
+    refused: tuple[int, ...] = (PARTLY,)
+    writes: str = ""
+
+    def argv(self, ground: Ground) -> list[str]:
+        """Complete the words."""
+        config = str(ground.lab.directory / "ssh_config")
+        return [word.format(run=ground.runs["demo"], config=config) for word in self.words]
+
+
+def listed(key: str, name: str) -> Callable[[Seen], set[str]]:
+    """Find the nodes of a JSON document that have no error."""
+    return lambda seen: {
+        one[name]
+        for document in seen.documents
+        for one in document.get(key, ())
+        if one.get("answered", True) and not one.get("error")
+    }
+
+
+def lines(pattern: str) -> Callable[[Seen], set[str]]:
+    """Find nodes on lines of text."""
+    return lambda seen: {f"gpu0{found}" for found in re.findall(pattern, seen.out)}
+
+
+def everywhere(pattern: str) -> Callable[[Seen], set[str]]:
+    """Find what stands for all nodes."""
+    return lambda seen: set(NODES) if re.search(pattern, seen.both) else set()
+
+
+PULLED = r"work/outputs/demo/(gpu0[123]/.*|\.clusterctl/.*|\.gitignore)"
+VERBS = {
+    "check": Verb(("check", "--json"), listed("nodes", "name"), (FAILED, CHECKS, UNREACHABLE)),
+    "discover": Verb(
+        ("inventory", "discover", "gpu[01-03]", "--config", "{config}", "--python", "{python}"),
+        lines(r"(?m)^  - .*name: gpu0(\d)"),
+    ),
+    "init": Verb(
+        ("init", "gpu[01-03]", "--config", "{config}", "--python", "{python}"),
+        everywhere("."),
+        writes=r"work/(inventory|job)\.yaml",
+    ),
+    "launch": Verb(
+        ("launch", "job.yaml"), everywhere("."), (FAILED, CHECKS, UNREACHABLE, PARTLY)
+    ),
+    "ps": Verb(("ps",), everywhere(r"(?m)^demo-\S+ +SUCCEEDED|^demo-\S+ +\w+ +gpu")),
+    "ps --json": Verb(
+        ("ps", "--json"), lambda seen: {node for run in seen.documents[0]["runs"] for node in run["nodes"]}
+    ),
+    "status": Verb(("status", "{run}", "--json"), listed("nodes", "node")),
+    "status as text": Verb(("status", "{run}"), lines(r"(?m)^\d +gpu0(\d) +SUCCEEDED")),
+    "attach": Verb(("attach", "{run}"), everywhere(r"(?m)^\S+: \w+ after"), (FAILED,)),
+    "attach any": Verb(("attach",), everywhere("."), (FAILED, USAGE)),
+    "stop": Verb(("stop", "-y", "{run}"), lines(r"(?m)^gpu0(\d): nothing was running")),
+    "logs": Verb(("logs", "{run}", "--json"), lambda seen: {one["node"] for one in seen.documents}),
+    "logs as text": Verb(("logs", "{run}"), lines(r"(?m)^gpu0(\d) .* hello")),
+    "logs -f": Verb(("logs", "-f", "{run}"), lines(r"(?m)^gpu0(\d) .* hello")),
+    "logs -t": Verb(("logs", "-t", "{run}"), lines(r"(?m)gpu0(\d) .* hello")),
+    "pull": Verb(("pull", "--json", "{run}"), listed("nodes", "node"), (PARTLY,), PULLED),
+    "pull as text": Verb(("pull", "{run}"), lines(r"(?m)^gpu0(\d): .* -> "), (PARTLY,), PULLED),
+    "clean": Verb(("clean", "-y", "--json"), listed("nodes", "node")),
+    "clean as text": Verb(("clean", "-y"), everywhere("nothing to remove")),
+    "sync": Verb(("sync", "job.yaml"), everywhere(r"gpu01.*: 2 files"), (FAILED, PARTLY)),
+    "exec": Verb(("exec", "--json", "--", "echo", "hi"), listed("nodes", "node")),
+    "exec as text": Verb(("exec", "--", "echo", "hi"), everywhere(r"(?m): hi$"), (PARTLY, FAILED)),
+    "top": Verb(("top", "--once", "--json"), listed("nodes", "name")),
+    "top as text": Verb(("top", "--once"), lines(r"(?m)^gpu0(\d) +[^ ]")),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One attack on one verb; a node that is `refused` is named, and the exit code says that not all answered."""
+
+    verb: str
+    lie: str
+    refused: bool | None = None  # None: it may as well be taken for what little of it can be believed
+    liar: str = LIAR
+
+    def __str__(self) -> str:
+        return f"{self.verb}: {self.lie}"
+
+
+ANY_FIELD = (
+    "wrong-types",
+    "wrong-all",
+    "lists-tables",
+    "lists-mixed",
+    "numbers-huge",
+    "texts-astral",
+    "texts-escapes",
+    "crowded",
+    "endless",
+)
+ANY_FRAME = ("deep", "giant", "endless-unknown", "garbage", "oversize", "no-object", "error-trace", "error-types")
+NEVER_BELIEVED = ("numbers-huge", "crowded", "deep", "garbage", "oversize", "no-object", "error-flood", "error-trace")
+RUN_NAMES = ("run-up", "run-absolute", "run-cwd", "run-line", "run-escapes", "run-shell", "run-long", "run-word")
+
+
+def rows() -> Iterator[Row]:
+    """Give the table."""
+    field_by_field = {
+        "check": "probe",
+        "ps": "ps",
+        "status": "ps",
+        "logs": "follow",
+        "attach": "follow",
+        "stop": "stop",
+        "pull": "pull",
+        "clean": "clean",
+        "sync": "sync",
+        "exec": "exec",
+        "top": "top",
+    }
+    some = {
+        ("exec", "exec"): (*ANY_FRAME, "error-flood", "error-escapes"),
+        ("logs -f", "follow"): (*ANY_FRAME, "error-flood", "numbers-huge", "events-no-tables"),
+        ("attach", "follow"): (
+            *ANY_FRAME,
+            "events-no-tables",
+            "events-deep",
+            "events-wrong",
+            "positions-wrong",
+            "positions-huge",
+            "log-wrong",
+            "log-escapes",
+            "run-up",
+            "roster",
+            "state-other",
+        ),
+        ("logs -t", "follow"): ("numbers-inf", "wrong-types", "log-wrong", "endless"),
+        ("logs as text", "follow"): ("log-escapes", "error-escapes", "texts-escapes"),
+        ("ps", "ps"): (*RUN_NAMES, "job-up", "node-other", "state-other", "lists-more", "numbers-inf"),
+        ("ps --json", "ps"): ("run-escapes", "texts-escapes", "lists-more"),
+        ("status", "ps"): ("roster", "node-other", "node-shell", "state-other", "texts-astral"),
+        ("status as text", "ps"): ("texts-escapes", "node-shell", "roster", "wrong-types"),
+        ("attach any", "ps"): ("stolen-run", "stolen-file", "stolen-well-formed", "texts-escapes", "numbers-huge"),
+        ("attach", "ps"): ("roster", "node-other", "numbers-huge", "crowded"),
+        ("stop", "ps"): ("run-up", "roster", "numbers-huge", "wrong-all"),
+        ("logs", "ps"): ("run-up", "numbers-huge", "wrong-all", "roster"),
+        ("pull", "ps"): ("run-up", "job-up", "numbers-huge", "stolen-run"),
+        ("pull", "pull"): ("claim", "rows-up", "rows-long", "empty-pieces", "deep"),
+        ("pull as text", "pull"): ("texts-escapes", "error-escapes"),
+        ("clean", "clean"): ("run-up", "run-absolute", "deep"),
+        ("clean as text", "clean"): ("crowd", "run-escapes", "texts-escapes"),
+        ("clean", "orphans"): ("wrong-all", "texts-escapes", "numbers-huge", "crowded", "endless-unknown"),
+        ("sync", "sync"): ("missing-again", "endless-unknown", "deep"),
+        ("exec as text", "exec"): ("texts-escapes", "error-escapes"),
+        ("top as text", "top"): ("texts-escapes", "wrong-types", "numbers-inf"),
+        ("check", "probe"): ("deep", "error-escapes", "lists-more"),
+        ("discover", "probe"): ("error-escapes", "texts-escapes", "wrong-types", "texts-astral"),
+        ("init", "probe"): ("error-escapes", "texts-escapes"),
+        ("launch", "probe"): ("wrong-types", "numbers-huge"),
+        ("launch", "start"): ("wrong-types", "numbers-huge", "texts-escapes", "endless-unknown", "garbage"),
+        ("launch", "sync"): ("missing-again", "wrong-types"),
+        ("launch", "follow"): ("numbers-huge", "events-wrong", "run-up", "roster", "deep"),
+    }
+    table = {(verb, on): ANY_FIELD for verb, on in field_by_field.items()}
+    for pair in {**table, **some}:
+        for case in dict.fromkeys((*table.get(pair, ()), *some.get(pair, ()))):
+            yield Row(pair[0], f"{pair[1]}.{case}", True if case in NEVER_BELIEVED else None)
+    yield Row("pull", "pull.first-gpu02", False, liar="gpu01")
+
+
+TABLE = tuple(rows())
+
+
+@pytest.fixture(scope="session")
+def outcomes(
+    ground: Ground, request: pytest.FixtureRequest
+) -> Iterator[Mapping[Row, Future[tuple[World, Seen]]]]:
+    """Run the rows that are wanted side by side."""
+    wanted = [item.callspec.params["row"] for item in request.session.items if hasattr(item, "callspec")]
+    with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool:
+        yield {row: pool.submit(attack, ground, row) for row in wanted if isinstance(row, Row)}
+        pool.shutdown(cancel_futures=True)
+
+
+def attack(ground: Ground, row: Row) -> tuple[World, Seen]:
+    """Run one row in a world of its own."""
+    verb = VERBS[row.verb]
+    world = ground.world(f"row-{TABLE.index(row)}", row.lie, row.liar)
+    world.plant(world.folder / "work/outputs/demo" / row.liar / "hook.json")  # as a `pull` would have brought it
+    if verb.words[0] in ("launch", "sync"):
+        ground.project(world, "demo" if verb.words[0] == "sync" else "other")
+        (world.folder / "state/clusterctl/id").write_text("another\n", encoding="ascii")
+    python = f"~/lies-{row.liar}/{row.lie}"
+    return world, world.run([word.replace("{python}", python) for word in verb.argv(ground)])
+
+
+@pytest.mark.parametrize("row", TABLE, ids=str)
+def test_attack(row: Row, outcomes: Mapping[Row, Future[tuple[World, Seen]]]) -> None:
+    """Every row holds all that the module's first lines say."""
+    world, seen = outcomes[row].result()
+    verb, honest = VERBS[row.verb], set(NODES) - {row.liar}
+
+    assert judge(row, verb, honest, world, seen) == []
+
+
+def judge(row: Row, verb: Verb, honest: set[str], world: World, seen: Seen) -> list[str]:
+    """Say all that is wrong, so that one look at a row is enough."""
+    if not seen.ended:
+        return [f"it did not end by itself; memory {seen.memory >> 20} MiB; {seen.both[-300:]}"]
+    found = [f"changed: {path}" for path in seen.changed if not is_ours(path, verb)]
+    found += [f"ran: {path.name}" for path in (world.folder / "canary").iterdir()]
+    if seen.memory > MOST_MEMORY:
+        found.append(f"memory: {seen.memory >> 20} MiB")
+    if "Traceback" in seen.both or "CC-BUG" in seen.both:
+        found.append(f"a bug: {seen.both[-600:]}")
+    if CONTROLS.search(seen.both):
+        found.append(f"control characters: {CONTROLS.findall(seen.both)[:5]}")
+    if len(seen.both) > 1 << 20:
+        found.append(f"{len(seen.both) >> 20} MiB on the screen")
+    refused = row.refused if row.refused is not None else seen.code != OK
+    if refused and not re.search(rf"{row.liar}|gpu\[01-0", seen.both):
+        found.append("the liar is not named")
+    if seen.code not in ((*verb.refused,) if row.refused else (OK, *verb.refused)):
+        found.append(f"exit code {seen.code}: {seen.err[-600:]}")
+    try:
+        if verb.words[0] != "launch" and not honest <= verb.served(seen):
+            found.append(f"served only {sorted(verb.served(seen))}: {seen.both[-600:]}")
+    except (ValueError, LookupError, AttributeError) as error:
+        found.append(f"no output that can be read: {error!r}; {seen.both[-600:]}")
+    return found
+
+
+def is_ours(path: str, verb: Verb) -> bool:
+    """Tell whether a command may have written a file."""
+    return bool(OURS.fullmatch(path) or (verb.writes and re.fullmatch(verb.writes, path)))
