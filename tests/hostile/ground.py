@@ -119,7 +119,7 @@ class World:
             if path.is_symlink() or path.is_file()
         }
 
-    def run(self, argv: Sequence[str], *, hang: float = HANG) -> Seen:
+    def run(self, argv: Sequence[str], *, hang: float = HANG, **variables: str) -> Seen:
         """Run clusterctl to its end, or end it when it hangs."""
         before, used = self.listing(), self.folder / "used.json"
         used.unlink(missing_ok=True)
@@ -128,7 +128,7 @@ class World:
             process = subprocess.Popen(
                 [*words, sys.executable, "-m", "clusterctl", *argv],
                 cwd=self.folder / "work",
-                env=self.environment,
+                env={**self.environment, **variables},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,

@@ -222,7 +222,9 @@ def test_attack(row: Row, outcomes: Mapping[Row, Future[tuple[World, Seen]]]) ->
     world, seen = outcomes[row].result()
     verb, honest = VERBS[row.verb], set(NODES) - {row.liar}
 
-    assert judge(row, verb, honest, world, seen) == []
+    wrong = judge(row, verb, honest, world, seen)
+
+    assert not wrong, "\n".join(wrong)
 
 
 def judge(row: Row, verb: Verb, honest: set[str], world: World, seen: Seen) -> list[str]:
@@ -240,7 +242,7 @@ def judge(row: Row, verb: Verb, honest: set[str], world: World, seen: Seen) -> l
     if len(seen.both) > 1 << 20:
         found.append(f"{len(seen.both) >> 20} MiB on the screen")
     refused = row.refused if row.refused is not None else seen.code != OK
-    if refused and not re.search(rf"{row.liar}|gpu\[01-0", seen.both):
+    if refused and row.liar not in seen.both and "gpu[01-03]" not in seen.both:
         found.append("the liar is not named")
     if seen.code not in ((*verb.refused,) if row.refused else (OK, *verb.refused)):
         found.append(f"exit code {seen.code}: {seen.err[-600:]}")
