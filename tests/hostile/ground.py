@@ -31,7 +31,7 @@ MOST_MEMORY = 300 << 20
 ADDRESS_SPACE = 3 << 30  # an attack that succeeds must not harm the machine that runs the tests
 HANG = 100.0  # seconds; far beyond every limit that these commands have
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069]")
-VERBS_OF_THE_PAYLOAD = ("probe", "sync", "start", "follow", "stop", "ps", "exec", "pull", "clean", "orphans", "top")
+VERBS_OF_THE_PAYLOAD = ("probe", "sync", "start", "follow", "stop", "ps", "exec", "pull", "clean", "orphans", "top", "any")
 SCRIPT = """
 import os, sys, pathlib
 folder = pathlib.Path(os.environ["CLUSTERCTL_OUTPUT_DIR"])
@@ -183,12 +183,12 @@ class Ground:
         text = (HERE / "node.py").read_text(encoding="utf-8")
         (home / "node.py").write_text(f"#!{sys.executable}\n{text}", encoding="utf-8")
         (home / "node.py").chmod(0o755)
-        for liar in NODES:
+        for liar in (*NODES, "all"):
             folder = home / f"lies-{liar}"
             folder.mkdir()
             for verb in VERBS_OF_THE_PAYLOAD:
                 for case in CASES:
-                    (folder / f"{verb}.{case}").symlink_to("../node.py" if liar == name else "../honest")
+                    (folder / f"{verb}.{case}").symlink_to("../node.py" if liar in (name, "all") else "../honest")
 
     def project(self, world: World, job: str) -> None:
         """Write a job and its script into the working directory of a world."""

@@ -322,7 +322,15 @@ def _below_cwd(state: Header, talk: Talk) -> str:
     return f"/proc/self/cwd/outputs/{state['job']}/{talk.request['node']}/hook"
 
 
+def record(header: Header, body: bytes, talk: Talk) -> Iterator[bytes]:
+    """Do not lie, and write down what is sent."""
+    with Path("~/recorded.jsonl").expanduser().open("a", encoding="ascii") as file:
+        file.write(json.dumps([talk.verb, header, body.decode("latin-1")]) + "\n")
+    yield frame(header, body)
+
+
 CASES: dict[str, Case] = {
+    "record": record,
     # what any field of any verb may hold
     "wrong-types": wrong(KEPT),
     "wrong-all": wrong(()),
@@ -405,7 +413,7 @@ def main() -> None:
     sys.meta_path.insert(0, boot["BundleImporter"](sources))
     private = os.dup(1)
     os.dup2(2, 1)
-    if header["verb"] == verb:
+    if verb in (header["verb"], "any"):
         _begin_to_lie(CASES[case], Talk(verb, header["request"]), private)
     boot["run_verb"](header, source, private)
     boot["leave"]()

@@ -88,7 +88,7 @@ VERBS = {
     "pull as text": Verb(("pull", "{run}"), lines(r"(?m)^gpu0(\d): .* -> "), (PARTLY,), PULLED),
     "clean": Verb(("clean", "-y", "--json"), listed("nodes", "node")),
     "clean as text": Verb(("clean", "-y"), everywhere("nothing to remove")),
-    "sync": Verb(("sync", "job.yaml"), everywhere(r"gpu01.*: 2 files"), (FAILED, PARTLY)),
+    "sync": Verb(("sync", "job.yaml"), everywhere(r"(?m)^gpu\[?01.*03\]: \d files"), (FAILED, PARTLY)),
     "exec": Verb(("exec", "--json", "--", "echo", "hi"), listed("nodes", "node")),
     "exec as text": Verb(("exec", "--", "echo", "hi"), everywhere(r"(?m): hi$"), (PARTLY, FAILED)),
     "top": Verb(("top", "--once", "--json"), listed("nodes", "name")),
