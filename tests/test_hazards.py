@@ -202,7 +202,11 @@ BREACHES: list[tuple[Rule, str, str]] = [
     (takes_values_unread, "clusterctl/runs/a.py", "header.unread('rows')"),
     (calculates_with_raw_numbers, "clusterctl/runs/a.py", "int(header['events'])"),
     (calculates_with_raw_numbers, "clusterctl/plans/a.py", "float(raw.get('time') or 0)"),
-    (makes_paths_of_names, "clusterctl/runs/a.py", "def f(folder: Path, run: str):\n    folder / f'{run}.json'"),
+    (
+        makes_paths_of_names,
+        "clusterctl/runs/a.py",
+        "def f(folder: Path, run: str):\n    folder / f'{run}.json'",
+    ),
     (makes_paths_of_names, "clusterctl/cli/a.py", "def f(state):\n    Path('outputs') / state.job"),
 ]
 RULES = dict.fromkeys(rule for rule, _, _ in BREACHES)
@@ -222,7 +226,11 @@ def test_a_breach_would_be_seen(rule: Rule, path: str, text: str) -> None:
 
 def test_nobody_is_trusted_who_reads_nothing() -> None:
     """Each exception is still one."""
-    readers = {path for path in TRUSTED_JSON if "json.load" not in MODULES[path] and "JSONDecoder" not in MODULES[path]}
+    readers = {
+        path
+        for path in TRUSTED_JSON
+        if "json.load" not in MODULES[path] and "JSONDecoder" not in MODULES[path]
+    }
     takers = {path for path in UNREAD if ".unread(" not in MODULES[path]}
     places = {path for path, name in PATHS_OF_NAMES if name not in MODULES[path]}
 

@@ -1,4 +1,4 @@
-"""Fuzz what reads frames on the client: `fuzz COUNT` cases of every verb, other ones each time; exit code 1 for a fault."""
+"""Fuzz what reads frames on the client: COUNT cases of every verb, other ones each time; a fault is exit code 1."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ def main() -> None:
                 known.add(fault.what)
                 print(fault, flush=True)
         took = time.monotonic() - began
-        print(f"{verb:<8} {tally.cases} cases, {tally.refused} refused, {tally.taken} taken, {took:.1f} s", flush=True)
+        print(
+            f"{verb:<8} {tally.cases} cases, {tally.refused} refused, {tally.taken} taken, {took:.1f} s",
+            flush=True,
+        )
     print(f"seed {wish.seed}: {faults} faults")
     sys.exit(1 if faults else 0)
 

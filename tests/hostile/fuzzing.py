@@ -14,7 +14,7 @@ import os
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from random import Random
@@ -23,9 +23,8 @@ from unittest import mock
 
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.attempts import attempt_of
-from clusterctl.plans.choose_run import gather_runs, is_complete, owner_of, own_first, submitted
+from clusterctl.plans.choose_run import gather_runs, is_complete, own_first, owner_of, submitted
 from clusterctl.plans.cleaning import Bounds, choose
-from clusterctl.plans.deep import MARK, Deep, read_deep
 from clusterctl.plans.gang import best_record, given_up
 from clusterctl.plans.log_limit import describe_log_event
 from clusterctl.plans.orphans import to_end
@@ -44,7 +43,6 @@ from clusterctl.runs.follow import Follower, LogLines, NodeEvent, StateChange
 from clusterctl.runs.homes import group_homes
 from clusterctl.runs.landing import Landing, prepare_target
 from clusterctl.runs.pull import bring, choose_wants, list_results, make_rest
-from clusterctl.runs.session import Session
 from clusterctl.runs.source import ScanResult, scan_source
 from clusterctl.specs.inventory import Node, Ssh
 
@@ -67,7 +65,18 @@ NUMBERS: tuple[Any, ...] = (
     1.5,
     True,
 )
-TEXTS = ("", "x" * 100_000, "\ud800", "\U0001f4a3" * 5000, "../../x", "/etc/passwd", "\x1b]0;x\x07\x9b\x00", "nan", "1e999", "9" * 30)
+TEXTS = (
+    "",
+    "x" * 100_000,
+    "\ud800",
+    "\U0001f4a3" * 5000,
+    "../../x",
+    "/etc/passwd",
+    "\x1b]0;x\x07\x9b\x00",
+    "nan",
+    "1e999",
+    "9" * 30,
+)
 OTHERS: tuple[Any, ...] = (None, [], {}, [[]], {"": {}}, "7", 7, -7, [None], {"x": [1]}, False)
 Saved = tuple[dict[str, Any], str]
 
@@ -103,22 +112,24 @@ def _change(chance: Random, value: Any) -> Any:
 
 
 def _another(chance: Random, value: Any) -> Any:
-    how = chance.randrange(6)
-    if how == 0:
-        return chance.choice(NUMBERS)
-    if how == 1:
-        return chance.choice(TEXTS)
-    if how == 2:
-        return _nested(chance.choice((10, 900, 5000)), chance.random() < 0.5)
-    if how == 3 and isinstance(value, list) and value:
-        return chance.choice((value[1:], value * 2, value[::-1], value * (3000 // len(value)), value[:1] * 3000))
-    if how == 3 and isinstance(value, dict) and value:
-        gone = chance.choice(list(value))
-        less = {key: one for key, one in value.items() if key != gone}
-        return chance.choice((less, {**value, "another": value[gone]}, {key + "\x00": value[key] for key in value}))
-    if how == 4:
-        return [value] if chance.random() < 0.5 else {"x": value}
-    return chance.choice(OTHERS)
+    """Put something else in the place of a value."""
+    inside = [value] if chance.random() < 0.5 else {"x": value}
+    nested = _nested(chance.choice((10, 900, 5000)), chance.random() < 0.5)
+    ways = (chance.choice(NUMBERS), chance.choice(TEXTS), nested, inside, chance.choice(OTHERS))
+    if isinstance(value, (list, dict)) and value and chance.random() < 0.3:
+        return _rearranged(chance, value)
+    return chance.choice(ways)
+
+
+def _rearranged(chance: Random, value: Any) -> Any:
+    """Drop, double and reorder what a list or an object holds."""
+    if isinstance(value, list):
+        many = value * (3000 // len(value)), value[:1] * 3000
+        return chance.choice((value[1:], value * 2, value[::-1], *many))
+    gone = chance.choice(list(value))
+    less = {key: one for key, one in value.items() if key != gone}
+    other_keys = {key + "\x00": one for key, one in value.items()}
+    return chance.choice((less, {**value, "another": value[gone]}, other_keys))
 
 
 def _nested(depth: int, in_tables: bool) -> Any:
@@ -193,20 +204,25 @@ class Pipe:
 
     @property
     def over(self) -> bool:
+        """All that will come is here."""
         return True
 
     def fileno(self) -> int:
+        """Give a descriptor that is readable."""
         return self._read
 
     def take(self) -> bytes:
+        """Take a piece."""
         piece = bytes(self._answer[: 1 << 16])
         del self._answer[: 1 << 16]
         return piece
 
     def take_stderr(self) -> bytes:
+        """There is none."""
         return b""
 
     def send(self, data: bytes) -> int:
+        """Look for the sentinel in what the client sends, and drop the rest."""
         if not self._begun:
             self._heard += data
             place = self._heard.find(b'{"sentinel": "')
@@ -217,14 +233,17 @@ class Pipe:
         return len(data)
 
     def find_failure(self) -> ClusterctlError | None:
+        """Nothing was cut."""
         return None
 
     def hang_up(self) -> None:
         """There is nothing that waits."""
 
     def close(self) -> None:
+        """Let go; more than once does no harm."""
         for number in (self._read, self._write):
-            os.close(number)
+            with suppress(OSError):
+                os.close(number)
         self._read = self._write = -1
 
 
@@ -257,8 +276,8 @@ def drive_ps(line: Line, _: Place) -> object:
     """List the runs, and decide what they are."""
     listing = tasks.ps(line, NODE, INTERPRETER, None, 200, pulse=True)
     runs = gather_runs({"gpu02": listing.runs}, ["gpu01"])
-    known = {run: (whole_state(parts), node_ranks(parts), attempts_of(parts), submitted(parts)) for run, parts in runs.items()}
-    told = [is_complete(parts) or owner_of(parts) for parts in runs.values()]
+    known = [(whole_state(parts), node_ranks(parts), attempts_of(parts)) for parts in runs.values()]
+    told = [(submitted(parts), is_complete(parts), owner_of(parts)) for parts in runs.values()]
     records = best_record(part.record for parts in runs.values() for part in parts.values() if part)
     blamed = given_up(records, records.failures, records.stopped_at) if records else ()
     return listing, known, told, blamed, list(own_first(runs, ME))
@@ -273,9 +292,7 @@ def drive_start(line: Line, _: Place) -> object:
     """Start a run, up to the moment when all are ready."""
     session = tasks.start(line, NODE, INTERPRETER, {"run": "demo"}, {})
     with session:
-        return [
-            tasks.await_event(session, word, 5.0, node="gpu02") for word in ("workdir", "ready", "going")
-        ]
+        return [tasks.await_event(session, word, 5.0, node="gpu02") for word in ("workdir", "ready", "going")]
 
 
 def drive_follow(line: Line, _: Place) -> object:
@@ -322,7 +339,9 @@ def drive_top(line: Line, _: Place) -> object:
     known, heard = Gauged(NODE), []
     with tasks.top(line, NODE, INTERPRETER, 1.0) as session:
         for header, _body in session.pump():
-            sample = read_sample(header.get("sample") if isinstance(header, dict) else header.unread("sample"))
+            sample = read_sample(
+                header.get("sample") if isinstance(header, dict) else header.unread("sample")
+            )
             if sample is not None:
                 known = known.hear(sample, 1.0)
                 heard.append((sample.gpu_busy, sample.memory_used, known.traffic, known.history))
@@ -355,7 +374,8 @@ def drive_pull(line: Line, place: Place) -> object:
         prepare_target(target)
         landing = Landing(target, "gpu02")
         try:
-            bring(session, list(choose_wants(judged, landing, account, overwrite=False)), landing, account, node="gpu02")
+            wants = list(choose_wants(judged, landing, account, overwrite=False))
+            bring(session, wants, landing, account, node="gpu02")
             make_rest(judged, landing, account)
         finally:
             landing.close()
@@ -438,7 +458,9 @@ class Fault:
 
 def load(verb: str) -> list[Saved]:
     """Give the honest frames of a verb."""
-    return [(header, body) for header, body in json.loads((FRAMES / f"{verb}.json").read_text(encoding="ascii"))]
+    return [
+        (header, body) for header, body in json.loads((FRAMES / f"{verb}.json").read_text(encoding="ascii"))
+    ]
 
 
 def fuzz(verb: str, count: int, seed: str, tally: Tally) -> Iterator[Fault]:
@@ -455,7 +477,9 @@ def fuzz(verb: str, count: int, seed: str, tally: Tally) -> Iterator[Fault]:
                     yield Fault(verb, driver.__name__, mine, fault)
 
 
-def one_case(driver: Callable[..., object], frames: Sequence[Saved], seed: str, place: Place, tally: Tally) -> str:
+def one_case(
+    driver: Callable[..., object], frames: Sequence[Saved], seed: str, place: Place, tally: Tally
+) -> str:
     """Run one case; says what is wrong."""
     answer = conversation(Random(seed), frames)
     try:

@@ -30,8 +30,22 @@ LIAR = "gpu02"
 MOST_MEMORY = 300 << 20
 ADDRESS_SPACE = 3 << 30  # an attack that succeeds must not harm the machine that runs the tests
 HANG = 100.0  # seconds; far beyond every limit that these commands have
+ENOUGH = 8.0  # seconds of a stream that may go on for ever, before Ctrl-C
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069]")
-VERBS_OF_THE_PAYLOAD = ("probe", "sync", "start", "follow", "stop", "ps", "exec", "pull", "clean", "orphans", "top", "any")
+VERBS_OF_THE_PAYLOAD = (
+    "probe",
+    "sync",
+    "start",
+    "follow",
+    "stop",
+    "ps",
+    "exec",
+    "pull",
+    "clean",
+    "orphans",
+    "top",
+    "any",  # lies in all of them
+)
 SCRIPT = """
 import os, sys, pathlib
 folder = pathlib.Path(os.environ["CLUSTERCTL_OUTPUT_DIR"])
@@ -99,7 +113,9 @@ class World:
     @property
     def environment(self) -> dict[str, str]:
         """The variables of this user's commands."""
-        kept = {key: value for key, value in os.environ.items() if not key.startswith(("CLUSTERCTL_", "XDG_"))}
+        kept = {
+            key: value for key, value in os.environ.items() if not key.startswith(("CLUSTERCTL_", "XDG_"))
+        }
         mine = {
             "HOME": str(self.folder / "home"),
             "XDG_STATE_HOME": str(self.folder / "state"),
@@ -119,12 +135,13 @@ class World:
             if path.is_symlink() or path.is_file()
         }
 
-    def run(self, argv: Sequence[str], *, hang: float = HANG, **variables: str) -> Seen:
-        """Run clusterctl to its end, or end it when it hangs."""
+    def run(
+        self, argv: Sequence[str], *, hang: float = HANG, interrupt: bool = False, **variables: str
+    ) -> Seen:
+        """Run clusterctl to its end, or end it when it hangs; `interrupt` is a user who has seen enough."""
         before, used = self.listing(), self.folder / "used.json"
-        used.unlink(missing_ok=True)
         words = [sys.executable, "-I", "-S", str(HERE / "measured.py"), str(used), str(ADDRESS_SPACE)]
-        with (self.folder / "out").open("wb+") as out, (self.folder / "err").open("wb+") as err:
+        with (self.folder / "out").open("wb") as out, (self.folder / "err").open("wb") as err:
             process = subprocess.Popen(
                 [*words, sys.executable, "-m", "clusterctl", *argv],
                 cwd=self.folder / "work",
@@ -134,20 +151,37 @@ class World:
                 stderr=err,
                 start_new_session=True,
             )
-            try:
-                process.wait(hang)
-            except subprocess.TimeoutExpired:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+            ended = _ends(process, ENOUGH if interrupt else hang)
+            if interrupt and not ended:
+                _signal_child(process, signal.SIGINT)
+                ended = _ends(process, hang)
+            if not ended:
+                _signal_child(process, signal.SIGKILL)
                 process.wait()
-        ended = used.exists()
-        told = json.loads(used.read_text()) if ended else {"code": -9, "kib": 0, "cpu": 0.0}
-        texts = [(self.folder / name).read_bytes().decode("utf-8", "surrogateescape") for name in ("out", "err")]
+        told = json.loads(used.read_text())
+        texts = [
+            (self.folder / name).read_bytes().decode("utf-8", "surrogateescape") for name in ("out", "err")
+        ]
         for name in ("out", "err", "used.json"):
-            (self.folder / name).unlink(missing_ok=True)
+            (self.folder / name).unlink()
         after = self.listing()
         changed = tuple(sorted(path for path in {*before, *after} if before.get(path) != after.get(path)))
         return Seen(told["code"], *texts, ended, told["kib"] << 10, told["cpu"], changed)
+
+
+def _ends(process: subprocess.Popen[bytes], limit: float) -> bool:
+    try:
+        process.wait(limit)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _signal_child(process: subprocess.Popen[bytes], number: int) -> None:
+    """Signal the command itself, which its runner waits for."""
+    with suppress(OSError):
+        for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+            os.kill(int(pid), number)
 
 
 @dataclass
@@ -188,14 +222,18 @@ class Ground:
             folder.mkdir()
             for verb in VERBS_OF_THE_PAYLOAD:
                 for case in CASES:
-                    (folder / f"{verb}.{case}").symlink_to("../node.py" if liar in (name, "all") else "../honest")
+                    (folder / f"{verb}.{case}").symlink_to(
+                        "../node.py" if liar in (name, "all") else "../honest"
+                    )
 
     def project(self, world: World, job: str) -> None:
         """Write a job and its script into the working directory of a world."""
         work = world.folder / "work"
         (work / "train.py").write_text(SCRIPT, encoding="utf-8")
         wish = {"name": job, "script": "train.py", "nproc_per_node": 1, "backend": "gloo", "grace": "2s"}
-        (work / "job.yaml").write_text(json.dumps({**wish, "env": {"PYTHONPATH": str(STUB)}}), encoding="utf-8")
+        (work / "job.yaml").write_text(
+            json.dumps({**wish, "env": {"PYTHONPATH": str(STUB)}}), encoding="utf-8"
+        )
 
     def world(self, name: str, lie: str = "", liar: str = LIAR) -> World:
         """Make a world whose inventory leads to nodes of which one lies."""
@@ -206,6 +244,16 @@ class Ground:
             text = re.sub("(?m)^python: .*", f"python: ~/lies-{liar}/{lie}", text)
         (world.folder / "inventory.yaml").write_text(text, encoding="utf-8")
         return world
+
+    def lost(self, liar: str) -> list[str]:
+        """Name what is gone of the runs on the honest nodes."""
+        held = {"demo": ("0-gpu01", "1-gpu02", "2-gpu03"), "solo": ("0-gpu03",)}
+        homes = {node.name: Path(self.lab.plan.home(node.plan)) for node in self.lab.nodes}
+        parts = ((part[2:], f"{self.runs[job]}/{part}") for job in held for part in held[job])
+        files = (
+            homes[name] / ".clusterctl/runs" / part / "spec.json" for name, part in parts if name != liar
+        )
+        return [str(file) for file in files if not file.exists()]
 
     @cached_property
     def hosts(self) -> Mapping[str, str]:

@@ -7,14 +7,17 @@ which from a large test process would be that process's.
 import json
 import os
 import resource
+import signal
 import sys
 
 
 def main() -> None:
     """Run the command with a limit on its address space; it ends as the command does."""
     file, most, *command = sys.argv[1:]
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is for the command
     pid = os.fork()
     if pid == 0:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_AS, (int(most), int(most)))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         os.execvp(command[0], command)

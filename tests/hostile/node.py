@@ -26,7 +26,19 @@ MIB = 1 << 20
 MOST = 64 * MIB  # bytes of a header, and of a body, that the protocol has room for
 EVIL = "\x1b]52;c;ZXZpbA==\x07\x1b]0;evil\x07\x1b[2J\x9b31m\x9d0;evil\x9c\u202eevil\u2066\u200f\x00\x7f\r"
 DEEP = 100_000  # brackets
-KEPT = ("run", "job", "node", "state", "launched_id", "launched_by", "sha256", "kind", "stream", "file", "log")
+KEPT = (
+    "run",
+    "job",
+    "node",
+    "state",
+    "launched_id",
+    "launched_by",
+    "sha256",
+    "kind",
+    "stream",
+    "file",
+    "log",
+)
 FUTURE = 3600.0  # seconds by which an invented run is newer
 SHELL = "x; touch PASTED #"
 WRONG = (-1, [7], 1.5, "7", {"x": 7}, 2**63, True, None, "", 7, [[]], 2**53 + 0.5)
@@ -233,14 +245,21 @@ def roster(state: Header, talk: Talk) -> None:
     ]
 
 
-def crowd(header: Header, body: bytes, talk: Talk) -> Iterator[bytes]:
+def crowd(header: Header, body: bytes, _: Talk) -> Iterator[bytes]:
     """Invent newer runs of a job that ran elsewhere, so that the real one seems to be one too many."""
     found = header.get("found")
     if isinstance(found, dict) and found.get("runs"):
         model = next(one for one in found["runs"] if one.get("state"))
         for number in range(20):
             run = f"solo-20991231T2359{number:02}-abcd"
-            state = {**model["state"], "run": run, "job": "solo", "nnodes": 1, "node_rank": 0, "submitted": 4e9}
+            state = {
+                **model["state"],
+                "run": run,
+                "job": "solo",
+                "nnodes": 1,
+                "node_rank": 0,
+                "submitted": 4e9,
+            }
             found["runs"].append({**model, "run": run, "state": state})
     yield frame(header, body)
 
@@ -248,7 +267,7 @@ def crowd(header: Header, body: bytes, talk: Talk) -> Iterator[bytes]:
 # pull and sync
 
 
-def claim(header: Header, body: bytes, talk: Talk) -> Iterator[bytes]:
+def claim(header: Header, body: bytes, _: Talk) -> Iterator[bytes]:
     """List files of 90 GiB together."""
     rows = json.loads(zlib.decompress(body)) if "rows" in header else []
     for row in rows:
@@ -414,7 +433,7 @@ def main() -> None:
     private = os.dup(1)
     os.dup2(2, 1)
     if verb in (header["verb"], "any"):
-        _begin_to_lie(CASES[case], Talk(verb, header["request"]), private)
+        _begin_to_lie(CASES[case], Talk(header["verb"], header["request"]), private)
     boot["run_verb"](header, source, private)
     boot["leave"]()
 

@@ -27,9 +27,25 @@ ROOT = HERE.parents[1]
 PER_SHAPE = 2  # frames with the same keys that are kept
 LONGEST = 40  # items of a list that are kept
 PRIVATE = ("environment", "packages", "installed", "routing", "nics", "ports", "locks")
-FAILS = "import os, time\ntime.sleep(0.5)\nif os.environ['RANK'] == '1': raise ValueError('no such layer')\ntime.sleep(60)"
-AGAIN = "import os, time\ntime.sleep(0.3)\nif os.environ.get('CLUSTERCTL_ATTEMPT') == '1' and os.environ['RANK'] == '1': os.kill(os.getpid(), 9)"
-LIVES = "import time\nfor step in range(600):\n    print('step', step, flush=True)\n    time.sleep(0.2)"
+FAILS = """
+import os, time
+time.sleep(0.5)
+if os.environ["RANK"] == "1":
+    raise ValueError("no such layer")
+time.sleep(60)
+"""
+AGAIN = """
+import os, time
+time.sleep(0.3)
+if (os.environ["RANK"], os.environ["CLUSTERCTL_ATTEMPT"]) == ("1", "1"):
+    os.kill(os.getpid(), 9)
+"""
+LIVES = """
+import time
+for step in range(600):
+    print("step", step, flush=True)
+    time.sleep(0.2)
+"""
 
 
 def main() -> None:
@@ -42,7 +58,10 @@ def main() -> None:
         world = ground.world("record", "any.record", "all")
         make_runs(ground, world)
         homes = [Path(lab.plan.home(node.plan)) for node in lab.nodes]
-        write([line for home in homes for line in (home / "recorded.jsonl").read_text().splitlines()], str(folder))
+        write(
+            [line for home in homes for line in (home / "recorded.jsonl").read_text().splitlines()],
+            str(folder),
+        )
     finally:
         labs.down(folder / "lab")
         shutil.rmtree(folder, ignore_errors=True)
@@ -57,7 +76,14 @@ def make_runs(ground: Ground, world: World) -> None:
     ):
         launch(ground, world, job, script, more)
         world.run(["launch", "job.yaml"])
-        for words in (["ps"], ["status"], ["status", job], ["attach", job], ["logs", "-t", job], ["pull", job]):
+        for words in (
+            ["ps"],
+            ["status"],
+            ["status", job],
+            ["attach", job],
+            ["logs", "-t", job],
+            ["pull", job],
+        ):
             world.run(words)
     launch(ground, world, "lives", LIVES, {})
     watching = subprocess.Popen(
@@ -68,7 +94,13 @@ def make_runs(ground: Ground, world: World) -> None:
         stderr=subprocess.DEVNULL,
     )
     time.sleep(8)
-    for words in (["status", "lives"], ["top", "--once"], ["check"], ["exec", "--", "sleep", "3"], ["clean", "-y"]):
+    for words in (
+        ["status", "lives"],
+        ["top", "--once"],
+        ["check"],
+        ["exec", "--", "sleep", "3"],
+        ["clean", "-y"],
+    ):
         world.run(words)
     orphan(ground)
     for words in (["stop", "-y", "lives"], ["clean", "-y", "--keep", "0"], ["sync", "job.yaml"]):

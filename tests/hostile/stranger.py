@@ -9,7 +9,13 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import paramiko
-from paramiko.common import AUTH_PARTIALLY_SUCCESSFUL, AUTH_SUCCESSFUL, OPEN_SUCCEEDED, cMSG_IGNORE, cMSG_USERAUTH_BANNER
+from paramiko.common import (
+    AUTH_PARTIALLY_SUCCESSFUL,
+    AUTH_SUCCESSFUL,
+    OPEN_SUCCEEDED,
+    cMSG_IGNORE,
+    cMSG_USERAUTH_BANNER,
+)
 
 GREETING = b"SSH-2.0-OpenSSH_9.6\r\n"
 PIECE = bytes(range(256)) * 256
@@ -99,6 +105,7 @@ class FloodsLogin(_Host):
     """Sends words to be shown before the login, for ever."""
 
     def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
+        """Flood, and never come to an answer."""
         self.flood(cMSG_USERAUTH_BANNER, b"w" * 30000)
         return super().check_auth_publickey(username, key)
 
@@ -107,6 +114,7 @@ class NeverContent(_Host):
     """Accepts every key, and wants another one."""
 
     def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:  # noqa: ARG002 - the same
+        """Want more."""
         return AUTH_PARTIALLY_SUCCESSFUL
 
 
@@ -114,6 +122,7 @@ class FloodsOutput(_Host):
     """Lets its command write for ever, and never begin."""
 
     def serve(self, channel: paramiko.Channel) -> None:
+        """Flood."""
         with suppress(OSError):
             while True:
                 channel.sendall(PIECE)
@@ -123,6 +132,7 @@ class FloodsErrors(_Host):
     """The same on the other stream."""
 
     def serve(self, channel: paramiko.Channel) -> None:
+        """Flood."""
         with suppress(OSError):
             while True:
                 channel.sendall_stderr(PIECE)
@@ -132,6 +142,7 @@ class FloodsLine(_Host):
     """Sends what is to be ignored, for ever, once there is a command."""
 
     def serve(self, channel: paramiko.Channel) -> None:  # noqa: ARG002 - there is no need of it
+        """Flood."""
         with suppress(OSError, EOFError, paramiko.SSHException):
             self.flood(cMSG_IGNORE, PIECE[:30000])
 

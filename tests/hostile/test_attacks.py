@@ -12,12 +12,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from ground import CONTROLS, LIAR, MOST_MEMORY, NODES, Ground, Seen, World
 
-OK, PARTLY, FAILED, CHECKS, UNREACHABLE, USAGE = 0, 5, 1, 3, 4, 2
+OK, PARTLY, FAILED, CHECKS, UNREACHABLE, USAGE, INTERRUPTED = 0, 5, 1, 3, 4, 2, 130
+LARGEST_CRASH = 64 << 10
 OURS = re.compile(r"state/clusterctl/(specs|trees|ssh|stat)/.*|state/clusterctl/(ends|crashes)")
 
 
@@ -30,10 +30,14 @@ class Verb:
     refused: tuple[int, ...] = (PARTLY,)
     writes: str = ""
 
-    def argv(self, ground: Ground) -> list[str]:
+    def argv(self, ground: Ground, python: str) -> list[str]:
         """Complete the words."""
-        config = str(ground.lab.directory / "ssh_config")
-        return [word.format(run=ground.runs["demo"], config=config) for word in self.words]
+        names = {
+            "run": ground.runs["demo"],
+            "config": str(ground.lab.directory / "ssh_config"),
+            "python": python,
+        }
+        return [word.format(**names) for word in self.words]
 
 
 def listed(key: str, name: str) -> Callable[[Seen], set[str]]:
@@ -68,18 +72,19 @@ VERBS = {
         everywhere("."),
         writes=r"work/(inventory|job)\.yaml",
     ),
-    "launch": Verb(
-        ("launch", "job.yaml"), everywhere("."), (FAILED, CHECKS, UNREACHABLE, PARTLY)
-    ),
+    "launch": Verb(("launch", "job.yaml"), everywhere("."), (FAILED, CHECKS, UNREACHABLE, PARTLY)),
     "ps": Verb(("ps",), everywhere(r"(?m)^demo-\S+ +SUCCEEDED|^demo-\S+ +\w+ +gpu")),
     "ps --json": Verb(
         ("ps", "--json"), lambda seen: {node for run in seen.documents[0]["runs"] for node in run["nodes"]}
     ),
     "status": Verb(("status", "{run}", "--json"), listed("nodes", "node")),
     "status as text": Verb(("status", "{run}"), lines(r"(?m)^\d +gpu0(\d) +SUCCEEDED")),
-    "attach": Verb(("attach", "{run}"), everywhere(r"(?m)^\S+: \w+ after"), (FAILED,)),
-    "attach any": Verb(("attach",), everywhere("."), (FAILED, USAGE)),
-    "stop": Verb(("stop", "-y", "{run}"), lines(r"(?m)^gpu0(\d): nothing was running")),
+    # that the run had ended well its nodes may have said before one of them was refused
+    "attach": Verb(("attach", "{run}"), everywhere(r"(?m)^\S+: \w+ after"), (OK, FAILED)),
+    "attach any": Verb(("attach",), everywhere("."), (OK, FAILED, USAGE)),
+    "stop": Verb(
+        ("stop", "-y", "{run}"), lines(r"(?m)^gpu0(\d): nothing was running"), (UNREACHABLE, PARTLY)
+    ),
     "logs": Verb(("logs", "{run}", "--json"), lambda seen: {one["node"] for one in seen.documents}),
     "logs as text": Verb(("logs", "{run}"), lines(r"(?m)^gpu0(\d) .* hello")),
     "logs -f": Verb(("logs", "-f", "{run}"), lines(r"(?m)^gpu0(\d) .* hello")),
@@ -87,9 +92,9 @@ VERBS = {
     "pull": Verb(("pull", "--json", "{run}"), listed("nodes", "node"), (PARTLY,), PULLED),
     "pull as text": Verb(("pull", "{run}"), lines(r"(?m)^gpu0(\d): .* -> "), (PARTLY,), PULLED),
     "clean": Verb(("clean", "-y", "--json"), listed("nodes", "node")),
-    "clean as text": Verb(("clean", "-y"), everywhere("nothing to remove")),
+    "clean as text": Verb(("clean", "-y"), everywhere(".")),
     "sync": Verb(("sync", "job.yaml"), everywhere(r"(?m)^gpu\[?01.*03\]: \d files"), (FAILED, PARTLY)),
-    "exec": Verb(("exec", "--json", "--", "echo", "hi"), listed("nodes", "node")),
+    "exec": Verb(("exec", "--json", "--", "echo", "hi"), listed("nodes", "node"), (PARTLY, FAILED)),
     "exec as text": Verb(("exec", "--", "echo", "hi"), everywhere(r"(?m): hi$"), (PARTLY, FAILED)),
     "top": Verb(("top", "--once", "--json"), listed("nodes", "name")),
     "top as text": Verb(("top", "--once"), lines(r"(?m)^gpu0(\d) +[^ ]")),
@@ -108,6 +113,17 @@ class Row:
     def __str__(self) -> str:
         return f"{self.verb}: {self.lie}"
 
+    @property
+    def case(self) -> str:
+        """The lie without the verb of the payload."""
+        return self.lie.partition(".")[2]
+
+    @property
+    def is_open_ended(self) -> bool:
+        """Tell whether the stream may go on for as long as the user looks, as that of a live run does."""
+        streams = self.lie.partition(".")[0] in ("follow", "exec")
+        return streams and self.case in ("endless", "endless-unknown", "giant", "beats")
+
 
 ANY_FIELD = (
     "wrong-types",
@@ -120,9 +136,36 @@ ANY_FIELD = (
     "crowded",
     "endless",
 )
-ANY_FRAME = ("deep", "giant", "endless-unknown", "garbage", "oversize", "no-object", "error-trace", "error-types")
-NEVER_BELIEVED = ("numbers-huge", "crowded", "deep", "garbage", "oversize", "no-object", "error-flood", "error-trace")
-RUN_NAMES = ("run-up", "run-absolute", "run-cwd", "run-line", "run-escapes", "run-shell", "run-long", "run-word")
+ANY_FRAME = (
+    "deep",
+    "giant",
+    "endless-unknown",
+    "garbage",
+    "oversize",
+    "no-object",
+    "error-trace",
+    "error-types",
+)
+NEVER_BELIEVED = (
+    "numbers-huge",
+    "crowded",
+    "deep",
+    "garbage",
+    "oversize",
+    "no-object",
+    "error-flood",
+    "error-trace",
+)
+RUN_NAMES = (
+    "run-up",
+    "run-absolute",
+    "run-cwd",
+    "run-line",
+    "run-escapes",
+    "run-shell",
+    "run-long",
+    "run-word",
+)
 
 
 def rows() -> Iterator[Row]:
@@ -153,8 +196,6 @@ def rows() -> Iterator[Row]:
             "log-wrong",
             "log-escapes",
             "run-up",
-            "roster",
-            "state-other",
         ),
         ("logs -t", "follow"): ("numbers-inf", "wrong-types", "log-wrong", "endless"),
         ("logs as text", "follow"): ("log-escapes", "error-escapes", "texts-escapes"),
@@ -162,7 +203,13 @@ def rows() -> Iterator[Row]:
         ("ps --json", "ps"): ("run-escapes", "texts-escapes", "lists-more"),
         ("status", "ps"): ("roster", "node-other", "node-shell", "state-other", "texts-astral"),
         ("status as text", "ps"): ("texts-escapes", "node-shell", "roster", "wrong-types"),
-        ("attach any", "ps"): ("stolen-run", "stolen-file", "stolen-well-formed", "texts-escapes", "numbers-huge"),
+        ("attach any", "ps"): (
+            "stolen-run",
+            "stolen-file",
+            "stolen-well-formed",
+            "texts-escapes",
+            "numbers-huge",
+        ),
         ("attach", "ps"): ("roster", "node-other", "numbers-huge", "crowded"),
         ("stop", "ps"): ("run-up", "roster", "numbers-huge", "wrong-all"),
         ("logs", "ps"): ("run-up", "numbers-huge", "wrong-all", "roster"),
@@ -183,7 +230,7 @@ def rows() -> Iterator[Row]:
         ("launch", "sync"): ("missing-again", "wrong-types"),
         ("launch", "follow"): ("numbers-huge", "events-wrong", "run-up", "roster", "deep"),
     }
-    table = {(verb, on): ANY_FIELD for verb, on in field_by_field.items()}
+    table = dict.fromkeys(field_by_field.items(), ANY_FIELD)
     for pair in {**table, **some}:
         for case in dict.fromkeys((*table.get(pair, ()), *some.get(pair, ()))):
             yield Row(pair[0], f"{pair[1]}.{case}", True if case in NEVER_BELIEVED else None)
@@ -208,50 +255,71 @@ def attack(ground: Ground, row: Row) -> tuple[World, Seen]:
     """Run one row in a world of its own."""
     verb = VERBS[row.verb]
     world = ground.world(f"row-{TABLE.index(row)}", row.lie, row.liar)
-    world.plant(world.folder / "work/outputs/demo" / row.liar / "hook.json")  # as a `pull` would have brought it
+    world.plant(
+        world.folder / "work/outputs/demo" / row.liar / "hook.json"
+    )  # as a `pull` would have brought it
     if verb.words[0] in ("launch", "sync"):
         ground.project(world, "demo" if verb.words[0] == "sync" else "other")
         (world.folder / "state/clusterctl/id").write_text("another\n", encoding="ascii")
-    python = f"~/lies-{row.liar}/{row.lie}"
-    return world, world.run([word.replace("{python}", python) for word in verb.argv(ground)])
+    words = verb.argv(ground, f"~/lies-{row.liar}/{row.lie}")
+    return world, world.run(words, interrupt=row.is_open_ended)
 
 
 @pytest.mark.parametrize("row", TABLE, ids=str)
-def test_attack(row: Row, outcomes: Mapping[Row, Future[tuple[World, Seen]]]) -> None:
+def test_attack(row: Row, ground: Ground, outcomes: Mapping[Row, Future[tuple[World, Seen]]]) -> None:
     """Every row holds all that the module's first lines say."""
     world, seen = outcomes[row].result()
-    verb, honest = VERBS[row.verb], set(NODES) - {row.liar}
 
-    wrong = judge(row, verb, honest, world, seen)
+    wrong = list(judge(row, ground, world, seen))
 
     assert not wrong, "\n".join(wrong)
 
 
-def judge(row: Row, verb: Verb, honest: set[str], world: World, seen: Seen) -> list[str]:
+def judge(row: Row, ground: Ground, world: World, seen: Seen) -> Iterator[str]:
     """Say all that is wrong, so that one look at a row is enough."""
+    yield from judge_harm(row, world, seen)
+    if VERBS[row.verb].words[0] == "clean":
+        yield from (f"lost: {path}" for path in ground.lost(row.liar))
     if not seen.ended:
-        return [f"it did not end by itself; memory {seen.memory >> 20} MiB; {seen.both[-300:]}"]
-    found = [f"changed: {path}" for path in seen.changed if not is_ours(path, verb)]
-    found += [f"ran: {path.name}" for path in (world.folder / "canary").iterdir()]
+        yield f"it did not end by itself: {seen.both[-300:]}"
+    elif seen.code != INTERRUPTED or not row.is_open_ended:
+        yield from judge_answer(row, seen)
+
+
+def judge_harm(row: Row, world: World, seen: Seen) -> Iterator[str]:
+    """Say what the attack has done to this machine or its screen."""
+    verb, reported = VERBS[row.verb], row.case == "error-trace"  # by a node that says that we have a bug
+    crashes = [path for path in seen.changed if path.startswith("state/clusterctl/crashes/")]
+    yield from (
+        f"changed: {path}" for path in seen.changed if not is_ours(path, verb) and path not in crashes
+    )
+    yield from (f"ran: {path.name}" for path in (world.folder / "canary").iterdir())
+    if any((world.folder / path).stat().st_size > LARGEST_CRASH for path in crashes):
+        yield "a large file of a crash"
+    if "Traceback" in seen.both or (not reported and (crashes or "CC-BUG" in seen.both)):
+        yield f"a bug: {seen.both[-600:]}"
     if seen.memory > MOST_MEMORY:
-        found.append(f"memory: {seen.memory >> 20} MiB")
-    if "Traceback" in seen.both or "CC-BUG" in seen.both:
-        found.append(f"a bug: {seen.both[-600:]}")
+        yield f"memory: {seen.memory >> 20} MiB"
     if CONTROLS.search(seen.both):
-        found.append(f"control characters: {CONTROLS.findall(seen.both)[:5]}")
-    if len(seen.both) > 1 << 20:
-        found.append(f"{len(seen.both) >> 20} MiB on the screen")
+        yield f"control characters: {CONTROLS.findall(seen.both)[:5]}"
+    if len(seen.both) > 1 << 20 and not row.is_open_ended:
+        yield f"{len(seen.both) >> 20} MiB on the screen"
+
+
+def judge_answer(row: Row, seen: Seen) -> Iterator[str]:
+    """Say whom the command has not served or not named, and whether its exit code is another one."""
+    verb, honest = VERBS[row.verb], set(NODES) - {row.liar}
     refused = row.refused if row.refused is not None else seen.code != OK
     if refused and row.liar not in seen.both and "gpu[01-03]" not in seen.both:
-        found.append("the liar is not named")
-    if seen.code not in ((*verb.refused,) if row.refused else (OK, *verb.refused)):
-        found.append(f"exit code {seen.code}: {seen.err[-600:]}")
+        yield f"the liar is not named: {seen.err[-600:]}"
+    if seen.code not in (verb.refused if row.refused else (OK, *verb.refused)):
+        yield f"exit code {seen.code}: {seen.err[-600:]}"
     try:
-        if verb.words[0] != "launch" and not honest <= verb.served(seen):
-            found.append(f"served only {sorted(verb.served(seen))}: {seen.both[-600:]}")
+        served = verb.served(seen) if verb.words[0] != "launch" else honest
+        if not honest <= served:
+            yield f"served only {sorted(served)}: {seen.both[-600:]}"
     except (ValueError, LookupError, AttributeError) as error:
-        found.append(f"no output that can be read: {error!r}; {seen.both[-600:]}")
-    return found
+        yield f"no output that can be read: {error!r}; {seen.both[-600:]}"
 
 
 def is_ours(path: str, verb: Verb) -> bool:

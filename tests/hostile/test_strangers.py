@@ -63,7 +63,9 @@ def test_a_visit_ends(stranger: Stranger, codes: tuple[str, ...], tmp_path: Path
     said = json.loads(done.stdout)
     assert said["code"] in codes, said
     assert said["node"] == "gpu02", said
-    assert said["exit"] == (1 if said["code"] == "CC-SSH-017" else 4), said  # let in, but given no interpreter
+    assert said["exit"] == (1 if said["code"] == "CC-SSH-017" else 4), (
+        said
+    )  # let in, but given no interpreter
     assert len(said["text"]) < LONGEST
     assert json.loads((tmp_path / "used.json").read_text())["kib"] << 10 < MOST_MEMORY
     assert "Traceback" not in done.stderr
