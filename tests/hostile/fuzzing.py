@@ -21,6 +21,8 @@ from random import Random
 from typing import Any
 from unittest import mock
 
+from invoke import Context
+
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.attempts import attempt_of
 from clusterctl.plans.choose_run import gather_runs, is_complete, own_first, owner_of, submitted
@@ -175,16 +177,20 @@ def _change_body(chance: Random, header: Mapping[str, Any], body: bytes) -> byte
     return b"\n".join(chance.sample(lines, len(lines))) + b"\n"
 
 
-def conversation(chance: Random, frames: Sequence[Saved]) -> bytes:
-    """Give some honest frames, of which one or more are changed, doubled, dropped or exchanged."""
-    chosen = [*frames] if len(frames) <= 12 else chance.sample(list(frames), 12)
+def conversation(chance: Random, talks: Sequence[Sequence[Saved]]) -> bytes:
+    """Give an honest conversation in which some frames are changed, doubled, dropped or exchanged."""
+    chosen = list(chance.choice(talks))
     if chance.random() < 0.2:
         chance.shuffle(chosen)
-    changed = set(chance.sample(range(len(chosen)), min(len(chosen), chance.choice((1, 1, 1, 2, 5)))))
+    if chance.random() < 0.1:
+        chosen.insert(0, chance.choice(chosen))
+    changed = chance.sample(range(len(chosen)), min(len(chosen), chance.choice((1, 1, 1, 2, 5))))
     pieces = [
         change_frame(chance, one) if place in changed else render(one[0], one[1].encode("latin-1"))
         for place, one in enumerate(chosen)
     ]
+    if chance.random() < 0.1:
+        del pieces[chance.randrange(len(pieces))]
     return b"".join(pieces) + render({"end": True}, b"")
 
 
@@ -247,11 +253,12 @@ class Pipe:
         self._read = self._write = -1
 
 
-class Line:
-    """What stands for the connection."""
+class Line(Context):
+    """What stands for the connection, as Fabric's tasks want it."""
 
     def __init__(self, answer: bytes) -> None:
-        self.answer = answer
+        super().__init__()
+        self._set(answer=answer)
 
 
 @contextmanager
@@ -456,32 +463,34 @@ class Fault:
         return f"{self.verb} by {self.driver}, seed {self.seed!r}: {self.what}"
 
 
-def load(verb: str) -> list[Saved]:
-    """Give the honest frames of a verb."""
-    return [
-        (header, body) for header, body in json.loads((FRAMES / f"{verb}.json").read_text(encoding="ascii"))
-    ]
+def load(verb: str, scan: ScanResult | None = None) -> list[list[Saved]]:
+    """Give the honest conversations of a verb; those about code are made to be about the code in `scan`."""
+    talks = json.loads((FRAMES / f"{verb}.json").read_text(encoding="ascii"))
+    for header in (frame[0] for talk in talks for frame in talk if scan is not None):
+        header.update({"missing": list(scan.manifest.blobs)} if header.get("missing") else {})
+        header.update({"tree": scan.manifest.hash} if "tree" in header else {})
+    return [[(header, body) for header, body in talk] for talk in talks]
 
 
 def fuzz(verb: str, count: int, seed: str, tally: Tally) -> Iterator[Fault]:
     """Let the functions of a verb read so many changed conversations."""
-    frames = load(verb)
     with tempfile.TemporaryDirectory(prefix="ch-") as folder, without_network():
         place = Place(Path(folder))
+        talks = load(verb, place.scan)
         for number in range(count):
             mine = f"{seed} {verb} {number}"
             for driver in DRIVERS[verb]:
                 tally.cases += 1
-                fault = one_case(driver, frames, mine, place, tally)
+                fault = one_case(driver, talks, mine, place, tally)
                 if fault:
                     yield Fault(verb, driver.__name__, mine, fault)
 
 
 def one_case(
-    driver: Callable[..., object], frames: Sequence[Saved], seed: str, place: Place, tally: Tally
+    driver: Callable[..., object], talks: Sequence[Sequence[Saved]], seed: str, place: Place, tally: Tally
 ) -> str:
     """Run one case; says what is wrong."""
-    answer = conversation(Random(seed), frames)
+    answer = conversation(Random(seed), talks)
     try:
         value = driver(Line(answer), place)
     except ClusterctlError as error:

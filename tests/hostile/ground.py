@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -30,7 +31,7 @@ LIAR = "gpu02"
 MOST_MEMORY = 300 << 20
 ADDRESS_SPACE = 3 << 30  # an attack that succeeds must not harm the machine that runs the tests
 HANG = 100.0  # seconds; far beyond every limit that these commands have
-ENOUGH = 8.0  # seconds of a stream that may go on for ever, before Ctrl-C
+ENOUGH = 6.0  # seconds of a stream that may go on for ever, before Ctrl-C
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069]")
 VERBS_OF_THE_PAYLOAD = (
     "probe",
@@ -151,6 +152,8 @@ class World:
                 stderr=err,
                 start_new_session=True,
             )
+            if interrupt:
+                self._await_words(process)
             ended = _ends(process, ENOUGH if interrupt else hang)
             if interrupt and not ended:
                 _signal_child(process, signal.SIGINT)
@@ -167,6 +170,11 @@ class World:
         after = self.listing()
         changed = tuple(sorted(path for path in {*before, *after} if before.get(path) != after.get(path)))
         return Seen(told["code"], *texts, ended, told["kib"] << 10, told["cpu"], changed)
+
+    def _await_words(self, process: subprocess.Popen[bytes]) -> None:
+        """Wait until the command has said which inventory it uses: then it is about to connect."""
+        while process.poll() is None and not (self.folder / "err").stat().st_size:
+            time.sleep(0.05)
 
 
 def _ends(process: subprocess.Popen[bytes], limit: float) -> bool:
@@ -245,15 +253,14 @@ class Ground:
         (world.folder / "inventory.yaml").write_text(text, encoding="utf-8")
         return world
 
-    def lost(self, liar: str) -> list[str]:
-        """Name what is gone of the runs on the honest nodes."""
-        held = {"demo": ("0-gpu01", "1-gpu02", "2-gpu03"), "solo": ("0-gpu03",)}
+    def lost(self, job: str, liar: str) -> list[str]:
+        """Name what is gone of a job's run on the honest nodes."""
+        parts = {"demo": ("0-gpu01", "1-gpu02", "2-gpu03"), "solo": ("0-gpu03",)}[job]
         homes = {node.name: Path(self.lab.plan.home(node.plan)) for node in self.lab.nodes}
-        parts = ((part[2:], f"{self.runs[job]}/{part}") for job in held for part in held[job])
-        files = (
-            homes[name] / ".clusterctl/runs" / part / "spec.json" for name, part in parts if name != liar
-        )
-        return [str(file) for file in files if not file.exists()]
+        held = [
+            homes[part[2:]] / ".clusterctl/runs" / self.runs[job] / part for part in parts if part[2:] != liar
+        ]
+        return [str(folder) for folder in held if not (folder / "spec.json").exists()]
 
     @cached_property
     def hosts(self) -> Mapping[str, str]:

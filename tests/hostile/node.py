@@ -344,7 +344,7 @@ def _below_cwd(state: Header, talk: Talk) -> str:
 def record(header: Header, body: bytes, talk: Talk) -> Iterator[bytes]:
     """Do not lie, and write down what is sent."""
     with Path("~/recorded.jsonl").expanduser().open("a", encoding="ascii") as file:
-        file.write(json.dumps([talk.verb, header, body.decode("latin-1")]) + "\n")
+        file.write(json.dumps([talk.verb, os.getpid(), header, body.decode("latin-1")]) + "\n")
     yield frame(header, body)
 
 

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -24,7 +25,9 @@ from clusterctl.lab.building import up
 
 FRAMES = HERE / "frames"
 ROOT = HERE.parents[1]
-PER_SHAPE = 2  # frames with the same keys that are kept
+MOST_TALKS = 8  # of a verb that are kept, each of another kind
+MOST_FRAMES = 40
+LONGEST_BODY = 20_000
 LONGEST = 40  # items of a list that are kept
 PRIVATE = ("environment", "packages", "installed", "routing", "nics", "ports", "locks")
 FAILS = """
@@ -70,7 +73,7 @@ def main() -> None:
 def make_runs(ground: Ground, world: World) -> None:
     """Let jobs succeed, fail, start again and be stopped, and ask of them in every way."""
     for job, script, more in (
-        ("demo", None, {}),
+        ("fine", None, {}),
         ("fails", FAILS, {}),
         ("again", AGAIN, {"restart": {"max": 1}}),
     ):
@@ -98,7 +101,7 @@ def make_runs(ground: Ground, world: World) -> None:
         ["status", "lives"],
         ["top", "--once"],
         ["check"],
-        ["exec", "--", "sleep", "3"],
+        ["exec", "--", "sh", "-c", "echo hi; echo no >&2; sleep 3"],
         ["clean", "-y"],
     ):
         world.run(words)
@@ -109,10 +112,13 @@ def make_runs(ground: Ground, world: World) -> None:
 
 
 def orphan(ground: Ground) -> None:
-    """Leave a process of a run without its agent and guardian on one node."""
-    for process in ground.lab.nodes[2].processes():
-        if "guardian" in process.command or "agent" in process.command:
-            os.kill(process.pid, 9)
+    """Leave a worker without its agent and guardian on one node."""
+    words = ("guardian", "agent", "torch")
+    above = [one for one in ground.lab.nodes[2].processes() if any(word in one.command for word in words)]
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for process in above:
+            os.kill(process.pid, number)
+    time.sleep(1)
 
 
 def launch(ground: Ground, world: World, job: str, script: str | None, more: dict[str, object]) -> None:
@@ -125,25 +131,32 @@ def launch(ground: Ground, world: World, job: str, script: str | None, more: dic
 
 
 def write(lines: list[str], folder: str) -> None:
-    """Keep a few frames of each shape, without what names this machine."""
-    kept: dict[str, list[object]] = {}
-    seen: dict[str, int] = {}
+    """Keep one conversation of each kind, without what names this machine."""
+    talks: dict[tuple[str, int], list[list[object]]] = {}
     for line in lines:
-        verb, header, body = json.loads(clean(line, folder))
-        shape = f"{verb} {sorted(header)} {header.get('event')} {states(header)}"
-        seen[shape] = seen.get(shape, 0) + 1
-        if seen[shape] <= PER_SHAPE:
-            kept.setdefault(verb, []).append([shorten(header), body[:20_000]])
+        verb, pid, header, body = json.loads(clean(line, folder))
+        talks.setdefault((verb, pid), []).append([shorten(header), body[:LONGEST_BODY]])
+    kept: dict[str, dict[str, list[list[object]]]] = {}
+    for (verb, _), frames in talks.items():
+        kinds = sorted({str(shape(header)) for header, _ in frames})
+        kept.setdefault(verb, {}).setdefault(str(kinds), frames[:MOST_FRAMES])
     FRAMES.mkdir(exist_ok=True)
-    for verb, frames in kept.items():
-        text = "[\n" + ",\n".join(json.dumps(one, separators=(",", ":")) for one in frames) + "\n]\n"
-        (FRAMES / f"{verb}.json").write_text(text, encoding="ascii")
+    for verb, kinds_of in kept.items():
+        conversations = list(kinds_of.values())[:MOST_TALKS]
+        if verb == "orphans":  # one to list them, one to end them: whoever reads waits for his own
+            conversations = [[frame for talk in conversations for frame in talk]]
+        text = ",\n".join(json.dumps(talk, separators=(",", ":")) for talk in conversations)
+        (FRAMES / f"{verb}.json").write_text(f"[\n{text}\n]\n", encoding="ascii")
 
 
-def states(header: dict[str, object]) -> str:
-    """Tell frames about one run's state apart by that state."""
-    state = header.get("state")
-    return f"{state.get('state')} {bool(state.get('roster'))}" if isinstance(state, dict) else ""
+def shape(value: object, depth: int = 0) -> object:
+    """Say what a value is like, so that one of each kind is kept: which keys have something in them."""
+    if isinstance(value, dict):
+        inner = {key: shape(one, depth + 1) for key, one in value.items() if one not in (None, "", [], {})}
+        return sorted(inner) if depth > 3 else sorted((key, str(one)) for key, one in inner.items())
+    if isinstance(value, list):
+        return [shape(one, depth + 1) for one in value[:1]]
+    return value if isinstance(value, str) and value.isupper() else type(value).__name__
 
 
 def shorten(value: object) -> object:
