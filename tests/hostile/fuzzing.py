@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import signal
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -52,6 +53,7 @@ FRAMES = Path(__file__).parent / "frames"
 LARGEST = 1 << 65
 LONGEST_TEXT = 70_000  # characters of one text; a line of a log may be long
 MOST_ITEMS = 250_000
+LONGEST_CASE = 2.0  # seconds of the processor; a case takes some milliseconds
 ME = Owner("ada@laptop", "0123456789abcdef")
 NUMBERS: tuple[Any, ...] = (
     10**400,
@@ -265,7 +267,8 @@ class Line(Context):
 def without_network() -> Iterator[None]:
     """Let sessions speak to what is given as their connection."""
     boot = mock.patch.object(sessions.payload, "bundle", return_value=b"")
-    with boot, mock.patch.object(sessions, "_open_channel", lambda line, *_: Pipe(line.answer)):
+    quick = mock.patch.multiple(mesh, LISTEN_LIMIT=0.02, REPORT_LIMIT=0.02)  # all that will come is here
+    with boot, quick, mock.patch.object(sessions, "_open_channel", lambda line, *_: Pipe(line.answer)):
         yield
 
 
@@ -491,8 +494,12 @@ def one_case(
 ) -> str:
     """Run one case; says what is wrong."""
     answer = conversation(Random(seed), talks)
+    signal.signal(signal.SIGVTALRM, _ring)
+    signal.setitimer(signal.ITIMER_VIRTUAL, LONGEST_CASE)
     try:
         value = driver(Line(answer), place)
+    except EndlessError:
+        return f"not over after {LONGEST_CASE:g} s of the processor"
     except ClusterctlError as error:
         tally.refused += 1
         return "" if error.code else f"an error without a code: {error.message[:200]}"
@@ -501,8 +508,18 @@ def one_case(
 
         last = extract_tb(error.__traceback__)[-1]
         return f"{type(error).__name__}: {str(error)[:150]} at {Path(last.filename).name}:{last.lineno}"
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     tally.taken += 1
     return unbounded(value)
+
+
+def _ring(*_: object) -> None:
+    raise EndlessError
+
+
+class EndlessError(BaseException):
+    """A case does not come to its end; nothing on the way may take it for an error of its own."""
 
 
 def unbounded(value: object) -> str:

@@ -61,12 +61,17 @@ def everywhere(pattern: str) -> Callable[[Seen], set[str]]:
     return lambda seen: set(NODES) if re.search(pattern, seen.both) else set()
 
 
+def brought(seen: Seen) -> set[str]:
+    """Find the nodes whose results are here now."""
+    return {one["node"] for one in seen.documents[0]["nodes"] if one["files"] or one["unchanged"]}
+
+
 PULLED = r"work/outputs/demo/(gpu0[123]/.*|\.clusterctl/.*|\.gitignore)"
 VERBS = {
     "check": Verb(("check", "--json"), listed("nodes", "name"), (FAILED, CHECKS, UNREACHABLE)),
     "discover": Verb(
         ("inventory", "discover", "gpu[01-03]", "--ssh-config", "{config}", "--python", "{python}"),
-        lines(r"(?m)^  - .*name: gpu0(\d)"),
+        lines(r"(?m)^ +- .*gpu0(\d)"),
     ),
     "init": Verb(
         ("init", "gpu[01-03]", "--ssh-config", "{config}", "--python", "{python}"),
@@ -92,7 +97,7 @@ VERBS = {
     "logs as text": Verb(("logs", "{run}"), lines(r"(?m)^gpu0(\d) .* hello")),
     "logs -f": Verb(("logs", "-f", "{run}"), lines(r"(?m)^gpu0(\d) .* hello")),
     "logs -t": Verb(("logs", "-t", "{run}"), lines(r"(?m)gpu0(\d) .* hello")),
-    "pull": Verb(("pull", "--json", "{run}"), listed("nodes", "node"), (PARTLY,), PULLED),
+    "pull": Verb(("pull", "--json", "{run}"), brought, (PARTLY,), PULLED),
     "pull as text": Verb(("pull", "{run}"), lines(r"(?m)^gpu0(\d): .* -> "), (PARTLY,), PULLED),
     "clean": Verb(("clean", "-y", "--json"), listed("nodes", "node")),
     "clean as text": Verb(("clean", "-y"), everywhere(".")),

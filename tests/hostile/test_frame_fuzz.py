@@ -4,13 +4,29 @@ from __future__ import annotations
 
 import json
 import math
+import tempfile
+from itertools import islice
+from pathlib import Path
 from random import Random
 
 import pytest
-from fuzzing import DRIVERS, FRAMES, Tally, conversation, fuzz, load, unbounded
+from fuzzing import (
+    DRIVERS,
+    FRAMES,
+    Line,
+    Place,
+    Tally,
+    conversation,
+    fuzz,
+    load,
+    render,
+    unbounded,
+    without_network,
+)
 
 COUNT = {"ps": 500, "follow": 400, "pull": 300, "clean": 300, "start": 300, "sync": 150}
 USUAL = 200
+MOST_FAULTS = 20
 ABROAD = ("/srv", "/root", "/work/", "/tmp/", "pyenv", "http://", "https://", "proxy")
 
 
@@ -19,20 +35,23 @@ def test_changed_frames(verb: str) -> None:
     """No frame ends a command by an exception of Python's; the same seed gives the same cases."""
     tally = Tally()
 
-    faults = [str(fault) for fault in fuzz(verb, COUNT.get(verb, USUAL), "1", tally)]
+    faults = [str(fault) for fault in islice(fuzz(verb, COUNT.get(verb, USUAL), "1", tally), MOST_FAULTS)]
 
+    assert not faults, f"{len(faults)} of {tally.cases} cases\n" + "\n".join(faults)
     assert tally.refused, "no case was refused: the frames were not changed"
     assert tally.taken, "no case was understood: the frames were spoilt altogether"
-    assert not faults, f"{len(faults)} of {tally.cases} cases\n" + "\n".join(faults[:20])
 
 
 @pytest.mark.parametrize("verb", DRIVERS)
 def test_honest_frames_are_understood(verb: str) -> None:
-    """The seeds are what nodes send today: each is read without an error by some function."""
-    assert load(verb), f"no frames of {verb}: python tests/hostile/recording.py"
-    changed = {conversation(Random(f"{number}"), load(verb)) for number in range(20)}
+    """The seeds are what nodes send today, and the same seed changes them in the same way."""
+    with tempfile.TemporaryDirectory() as folder, without_network():
+        place = Place(Path(folder))
+        for talk in load(verb, place.scan):
+            answer = b"".join(render(header, body.encode("latin-1")) for header, body in talk)
+            DRIVERS[verb][0](Line(answer + render({"end": True}, b"")), place)
 
-    assert len(changed) == 20
+    assert conversation(Random("1"), load(verb)) == conversation(Random("1"), load(verb))
 
 
 def test_every_verb_of_the_payload_is_fuzzed() -> None:
