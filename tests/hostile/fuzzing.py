@@ -365,7 +365,8 @@ def drive_clean(line: Line, _: Place) -> object:
         if found is None:
             return None
         choice = choose(found.parts, Bounds(0), ME)
-        return found, choice, ask_to_remove(session, [part for part, _ in choice.parts], "gpu02")
+        gone = [part for part, _ in choice.parts]
+        return found, choice, ask_to_remove(session, gone, "gpu02") if gone else None
 
 
 def drive_orphans(line: Line, _: Place) -> object:
