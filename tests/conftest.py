@@ -19,6 +19,7 @@ HOME = pytest.StashKey[Path]()
 
 # What takes longest, begun first; it mostly waits, so that the tests between have the cores.
 LONGEST = (
+    "test_attacks",
     "test_playbooks_lab",
     "test_restart_lab",
     "test_faults",
@@ -32,6 +33,8 @@ LONGEST = (
     "test_results",
     "test_causes",
     "test_deep",
+    "test_local_account",
+    "test_strangers",
 )
 
 

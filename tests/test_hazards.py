@@ -99,6 +99,93 @@ def follows_their_names(path: str, text: str) -> Iterator[str]:
             yield f"{path}: {name}"
 
 
+# Who writes the JSON that these read without `protocol.untrusted`: we ourselves, or who commands us anyway.
+TRUSTED_JSON = {
+    "clusterctl/cli/explain.py": "the book of codes, which comes with the package",
+    "clusterctl/protocol/untrusted.py": "the reader itself",
+    "clusterctl/runs/hookfile.py": "our own file",
+    "clusterctl/runs/homes.py": "our own file",
+    "clusterctl/runs/landing.py": "our own file",
+    "clusterctl/runs/parsecache.py": "our own file",
+    "clusterctl/runs/sshconfig.py": "our own file",
+    "clusterctl/runs/statcache.py": "our own file",
+    "clusterctl/payload/boot.py": "the client, whose code we are",
+    "clusterctl/payload/wire.py": "the client",
+    "clusterctl/payload/sync.py": "the client",
+    "clusterctl/payload/chore.py": "our own child",
+    "clusterctl/payload/gate.py": "our own parent",
+    "clusterctl/payload/torchrun.py": "our own child",
+    "clusterctl/payload/probe_torch.py": "our own child",
+    "clusterctl/payload/collective.py": "our own child",
+}
+# Who takes a value as it came, and how it is bounded there.
+UNREAD = {
+    "clusterctl/runs/claiming.py": "parse_holders reads it into a dataclass, see facts_reading",
+    "clusterctl/runs/gauges.py": "read_sample does the same",
+    "clusterctl/runs/mesh.py": "read_listening and read_ways do the same",
+    "clusterctl/runs/orphans.py": "parse_orphans does the same",
+    "clusterctl/runs/tasks.py": "parse_facts does the same",
+}
+FROM_NODES = ("header", "seen", "raw", "event", "entry", "told", "said", "frame", "answer")
+# Names of runs and jobs that become part of a path here, and by what they were checked before.
+PATHS_OF_NAMES = {
+    ("clusterctl/cli/pulling.py", "self._job"): "read out of a run id, or matched against NAME_PATTERN",
+}
+NAMES = ("run", "_run", "run_id", "job", "_job")
+
+
+def reads_json_without_bounds(path: str, text: str) -> Iterator[str]:
+    """What another machine or account has written is read by `protocol.untrusted`, which bounds what it can cost."""
+    if path in TRUSTED_JSON or "/lab/" in path:  # the parts of a lab speak to each other
+        return
+    for node in ast.walk(parse(text)):
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func)
+            if name in ("json.loads", "json.load", "json.JSONDecoder", "loads", "JSONDecoder"):
+                yield f"{path}:{node.lineno}: {name}"
+
+
+def takes_values_unread(path: str, text: str) -> Iterator[str]:
+    """A value of a frame that nobody has bounded goes only to a reader that does so itself."""
+    for node in ast.walk(parse(text)):
+        if isinstance(node, ast.Attribute) and node.attr == "unread" and path not in UNREAD:
+            yield f"{path}:{node.lineno}: {ast.unparse(node)}"
+
+
+def calculates_with_raw_numbers(path: str, text: str) -> Iterator[str]:
+    """A number of a node may be 10^400, a list or true: `int` and `float` are no readers of it."""
+    if "/runs/" not in path and "/plans/" not in path:
+        return
+    for node in ast.walk(parse(text)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("int", "float") and node.args:
+            inner = node.args[0]
+            taken = [one for one in ast.walk(inner) if isinstance(one, (ast.Subscript, ast.Call))]
+            names = {one.id for one in ast.walk(inner) if isinstance(one, ast.Name)}
+            if taken and names & set(FROM_NODES):
+                yield f"{path}:{node.lineno}: {ast.unparse(node)}"
+
+
+def makes_paths_of_names(path: str, text: str) -> Iterator[str]:
+    """A run's name becomes part of a path as a RunId, a job's after it was checked: it may come from a node."""
+    if "/payload/" in path or "/lab/" in path:
+        return
+    for function in ast.walk(parse(text)):
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        arguments = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
+        proven = {one.arg for one in arguments if one.annotation and "RunId" in ast.unparse(one.annotation)}
+        for node in ast.walk(function):
+            if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div):
+                continue
+            owners = {id(one.value) for one in ast.walk(node.right) if isinstance(one, ast.Attribute)}
+            for one in ast.walk(node.right):
+                bare = isinstance(one, ast.Name) and one.id in NAMES and id(one) not in owners
+                bare = bare and one.id not in proven
+                of_something = isinstance(one, ast.Attribute) and one.attr in NAMES
+                if (bare or of_something) and (path, ast.unparse(one)) not in PATHS_OF_NAMES:
+                    yield f"{path}:{node.lineno}: {ast.unparse(node)}"
+
+
 Rule = Callable[[str, str], Iterator[str]]
 BREACHES: list[tuple[Rule, str, str]] = [
     (builds_objects, "clusterctl/runs/a.py", "import pickle"),
@@ -114,6 +201,17 @@ BREACHES: list[tuple[Rule, str, str]] = [
     (writes_into_tmp, "clusterctl/payload/a.py", "open('/tmp/clusterctl-job')"),
     (forwards_the_agent, "clusterctl/runs/a.py", "Connection(host, forward_agent=True)"),
     (follows_their_names, "clusterctl/runs/a.py", "import tarfile"),
+    (reads_json_without_bounds, "clusterctl/runs/a.py", "json.loads(body)"),
+    (reads_json_without_bounds, "clusterctl/payload/a.py", "from json import loads\nloads(line)"),
+    (takes_values_unread, "clusterctl/runs/a.py", "header.unread('rows')"),
+    (calculates_with_raw_numbers, "clusterctl/runs/a.py", "int(header['events'])"),
+    (calculates_with_raw_numbers, "clusterctl/plans/a.py", "float(raw.get('time') or 0)"),
+    (
+        makes_paths_of_names,
+        "clusterctl/runs/a.py",
+        "def f(folder: Path, run: str):\n    folder / f'{run}.json'",
+    ),
+    (makes_paths_of_names, "clusterctl/cli/a.py", "def f(state):\n    Path('outputs') / state.job"),
 ]
 RULES = dict.fromkeys(rule for rule, _, _ in BREACHES)
 
@@ -128,6 +226,19 @@ def test_no_module_does_it(rule: Rule) -> None:
 def test_a_breach_would_be_seen(rule: Rule, path: str, text: str) -> None:
     """Each rule can fail."""
     assert list(rule(path, text))
+
+
+def test_nobody_is_trusted_who_reads_nothing() -> None:
+    """Each exception is still one."""
+    readers = {
+        path
+        for path in TRUSTED_JSON
+        if "json.load" not in MODULES[path] and "JSONDecoder" not in MODULES[path]
+    }
+    takers = {path for path in UNREAD if ".unread(" not in MODULES[path]}
+    places = {path for path, name in PATHS_OF_NAMES if name not in MODULES[path]}
+
+    assert (readers, takers, places) == (set(), set(), set())
 
 
 def test_paramiko_is_new_enough() -> None:

@@ -32,7 +32,7 @@ Facts = Dict[str, Any]
 
 def lost_part(node: str, rank: int, reason: str, time: float) -> Part:
     """Write the part of a node that cannot do it itself any more."""
-    about = {"node": node, "node_rank": rank, "state": LOST, "reason": reason, "time": time}
+    about = {"node": node, "node_rank": rank, "address": "", "state": LOST, "reason": reason, "time": time}
     return {**about, "stopped_at": None, "failures": []}
 
 

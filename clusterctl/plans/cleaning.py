@@ -95,9 +95,10 @@ def choose(parts: Iterable[Part], bounds: Bounds, me: Owner | None) -> Choice:
     for run, mine in sorted(runs.items()):  # by job, then by time
         if me is not None and not _is_own(mine, me):
             continue
+        about, doubt = _why(mine, places.get(run, 0), bounds), _doubt(mine)
         for part in mine:
-            why = _why(part, mine, places.get(run, 0), bounds)
-            hold = part.blocked or (_doubt(mine) if why == BEYOND else "")
+            why = about if about is not None else "never started" if part.age > HALF_MADE else ""
+            hold = part.blocked or (doubt if why == BEYOND else "")
             if why and hold:
                 stays.append((part, hold))
             elif why:
@@ -128,13 +129,13 @@ def _is_own(parts: Iterable[Part], me: Owner) -> bool:
     return all(me.is_same(Owner(state.launched_by, state.launched_id)) for state in states)
 
 
-def _why(part: Part, parts: list[Part], newer: int, bounds: Bounds) -> str:
-    """Say why a part may go; empty if it stays."""
+def _why(parts: list[Part], newer: int, bounds: Bounds) -> str | None:
+    """Say why a run's parts may go; empty if they stay, None for a run that was never started."""
     states = [one.state for one in parts if one.state]
     if any(state.live for state in states):
         return ""
     if not states:
-        return "never started" if part.age > HALF_MADE else ""
+        return None
     if min(one.age for one in parts) > bounds.older_than:
         return "old"
     return BEYOND if newer >= bounds.keep else ""
@@ -143,7 +144,7 @@ def _why(part: Part, parts: list[Part], newer: int, bounds: Bounds) -> str:
 def _doubt(parts: list[Part]) -> str:
     """Say why nobody knows for certain that a run has ended; empty if all its nodes say so."""
     states = [one.state for one in parts if one.state]
-    nnodes = max(state.nnodes for state in states)
+    nnodes = max((state.nnodes for state in states), default=0)
     if len(states) < nnodes:
         return f"only {len(states)} of its {nnodes} nodes told of it, so age alone counts"
     if any(state.state == UNKNOWN for state in states):

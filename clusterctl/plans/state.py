@@ -223,12 +223,17 @@ def roster_of(parts: Mapping[str, NodeState | None]) -> tuple[Seat, ...]:
     A run goes on while more than half of its nodes are left, so that two at least tell the same. What one alone tells
     counts where no other node tells anything: else it is behind, ahead by a moment, or lies.
     """
-    told = [part for part in parts.values() if part and part.roster]
-    found = _agreed(
-        told, lambda part: (part.attempt, tuple((seat.node, seat.node_rank) for seat in part.roster))
-    )
-    last = max((part.attempt for part in found), default=0)
-    return _merge([part.roster for part in found if part.attempt == last])
+    told = [part for part in parts.values() if part]
+    groups: dict[object, list[NodeState]] = {}
+    for part in told:
+        seats = tuple((seat.node, seat.node_rank) for seat in part.roster)
+        groups.setdefault((part.attempt, seats), []).append(part)
+    agreed = [group for group in groups.values() if len(group) > 1]
+    if agreed:
+        group = max(agreed, key=lambda group: (group[0].attempt, bool(group[0].roster), len(group)))
+    else:
+        group = sorted(told, key=lambda part: part.attempt)[:1]
+    return _merge([part.roster for part in group])
 
 
 def _merge(rosters: Sequence[tuple[Seat, ...]]) -> tuple[Seat, ...]:

@@ -106,7 +106,9 @@ class _Proof:
             for name in waiting:
                 selector.register(self._takers[name].session, selectors.EVENT_READ, name)
             ready: Sequence[str] = tuple(waiting)  # what came before we watched is told by no descriptor
-            while waiting and (ready or time.monotonic() < deadline):
+            first = True  # also where the time is up: what is here is taken in
+            while waiting and (first or time.monotonic() < deadline):
+                first = False
                 for name in ready:
                     answer = self._take(name, wanted)
                     if answer is not None or name in self._absent:
@@ -121,12 +123,13 @@ class _Proof:
         return answers
 
     def _take(self, name: str, wanted: set[str]) -> Untrusted | None:
+        session = self._takers[name].session
         try:
-            for header, _ in self._takers[name].session.pump():
+            for header, _ in session.pump():
                 if any(word in header for word in wanted):
                     return header
-                if header.flag("end"):
-                    self._absent[name] = "its part ended before the proof did"
+            if session.ended:  # its descriptor stays readable for ever
+                self._absent[name] = "its part ended before the proof did"
         except ClusterctlError as error:
             self._absent[name] = error.message
         return None

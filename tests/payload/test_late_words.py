@@ -13,6 +13,7 @@ import pytest
 from clusterctl.payload import progress
 from clusterctl.payload.gang import Order
 from clusterctl.payload.loop import Loop
+from clusterctl.payload.messages import Welcome
 from clusterctl.payload.restart_hub import RestartHub
 from clusterctl.payload.restart_peer import RestartPeer
 from clusterctl.payload.restarts import Restarts
@@ -117,7 +118,7 @@ def test_a_wish_that_came_while_nobody_led_is_told_to_who_leads_next(agent: Any)
     peer._follows = peer._going = True
     peer._channel = SimpleNamespace(send=lambda kind, **facts: said.append({"kind": kind, **facts}))  # type: ignore[assignment]  # what is sent is all that counts
 
-    peer._hear({"kind": "welcome"})
+    peer._hear(Welcome())
 
     assert [message["kind"] for message in said] == ["hello", "stop"]
     assert (said[1]["reason"], said[1]["occasion"]) == ("stopped by ann@laptop", "stop")

@@ -55,7 +55,10 @@ FAILURE = {
     "rank": 3, "exit": 1, "signal": None, "time": 10.0, "last_at": 9.0, "frozen": False,
     "said": [{"at": 9.5, "lines": ["Traceback (most recent call last):", "ValueError: x"]}], "tail": ["ValueError: x"],
 }  # fmt: skip
-PART = {"state": "FAILED", "reason": "rank 3", "time": 11.0, "stopped_at": 10.5, "failures": [FAILURE]}
+PART = {
+    "address": "10.0.0.2", "state": "FAILED", "reason": "rank 3", "time": 11.0, "stopped_at": 10.5,
+    "failures": [FAILURE],
+}  # fmt: skip
 ENTRY = {
     "attempt": 1, "reason": "gpu", "node": "gpu02", "text": "ECC", "began": 1.0, "ended": 2.0, "progress": True
 }  # fmt: skip

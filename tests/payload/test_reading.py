@@ -305,7 +305,7 @@ def test_runs_are_listed_newest_first(tmp_path: Path) -> None:
         ({"state": "RUNNING", "boot_id": "another"}, "UNKNOWN"),
         ({"state": "FAILED", "boot_id": "another"}, "FAILED"),
         ({"state": "SUBMITTED", "agent": None, "since": 2.0}, "LOST"),
-        ({"state": "SUBMITTED", "agent": None, "since": 1e12}, "SUBMITTED"),
+        ({"state": "SUBMITTED", "agent": None, "since": 9e10}, "SUBMITTED"),
         ({"state": "RUNNING", "agent": {"pid": 1, "starttime": 1}}, "LOST"),
     ],
 )

@@ -220,10 +220,10 @@ def test_an_attempt_that_was_over_before_anybody_looked_is_shown(node: Make) -> 
 
 def test_a_stop_in_the_pause_is_the_end(node: Make) -> None:
     """And the reason is the stop, not the failure before it."""
-    gang = RestartGang(node, restart={"pause": 60.0, "warm": 0.0}).begin()
+    gang = RestartGang(node, restart={"pause": 30.0, "warm": 0.0}).begin()
     gang.order(1, 1, KILL)
     wait_until(
-        lambda: "restart 1 of 3 in 60 s: rank 1 on gpu02, killed" in gang.nodes[1].state()["reason"],
+        lambda: "restart 1 of 3 in 30 s: rank 1 on gpu02, killed" in gang.nodes[1].state()["reason"],
         "the pause",
     )
     gang.nodes[1].verb("stop", grace=1.0, reason="stopped by ann@laptop")
@@ -300,7 +300,7 @@ def is_alive(pid: int) -> bool:
 
 def test_gates_start_in_the_pause_and_a_stop_ends_them(node: Make) -> None:
     """They import torch while the pause runs; GO comes when it is over, and not after a stop."""
-    gang = RestartGang(node, restart={"pause": 60.0}).begin()
+    gang = RestartGang(node, restart={"pause": 30.0}).begin()
     gang.order(1, 1, KILL)
     first = gang.nodes[0]
     wait_until(lambda: len([event for event in first.events() if event["event"] == "ready"]) == 2, "the gate")
@@ -309,7 +309,7 @@ def test_gates_start_in_the_pause_and_a_stop_ends_them(node: Make) -> None:
     states = gang.ended()
 
     assert (ready["state"], ready["attempt"], ready["master"]) == ("WAITING", 2, None)
-    assert ready["reason"].startswith("restart 1 of 3 in 60 s: ")
+    assert ready["reason"].startswith("restart 1 of 3 in 30 s: ")
     assert [(state["state"], state["reason"]) for state in states] == [
         ("CANCELLED", "stopped by ann@laptop")
     ] * 2

@@ -1,0 +1,550 @@
+"""Structure-aware fuzz of all that reads frames on the client: honest frames, changed as no honest node would.
+
+    frames/VERB.json --mutate--> bytes --a session over no network--> the verb's own functions --> value or error
+
+Only the SSH channel is replaced: the bytes go through the session's own reader, and what it gives to the functions that
+the commands call. Nothing may come out but a ClusterctlError, or a value with bounds.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+from unittest import mock
+
+from invoke import Context
+
+from clusterctl.errors import ClusterctlError
+from clusterctl.plans.attempts import attempt_of
+from clusterctl.plans.choose_run import gather_runs, is_complete, own_first, owner_of, submitted
+from clusterctl.plans.cleaning import Bounds, choose
+from clusterctl.plans.gang import best_record, given_up
+from clusterctl.plans.log_limit import describe_log_event
+from clusterctl.plans.orphans import to_end
+from clusterctl.plans.owner import Owner
+from clusterctl.plans.results import judge
+from clusterctl.plans.state import attempts_of, node_ranks, whole_state
+from clusterctl.runs import mesh, orphans, tasks
+from clusterctl.runs import session as sessions
+from clusterctl.runs.arrival import Account
+from clusterctl.runs.attempts import Attempts
+from clusterctl.runs.cleaning import ask_to_remove, hear_found
+from clusterctl.runs.clocks import measure_clock
+from clusterctl.runs.command import Collected
+from clusterctl.runs.evidence import Part
+from clusterctl.runs.follow import Follower, LogLines, NodeEvent, StateChange
+from clusterctl.runs.homes import group_homes
+from clusterctl.runs.landing import Landing, prepare_target
+from clusterctl.runs.pull import bring, choose_wants, list_results, make_rest
+from clusterctl.runs.source import ScanResult, scan_source
+from clusterctl.specs.inventory import Node, Ssh
+
+FRAMES = Path(__file__).parent / "frames"
+LARGEST = 1 << 65
+LONGEST_TEXT = 70_000  # characters of one text; a line of a log may be long
+MOST_ITEMS = 250_000
+LONGEST_CASE = 2.0  # seconds of the processor; a case takes some milliseconds
+ME = Owner("ada@laptop", "0123456789abcdef")
+NUMBERS: tuple[Any, ...] = (
+    10**400,
+    -(10**30),
+    2**64,
+    2**63,
+    -1,
+    0,
+    1e308,
+    -1e308,
+    float("inf"),
+    float("nan"),
+    1.5,
+    True,
+)
+TEXTS = (
+    "",
+    "x" * 100_000,
+    "\ud800",
+    "\U0001f4a3" * 5000,
+    "../../x",
+    "/etc/passwd",
+    "\x1b]0;x\x07\x9b\x00",
+    "nan",
+    "1e999",
+    "9" * 30,
+)
+OTHERS: tuple[Any, ...] = (None, [], {}, [[]], {"": {}}, "7", 7, -7, [None], {"x": [1]}, False)
+Saved = tuple[dict[str, Any], str]
+
+
+def node_named(name: str = "gpu02") -> Node:
+    """Describe a node."""
+    ssh = Ssh(user="ada", key=None, proxy_command=None, known_hosts=None, host_keys="strict")
+    return Node(name=name, node_rank=1, host="192.0.2.2", ssh=ssh)
+
+
+NODE, INTERPRETER = node_named(), tasks.Interpreter("python3", None)
+
+
+# how honest frames are changed
+
+
+def mutate(chance: Random, value: Any) -> Any:
+    """Change one place of a JSON value, mostly, and sometimes several."""
+    for _ in range(1 + (chance.random() < 0.3) * chance.randrange(1, 6)):
+        value = _change(chance, value)
+    return value
+
+
+def _change(chance: Random, value: Any) -> Any:
+    """Go down to some place, and change what is there."""
+    if isinstance(value, dict) and value and chance.random() < 0.85:
+        key = chance.choice(list(value))
+        return {**value, key: _change(chance, value[key])}
+    if isinstance(value, list) and value and chance.random() < 0.85:
+        place = chance.randrange(len(value))
+        return [*value[:place], _change(chance, value[place]), *value[place + 1 :]]
+    return _another(chance, value)
+
+
+def _another(chance: Random, value: Any) -> Any:
+    """Put something else in the place of a value."""
+    inside = [value] if chance.random() < 0.5 else {"x": value}
+    nested = _nested(chance.choice((10, 900, 5000)), chance.random() < 0.5)
+    ways = (chance.choice(NUMBERS), chance.choice(TEXTS), nested, inside, chance.choice(OTHERS))
+    if isinstance(value, (list, dict)) and value and chance.random() < 0.3:
+        return _rearranged(chance, value)
+    return chance.choice(ways)
+
+
+def _rearranged(chance: Random, value: Any) -> Any:
+    """Drop, double and reorder what a list or an object holds."""
+    if isinstance(value, list):
+        many = value * (3000 // len(value)), value[:1] * 3000
+        return chance.choice((value[1:], value * 2, value[::-1], *many))
+    gone = chance.choice(list(value))
+    less = {key: one for key, one in value.items() if key != gone}
+    other_keys = {key + "\x00": one for key, one in value.items()}
+    return chance.choice((less, {**value, "another": value[gone]}, other_keys))
+
+
+def _nested(depth: int, in_tables: bool) -> Any:
+    value: Any = 7
+    for _ in range(depth):
+        value = {"x": value} if in_tables else [value]
+    return value
+
+
+def render(header: Any, body: bytes) -> bytes:
+    """Write a frame as a node does; what JSON has no word for is written as Python writes it."""
+    text = _dump(header)
+    return b"%d %d\n" % (len(text), len(body)) + text + body
+
+
+def _dump(value: Any) -> bytes:
+    try:
+        return json.dumps(value).encode()
+    except RecursionError:
+        return b'{"deep":' + b"[" * 5000 + b"]" * 5000 + b"}"
+
+
+def change_frame(chance: Random, saved: Saved) -> bytes:
+    """Change a frame: its header, what its body holds, or the order of its bytes."""
+    header, body = saved[0], saved[1].encode("latin-1")
+    if chance.random() < 0.25 and ("events" in header or "rows" in header):
+        body = _change_body(chance, header, body)
+    elif chance.random() < 0.05:
+        body = chance.choice((b"", body * 2, body[: len(body) // 2], os.urandom(64)))
+    else:
+        header = mutate(chance, header)
+    frame = render(header, body)
+    if chance.random() < 0.02:
+        place = chance.randrange(len(frame))
+        frame = frame[:place] + bytes([chance.randrange(256)]) + frame[place + 1 :]
+    return frame
+
+
+def _change_body(chance: Random, header: Mapping[str, Any], body: bytes) -> bytes:
+    if "rows" in header:
+        return zlib.compress(_dump(mutate(chance, json.loads(zlib.decompress(body)))))
+    lines = [_dump(mutate(chance, json.loads(line))) for line in body.splitlines()]
+    return b"\n".join(chance.sample(lines, len(lines))) + b"\n"
+
+
+def conversation(chance: Random, talks: Sequence[Sequence[Saved]]) -> bytes:
+    """Give an honest conversation in which some frames are changed, doubled, dropped or exchanged."""
+    chosen = list(chance.choice(talks))
+    if chance.random() < 0.2:
+        chance.shuffle(chosen)
+    if chance.random() < 0.1:
+        chosen.insert(0, chance.choice(chosen))
+    changed = chance.sample(range(len(chosen)), min(len(chosen), chance.choice((1, 1, 1, 2, 5))))
+    pieces = [
+        change_frame(chance, one) if place in changed else render(one[0], one[1].encode("latin-1"))
+        for place, one in enumerate(chosen)
+    ]
+    if chance.random() < 0.1:
+        del pieces[chance.randrange(len(pieces))]
+    return b"".join(pieces) + render({"end": True}, b"")
+
+
+# a session without a network
+
+
+class Pipe:
+    """The channel of a session: what the client sends is dropped, what a node would send is there at once."""
+
+    node = "gpu02"
+    status = 0
+
+    def __init__(self, answer: bytes) -> None:
+        self._answer, self._heard, self._begun = bytearray(answer), b"", False
+        self._read, self._write = os.pipe()
+        os.write(self._write, b".")  # always readable
+
+    @property
+    def over(self) -> bool:
+        """All that will come is here."""
+        return True
+
+    def fileno(self) -> int:
+        """Give a descriptor that is readable."""
+        return self._read
+
+    def take(self) -> bytes:
+        """Take a piece."""
+        piece = bytes(self._answer[: 1 << 16])
+        del self._answer[: 1 << 16]
+        return piece
+
+    def take_stderr(self) -> bytes:
+        """There is none."""
+        return b""
+
+    def send(self, data: bytes) -> int:
+        """Look for the sentinel in what the client sends, and drop the rest."""
+        if not self._begun:
+            self._heard += data
+            place = self._heard.find(b'{"sentinel": "')
+            if place >= 0:
+                self._begun = True
+                sentinel = self._heard[place + 14 : place + 46]
+                self._answer[:0] = b"\n" + sentinel + b"\n"
+        return len(data)
+
+    def find_failure(self) -> ClusterctlError | None:
+        """Nothing was cut."""
+        return None
+
+    def hang_up(self) -> None:
+        """There is nothing that waits."""
+
+    def close(self) -> None:
+        """Let go; more than once does no harm."""
+        for number in (self._read, self._write):
+            with suppress(OSError):
+                os.close(number)
+        self._read = self._write = -1
+
+
+class Line(Context):
+    """What stands for the connection, as Fabric's tasks want it."""
+
+    def __init__(self, answer: bytes) -> None:
+        super().__init__()
+        self._set(answer=answer)
+
+
+@contextmanager
+def without_network() -> Iterator[None]:
+    """Let sessions speak to what is given as their connection."""
+    boot = mock.patch.object(sessions.payload, "bundle", return_value=b"")
+    quick = mock.patch.multiple(mesh, LISTEN_LIMIT=0.02, REPORT_LIMIT=0.02)  # all that will come is here
+    with boot, quick, mock.patch.object(sessions, "_open_channel", lambda line, *_: Pipe(line.answer)):
+        yield
+
+
+# what the commands do with a conversation
+
+
+def drive_probe(line: Line, _: Place) -> object:
+    """Ask for the facts, and whether the node takes part in the proof on the wire."""
+    facts, session = tasks.probe_and_stay(line, NODE, INTERPRETER, (NODE,))
+    wire = mesh.prove_wire({"gpu02": mesh.Taker(session, {"": "192.0.2.2"})})
+    return facts, wire
+
+
+def drive_ps(line: Line, _: Place) -> object:
+    """List the runs, and decide what they are."""
+    listing = tasks.ps(line, NODE, INTERPRETER, None, 200, pulse=True)
+    runs = gather_runs({"gpu02": listing.runs}, ["gpu01"])
+    known = [(whole_state(parts), node_ranks(parts), attempts_of(parts)) for parts in runs.values()]
+    told = [(submitted(parts), is_complete(parts), owner_of(parts)) for parts in runs.values()]
+    told_records = (part.record for parts in runs.values() for part in parts.values() if part)
+    records = best_record(told_records, {"gpu01", "gpu02", "gpu03"})
+    blamed = given_up(records, records.failures, records.stopped_at) if records else ()
+    return listing, known, told, blamed, list(own_first(runs, ME))
+
+
+def drive_stop(line: Line, _: Place) -> object:
+    """Stop a run."""
+    return tasks.stop(line, NODE, INTERPRETER, "demo", 1.0, "stopped")
+
+
+def drive_start(line: Line, _: Place) -> object:
+    """Start a run, up to the moment when all are ready."""
+    session = tasks.start(line, NODE, INTERPRETER, {"run": "demo"}, {})
+    with session:
+        return [tasks.await_event(session, word, 5.0, node="gpu02") for word in ("workdir", "ready", "going")]
+
+
+def drive_follow(line: Line, _: Place) -> object:
+    """Follow a run, and collect the evidence."""
+    session = tasks.follow(line, NODE, INTERPRETER, "demo", {"events": 0})
+    follower, notices = Follower(), []
+    part, attempts = Part(NODE, 0.0), Attempts({}, notices.append)
+    follower.add("gpu02", session)
+    updates = []
+    while follower.open:
+        updates += follower.updates(0.0)
+    for update in updates:
+        if isinstance(update, LogLines):
+            part.hear_lines(update, 1.0)
+            notices.append(str(attempt_of(update.file)))
+        elif isinstance(update, NodeEvent):
+            notices += [part.hear_event(update.event), describe_log_event(update.event) or ""]
+            attempts.hear_event("gpu02", update.event, ["gpu02"])
+        elif isinstance(update, StateChange):
+            attempts.hear_state("gpu02", update.state, ["gpu02"])
+            part.newly_frozen(update.state)
+            part.state = update.state
+    follower.close()
+    return updates, notices, part.failures(1.0), follower.offsets, follower.events
+
+
+def drive_clock(line: Line, _: Place) -> object:
+    """Ask a node for its time."""
+    session = tasks.follow(line, NODE, INTERPRETER, "demo", {"clock": True})
+    with session:
+        return measure_clock(session)
+
+
+def drive_exec(line: Line, _: Place) -> object:
+    """Run a command."""
+    kept = Collected()
+    return kept.answer(tasks.execute(line, NODE, INTERPRETER, ["echo"], 1 << 20, kept.hear)).ended
+
+
+def drive_top(line: Line, _: Place) -> object:
+    """Hear the gauges."""
+    from clusterctl.plans.gauges import Gauged, read_sample
+
+    known, heard = Gauged(NODE), []
+    with tasks.top(line, NODE, INTERPRETER, 1.0) as session:
+        for header, _body in session.pump():
+            sample = read_sample(
+                header.get("sample") if isinstance(header, dict) else header.unread("sample")
+            )
+            if sample is not None:
+                known = known.hear(sample, 1.0)
+                heard.append((sample.gpu_busy, sample.memory_used, known.traffic, known.history))
+    return heard
+
+
+def drive_clean(line: Line, _: Place) -> object:
+    """Ask what could go, choose, and have it removed."""
+    with tasks.clean(line, NODE, INTERPRETER, 1.0) as session:
+        found = hear_found(session, "gpu02")
+        if found is None:
+            return None
+        choice = choose(found.parts, Bounds(0), ME)
+        gone = [part for part, _ in choice.parts]
+        return found, choice, ask_to_remove(session, gone, "gpu02") if gone else None
+
+
+def drive_orphans(line: Line, _: Place) -> object:
+    """Find and end what crashed runs have left."""
+    found = orphans.find_orphans(line, NODE, INTERPRETER)
+    return found, to_end(found.mine, ME), orphans.end_orphans(line, NODE, INTERPRETER, found.mine)
+
+
+def drive_pull(line: Line, place: Place) -> object:
+    """List results and bring them."""
+    account = Account()
+    wish = {"parts": ["logs"], "most": 1000, "beacon": "b", "mark": "m"}
+    with tasks.pull(line, NODE, INTERPRETER, "demo", None, **wish) as session:
+        listed = list_results(session, 1000, "demo", "gpu02")
+        judged = judge(listed.entries, folds=False)
+        target = place.fresh()
+        prepare_target(target)
+        landing = Landing(target, "gpu02")
+        try:
+            wants = list(choose_wants(judged, landing, account, overwrite=False))
+            bring(session, wants, landing, account, node="gpu02")
+            make_rest(judged, landing, account)
+        finally:
+            landing.close()
+            place.check(target)
+    return listed, group_homes({"gpu02": listed}, {"gpu02": "m"}), account
+
+
+def drive_sync(line: Line, place: Place) -> object:
+    """Bring code to a node."""
+    return tasks.sync(line, NODE, INTERPRETER, "demo-20261122T000000-abcd", 1, place.scan, lambda _: None)
+
+
+DRIVERS: dict[str, tuple[Callable[..., object], ...]] = {
+    "probe": (drive_probe,),
+    "ps": (drive_ps,),
+    "stop": (drive_stop,),
+    "start": (drive_start,),
+    "follow": (drive_follow, drive_clock),
+    "exec": (drive_exec,),
+    "top": (drive_top,),
+    "clean": (drive_clean,),
+    "orphans": (drive_orphans,),
+    "pull": (drive_pull,),
+    "sync": (drive_sync,),
+}
+
+
+class Place:
+    """A folder for what is brought, beside which nothing may appear, and a source tree."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._number = folder, 0
+        source = folder / "source"
+        source.mkdir()
+        (source / "train.py").write_text("print(1)\n", encoding="ascii")
+        self.scan: ScanResult = scan_source(source)
+
+    def fresh(self) -> Path:
+        """Give an empty target."""
+        self._number += 1
+        return self._folder / f"target-{self._number}"
+
+    def check(self, target: Path) -> None:
+        """Fail if anything was written beside the target."""
+        names = {path.name for path in self._folder.iterdir()} - {"source"}
+        assert names <= {target.name}, f"written outside: {names}"
+        _remove(target)
+
+
+def _remove(folder: Path) -> None:
+    for path in sorted(folder.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+    folder.rmdir()
+
+
+# the fuzz itself
+
+
+@dataclass
+class Tally:
+    """What came out of how many cases."""
+
+    cases: int = 0
+    refused: int = 0
+    taken: int = 0
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A case that broke a rule, and how to have it again."""
+
+    verb: str
+    driver: str
+    seed: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.verb} by {self.driver}, seed {self.seed!r}: {self.what}"
+
+
+def load(verb: str, scan: ScanResult | None = None) -> list[list[Saved]]:
+    """Give the honest conversations of a verb; those about code are made to be about the code in `scan`."""
+    talks = json.loads((FRAMES / f"{verb}.json").read_text(encoding="ascii"))
+    for header in (frame[0] for talk in talks for frame in talk if scan is not None):
+        header.update({"missing": list(scan.manifest.blobs)} if header.get("missing") else {})
+        header.update({"tree": scan.manifest.hash} if "tree" in header else {})
+    return [[(header, body) for header, body in talk] for talk in talks]
+
+
+def fuzz(verb: str, count: int, seed: str, tally: Tally) -> Iterator[Fault]:
+    """Let the functions of a verb read so many changed conversations."""
+    with tempfile.TemporaryDirectory(prefix="ch-") as folder, without_network():
+        place = Place(Path(folder))
+        talks = load(verb, place.scan)
+        for number in range(count):
+            mine = f"{seed} {verb} {number}"
+            for driver in DRIVERS[verb]:
+                tally.cases += 1
+                fault = one_case(driver, talks, mine, place, tally)
+                if fault:
+                    yield Fault(verb, driver.__name__, mine, fault)
+
+
+def one_case(
+    driver: Callable[..., object], talks: Sequence[Sequence[Saved]], seed: str, place: Place, tally: Tally
+) -> str:
+    """Run one case; says what is wrong."""
+    answer = conversation(Random(seed), talks)
+    signal.signal(signal.SIGVTALRM, _ring)
+    signal.setitimer(signal.ITIMER_VIRTUAL, LONGEST_CASE)
+    try:
+        value = driver(Line(answer), place)
+    except EndlessError:
+        return f"not over after {LONGEST_CASE:g} s of the processor"
+    except ClusterctlError as error:
+        tally.refused += 1
+        return "" if error.code else f"an error without a code: {error.message[:200]}"
+    except Exception as error:  # whatever it is, it would end the command
+        from traceback import extract_tb
+
+        last = extract_tb(error.__traceback__)[-1]
+        return f"{type(error).__name__}: {str(error)[:150]} at {Path(last.filename).name}:{last.lineno}"
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    tally.taken += 1
+    return unbounded(value)
+
+
+def _ring(*_: object) -> None:
+    raise EndlessError
+
+
+class EndlessError(BaseException):
+    """A case does not come to its end; nothing on the way may take it for an error of its own."""
+
+
+def unbounded(value: object) -> str:
+    """Say what in a value has no bounds; empty if all has."""
+    count, waiting = 0, [value]
+    while waiting:
+        count, one = count + 1, waiting.pop()
+        if isinstance(one, float) and not math.isfinite(one):
+            return f"a number that is {one}"
+        if isinstance(one, int) and abs(one) > LARGEST:
+            return f"a number of {len(f'{abs(one):x}')} hexadecimal digits"
+        if isinstance(one, str) and len(one) > LONGEST_TEXT:
+            return f"a text of {len(one)} characters"
+        if count > MOST_ITEMS:
+            return f"more than {MOST_ITEMS} values"
+        waiting += _inside(one)
+    return ""
+
+
+def _inside(value: object) -> list[object]:
+    if is_dataclass(value) and not isinstance(value, type):
+        return [getattr(value, field.name) for field in fields(value)]
+    if isinstance(value, Mapping):
+        return [*value.keys(), *value.values()]
+    return list(value) if isinstance(value, (list, tuple, set, frozenset)) else []
