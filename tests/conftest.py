@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from surroundings import remove, shut_out
 
 HOME = pytest.StashKey[Path]()
@@ -40,6 +41,10 @@ LONGEST = (
 
 def pytest_configure(config: pytest.Config) -> None:
     """Shut the machine's own settings out, before anything is imported; processes that work for us inherit that."""
+    settings.register_profile(
+        "any machine", deadline=None
+    )  # how long an example takes is the machine's affair
+    settings.load_profile("any machine")
     if not hasattr(config, "workerinput"):
         config.stash[HOME] = shut_out(os.environ)
 

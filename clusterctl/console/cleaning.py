@@ -30,7 +30,9 @@ def show_choice(choice: Choice, found: Mapping[str, Found]) -> None:
     for run, parts in runs.items():
         names = fold_names([part.node for part, _ in parts])
         size = render_size(sum(part.bytes for part, _ in parts))
-        state = _state_of(run, [*(part for part, _ in parts), *(p for one in found.values() for p in one.parts)])
+        state = _state_of(
+            run, [*(part for part, _ in parts), *(p for one in found.values() for p in one.parts)]
+        )
         _print(
             f"{run}  {state}, still for {_age(min(p.age for p, _ in parts))}, {size} on {names}: {parts[0][1]}"
         )

@@ -38,6 +38,9 @@ ALONE_LIMIT = 600.0  # the same when no node is heard at all, so that the fault 
 LONGEST_PAUSE = 2.0  # seconds between two tries to come back
 GANG_PATIENCE = 4.0  # seconds in which the nodes themselves stop a run of which a part has failed
 STOP_TRIES = 3
+MOST_BREAKS = (
+    100  # in a row, of the one node that has not ended: each try is at most 2 s or a silence of 20 s
+)
 BAD_ENDS = (FAILED, FAILED_SETUP, LOST, UNKNOWN, TIMEOUT)
 
 
@@ -95,6 +98,7 @@ class Attached:
             longest_pause=LONGEST_PAUSE,
         )
         self._return_limits: dict[str, float] = {}
+        self._breaks: dict[str, int] = {}  # of each node's stream, since it last sent lines or events
         self._alone_since: float | None = None
         self._stopping: threading.Thread | None = None
         self._stopped: set[str] = set()
@@ -161,6 +165,8 @@ class Attached:
             self._end_rest()
         self._alone_since = None
         part.met = True
+        if not isinstance(update, StateChange):
+            self._breaks.pop(update.node, None)
         if isinstance(update, LogLines):
             entry = replace(update, lines=tuple(redact(line, self._secrets) for line in update.lines))
             part.hear_lines(entry, time.time())
@@ -260,6 +266,11 @@ class Attached:
         if only_looks_on and any(other.met and not other.ended for other in self._others(part)):
             limit = ONLOOKER_RETURN_LIMIT
         broke_at = self._streams.broke_at.get(name, now)
+        self._breaks[name] = self._breaks.get(name, 0) + 1
+        met = [other for other in self._others(part) if other.met]
+        if met and all(other.ended for other in met) and self._breaks[name] > MOST_BREAKS:
+            self._lose(part, f"its stream broke {MOST_BREAKS} times and brought nothing")
+            return
         overdue = now >= broke_at + limit
         if part.met and overdue and (self._others_heard(name, broke_at) or self._alone_for_long(now)):
             self._lose(part, "the connection broke and did not come back")

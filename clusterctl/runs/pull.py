@@ -57,6 +57,8 @@ def list_results(
                 raise nonsense(node, str(error)) from error
             entries += read
             named += sum(4 * (len(entry.path) + len(entry.target)) for entry in read)
+        elif "listed" not in header:
+            raise nonsense(node, "an answer that was not asked for")
         too_long = most_named is not None and named > most_named
         if len(entries) > most or too_long or header.flag("more"):
             what = "longer names than this machine takes in" if too_long else f"more than {most} files"

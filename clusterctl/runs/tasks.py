@@ -196,7 +196,7 @@ def await_event(
     seen: dict[str, Untrusted] = {}
     while wanted not in seen:
         try:
-            header, _ = _answer(session, max(0.0, deadline - time.monotonic()))
+            header, _ = _answer(session, deadline - time.monotonic())
         except ConnectTimeout as error:
             raise overdue(wanted, limit, node, session.stderr) from error
         event = header.text("event", 40)
@@ -242,7 +242,7 @@ def stop(
     with _session(c, "stop", request, interpreter, silence_limit=SILENCE_LIMIT) as session:
         deadline = time.monotonic() + (grace if grace is not None else 3600.0) + ANSWER_LIMIT
         while True:
-            header, _ = _answer(session, max(0.0, deadline - time.monotonic()))
+            header, _ = _answer(session, deadline - time.monotonic())
             if "stopped" in header:
                 return _parse_stopped(header.record("stopped"))
 
@@ -342,6 +342,9 @@ def _session(
 
 
 def _answer(session: Session, limit: float) -> Frame:
+    """Wait for a frame; where no time is left one that is here already is too late: others could follow for ever."""
+    if limit <= 0:
+        raise ConnectTimeout(f"no answer from {session.verb} in time", code="CC-SSH-004", node=session.node)
     frame = session.receive(limit)
     if frame is None:
         raise NodeError("the node ended the conversation", code="CC-RUN-032", evidence=session.stderr)

@@ -59,7 +59,9 @@ class Foreign:
     file: str
     hosts: tuple[ForeignHost, ...]
     remarks: tuple[Remark, ...]
-    groups: tuple[tuple[str, int], ...] = ()  # Ansible's, with the number of their hosts, where all hosts were taken
+    groups: tuple[
+        tuple[str, int], ...
+    ] = ()  # Ansible's, with the number of their hosts, where all hosts were taken
 
 
 @dataclass(eq=False)

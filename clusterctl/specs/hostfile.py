@@ -85,7 +85,9 @@ def _without_processes(host: ForeignHost, findings: Findings) -> ForeignHost:
     """Leave out slots that cannot be GPUs: schedulers count processes or cores by them."""
     if host.gpus is None or host.gpus <= MOST_GPUS:
         return host
-    message = f"{host.gpus} slots are processes, not GPUs: gpus was left out, so clusterctl takes what the node has"
+    message = (
+        f"{host.gpus} slots are processes, not GPUs: gpus was left out, so clusterctl takes what the node has"
+    )
     findings.remark(message, host.place)
     return replace(host, gpus=None)
 

@@ -65,7 +65,9 @@ def describe_groups(foreign: Foreign) -> str:
     named = [f"{name} ({count})" for name, count in foreign.groups[:MOST_GROUPS] if name.isprintable()]
     more = f" and {len(foreign.groups) - MOST_GROUPS} more" if len(foreign.groups) > MOST_GROUPS else ""
     every = f"All {counted(len(foreign.hosts), 'host')} were taken."
-    return f"{every} To leave login and storage nodes out, take one group by --group: {', '.join(named)}{more}."
+    return (
+        f"{every} To leave login and storage nodes out, take one group by --group: {', '.join(named)}{more}."
+    )
 
 
 def shared_value(hosts: Sequence[ForeignHost], key: str) -> object:

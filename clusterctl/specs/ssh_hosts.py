@@ -124,7 +124,9 @@ def _host(
     elif bastions & set(names):
         findings.remark(f"{quoted(name)} is left out: others go through it, so it is a bastion", block.place)
     elif known.setdefault(target, name) != name:
-        findings.remark(f"{quoted(name)} is left out: it has the HostName of {quoted(known[target])}", block.place)
+        findings.remark(
+            f"{quoted(name)} is left out: it has the HostName of {quoted(known[target])}", block.place
+        )
     else:
         if others:
             findings.remark(f"{quoted(name)} is also called {', '.join(map(quoted, others))}", block.place)

@@ -56,7 +56,9 @@ def test_files_that_no_other_place_has_are_asked_about(
     monkeypatch.setattr(sys.stdin, "isatty", lambda: at_terminal, raising=False)
     monkeypatch.setattr(click, "confirm", lambda *_, **__: answer)
     parts = [
-        parse_part(node, Untrusted({"run": f"{run}-20260101T000000-0001", "leaf": f"0-{node}", "outside": outside}))
+        parse_part(
+            node, Untrusted({"run": f"{run}-20260101T000000-0001", "leaf": f"0-{node}", "outside": outside})
+        )
         for run, node, outside in (("a", "gpu01", OUTSIDE), ("a", "gpu02", None), ("b", "gpu01", None))
     ]
     choice = Choice(tuple((part, "old") for part in parts if part), ())

@@ -67,7 +67,9 @@ def test_the_report_of_a_bug_is_bounded(folder: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
     trace = "Traceback\n" + "\x1b]52;c;YQ==\x07\u202e" * 70_000 + "\nValueError: the end\n"
     for _ in range(50):
-        error = reported("gpu01", Untrusted({"code": "CC-RUN-002", "message": "\x9d\n" * 9_000, "traceback": trace}))
+        error = reported(
+            "gpu01", Untrusted({"code": "CC-RUN-002", "message": "\x9d\n" * 9_000, "traceback": trace})
+        )
         bug = note_bug(error)
         mine = as_bug(ValueError("\x1b]0;x\x07" * 300_000))
     (crash,) = (folder / "state" / "clusterctl" / "crashes").iterdir()
@@ -84,7 +86,9 @@ def test_the_report_of_a_bug_is_bounded(folder: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("code", ["", None, 7, "CC-RUN-014 \x1b[2J", "x" * 10_000, ["CC-PY-001"]])
 def test_an_error_of_a_node_says_what_it_may(code: object) -> None:
     """Its code is one of ours, and its message one bounded line that no terminal acts on."""
-    error = reported("gpu01", Untrusted({"code": code, "message": "a\nb\x1b[2J\u202e" * 10_000, "traceback": None}))
+    error = reported(
+        "gpu01", Untrusted({"code": code, "message": "a\nb\x1b[2J\u202e" * 10_000, "traceback": None})
+    )
 
     assert (error.code, error.node, error.evidence) == ("CC-RUN-002", "gpu01", "")
     assert error.message.isprintable()
@@ -93,11 +97,15 @@ def test_an_error_of_a_node_says_what_it_may(code: object) -> None:
 
 def test_a_launch_says_what_it_will_run_here_before_it_does_anything(folder: Path) -> None:
     """Even one that fails at once; what a terminal would hide is shown."""
-    (folder / "job.yaml").write_text(f'{JOB}on_end: {{command: [sh, "-c", "id \\e[8m"]}}\nsecrets: [NOT_SET_HERE]\n')
+    (folder / "job.yaml").write_text(
+        f'{JOB}on_end: {{command: [sh, "-c", "id \\e[8m"]}}\nsecrets: [NOT_SET_HERE]\n'
+    )
     done = run(folder, "launch", "job.yaml", COLUMNS="80")
 
     assert done.returncode == 2
-    assert done.stderr.startswith("will run here when it ends: sh -c 'id \\x1b[8m'\n", done.stderr.index("will"))
+    assert done.stderr.startswith(
+        "will run here when it ends: sh -c 'id \\x1b[8m'\n", done.stderr.index("will")
+    )
     assert done.stderr.index("will run here") < done.stderr.index("NOT_SET_HERE")
     assert "\x1b" not in done.stderr
 
@@ -422,6 +430,8 @@ def test_json_is_json_in_every_locale(tmp_path: Path, encoding: str) -> None:
 
 def test_nothing_is_imported_before_an_interrupt_is_expected() -> None:
     """Ctrl-C in the first tenth of a second must not meet an import outside of what turns it into exit code 130."""
-    code = "import sys; known = set(sys.modules); import clusterctl.__main__; print(*set(sys.modules) - known)"
+    code = (
+        "import sys; known = set(sys.modules); import clusterctl.__main__; print(*set(sys.modules) - known)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) <= {"clusterctl", "clusterctl.__main__", "__future__"}

@@ -11,6 +11,7 @@ only, and one file: it is copied into the home of a node.
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import select
@@ -200,6 +201,7 @@ def each_state(change: Callable[[Header, Talk], None]) -> Case:
     """Change every state of a run, whichever frame holds it."""
 
     def lie(header: Header, body: bytes, talk: Talk) -> Iterator[bytes]:
+        header = copy.deepcopy(header)  # the verb itself works on with the truth
         stopped = header.get("stopped") if isinstance(header.get("stopped"), dict) else {}
         found = header.get("found") if isinstance(header.get("found"), dict) else {}
         parts = [*(header.get("runs") or ()), *(found.get("runs") or ())]

@@ -73,9 +73,7 @@ finally:
 """
 
 
-def test_a_rank_that_left_early_and_sleeps_in_its_clean_up_is_the_cause(
-    cluster: Lab, tmp_path: Path
-) -> None:
+def test_a_rank_that_left_early_and_sleeps_in_its_clean_up_is_the_cause(cluster: Lab, tmp_path: Path) -> None:
     """It ends only by our stop; launch, status and the nodes, which could start the run again, all name it."""
     restart = {"on": ["network", "node_lost"], "max": 1}
     job = make_project(tmp_path, ASLEEP, nodes=2, restart=restart)

@@ -278,7 +278,7 @@ sys.exit(main())
     insisted = run("up", "--backend", "netns")
     went_on = run("up", "-n", "1")
     status = run("status")
-    ended = run("down")
+    ended = run("down", "-y")
 
     assert insisted.returncode == 2
     assert "CC-LAB-001" in insisted.stderr

@@ -31,6 +31,7 @@ from clusterctl.errors import (
     NodeError,
     Unreachable,
 )
+from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.runs import openssh
 from clusterctl.runs.limits import Timeouts
 from clusterctl.runs.openssh import Masters, is_listening
@@ -134,7 +135,7 @@ def test_one_login_carries_all_and_nothing_is_left(serve: Callable[..., Server])
     assert folder.stat().st_mode & 0o777 == 0o700
     for number in range(5):
         with start(way, "echo", n=number) as session:
-            assert session.receive(HANG) == ({"request": {"n": number}}, b"")
+            assert session.receive(HANG) == (Untrusted({"request": {"n": number}}), b"")
     assert server.log.count("Accepted publickey") == 1
     mine.close()
     assert not folder.exists()
@@ -168,7 +169,7 @@ def test_master_of_the_user_is_used_and_left(
     way = masters.connect(server.node(config=config, key=None, known_hosts=None), PATIENT)
     assert not way.owned
     with start(way, "echo", n=1) as session:
-        assert session.receive(HANG) == ({"request": {"n": 1}}, b"")
+        assert session.receive(HANG) == (Untrusted({"request": {"n": 1}}), b"")
     way.close()
     masters.close()
     assert way.is_connected
@@ -197,7 +198,7 @@ def test_by_way_of_a_bastion(serve: Callable[..., Server], masters: Masters, tmp
     config = user_config(tmp_path, f"UserKnownHostsFile {known}", f"IdentityFile {bastion.client_key}")
     node = inner.node(config=config, known_hosts=None, jump=f"127.0.0.1:{bastion.port}")
     with start(masters.connect(node, PATIENT), "echo", n=1) as session:
-        assert session.receive(HANG) == ({"request": {"n": 1}}, b"")
+        assert session.receive(HANG) == (Untrusted({"request": {"n": 1}}), b"")
     assert "Accepted publickey" in bastion.log
     bastion.stop()
     failed = refusal(masters, node)

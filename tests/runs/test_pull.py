@@ -300,7 +300,7 @@ def test_nodes_with_one_home_find_the_same_mark(node: Node) -> None:
         node.open(beacon="b2", mark="m3") as stranger,
     ):
         marks = [list_results(session, 9, "", "gpu01").mark for session in (one, other, stranger)]
-        assert marks == ["m1", "m1", "m3"]
+        assert marks in (["m1", "m1", "m3"], ["m2", "m2", "m3"])
         assert len(list((node.workdir / "beacons").iterdir())) == 2
     wait_until(lambda: not list((node.workdir / "beacons").iterdir()), "they go out")
 

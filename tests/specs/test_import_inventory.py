@@ -72,7 +72,9 @@ def test_groups_are_named_where_all_hosts_were_taken() -> None:
     chosen, few = taken_file("slurm-and-kubernetes.ini", "slurm-node")
 
     assert len(inventory.nodes) == 4
-    assert "one group by --group: kube-master (1), etcd (1), kube-node (2), k8s-cluster (3), slurm-m" in written
+    assert (
+        "one group by --group: kube-master (1), etcd (1), kube-node (2), k8s-cluster (3), slurm-m" in written
+    )
     assert dict(parts)["slurm-node"] == 2
     assert "nfs-clients" not in dict(parts)
     assert [node.name for node in few.nodes] == ["gpu01", "gpu02"]
