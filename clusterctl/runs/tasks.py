@@ -342,8 +342,7 @@ def _session(
 
 
 def _answer(session: Session, limit: float) -> Frame:
-    """Wait for a frame; where no time is left one that is here already is too late: others could follow for ever."""
-    if limit <= 0:
+    if limit <= 0:  # also where a frame is here already: others could follow it for ever
         raise ConnectTimeout(f"no answer from {session.verb} in time", code="CC-SSH-004", node=session.node)
     frame = session.receive(limit)
     if frame is None:

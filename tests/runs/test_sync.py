@@ -134,14 +134,15 @@ def test_many_nodes_with_one_home_do_not_disturb_each_other(source: Path, tmp_pa
 
 
 @pytest.mark.parametrize("name", ["train.py", "big.bin"])
-@pytest.mark.parametrize("damage", [b"\0", b""], ids=["altered", "cut"])
-def test_a_damaged_store_is_mended(source: Path, tmp_path: Path, name: str, damage: bytes) -> None:
+@pytest.mark.parametrize("altered", [True, False], ids=["altered", "cut"])
+def test_a_damaged_store_is_mended(source: Path, tmp_path: Path, name: str, altered: bool) -> None:
     """A stored content that is not what its name says is fetched again, before any run sees it."""
     scan = scan_source(source)
     bring(scan, tmp_path / "work")
     sha = {entry.path: entry.content for entry in scan.manifest.entries}[name]
     stored = tmp_path / "work/store" / sha[:2] / sha
-    stored.write_bytes(damage + stored.read_bytes()[1:])
+    first, *rest = stored.read_bytes()
+    stored.write_bytes(bytes([first ^ 1, *rest] if altered else rest))
     result, blobs = bring(scan, tmp_path / "work", run="second")
     assert blobs == [sha]
     assert result.tree == scan.manifest.hash
