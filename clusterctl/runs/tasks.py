@@ -344,7 +344,6 @@ def _session(
 def _answer(session: Session, limit: float) -> Frame:
     if limit <= 0:  # also where a frame is here already: others could follow it for ever
         raise ConnectTimeout(f"no answer from {session.verb} in time", code="CC-SSH-004", node=session.node)
-    frame = session.receive(limit)
-    if frame is None:
-        raise NodeError("the node ended the conversation", code="CC-RUN-032", evidence=session.stderr)
-    return frame
+    if (frame := session.receive(limit)) is not None:
+        return frame
+    raise NodeError("the node ended the conversation", code="CC-RUN-032", evidence=session.stderr)
