@@ -10,8 +10,8 @@ import re
 import signal
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Pattern, Sequence, Tuple
 
+from ..protocol.leaver import RankEnd, find_leavers
 from .evidence import TRACEBACK
-from .leaver import RankEnd, find_leavers
 from .verdict import describe_end
 
 Part = Dict[str, Any]

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from clusterctl.plans.leaver import RankEnd, find_leavers
 from clusterctl.plans.symptoms.endings import ENDED_EARLY, STARVED
 from clusterctl.plans.symptoms.symptom import Grade, Recognised
 from clusterctl.plans.symptoms.table import WAITED_FOR, recognise
 from clusterctl.plans.words import strip_rank
+from clusterctl.protocol.leaver import RankEnd, find_leavers
 
 SHORTEST_GRACE = 0.5  # seconds; a KILL sooner after our stop is not ours
 CLOCK_SLACK = 0.2  # seconds by which a node's clock may be misjudged

@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from clusterctl.payload import leaver as on_nodes
 from clusterctl.payload.blame import blame, read_texts
-from clusterctl.plans import leaver
 from clusterctl.plans.cause import find_cause
 from clusterctl.plans.gang import parse_record
 from clusterctl.plans.symptoms.table import restart_texts
+from clusterctl.protocol.leaver import RankEnd, find_leavers
 from clusterctl.protocol.untrusted import Untrusted
 
 TEXTS = read_texts(restart_texts())
@@ -238,7 +237,6 @@ LOCAL = (
 )
 
 
-@pytest.mark.parametrize("module", [leaver, on_nodes])
 @pytest.mark.parametrize(
     ("text", "named"),
     [
@@ -249,11 +247,11 @@ LOCAL = (
         ("closed by peer [10.77.0.31]:4242, []", set()),
     ],
 )
-def test_the_peers_address_is_read(module: Any, text: str, named: set[str]) -> None:
+def test_the_peers_address_is_read(text: str, named: set[str]) -> None:
     """The whole address counts, and not the complaining rank's own; an unknown address of a node is none."""
     addresses = {"gpu01": "10.77.0.1", "gpu03": "10.77.0.3", "six": "fd00::3", "unknown": ""}
-    ranks = [module.RankEnd("gpu01", 1.0, complaint=text)]
-    ranks += [module.RankEnd(node, 2.0, silent=True) for node in addresses]
-    found = {ranks[place].node for place in module.find_leavers(ranks, addresses)}
+    ranks = [RankEnd("gpu01", 1.0, complaint=text)]
+    ranks += [RankEnd(node, 2.0, silent=True) for node in addresses]
+    found = {ranks[place].node for place in find_leavers(ranks, addresses)}
 
     assert found == named

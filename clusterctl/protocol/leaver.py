@@ -1,13 +1,13 @@
-"""Which rank left first, where all others only complain that a peer closed its connection.
+"""Which rank exited first, where all others only report that a peer closed its connection.
 
-`payload/leaver.py` decides the same on the nodes; the cases in tests/plans/test_leaver.py go through both.
+The nodes (`payload/blame.py`) and the client (`plans/cause.py`) decide it with this code.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 # A process, or the kernel that ended it, closed the connection. "Network error" and the like are no proof of that.
 _CLOSED = re.compile(r"(closed|reset) by (remote )?peer", re.IGNORECASE)
@@ -16,11 +16,10 @@ _WAITED = re.compile(r"timed? ?out", re.IGNORECASE)
 _ADDRESS = re.compile(r"(\blocal\w*=|\baddr=)?\[([\w.:%]+)\]")
 
 
-@dataclass(frozen=True)
-class RankEnd:
+class RankEnd(NamedTuple):
     """How a rank ended.
 
-    `asked`: it had been told to end before, by clusterctl or torchrun. `silent`: it ended for that reason alone, and
+    `asked`: it had been stopped before, by clusterctl or torchrun. `silent`: it ended for that reason alone, and
     reported nothing. `by_itself`: it ended with a code of its own, so it may have worked until it was asked.
     `complaint`: what it reported of another rank, before the stop.
     """
@@ -42,7 +41,7 @@ def find_leavers(ranks: Sequence[RankEnd], addresses: Mapping[str, str]) -> tupl
     """
     complaints = [rank.complaint for rank in ranks if rank.complaint]
     accused = [_named(complaint, addresses) for complaint in complaints]
-    nodes = frozenset().union(*accused)
+    nodes: frozenset[str] = frozenset().union(*accused)
     left = [place for place, rank in enumerate(ranks) if rank.exited_0 and not rank.asked]
     if left:
         known = all(accused) and len(complaints) == sum(not rank.exited_0 for rank in ranks)
@@ -52,7 +51,7 @@ def find_leavers(ranks: Sequence[RankEnd], addresses: Mapping[str, str]) -> tupl
         return (min(left, key=lambda place: ranks[place].time),) if left else ()
     if not any(map(_CLOSED.search, complaints)) or any(map(_WAITED.search, complaints)):
         return ()
-    silent = [place for place, rank in enumerate(ranks) if rank.silent and _may_be(rank, nodes)]
+    silent: list[int] = [place for place, rank in enumerate(ranks) if rank.silent and _may_be(rank, nodes)]
     alone = len(silent) == 1 or (nodes and len({ranks[place].node for place in silent}) == 1)
     return tuple(silent) if alone else ()
 
