@@ -103,7 +103,7 @@ def _agree_to_end(chosen: Lab) -> None:
     """Never take a lab down that nobody has named or agreed to."""
     import time
 
-    from clusterctl.cli.agreeing import agree
+    from clusterctl.cli.confirmation import confirm
     from clusterctl.plans.spans import render_span
     from clusterctl.specs.nodeset import fold_names
 
@@ -112,7 +112,7 @@ def _agree_to_end(chosen: Lab) -> None:
     since = f"up for {render_span(time.time() - origin.since)}"
     place = f", started in {origin.folder}" if origin.folder else ""
     about = [f"lab {chosen.name}: {nodes}, {since}{place}", f"its inventory: {chosen.inventory}"]
-    agree(
+    confirm(
         about,
         "End it with all that runs there?",
         "lab",

@@ -14,7 +14,10 @@ from clusterctl.cli.options import Settings, shared_options
     "--grace", type=click.FloatRange(min=0), help="Seconds between TERM and KILL; default: the job's grace."
 )
 @click.option(
-    "-y", "--yes", is_flag=True, help="Do not ask, also if no run is named or it is somebody else's."
+    "-y",
+    "--yes",
+    is_flag=True,
+    help="Do not ask for confirmation, even if no run is named or another user started it.",
 )
 @shared_options
 def stop(settings: Settings, run: str | None, grace: float | None, yes: bool) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import click
 
-from clusterctl.cli.agreeing import agree
+from clusterctl.cli.confirmation import confirm
 from clusterctl.cli.reaching import myself, tell_failures
 from clusterctl.console.runs import describe_launch, describe_run
 from clusterctl.console.sanitize import sanitize
@@ -38,13 +38,13 @@ def confirm_stop(run: str, parts: Parts, *, named: bool, place: str, command: st
     """Never end a run by accident: one that nobody has named, somebody else's, or one of which nothing is known."""
     me = myself()
     if not parts:
-        _confirm(f"no node remembers {run}, so nobody knows whose it was", f"{command} stop {run} -y")
+        _confirm(f"no node remembers {run}, so its owner is unknown", f"{command} stop {run} -y")
     elif is_live(parts) and not owner_of(parts).is_same(me):
         same = owner_of(parts).name == me.name
         who = ", not by you: it was another machine or state directory" if same else ""
         _confirm(f"{run} was {describe_launch(parts)}{who}", f"{command} stop {run} -y")
     elif not named:
-        agree(describe_run(run, parts, place), "Stop it?", "run", f"{command} stop {run}")
+        confirm(describe_run(run, parts, place), "Stop it?", "run", f"{command} stop {run}")
 
 
 def _confirm(why: str, command: str) -> None:

@@ -63,7 +63,7 @@ def remind(run: RunId, attach: str) -> None:
 
     try:
         if has_hooks(_folder(), run):
-            notice(f"nobody is told of its end until you attach again from this machine: {attach}")
+            notice(f"no hook reports its end until you attach again from this machine: {attach}")
     except OSError as error:
         _say_unread(error)
 

@@ -144,7 +144,7 @@ def describe_launch(parts: Parts) -> str:
     """Say whose a run is: `launched by ann@laptop 3h ago from /home/ann/digits`."""
     part = _any_part(parts)
     place = f" from {render_folder(part.launched_from)}" if part.launched_from else ""
-    return sanitize(f"launched by {part.launched_by or 'nobody known'} {_age(part.submitted)} ago") + place
+    return sanitize(f"launched by {part.launched_by or 'an unknown user'} {_age(part.submitted)} ago") + place
 
 
 def describe_run(run: str, parts: Parts, place: str) -> list[str]:

@@ -208,7 +208,7 @@ def test_who_leaves_is_told(home: Path, capfd: pytest.CaptureFixture[str]) -> No
     remind(RUN, "clusterctl attach it")
 
     assert capfd.readouterr().err.splitlines() == [
-        "note: nobody is told of its end until you attach again from this machine: clusterctl attach it"
+        "note: no hook reports its end until you attach again from this machine: clusterctl attach it"
     ]
 
 

@@ -194,7 +194,7 @@ def stranger_answers(seen: Situation) -> Iterator[Hit]:
                 if way.caller in seen.facts
                 else ""
             )
-            text = f"{way.caller} -> {way.peer} ({ip}): answered by somebody else"
+            text = f"{way.caller} -> {way.peer} ({ip}): answered by another node"
             text, look = (f"{text}: {doubled[0]}", doubled[1]) if doubled else (text, look)
             yield across((way.peer,), text, look)
 

@@ -1,4 +1,4 @@
-"""Ask before something ends that nobody has named: on a terminal a person answers, elsewhere it must be said before."""
+"""Confirmation before something unnamed is stopped: a question on a terminal, an error without one."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from clusterctl.errors import UsageError
 CODE = "CC-USE-091"
 
 
-def agree(about: Sequence[str], question: str, what: str, command: str) -> None:
-    """Return if a person agrees; UsageError if nobody does. `command` does it without a question."""
+def confirm(about: Sequence[str], question: str, what: str, command: str) -> None:
+    """Return if the user confirms, else raise UsageError; `command` does the same without a question."""
     if not sys.stdin.isatty():
         raise UsageError(
             f"no {what} was named, and there is no terminal to ask at; there is:",
