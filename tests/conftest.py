@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -45,6 +46,10 @@ def pytest_configure(config: pytest.Config) -> None:
         "any machine", deadline=None
     )  # how long an example takes is the machine's affair
     settings.load_profile("any machine")
+    if (
+        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    ):  # as in the background of a shell; tests press Ctrl-C
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
         config.stash[HOME] = shut_out(os.environ)
 

@@ -148,7 +148,7 @@ def test_a_short_phase_moves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     phases.begin("check")
     phases.arrive("check", "a")
     phases.end("check", "all fit")
-    assert re.fullmatch(r"  check   1/1 node  0\.[01] s  all fit\n", screen.getvalue())
+    assert re.fullmatch(r"  check   1/1 node  \d+\.\d s  all fit\n", screen.getvalue())
 
 
 def test_a_long_phase_moves_and_is_replaced_by_its_line(monkeypatch: pytest.MonkeyPatch) -> None:

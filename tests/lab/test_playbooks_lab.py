@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from driving import cctl, leftovers, read_until, said, start_cctl
+from variants import first
 from waiting import HANG
 
 from clusterctl.lab.labs import Lab
@@ -51,10 +52,10 @@ def test_hello_ranks(rented: Lab) -> None:
     ]
 
 
-@pytest.mark.parametrize("job", ["job.yaml", "job-use-env.yaml"])
+@pytest.mark.parametrize("job", first(1, ["job.yaml", "job-use-env.yaml"]))
 def test_launch_legacy(rented: Lab, job: str) -> None:
     """Both scripts find the line, whether the local rank is an argument or a variable."""
-    lines = launch(rented, f"launch-legacy/{job}")
+    lines = launch(rented, f"launch-legacy/{job}", "--", "--steps", "60")
 
     assert sorted(line for line in lines if line.startswith("rank")) == [
         "rank 0 of 2, local rank 0: y = 2.00 x + 1.00",
@@ -64,7 +65,7 @@ def test_launch_legacy(rented: Lab, job: str) -> None:
 
 def test_mp_spawn(rented: Lab) -> None:
     """Two nodes with two workers of the script's own make a world of four, which learns and saves once."""
-    lines = launch(rented, "mp-spawn/job.yaml")
+    lines = launch(rented, "mp-spawn/job.yaml", "--", "--epochs", "2")
 
     ranks = sorted(line for line in lines if line.startswith("rank"))
     assert ranks == [f"rank {2 * n + i} of 4: node {n}, worker {i}" for n in (0, 1) for i in (0, 1)]
@@ -74,19 +75,19 @@ def test_mp_spawn(rented: Lab) -> None:
 
 def test_tcp_init_mnist(rented: Lab) -> None:
     """Both processes meet at the address that was filled in, make the same files and learn from them."""
-    lines = launch(rented, "tcp-init-mnist/job.yaml")
+    lines = launch(rented, "tcp-init-mnist/job.yaml", "--", "--epochs", "2")
 
     assert {"rank 0 of 2, cpu", "rank 1 of 2, cpu"} <= set(lines)
     assert len([line for line in lines if line.startswith("making small files in ")]) == 2
-    assert len(accuracies(lines)) == 4
-    assert accuracies(lines)[-1] > 95
-    assert len([line for line in lines if re.match(r"epoch \d of 4 took [\d.]+ s", line)]) == 4
+    assert len(accuracies(lines)) == 2
+    assert accuracies(lines)[-1] > 90
+    assert len([line for line in lines if re.match(r"epoch \d of 2 took [\d.]+ s", line)]) == 2
 
 
 def test_private_network(rented: Lab) -> None:
     """The data are put in place once; each node's own NIC is in all three variables."""
     made = launch(rented, "private-network/make-data.yaml")
-    lines = launch(rented, "private-network/job.yaml")
+    lines = launch(rented, "private-network/job.yaml", "--", "--epochs", "1")
 
     assert [line.partition(": ")[2] for line in made] == ["made small files in CIFAR-10's format"] * 2
     told = sorted(line for line in lines if "NCCL_SOCKET_IFNAME" in line)

