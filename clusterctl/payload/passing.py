@@ -78,7 +78,9 @@ class Giver:
                 return
             with self._one_at_a_time:
                 if len(self._guests) >= GUESTS:
-                    hang_up(next(iter(self._guests)))  # its thread closes it
+                    oldest = next(iter(self._guests))
+                    del self._guests[oldest]  # at once: its thread, which closes it, may be late
+                    hang_up(oldest)
                 self._guests[taker] = None
             threading.Thread(target=self._attend, args=(taker,), daemon=True).start()
 

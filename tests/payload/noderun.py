@@ -215,8 +215,9 @@ class NodeRun:
         return path.read_text() if path.exists() else ""
 
     def output(self, rank: int, stream: str = "stdout") -> str:
-        """Read what a rank wrote."""
-        return (self.rundir / self.state()["ranks"][str(rank)][stream]).read_text()
+        """Read what a rank wrote: nothing, as long as its file is not there."""
+        file = self.rundir / self.state()["ranks"][str(rank)][stream]
+        return file.read_text() if file.exists() else ""
 
     def verb(self, name: str, **request: Any) -> list[tuple[dict[str, Any], bytes]]:
         """Run another verb about this run and return its frames."""

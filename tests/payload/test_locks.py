@@ -68,8 +68,8 @@ class Holding:
 
     @property
     def runs_in_the_way(self) -> set[str]:
-        """Name who is in the way."""
-        return {holder["run"] for holder in self.answer[1]}
+        """Name who is in the way; a real run of this machine that is too busy to answer has no name."""
+        return {holder.get("run", "") for holder in self.answer[1]}
 
     def end(self) -> None:
         """Kill the process as nothing else would."""
