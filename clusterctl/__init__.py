@@ -17,24 +17,24 @@ if TYPE_CHECKING:
 
     from clusterctl.errors import ClusterctlError as ClusterctlError
     from clusterctl.errors import SpecError as SpecError
-    from clusterctl.plans.launch import offline as offline
-    from clusterctl.plans.launch import plan_launch as plan_launch
-    from clusterctl.plans.launch import render_plan as render_plan
-    from clusterctl.plans.placement import plan_placement as plan_placement
-    from clusterctl.specs.inventory_parsing import parse_inventory as parse_inventory
-    from clusterctl.specs.job_parsing import parse_job as parse_job
+    from clusterctl.plans.launch.placement import plan_placement as plan_placement
+    from clusterctl.plans.launch.plan import offline as offline
+    from clusterctl.plans.launch.plan import plan_launch as plan_launch
+    from clusterctl.plans.launch.plan import render_plan as render_plan
+    from clusterctl.specs.inventory.parse import parse_inventory as parse_inventory
+    from clusterctl.specs.job.parse import parse_job as parse_job
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "ClusterctlError": "errors",
     "SpecError": "errors",
-    "offline": "plans.launch",
-    "parse_inventory": "specs.inventory_parsing",
-    "parse_job": "specs.job_parsing",
-    "plan_launch": "plans.launch",
-    "plan_placement": "plans.placement",
-    "render_plan": "plans.launch",
+    "offline": "plans.launch.plan",
+    "parse_inventory": "specs.inventory.parse",
+    "parse_job": "specs.job.parse",
+    "plan_launch": "plans.launch.plan",
+    "plan_placement": "plans.launch.placement",
+    "render_plan": "plans.launch.plan",
 }
 __all__ = ["__version__", *_HOMES]  # noqa: PLE0604 - the keys are strings
 

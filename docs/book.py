@@ -47,8 +47,8 @@ def bare(text: str) -> str:
 
 def examples() -> dict[str, dict[str, str]]:
     """Take of every check the first case in which it speaks, and what it says there."""
-    sys.path.insert(0, str(ROOT / "tests" / "plans"))
-    from cases.loading import every_case, judge  # noqa: PLC0415 - the cases are where the tests keep them
+    sys.path.insert(0, str(ROOT / "tests" / "support"))
+    from cases import every_case, judge  # noqa: PLC0415 - the cases are where the tests keep them
 
     found: dict[str, dict[str, str]] = {}
     for _, case in every_case():

@@ -28,18 +28,15 @@ from troubles import plain
 
 from clusterctl.cli.main import VERBS, root
 from clusterctl.plans.checks.registry import checks
-from clusterctl.plans.symptoms.symptom import Grade
-from clusterctl.plans.symptoms.table import all_symptoms
-from clusterctl.plans.vendors import VENDORS, network_env
-from clusterctl.specs.inventory_file import InventoryFile, NodeEntry, NodeSettings, SshEntry
-from clusterctl.specs.job_end import NotifyEntry, OnEndEntry
-from clusterctl.specs.job_file import JobFile, SyncEntry
-from clusterctl.specs.job_restart import RestartEntry
-from clusterctl.specs.job_setup import HookEntry, SetupEntry
-from clusterctl.specs.leaf import Leaf, OneOrMore
+from clusterctl.plans.known_errors import Grade
+from clusterctl.plans.launch.launchers import VENDORS, network_env
+from clusterctl.plans.runs.root_cause import all_symptoms
+from clusterctl.specs.fields import Leaf, OneOrMore
+from clusterctl.specs.inventory.schema import InventoryFile, NodeEntry, NodeSettings, SshEntry, WaiveEntry
+from clusterctl.specs.job.hooks import HookEntry, NotifyEntry, OnEndEntry, SetupEntry
+from clusterctl.specs.job.schema import JobFile, RestartEntry, SyncEntry
 from clusterctl.specs.placeholders import MEANINGS
-from clusterctl.specs.sizes import Size, parse_size
-from clusterctl.specs.waive import WaiveEntry
+from clusterctl.specs.values import Size, parse_size
 
 PAGES = Path(__file__).parent / "en"
 CHINESE = Path(__file__).parent / "zh"

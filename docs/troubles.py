@@ -12,7 +12,7 @@ from book import HEADING, written
 from ruamel.yaml import YAML
 
 from clusterctl.plans.checks.registry import checks
-from clusterctl.plans.symptoms.table import all_symptoms
+from clusterctl.plans.runs.root_cause import all_symptoms
 
 HERE = Path(__file__).parent
 CODES = HERE / "codes.yaml"

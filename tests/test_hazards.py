@@ -17,7 +17,7 @@ MODULES = {
 }
 RUNS_OBJECTS = {"pickle", "cPickle", "marshal", "shelve", "dill", "cloudpickle", "yaml", "jsonpickle"}
 OTHER_PROGRAMS = {"sudo", "su", "doas", "rsync", "scp", "sftp", "sshpass", "pkill", "killall"}
-OUR_OWN_CODE = {"clusterctl/plans/shell.py", "clusterctl/payload/boot.py"}  # run what clusterctl itself sent
+OUR_OWN_CODE = {"clusterctl/plans/ssh.py", "clusterctl/node/boot.py"}  # run what clusterctl itself sent
 
 
 @cache
@@ -37,8 +37,16 @@ def names(tree: ast.Module) -> Iterator[str]:
             yield ast.unparse(node.func)
 
 
+def in_functions(node: ast.AST, function: str = "") -> Iterator[tuple[str, ast.AST]]:
+    """Give all that is in a tree, with the name of the function that it is in."""
+    for child in ast.iter_child_nodes(node):
+        name = child.name if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)) else function
+        yield name, child
+        yield from in_functions(child, name)
+
+
 BYTE_CODE = {
-    "clusterctl/payload/compiled.py": ("marshal", "marshal.dumps", "compile")
+    "clusterctl/node/verbs/start.py": ("marshal", "marshal.dumps", "compile")
 }  # writes it, never reads it
 
 
@@ -79,7 +87,7 @@ def runs_other_programs(path: str, text: str) -> Iterator[str]:
 
 def writes_into_tmp(path: str, text: str) -> Iterator[str]:
     """On a node everything lies in our own directory: a name in /tmp could be taken before us."""
-    if "/payload/" in path:
+    if "/node/" in path:
         yield from (
             f"{path}: {found}" for found in re.findall(r"\btempfile\b|\bmktemp\b|/tmp/\w+|TMPDIR", text)
         )
@@ -99,47 +107,48 @@ def follows_their_names(path: str, text: str) -> Iterator[str]:
             yield f"{path}: {name}"
 
 
-# Who writes the JSON that these read without `protocol.untrusted`: we ourselves, or who commands us anyway.
+# Who writes the JSON that these functions read without `protocol.untrusted`: we ourselves, or who commands us anyway.
 TRUSTED_JSON = {
-    "clusterctl/cli/explain.py": "the book of codes, which comes with the package",
-    "clusterctl/protocol/untrusted.py": "the reader itself",
-    "clusterctl/runs/hookfile.py": "our own file",
-    "clusterctl/runs/homes.py": "our own file",
-    "clusterctl/runs/landing.py": "our own file",
-    "clusterctl/runs/parsecache.py": "our own file",
-    "clusterctl/runs/sshconfig.py": "our own file",
-    "clusterctl/runs/statcache.py": "our own file",
-    "clusterctl/payload/boot.py": "the client, whose code we are",
-    "clusterctl/payload/wire.py": "the client",
-    "clusterctl/payload/sync.py": "the client",
-    "clusterctl/payload/chore.py": "our own child",
-    "clusterctl/payload/gate.py": "our own parent",
-    "clusterctl/payload/torchrun.py": "our own child",
-    "clusterctl/payload/probe_torch.py": "our own child",
-    "clusterctl/payload/collective.py": "our own child",
+    "clusterctl/cli/commands/explain.py:explain": "the book of codes, which comes with the package",
+    "clusterctl/protocol/untrusted.py:": "the reader itself",
+    "clusterctl/client/local/notify.py:_read": "our own file",
+    "clusterctl/client/results/pull.py:_load": "our own file",
+    "clusterctl/client/results/target_dir.py:_load": "our own file",
+    "clusterctl/client/local/parse_cache.py:_load": "our own file",
+    "clusterctl/client/ssh/config.py:_load": "our own file",
+    "clusterctl/client/sync/contents.py:_load": "our own file",
+    "clusterctl/node/boot.py:boot": "the client, whose code we are",
+    "clusterctl/node/runtime/stream.py:__init__": "the client",
+    "clusterctl/node/verbs/sync.py:take_manifest": "the client",
+    "clusterctl/node/supervise/spawn.py:_read": "our own child",
+    "clusterctl/node/supervise/gate.py:read_order": "our own parent",
+    "clusterctl/node/supervise/torchrun.py:_hear": "our own child",
+    "clusterctl/node/probe/python.py:_collect": "our own child",
+    "clusterctl/node/diagnose/collective.py:hear": "our own child",
 }
 # Who takes a value as it came, and how it is bounded there.
 UNREAD = {
-    "clusterctl/runs/claiming.py": "parse_holders reads it into a dataclass, see facts_reading",
-    "clusterctl/runs/gauges.py": "read_sample does the same",
-    "clusterctl/runs/mesh.py": "read_listening and read_ways do the same",
-    "clusterctl/runs/orphans.py": "parse_orphans does the same",
-    "clusterctl/runs/tasks.py": "parse_facts does the same",
+    "clusterctl/client/launch/locks.py:heard": "parse_holders reads it into a dataclass",
+    "clusterctl/client/utilization.py:_read": "read_sample does the same",
+    "clusterctl/client/preflight.py:_listen": "read_listening and read_ways do the same",
+    "clusterctl/client/preflight.py:_call": "read_listening and read_ways do the same",
+    "clusterctl/client/maintenance.py:find_orphans": "parse_orphans does the same",
+    "clusterctl/client/rpc/tasks.py:_ask_facts": "parse_facts does the same",
 }
 FROM_NODES = ("header", "seen", "raw", "event", "entry", "told", "said", "frame", "answer")
 # Names of runs and jobs that become part of a path here, and by what they were checked before.
 PATHS_OF_NAMES = {
-    ("clusterctl/cli/pulling.py", "self._job"): "read out of a run id, or matched against NAME_PATTERN",
+    ("clusterctl/cli/actions/pull.py", "self._job"): "read out of a run id, or matched against NAME_PATTERN",
 }
 NAMES = ("run", "_run", "run_id", "job", "_job")
 
 
 def reads_json_without_bounds(path: str, text: str) -> Iterator[str]:
     """What another machine or account has written is read by `protocol.untrusted`, which bounds what it can cost."""
-    if path in TRUSTED_JSON or "/lab/" in path:  # the parts of a lab speak to each other
+    if "/lab/" in path:  # the parts of a lab speak to each other
         return
-    for node in ast.walk(parse(text)):
-        if isinstance(node, ast.Call):
+    for function, node in in_functions(parse(text)):
+        if isinstance(node, ast.Call) and f"{path}:{function}" not in TRUSTED_JSON:
             name = ast.unparse(node.func)
             if name in ("json.loads", "json.load", "json.JSONDecoder", "loads", "JSONDecoder"):
                 yield f"{path}:{node.lineno}: {name}"
@@ -147,14 +156,14 @@ def reads_json_without_bounds(path: str, text: str) -> Iterator[str]:
 
 def takes_values_unread(path: str, text: str) -> Iterator[str]:
     """A value of a frame that nobody has bounded goes only to a reader that does so itself."""
-    for node in ast.walk(parse(text)):
-        if isinstance(node, ast.Attribute) and node.attr == "unread" and path not in UNREAD:
+    for function, node in in_functions(parse(text)):
+        if isinstance(node, ast.Attribute) and node.attr == "unread" and f"{path}:{function}" not in UNREAD:
             yield f"{path}:{node.lineno}: {ast.unparse(node)}"
 
 
 def calculates_with_raw_numbers(path: str, text: str) -> Iterator[str]:
     """A number of a node may be 10^400, a list or true: `int` and `float` are no readers of it."""
-    if "/runs/" not in path and "/plans/" not in path:
+    if "/client/" not in path and "/plans/" not in path:
         return
     for node in ast.walk(parse(text)):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("int", "float") and node.args:
@@ -167,7 +176,7 @@ def calculates_with_raw_numbers(path: str, text: str) -> Iterator[str]:
 
 def makes_paths_of_names(path: str, text: str) -> Iterator[str]:
     """A run's name becomes part of a path as a RunId, a job's after it was checked: it may come from a node."""
-    if "/payload/" in path or "/lab/" in path:
+    if "/node/" in path or "/lab/" in path:
         return
     for function in ast.walk(parse(text)):
         if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -188,27 +197,27 @@ def makes_paths_of_names(path: str, text: str) -> Iterator[str]:
 
 Rule = Callable[[str, str], Iterator[str]]
 BREACHES: list[tuple[Rule, str, str]] = [
-    (builds_objects, "clusterctl/runs/a.py", "import pickle"),
-    (builds_objects, "clusterctl/payload/a.py", "def f():\n    import torch\n    torch.load('x')"),
-    (builds_objects, "clusterctl/runs/a.py", "from yaml import load"),
+    (builds_objects, "clusterctl/client/a.py", "import pickle"),
+    (builds_objects, "clusterctl/node/a.py", "def f():\n    import torch\n    torch.load('x')"),
+    (builds_objects, "clusterctl/client/a.py", "from yaml import load"),
     (builds_objects, "clusterctl/cli/a.py", "eval(text)"),
     (builds_objects, "clusterctl/cli/a.py", "exec(text)"),
-    (builds_objects, "clusterctl/payload/compiled.py", "import marshal\nmarshal.loads(data)"),
-    (calls_a_shell, "clusterctl/runs/a.py", "subprocess.run(text, shell=True)"),
-    (calls_a_shell, "clusterctl/runs/a.py", "os.system(text)"),
-    (runs_other_programs, "clusterctl/runs/a.py", "subprocess.run(['rsync', '-a', source])"),
-    (runs_other_programs, "clusterctl/payload/a.py", "subprocess.run(('/usr/bin/sudo', 'true'))"),
-    (writes_into_tmp, "clusterctl/payload/a.py", "open('/tmp/clusterctl-job')"),
-    (forwards_the_agent, "clusterctl/runs/a.py", "Connection(host, forward_agent=True)"),
-    (follows_their_names, "clusterctl/runs/a.py", "import tarfile"),
-    (reads_json_without_bounds, "clusterctl/runs/a.py", "json.loads(body)"),
-    (reads_json_without_bounds, "clusterctl/payload/a.py", "from json import loads\nloads(line)"),
-    (takes_values_unread, "clusterctl/runs/a.py", "header.unread('rows')"),
-    (calculates_with_raw_numbers, "clusterctl/runs/a.py", "int(header['events'])"),
+    (builds_objects, "clusterctl/node/verbs/start.py", "import marshal\nmarshal.loads(data)"),
+    (calls_a_shell, "clusterctl/client/a.py", "subprocess.run(text, shell=True)"),
+    (calls_a_shell, "clusterctl/client/a.py", "os.system(text)"),
+    (runs_other_programs, "clusterctl/client/a.py", "subprocess.run(['rsync', '-a', source])"),
+    (runs_other_programs, "clusterctl/node/a.py", "subprocess.run(('/usr/bin/sudo', 'true'))"),
+    (writes_into_tmp, "clusterctl/node/a.py", "open('/tmp/clusterctl-job')"),
+    (forwards_the_agent, "clusterctl/client/a.py", "Connection(host, forward_agent=True)"),
+    (follows_their_names, "clusterctl/client/a.py", "import tarfile"),
+    (reads_json_without_bounds, "clusterctl/client/a.py", "json.loads(body)"),
+    (reads_json_without_bounds, "clusterctl/node/a.py", "from json import loads\nloads(line)"),
+    (takes_values_unread, "clusterctl/client/a.py", "header.unread('rows')"),
+    (calculates_with_raw_numbers, "clusterctl/client/a.py", "int(header['events'])"),
     (calculates_with_raw_numbers, "clusterctl/plans/a.py", "float(raw.get('time') or 0)"),
     (
         makes_paths_of_names,
-        "clusterctl/runs/a.py",
+        "clusterctl/client/a.py",
         "def f(folder: Path, run: str):\n    folder / f'{run}.json'",
     ),
     (makes_paths_of_names, "clusterctl/cli/a.py", "def f(state):\n    Path('outputs') / state.job"),
@@ -230,12 +239,15 @@ def test_a_breach_would_be_seen(rule: Rule, path: str, text: str) -> None:
 
 def test_nobody_is_trusted_who_reads_nothing() -> None:
     """Each exception is still one."""
-    readers = {
-        path
-        for path in TRUSTED_JSON
-        if "json.load" not in MODULES[path] and "JSONDecoder" not in MODULES[path]
+    held = {
+        f"{path}:{function}": ast.unparse(node)
+        for path, text in MODULES.items()
+        if any(name.startswith(f"{path}:") for name in (*TRUSTED_JSON, *UNREAD))
+        for function, node in in_functions(parse(text), "")
+        if isinstance(node, ast.Attribute) and node.attr in ("loads", "load", "JSONDecoder", "unread")
     }
-    takers = {path for path in UNREAD if ".unread(" not in MODULES[path]}
+    readers = set(TRUSTED_JSON) - set(held)
+    takers = set(UNREAD) - set(held)
     places = {path for path, name in PATHS_OF_NAMES if name not in MODULES[path]}
 
     assert (readers, takers, places) == (set(), set(), set())

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from clusterctl.specs.inventory_parsing import parse_inventory
-from clusterctl.specs.job_parsing import parse_job
+from clusterctl.specs.inventory.parse import parse_inventory
+from clusterctl.specs.job.parse import parse_job
 
 ROOT = Path(__file__).parent.parent
 PLAYBOOKS = sorted(folder for folder in (ROOT / "playbooks").iterdir() if folder.is_dir())

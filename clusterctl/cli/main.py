@@ -14,14 +14,14 @@ import click
 from clusterctl.cli.options import Settings, shared_options
 from clusterctl.errors import ClusterctlError
 
-# Verb -> (module under clusterctl.cli, one line for --help). Modules load when their verb is called.
+# Verb -> (module under clusterctl.cli.commands, one line for --help). Modules load when their verb is called.
 VERBS = {
     "lab": ("lab", "Raise a real cluster on this machine: for learning, demos and tests."),
     "check": ("check", "Prove that the nodes are fit, before anything starts."),
     "launch": ("launch", "Send the code and start torchrun on every node."),
     "attach": ("attach", "Follow a run to its verdict, from any machine."),
     "logs": ("logs", "Show what the ranks have written."),
-    "ps": ("ps", "List the runs on the nodes."),
+    "ps": ("status", "List the runs on the nodes."),
     "status": ("status", "Show one run, node by node and rank by rank."),
     "stop": ("stop", "End a run on every node."),
     "pull": ("pull", "Bring a run's results home."),
@@ -50,7 +50,7 @@ class Verbs(click.Group):
         """Import a verb's module and give its command of the same name."""
         if cmd_name not in VERBS:
             return None
-        module = importlib.import_module(f"clusterctl.cli.{VERBS[cmd_name][0]}")
+        module = importlib.import_module(f"clusterctl.cli.commands.{VERBS[cmd_name][0]}")
         command: click.Command = getattr(module, cmd_name)
         return command
 
@@ -149,7 +149,7 @@ def _explain(error: Exception) -> ClusterctlError:
 
 
 def _tell(error: ClusterctlError) -> int:
-    from clusterctl.cli.crash import note_bug
+    from clusterctl.cli.context.crash import note_bug
     from clusterctl.console.errors import show_error
 
     show_error(note_bug(error))
@@ -200,6 +200,6 @@ def _discard_output() -> None:
 
 
 def _bug(error: Exception) -> ClusterctlError:
-    from clusterctl.cli.crash import as_bug
+    from clusterctl.cli.context.crash import as_bug
 
     return as_bug(error)

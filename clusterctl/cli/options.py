@@ -1,15 +1,19 @@
-"""The options that every verb takes, before or after its name."""
+"""Options and arguments that verbs share, and the question before something is stopped."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import shlex
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import click
 
-from clusterctl.specs.commandline import command_line
+from clusterctl.console.text import sanitize
+from clusterctl.errors import UsageError
+from clusterctl.specs.text import command_line
 
 
 @dataclass(frozen=True)
@@ -80,10 +84,10 @@ def _merge(before: Settings, later: Settings) -> Settings:
 
 def _announce(settings: Settings) -> None:
     """Let everything printed from here on, errors included, know the chosen colour."""
-    from clusterctl.console import choice
+    from clusterctl.console import terminal
 
-    choice.set_color(settings.color)
-    choice.set_chatter(quiet=settings.quiet, verbose=settings.verbose)
+    terminal.set_color(settings.color)
+    terminal.set_chatter(quiet=settings.quiet, verbose=settings.verbose)
 
 
 node_options = (
@@ -121,3 +125,84 @@ def takes_ways(function: Command) -> Command:
     for option in reversed(_WAYS):
         function = option(function)
     return function
+
+
+NOTHING_NAMED = "CC-USE-091"
+
+
+def confirm(about: Sequence[str], question: str, what: str, command: str) -> None:
+    """Return if the user confirms, else raise UsageError; `command` does the same without a question."""
+    if not sys.stdin.isatty():
+        raise UsageError(
+            f"no {what} was named, and there is no terminal to ask at; there is:",
+            code=NOTHING_NAMED,
+            fix=f"{command}  (or add -y)",
+            evidence="\n".join(about),
+        )
+    for line in about:
+        click.echo(sanitize(line), err=True)
+    if not click.confirm(question, err=True):
+        raise UsageError("nothing was ended", code=NOTHING_NAMED, fix=command)
+
+
+SURPLUS_WORDS = "CC-USE-092"
+_WORDS = "clusterctl.words"
+
+
+class PassesWords(click.Command):
+    """A command that remembers its words as they were typed; click takes the `--` away."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep the words, then do as every command does."""
+        ctx.meta[_WORDS] = tuple(args)
+        return super().parse_args(ctx, args)
+
+
+def refuse_surplus(words: Sequence[str], verb: str) -> None:
+    """Refuse words for a script that do not stand behind `--`: they may be options misspelled, or files."""
+    before, behind = _split(_typed())
+    surplus = list(words[: len(words) - len(behind)])
+    if not surplus:
+        return
+    kept = list(before)
+    for word in reversed(surplus):
+        del kept[len(kept) - 1 - kept[::-1].index(word)]
+    raise UsageError(
+        f"{verb} does not expect {shlex.join(surplus)}",
+        code=SURPLUS_WORDS,
+        fix=f"for the script: {_command()} {verb} {shlex.join([*kept, '--', *surplus, *behind])}",
+    )
+
+
+def refuse_mixed(command: Sequence[str], verb: str) -> None:
+    """Refuse a command without `--` behind whose first word an option of ours stands: it may be the command's own."""
+    typed = list(_typed())
+    if "--" in typed or not command or typed[-len(command) :] == list(command):
+        return
+    start = typed.index(command[0])
+    told = f"{verb} {shlex.join([*typed[:start], '--', *typed[start:]])}"
+    raise UsageError(
+        f"{shlex.join(typed[start:])}: whose options are these?",
+        code=SURPLUS_WORDS,
+        fix=f"the command's: {_command()} {told}; options of clusterctl stand before the --",
+    )
+
+
+def _typed() -> tuple[str, ...]:
+    words: tuple[str, ...] = click.get_current_context().meta[_WORDS]
+    return words
+
+
+def _command() -> str:
+    """Give what stood before the verb."""
+    parent = click.get_current_context().parent
+    settings = parent.find_object(Settings) if parent is not None else None
+    return (settings or Settings()).command
+
+
+def _split(typed: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Part the words at the first `--`."""
+    if "--" not in typed:
+        return typed, ()
+    place = typed.index("--")
+    return typed[:place], typed[place + 1 :]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from clusterctl.console.choice import wants_color
-from clusterctl.console.sanitize import sanitize
+from clusterctl.console.terminal import wants_color
+from clusterctl.console.text import sanitize
 from clusterctl.errors import ClusterctlError, Issue, SpecError
 
 _RED, _BOLD, _PLAIN = "\x1b[31m", "\x1b[1m", "\x1b[0m"

@@ -1,9 +1,9 @@
-"""The table of nodes and the findings below it; and both as JSON."""
+"""`check` and `explain`: tables, findings, NICs, codes."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,18 +12,63 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from clusterctl.console.activated import render_activated
-from clusterctl.console.choice import print_table
-from clusterctl.console.sanitize import sanitize
-from clusterctl.plans.checks.check import SEVERITIES, Finding
+from clusterctl.console.terminal import print_table
+from clusterctl.console.text import sanitize
+from clusterctl.plans.checks.framework import SEVERITIES, Finding
+from clusterctl.plans.checks.nics import (
+    describe_nics,
+    describe_others,
+    describe_rdma,
+    describe_settings,
+    explain_choice,
+)
 from clusterctl.plans.checks.registry import in_order
 from clusterctl.plans.checks.torch import nccl_version
-from clusterctl.plans.facts import Facts
-from clusterctl.plans.network import NodeNetwork, resolve_network
-from clusterctl.plans.rdma import plan_hcas
-from clusterctl.specs.counted import counted
-from clusterctl.specs.inventory import Node
+from clusterctl.plans.explain import Explanation, family_of
+from clusterctl.plans.facts.facts import Facts
+from clusterctl.plans.facts.records import Activate
+from clusterctl.plans.launch.network import NodeNetwork, plan_hcas, resolve_network
+from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.text import counted
+
+FIRST = 3  # entries of a path that are shown
+
+
+def render_activated(console: Console, facts: Mapping[str, Facts]) -> None:
+    """Print what `activate` gave, equal nodes as one; nothing where there is none."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name, one in facts.items():
+        if one.activate.status is not None:
+            groups.setdefault(tuple(describe(one.activate)), []).append(name)
+    for lines, names in groups.items():
+        console.print(Text.assemble("activate gave ", (f"({fold_names(names)})", "bold")))
+        for line in lines:
+            console.print(Text(f"  {sanitize(line)}"), soft_wrap=True)
+
+
+def describe(given: Activate) -> Iterator[str]:
+    """Say it in lines."""
+    if given.conda:
+        yield f"conda environment {given.conda}"
+    if given.venv:
+        yield f"venv {given.venv}"
+    yield f"CUDA toolkit {given.cuda or 'none'}" + _at(given.nvcc or given.cuda_home)
+    yield f"compiler {given.compiler_version or 'none'}" + _at(given.compiler)
+    yield f"PATH {shorten(given.path)}"
+    if given.libraries:
+        yield f"LD_LIBRARY_PATH {shorten(given.libraries)}"
+
+
+def _at(place: str | None) -> str:
+    return f" at {place}" if place else ""
+
+
+def shorten(entries: tuple[str, ...]) -> str:
+    """Join the first entries of a path and count the others."""
+    more = len(entries) - FIRST
+    return ":".join(entries[:FIRST]) + (f" and {more} more" if more > 0 else "")
+
 
 SCHEMA = 1
 FOLD_ABOVE = 16  # nodes; a longer table shows equal nodes as one row
@@ -221,3 +266,76 @@ def _node_to_json(node: Node, facts: Facts | None, findings: Sequence[Finding]) 
         "verdict": _verdict(node.name, findings) if facts else "no answer",
         "facts": asdict(facts) if facts else None,
     }
+
+
+def render_nics(
+    console: Console, nodes: Sequence[Node], facts: Mapping[str, Facts], *, verbose: bool = False
+) -> None:
+    """Print a line for the choice and one for InfiniBand and NCCL's files, with `verbose` also what was not chosen."""
+    told: dict[tuple[str, ...], list[str]] = {}
+    for node in nodes:
+        if node.name in facts:
+            told.setdefault(tuple(_lines(node, facts[node.name], verbose=verbose)), []).append(node.name)
+    for lines, names in told.items():
+        for place, line in enumerate(lines):
+            who = Text.assemble("NIC ", (f"({fold_names(names)})", "bold"), " ")
+            console.print(Text.assemble(" " * 4 if place else who, sanitize(line)), soft_wrap=True)
+
+
+def _lines(node: Node, facts: Facts, *, verbose: bool) -> Iterator[str]:
+    network = resolve_network(node, facts)
+    about = describe_nics(facts, network)
+    yield f"{about or 'none'}: {explain_choice(node, network)}"
+    for line in (describe_rdma(facts, network), *describe_settings(facts)):
+        if line:
+            yield line
+    others = describe_others(facts, network)
+    if verbose and others:
+        yield f"not chosen: {others}"
+
+
+EXPLAIN_INDENT = 10  # columns before a text
+
+
+def render_explanation(console: Console, one: Explanation) -> None:
+    """Print a code in full; commands stay unwrapped, because they are there to be pasted."""
+    console.print(Text.assemble((one.code, "bold"), f"  {one.title}", (f"  ({one.kind})", "dim")))
+    console.print()
+    _print(console, "effect", one.effect)
+    _print(console, "why", one.why)
+    _print(console, "what", one.text)
+    _print(console, "do", one.do)
+    _print(console, "in life", "\n".join(one.happens))
+    if one.example is not None:
+        _print(console, "example", one.example.seen)
+        _print(console, "fix", one.example.fix, wrap=False)
+    _print(console, "try", one.command, wrap=False)
+    _print(console, "see", f"clusterctl explain {one.see}" if one.see else "", wrap=False)
+
+
+def _print(console: Console, label: str, text: str, *, wrap: bool = True) -> None:
+    width = max(20, min(console.width, 100) - EXPLAIN_INDENT)
+    lines = [Text(line) for line in text.split("\n")] if text else []
+    pieces = [piece for line in lines for piece in (line.wrap(console, width) if wrap else [line])]
+    for place, piece in enumerate(pieces):
+        piece.rstrip()
+        head = (f"{label:>{EXPLAIN_INDENT - 2}}  " if place == 0 else " " * EXPLAIN_INDENT, "cyan")
+        console.print(Text.assemble(head, piece), soft_wrap=True)
+
+
+def render_codes(
+    console: Console, families: Mapping[str, str], titles: Mapping[str, str], family: str
+) -> None:
+    """List the codes of a family, or of all."""
+    for name, heading in families.items():
+        codes = [code for code in titles if family_of(code) == name]
+        if codes and family in ("", name):
+            console.print(Text(f"{heading}", style="bold"))
+            for code in codes:
+                console.print(Text.assemble((f"  {code}  ", "cyan"), titles[code]), soft_wrap=True)
+    console.print(Text("clusterctl explain CODE tells more of one."), style="dim")
+
+
+def explanation_to_json(one: Explanation) -> dict[str, Any]:
+    """Give an explanation as `explain --json` prints it."""
+    return {"schema": SCHEMA, **asdict(one)}

@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from clusterctl.console.choice import print_table
-from clusterctl.specs.counted import counted
-from clusterctl.specs.inventory import Inventory, Node
+from clusterctl.console.terminal import print_table
+from clusterctl.specs.inventory.model import Inventory, Node
+from clusterctl.specs.text import counted
 
 
 def render_inventory(console: Console, inventory: Inventory) -> None:

@@ -8,12 +8,11 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-from clusterctl.console.choice import wants_color
-from clusterctl.console.jsontext import json_text
-from clusterctl.console.sanitize import sanitize
+from clusterctl.console.terminal import wants_color
+from clusterctl.console.text import json_text, sanitize
 
 if TYPE_CHECKING:
-    from clusterctl.runs.follow import LogLines
+    from clusterctl.client.watch.follower import LogLines
 
 # Readable on dark and light backgrounds; a node keeps its colour in every run because its name chooses it.
 _COLORS = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
@@ -108,7 +107,7 @@ class JsonLogs:
         sys.stdout.flush()
 
     def _records(self, entry: LogLines) -> Iterator[dict[str, Any]]:
-        from clusterctl.plans.attempts import attempt_of
+        from clusterctl.plans.runs.gang_record import attempt_of
 
         about = {
             "schema": 1,

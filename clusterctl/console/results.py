@@ -8,15 +8,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clusterctl.console.choice import is_quiet, wants_color
-from clusterctl.console.outside import render_stranded
+from clusterctl.client.results.receive import Account
 from clusterctl.console.progress import render_size
-from clusterctl.console.sanitize import sanitize
+from clusterctl.console.terminal import is_quiet, wants_color
+from clusterctl.console.text import sanitize
+from clusterctl.console.verdict import render_stranded
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.outside import Outside, outside_to_json
-from clusterctl.runs.arrival import Account
-from clusterctl.specs.counted import counted
+from clusterctl.plans.sync.results import Outside, outside_to_json
 from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.text import counted
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -37,7 +37,7 @@ class Progress:
         """Begin to show it, on a terminal."""
         self._waiting = list(names)
         if not is_quiet() and sys.stderr.isatty() and wants_color(sys.stderr):
-            from clusterctl.console.choice import err
+            from clusterctl.console.terminal import err
 
             self._live = err().status(self._line())
             self._live.start()

@@ -1,49 +1,103 @@
-"""Runs on the screen: the list of `ps`, one run's nodes and ranks for `status`, and both as JSON."""
+"""Ps, status, live status."""
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Group
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from clusterctl.console.choice import out, print_table
-from clusterctl.console.outside import render_stranded
-from clusterctl.console.pulse import pulse_to_json, render_last_lines, render_pulse
-from clusterctl.console.sanitize import sanitize
-from clusterctl.console.verdict import LONGEST_LINE, render_attempts, render_cause
-from clusterctl.plans.attempts import Seat
-from clusterctl.plans.cause import signal_name
-from clusterctl.plans.choose_run import owner_of
-from clusterctl.plans.outside import found_outside, outside_to_json
-from clusterctl.plans.owner import Owner
-from clusterctl.plans.stalls import find_stalls, measure_rest, measure_skew
-from clusterctl.plans.state import (
+from clusterctl.console.terminal import out, print_table, wants_color
+from clusterctl.console.text import json_text, sanitize
+from clusterctl.console.verdict import LONGEST_LINE, render_attempts, render_cause, render_stranded
+from clusterctl.plans.runs.gang_record import Seat
+from clusterctl.plans.runs.root_cause import signal_name
+from clusterctl.plans.runs.selection import Owner, owner_of
+from clusterctl.plans.runs.state import (
     FAILED,
     FAILED_SETUP,
     LIVE,
     LOST,
     SUCCEEDED,
     NodeState,
+    Parts,
+    Pulse,
     RankState,
     attempts_of,
+    find_stall,
+    find_stalls,
+    measure_rest,
+    measure_skew,
     node_ranks,
     roster_of,
     whole_state,
 )
-from clusterctl.plans.verdict import attempt_to_json, cause_to_json, judge_recorded
-from clusterctl.plans.words import clip
+from clusterctl.plans.runs.tracebacks import clip
+from clusterctl.plans.runs.verdict import attempt_to_json, cause_to_json, judge_recorded
+from clusterctl.plans.sync.results import found_outside, outside_to_json
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.text import render_span
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+
+MOST_LINES = 16
+LONGEST_LAST_LINE = 160
+
+
+def render_pulse(parts: Parts, offsets: Mapping[str, float], now: float) -> str:
+    """Say what is known of the whole run: `time limit 12 h, 3 h 20 min left; ranks began within 0.02 s`."""
+    said = []
+    limit = next((part.time_limit for part in parts.values() if part and part.time_limit), None)
+    rest, skew = measure_rest(parts, offsets, now), measure_skew(parts, offsets)
+    if limit is not None:
+        said.append(
+            f"time limit {render_span(limit)}" + ("" if rest is None else f", {render_span(rest)} left")
+        )
+    if skew is not None:
+        said.append(f"ranks began within {skew:.2f} s")
+    attempt = max((part.attempt for part in parts.values() if part), default=1)
+    return "; ".join(said + ([f"attempt {attempt}"] if attempt > 1 else []))
+
+
+def render_last_lines(parts: Parts) -> Iterator[str]:
+    """Give the last line of each rank: `gpu02 r3 | step 1200 loss 0.31`; of many ranks those of the first."""
+    spoken = [(name, pulse) for name, part in parts.items() if part for pulse in part.pulses if pulse.line]
+    ordered = sorted(spoken, key=lambda pair: pair[1].rank)
+    width = max((len(_label(*pair)) for pair in ordered[:MOST_LINES]), default=0)
+    for name, pulse in ordered[:MOST_LINES]:
+        yield f"{_label(name, pulse).ljust(width)} | {sanitize(pulse.line)[:LONGEST_LAST_LINE]}"
+    if len(ordered) > MOST_LINES:
+        yield f"and {len(ordered) - MOST_LINES} more ranks; --json has all"
+
+
+def _label(name: str, pulse: Pulse) -> str:
+    return f"{name} r{pulse.rank}"
+
+
+def pulse_to_json(pulse: Pulse | None, offset: float, now: float) -> dict[str, Any]:
+    """Give a rank's signs of life for `status --json`; times by our clock."""
+    if pulse is None:
+        return {"process": None, "last_line": None, "written": None, "stalled": None}
+    return {
+        "process": pulse.process or None,
+        "last_line": pulse.line,
+        "written": None if pulse.written is None else round(pulse.written - offset, 3),
+        "stalled": find_stall(pulse, now + offset) or None,
+    }
+
 
 _STYLES = {SUCCEEDED: "green", FAILED: "red", FAILED_SETUP: "red", LOST: "red"}
 
-Parts = Mapping[str, NodeState | None]
 Offsets = Mapping[str, float]  # the nodes' clocks minus ours, in seconds
 NO_OFFSETS: Offsets = MappingProxyType({})
 LONGEST_FOLDER = 60
@@ -300,3 +354,101 @@ def _age(moment: float) -> str:
     steps: Sequence[tuple[float, str]] = ((86400, "d"), (3600, "h"), (60, "m"))
     unit, letter = next((step for step in steps if seconds >= 2 * step[0]), (1.0, "s"))
     return f"{seconds / unit:.0f}{letter}"
+
+
+class Board(Protocol):
+    """Shows the parts of a run whenever one of them has changed."""
+
+    def show(self, parts: Parts) -> None:
+        """Show how things stand now."""
+
+    def __enter__(self) -> Board:
+        """Begin."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the last state on the screen."""
+
+
+def make_board(run: RunId, offsets: Mapping[str, float], *, as_json: bool) -> Board:
+    """Choose how to show a run: NDJSON, a live table, or lines."""
+    if as_json:
+        return JsonBoard(run, offsets)
+    live = sys.stdout.isatty() and wants_color(sys.stdout)
+    return LiveBoard(run, offsets) if live else LineBoard(run, offsets)
+
+
+class _Board(ABC):
+    def __init__(self, run: RunId, offsets: Mapping[str, float]) -> None:
+        self._run, self._offsets = run, offsets
+
+    def __enter__(self) -> _Board:
+        return self
+
+    def __exit__(  # noqa: B027 - most boards have nothing open
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing is open."""
+
+    @abstractmethod
+    def show(self, parts: Parts) -> None:
+        """Show how things stand now."""
+
+
+class JsonBoard(_Board):
+    """Writes the whole state as one line of JSON, as `status --json` does, whenever it changes."""
+
+    def show(self, parts: Parts) -> None:
+        """Write one line."""
+        print(json_text(status_to_json(self._run, parts, self._offsets)), flush=True)
+
+
+class LineBoard(_Board):
+    """Writes one line for each node that has changed: `14:03:05 gpu02 RUNNING  r1 running`."""
+
+    def __init__(self, run: RunId, offsets: Mapping[str, float]) -> None:
+        super().__init__(run, offsets)
+        self._written: dict[str, str] = {}
+
+    def show(self, parts: Parts) -> None:
+        """Write what is new."""
+        said = {name: describe_node(name, part) for name, part in parts.items()}
+        said[self._run] = f"{self._run} {whole_state(parts)}"
+        for name, line in said.items():
+            if self._written.get(name) != line:
+                print(f"{time.strftime('%H:%M:%S')} {line}", flush=True)
+        self._written = said
+
+
+class LiveBoard(_Board):
+    """Redraws the table of `status`; ages go on by themselves."""
+
+    def __init__(self, run: RunId, offsets: Mapping[str, float]) -> None:
+        super().__init__(run, offsets)
+        self._parts: Parts = {}
+        self._live: Live | None = None
+
+    def __enter__(self) -> LiveBoard:
+        from rich.live import Live
+
+        self._live = Live(console=out(), get_renderable=self._render, refresh_per_second=2, transient=True)
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+        if self._parts:
+            show_status(self._run, self._parts, self._offsets)
+
+    def show(self, parts: Parts) -> None:
+        """Redraw."""
+        self._parts = dict(parts)
+        if self._live is not None:
+            self._live.refresh()
+
+    def _render(self) -> Group | str:
+        return render_status(self._run, self._parts, self._offsets) if self._parts else ""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from clusterctl.console.sanitize import drop_controls
+from clusterctl.console.text import drop_controls
 
 
 class Screen(Console):

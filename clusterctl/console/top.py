@@ -12,11 +12,11 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from clusterctl.console.choice import out, print_table
-from clusterctl.console.sanitize import sanitize
-from clusterctl.plans.gauges import Gauged, GpuGauge, fold, is_silent, spread
-from clusterctl.specs.counted import counted
+from clusterctl.console.terminal import out, print_table
+from clusterctl.console.text import sanitize
+from clusterctl.plans.facts.utilization import Gauged, GpuGauge, fold, is_silent, spread
 from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.text import counted
 
 if TYPE_CHECKING:
     from rich.live import Live

@@ -1,24 +1,44 @@
-"""The end of a run on the screen: the cause first, its last words, the consequences folded, what to type next."""
+"""The end of a run: cause first, then files that it left outside its output directory."""
 
 from __future__ import annotations
 
 import re
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from clusterctl.console.choice import wants_color
-from clusterctl.console.outside import render_stranded
-from clusterctl.console.sanitize import sanitize
-from clusterctl.plans.attempts import GIVEN_UP, Attempt
-from clusterctl.plans.cause import Cause, Failure, advised_command, find_symptom, render_ending
-from clusterctl.plans.state import CANCELLED, LOST, SUCCEEDED
-from clusterctl.plans.verdict import Verdict
-from clusterctl.plans.words import clip, strip_rank
-from clusterctl.plans.world_size import render_unplanned
-from clusterctl.specs.commandline import command_line
-from clusterctl.specs.counted import counted
+from clusterctl.console.progress import render_size
+from clusterctl.console.terminal import wants_color
+from clusterctl.console.text import sanitize
+from clusterctl.plans.launch.world_size import render_unplanned
+from clusterctl.plans.runs.gang_record import GIVEN_UP, Attempt
+from clusterctl.plans.runs.root_cause import Cause, Failure, advised_command, find_symptom, render_ending
+from clusterctl.plans.runs.state import CANCELLED, LOST, SUCCEEDED
+from clusterctl.plans.runs.tracebacks import clip, strip_rank
+from clusterctl.plans.runs.verdict import Verdict
+from clusterctl.plans.sync.results import Outside
 from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.text import command_line, counted
+
+SHOWN = 3  # names
+
+
+def render_outside(parts: Mapping[str, Outside]) -> str:
+    """Put it into a line: `2 files outside ${output_dir}: 0.ckpt, 1.ckpt (13.2 MB) on gpu01`."""
+    files = sum(one.files for one in parts.values())
+    least = "at least " if any(one.more for one in parts.values()) else ""
+    names = list(dict.fromkeys(name.replace("\n", "\\n") for one in parts.values() for name in one.names))
+    told = sum(len(one.names) for one in parts.values())
+    more = ", ..." if names[SHOWN:] or files > told else ""
+    named = f": {', '.join(names[:SHOWN])}{more}" if names else ""
+    size = render_size(sum(one.bytes for one in parts.values()))
+    return f"{least}{counted(files, 'file')} outside ${{output_dir}}{named} ({size}) on {fold_names(parts)}"
+
+
+def render_stranded(parts: Mapping[str, Outside], run: str, command: str) -> list[str]:
+    """Say so of a run that has ended, with the command that brings them; `command` is how hints begin."""
+    return [f"note: {render_outside(parts)}", f"  bring them: {command} pull {run} --all"] if parts else []
+
 
 _RED, _GREEN, _PLAIN = "\x1b[1;31m", "\x1b[1;32m", "\x1b[0m"
 WIDTH = 110

@@ -1,4 +1,4 @@
-"""The process that a lab lives in: it builds the nodes, serves the control socket, and ends them."""
+"""Process that owns a lab; node handles."""
 
 from __future__ import annotations
 
@@ -7,15 +7,100 @@ import os
 import select
 import signal
 import socket
-import traceback
 from abc import ABC, abstractmethod
-from pathlib import Path
+from contextlib import suppress
 from typing import Any, NoReturn
 
-from clusterctl.lab import syscalls
-from clusterctl.lab.layout import LabPlan
-from clusterctl.lab.node import MESSAGE_BYTES, describe, host_pid, reap, watch_children
-from clusterctl.lab.room import STEP_SECONDS, Room, StepError
+from clusterctl.lab import linux
+from clusterctl.lab.layout import LabPlan, NodePlan
+from clusterctl.lab.netns.init import MESSAGE_BYTES, describe, host_pid, reap, watch_children
+
+STEP_SECONDS = 20.0
+
+
+class StepError(Exception):
+    """A step failed in a node; holds the message for whoever asked."""
+
+    def __init__(self, message: dict[str, Any]) -> None:
+        super().__init__(str(message))
+        self.message = message
+
+
+class Room:
+    """A node's place in the lab; `pid` is its init's number here (0: powered off), `host_pid` outside."""
+
+    def __init__(self, plan: NodePlan) -> None:
+        self.plan = plan
+        self.pid = 0
+        self.host_pid = 0
+        self._line: socket.socket | None = None
+
+    def open(self, line: socket.socket) -> None:
+        """A new init is on its way at the other end of the line."""
+        line.settimeout(STEP_SECONDS)
+        self._line = line
+
+    def close(self) -> None:
+        """The init has ended."""
+        if self._line is not None:
+            self._line.close()
+        self.pid, self.host_pid, self._line = 0, 0, None
+
+    def hung_up(self) -> bool:
+        """Whether the init has dropped the line: it has ended or is about to."""
+        if self._line is None:
+            return False
+        poll = select.poll()
+        poll.register(self._line, 0)
+        return bool(poll.poll(0))
+
+    def learn_numbers(self) -> None:
+        """Wait for the init and its parent to tell the init's two numbers."""
+        while not (self.pid and self.host_pid):
+            heard = self.hear()
+            self.pid = heard.get("pid", self.pid)
+            self.host_pid = heard.get("host_pid", self.host_pid)
+
+    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Send a request to the init and return its answer; StepError if there is none."""
+        self._forget_late_answers()
+        self.tell(request)
+        return self.hear()
+
+    def tell(self, request: dict[str, Any]) -> None:
+        """Send a message to the init."""
+        if self._line is None:
+            raise StepError({"error": f"{self.plan.name} is powered off"})
+        try:
+            self._line.send(json.dumps(request).encode())
+        except OSError as error:
+            raise StepError({"error": f"{self.plan.name} does not answer: {error}"}) from error
+
+    def hear(self) -> dict[str, Any]:
+        """The next message of the init; StepError on failure, silence or death."""
+        assert self._line is not None
+        try:
+            message = self._line.recv(MESSAGE_BYTES)
+        except OSError as error:
+            raise StepError({"error": f"{self.plan.name} does not answer: {error}"}) from error
+        answer: dict[str, Any] = json.loads(message or b'{"error": "the first process of a node ended"}')
+        if "error" in answer:
+            raise StepError(answer)
+        return answer
+
+    def state(self) -> dict[str, Any]:
+        """The node as it is now."""
+        if not self.pid:
+            return {"pid": 0, "sshd": 0, "nics": {}}
+        return {"pid": self.host_pid, **self.ask({"do": "look"})}
+
+    def _forget_late_answers(self) -> None:
+        if self._line is not None:
+            self._line.setblocking(False)
+            with suppress(BlockingIOError):
+                while self._line.recv(MESSAGE_BYTES):
+                    pass
+            self._line.settimeout(STEP_SECONDS)
 
 
 class Holder(ABC):
@@ -83,7 +168,7 @@ class Holder(ABC):
             self._note_deaths([os.waitpid(-1, 0)[0]])
 
     def _prepare(self) -> tuple[socket.socket, int]:
-        syscalls.set_name("clusterctl-lab")
+        linux.set_name("clusterctl-lab")
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._leave())
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -171,34 +256,3 @@ class Holder(ABC):
             self.nic_down(room)
         elif how == "sshd":
             room.ask({"do": "kill-sshd"})
-
-
-def _holder(plan: LabPlan, leash: socket.socket) -> Holder:
-    """Enter the backend's namespaces, if it has some; its modules are imported only when it is used."""
-    if plan.backend == "inproc":
-        from clusterctl.lab.inproc import InprocHolder  # noqa: PLC0415  (needs packages, which the other does without)
-
-        return InprocHolder(plan, leash)
-    from clusterctl.lab.netns import NamespaceHolder, enter  # noqa: PLC0415  (the same)
-
-    enter(plan)
-    return NamespaceHolder(plan, leash)
-
-
-def main(directory: str, leash_descriptor: str) -> NoReturn:
-    """Leave the holder behind in a process of its own, and end."""
-    leash = socket.socket(fileno=int(leash_descriptor))
-    try:
-        values = json.loads(Path(directory, "plan.json").read_text(encoding="utf-8"))
-        holder = _holder(LabPlan.from_dict(values), leash)
-        if os.fork() == 0:
-            try:
-                holder.run()
-            finally:
-                holder.end()
-    except OSError as error:
-        leash.send(describe("create namespaces", error))
-    except Exception:
-        traceback.print_exc()  # to the lab's holder.log
-    finally:
-        os._exit(0)

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from clusterctl.errors import LabError
 from clusterctl.lab.layout import LabPlan, NodePlan, session_environment
+from clusterctl.lab.linux import descendants, end_lab
 from clusterctl.lab.machine import find_program
-from clusterctl.lab.processes import descendants, end_lab
 from clusterctl.lab.state import (
     Origin,
     Process,

@@ -6,17 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
-from clusterctl.plans.checks.nic_choice import speed_text
-from clusterctl.plans.checks.nics import SIDE_NETWORKS
-from clusterctl.plans.facts import Facts
-from clusterctl.plans.facts_records import Address, Nic
-from clusterctl.plans.network import resolve_network
-from clusterctl.plans.rdma import active_ports, plan_hcas
+from clusterctl.plans.checks.nics import SIDE_NETWORKS, speed_text
+from clusterctl.plans.facts.facts import Facts
+from clusterctl.plans.facts.records import Address, Nic
+from clusterctl.plans.launch.network import active_ports, plan_hcas, resolve_network
 from clusterctl.specs.addresses import parse_nic
-from clusterctl.specs.bad_value import BadValueError
-from clusterctl.specs.counted import counted
-from clusterctl.specs.discovered_text import Discovered
-from clusterctl.specs.inventory import Node
+from clusterctl.specs.codes import BadValueError
+from clusterctl.specs.inventory.model import Node
+from clusterctl.specs.inventory.render import Discovered
+from clusterctl.specs.text import counted
 
 
 @dataclass(frozen=True)

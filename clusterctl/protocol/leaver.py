@@ -1,6 +1,6 @@
 """Which rank exited first, where all others only report that a peer closed its connection.
 
-The nodes (`payload/blame.py`) and the client (`plans/cause.py`) decide it with this code.
+The nodes (`node/gang/restart_reason.py`) and the client (`plans/runs/root_cause.py`) decide it with this code.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, ip_address, ip_network
 
 from clusterctl.specs import codes, values
-from clusterctl.specs.bad_value import BadValueError
-from clusterctl.specs.tree import quoted
+from clusterctl.specs.codes import BadValueError
+from clusterctl.specs.yaml.tree import quoted
 
 LONGEST_HOST = 253
 LONGEST_CHAIN = 8  # bastions, one behind the other

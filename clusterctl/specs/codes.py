@@ -1,4 +1,4 @@
-"""The code of everything that can be wrong in an inventory or job file, and of a wrong choice of nodes."""
+"""Codes of what can be wrong in a file, and the error that carries one."""
 
 from __future__ import annotations
 
@@ -40,3 +40,13 @@ FOREIGN_GROUP = "CC-SPEC-052"  # no such group
 EMPTY_SELECTION = "CC-USE-010"
 BAD_PATTERN = "CC-USE-011"
 UNKNOWN_NODE = "CC-USE-012"
+
+
+class BadValueError(ValueError):
+    """A text that is not what its key wants; the message follows the key's name and a colon."""
+
+    def __init__(self, message: str, fix: str = "", code: str = WRONG_VALUE) -> None:
+        super().__init__(message)
+        self.message = message
+        self.fix = fix
+        self.code = code

@@ -10,7 +10,7 @@ from itertools import groupby
 
 from clusterctl.errors import UsageError
 from clusterctl.specs import codes
-from clusterctl.specs.nearest import did_you_mean
+from clusterctl.specs.text import did_you_mean
 
 ALL = "all"
 MOST_NAMES = 100_000

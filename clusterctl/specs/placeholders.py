@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from clusterctl.errors import UsageError
 from clusterctl.specs import codes
-from clusterctl.specs.nearest import did_you_mean
-from clusterctl.specs.tree import quoted
+from clusterctl.specs.text import did_you_mean
+from clusterctl.specs.yaml.tree import quoted
 
 MEANINGS = {
     "node_rank": "index of the node in this run, from 0",

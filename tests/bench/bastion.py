@@ -15,14 +15,13 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[1] / "runs"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from servers import ME, Server, start_server
 
-from clusterctl.runs.cluster import Cluster
-from clusterctl.runs.session import Session
-from clusterctl.specs.inventory import Node
+from clusterctl.client.rpc.cluster import Cluster
+from clusterctl.client.rpc.session import Session
+from clusterctl.specs.inventory.model import Node
 
 DEFAULTS = ("MaxStartups 10:30:100", "MaxSessions 10")
 

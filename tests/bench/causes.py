@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from clusterctl.lab import labs
-from clusterctl.lab.building import up
+from clusterctl.lab.build import up
 from clusterctl.lab.labs import Lab, LabNode
 from clusterctl.lab.layout import DEFAULT_NICS
 

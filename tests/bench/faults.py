@@ -24,7 +24,7 @@ from pathlib import Path
 from statistics import median
 
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "lab"))
 
 from bare import FAULTS_OF_PEERS, LIMIT, NODES, peers_here, strike_peer
@@ -36,7 +36,7 @@ from victims import PLAIN, WORKER, Struck, begin
 from waiting import wait_until
 
 from clusterctl.lab import labs
-from clusterctl.lab.building import up
+from clusterctl.lab.build import up
 from clusterctl.lab.labs import Lab
 
 NICS = ("mgmt0+enp65s0f0", "mgmt0+ib0np0", "mgmt0+eno2")  # SSH does not go over the NIC that is cut

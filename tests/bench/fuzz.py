@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "hostile"))
 
 from fuzzing import DRIVERS, Tally, fuzz

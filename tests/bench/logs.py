@@ -30,14 +30,14 @@ from itertools import accumulate
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "lab"))
 
 from driving import STUBBED, cctl, environment, make_project
 from measuring import Bar, Cell, Table, options_for, report, tell
 
 from clusterctl.lab import labs
-from clusterctl.lab.building import up
+from clusterctl.lab.build import up
 from clusterctl.lab.labs import Lab, LabNode
 
 RANKS = 16

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from measuring import Bar, Table, options_for, report, tell
 
 from clusterctl.lab import labs
-from clusterctl.lab.building import up
+from clusterctl.lab.build import up
 from clusterctl.lab.labs import Lab
 from clusterctl.lab.layout import DEFAULT_NICS
 

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from clusterctl.runs.cluster import Cluster
-from clusterctl.specs.inventory import Node
-from clusterctl.specs.inventory_parsing import parse_inventory
+from clusterctl.client.rpc.cluster import Cluster
+from clusterctl.specs.inventory.model import Node
+from clusterctl.specs.inventory.parse import parse_inventory
 
 
 def ask(connection: Any, _: Node) -> int:

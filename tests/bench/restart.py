@@ -22,7 +22,7 @@ from typing import Any
 from measuring import Bar, Table, options_for, report, tell
 
 from clusterctl.lab import labs
-from clusterctl.lab.building import up
+from clusterctl.lab.build import up
 from clusterctl.lab.labs import Lab, break_node, heal_node
 from clusterctl.lab.layout import DEFAULT_NICS
 

@@ -28,7 +28,7 @@ from measuring import Bar, Cell, Table, options_for, report, tell
 from scale_part import memory_of
 
 PART = Path(__file__).parent / "scale_part.py"
-PEERS = Path(__file__).parent.parent / "payload" / "many_peers.py"
+PEERS = Path(__file__).parents[1] / "support" / "many_peers.py"
 SIMULATED, GANG, REAL = ("plan", "exec", "check", "launch"), "gang", ("real-exec", "real-check")
 SIZES = (1, 10, 100, 1000)
 COLUMNS = ("nodes", "s", "CPU, s", "CPU per node, ms", "memory, MB", "threads", "open files", "failed")

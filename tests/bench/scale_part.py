@@ -18,23 +18,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[1] / "runs"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from simulated import SimulatedCluster, Ways, address_of, simulated_nodes
 
-from clusterctl.cli.proving import choose, prove
-from clusterctl.console.phases import Phases
+from clusterctl.cli.actions.preflight import choose, prove
+from clusterctl.client.launch import prepare
+from clusterctl.client.rpc import tasks
+from clusterctl.client.rpc.tasks import Collected
+from clusterctl.client.sync.scan import scan_source
+from clusterctl.console.progress import Phases
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.agent_spec import render_spec
-from clusterctl.plans.launch import LaunchPlan, offline, plan_launch
-from clusterctl.plans.placement import Member
-from clusterctl.runs import preparing, tasks
-from clusterctl.runs.command import Collected
-from clusterctl.runs.source import scan_source
-from clusterctl.specs.inventory import Inventory
-from clusterctl.specs.inventory_parsing import parse_inventory
-from clusterctl.specs.job import Job
+from clusterctl.plans.launch.agent_spec import render_spec
+from clusterctl.plans.launch.placement import Member
+from clusterctl.plans.launch.plan import LaunchPlan, offline, plan_launch
+from clusterctl.specs.inventory.model import Inventory
+from clusterctl.specs.inventory.parse import parse_inventory
+from clusterctl.specs.job.model import Job
 
 ROUGH = Ways(login=0.3, answer=0.1, refused=0.01, silent=0.01, slow=0.02, dying=0.01, patience=10.0)
 FINE = Ways(login=0.3, answer=0.1)
@@ -94,10 +94,10 @@ def launch(count: int) -> Ended:
     pythons = dict.fromkeys(specs, PYTHON)
     with tempfile.TemporaryDirectory() as folder, SimulatedCluster(FINE, SEED) as cluster:
         (Path(folder) / "train.py").write_text("print()")
-        freight = preparing.Freight(specs, scan_source(folder), {}, "token")
-        ready = preparing.prepare_all(cluster, planned, pythons, freight, Phases(list(specs)))
-        preparing.go(cluster, planned, pythons, ready)
-        preparing.release(ready.values())
+        freight = prepare.Freight(specs, scan_source(folder), {}, "token")
+        ready = prepare.prepare_all(cluster, planned, pythons, freight, Phases(list(specs)))
+        prepare.go(cluster, planned, pythons, ready)
+        prepare.release(ready.values())
     return len(ready), ()
 
 

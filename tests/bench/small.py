@@ -16,26 +16,26 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[1] / "specs"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "runs"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "specs" / "yaml"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "specs" / "importers"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 import test_document
 import test_import_fuzz
 from measuring import Bar, Table, options_for, report, tell
 from servers import make_client, start_server
 
+from clusterctl.client.ssh.config import SshConfig
+from clusterctl.client.ssh.route import Routes
 from clusterctl.errors import SpecError
-from clusterctl.runs.routes import Routes
-from clusterctl.runs.sshconfig import SshConfig
-from clusterctl.specs.inventory import Node, Ssh
+from clusterctl.specs.inventory.model import Node, Ssh
 
-PAYLOAD = Path(__file__).parents[2] / "clusterctl" / "payload"
+ROOT = Path(__file__).parents[2]
 VERSIONS = """
 import sys, time; sys.path.insert(0, sys.argv[1]); began = time.process_time()
-from payload import probe_packages, probe_system, probe_torch
-probe_torch.torch(), probe_torch.packages(), probe_torch._nccl(), probe_packages.installed()
-probe_system.interpreter(), probe_system.platform()
+from clusterctl.node.probe import python, system
+python.torch(), python.packages(), python._nccl(), python.installed()
+system.interpreter(), system.platform()
 print(time.process_time() - began)
 """
 
@@ -85,7 +85,7 @@ def import_files() -> float:
 
 def tell_versions() -> float:
     """Ask a fresh interpreter, as the probe does."""
-    words = [sys.executable, "-c", VERSIONS, str(PAYLOAD.parent)]
+    words = [sys.executable, "-c", VERSIONS, str(ROOT)]
     return 1000 * float(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from waiting import HANG
 
-from clusterctl.cli.crash import as_bug, note_bug
+from clusterctl.cli.context.crash import as_bug, note_bug
+from clusterctl.client.rpc.errors import reported
 from clusterctl.protocol.untrusted import Untrusted
-from clusterctl.runs.endings import reported
 
 COMMAND = [sys.executable, "-m", "clusterctl"]
 INVENTORY = "cluster: c\nnodes:\n  - {host: 192.0.2.1, name: one, nic: eth0, gpus: 2}\n"
@@ -240,7 +240,7 @@ def test_an_unreachable_node_is_exit_4_for_every_verb(folder: Path) -> None:
 def test_a_bug_is_exit_70_and_its_traceback_goes_to_a_file(folder: Path) -> None:
     """The user sees one line and where the rest is."""
     code = (
-        "import clusterctl.cli.loading as l, clusterctl.cli.main as m\n"
+        "import clusterctl.cli.context.load as l, clusterctl.cli.main as m\n"
         "def broken(*_): raise ZeroDivisionError('oops')\n"
         "l.choose_inventory = broken\n"
         "m.main(['ps'])"

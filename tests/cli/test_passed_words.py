@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import click
 import pytest
 
-from clusterctl.cli.options import Settings
-from clusterctl.cli.passed_words import PassesWords, refuse_mixed, refuse_surplus
+from clusterctl.cli.options import PassesWords, Settings, refuse_mixed, refuse_surplus
 from clusterctl.errors import UsageError
 
 

@@ -6,9 +6,9 @@ import io
 
 from rich.console import Console
 
-from clusterctl.console.activated import render_activated
-from clusterctl.plans.facts import Facts
-from clusterctl.plans.facts_records import Activate
+from clusterctl.console.findings import render_activated
+from clusterctl.plans.facts.facts import Facts
+from clusterctl.plans.facts.records import Activate
 
 
 def shown(*given: Activate) -> str:

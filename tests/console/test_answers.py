@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from clusterctl.cli.executing import argv_of, exit_code
-from clusterctl.console.answers import LinePrinter, answers_to_json, show_answers
+from clusterctl.cli.actions.exec import argv_of, exit_code
+from clusterctl.client.rpc.tasks import Answer, Ended, parse_ended
+from clusterctl.console.exec import LinePrinter, answers_to_json, show_answers
 from clusterctl.protocol.untrusted import Untrusted
-from clusterctl.runs.command import Answer, Ended, parse_ended
 
 OK = Ended(0, None)
 

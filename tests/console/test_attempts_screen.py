@@ -11,9 +11,9 @@ from rich.console import Console
 
 from clusterctl.console.runs import render_status, runs_to_json, show_runs, status_to_json
 from clusterctl.console.verdict import show_verdict
-from clusterctl.plans.owner import Owner
-from clusterctl.plans.state import NodeState, parse_state
-from clusterctl.plans.verdict import judge
+from clusterctl.plans.runs.selection import Owner
+from clusterctl.plans.runs.state import NodeState, parse_state
+from clusterctl.plans.runs.verdict import judge
 from clusterctl.protocol.untrusted import Untrusted
 
 ME = Owner("ann@laptop")

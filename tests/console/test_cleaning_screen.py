@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from clusterctl.console.cleaning import show_choice
-from clusterctl.plans.cleaning import Choice, parse_part
+from clusterctl.client.maintenance import Found, Spare
+from clusterctl.console.maintenance import show_choice
+from clusterctl.plans.cleanup import Choice, parse_part
 from clusterctl.protocol.untrusted import Untrusted
-from clusterctl.runs.cleaning import Found, Spare
 
 TIME = "-20261120T110000-00ab"
 

@@ -11,9 +11,9 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from clusterctl.console.findings import render_check, render_findings, to_json
-from clusterctl.plans.checks.check import Finding
-from clusterctl.plans.facts import Facts, parse_facts
-from clusterctl.specs.inventory import Node
+from clusterctl.plans.checks.framework import Finding
+from clusterctl.plans.facts.facts import Facts, parse_facts
+from clusterctl.specs.inventory.model import Node
 
 
 def make_nodes(count: int) -> tuple[Node, ...]:

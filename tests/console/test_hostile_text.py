@@ -25,20 +25,18 @@ from rich.console import Console
 import clusterctl
 import clusterctl.cli
 import clusterctl.console
-from clusterctl.cli.reaching import notice, tell_failures
-from clusterctl.cli.stopping import render_stopped
-from clusterctl.cli.syncing import show_synced
-from clusterctl.console.answers import LinePrinter
-from clusterctl.console.choice import out
-from clusterctl.console.jsontext import json_text
+from clusterctl.cli.actions.stop import render_stopped
+from clusterctl.cli.actions.sync import show_synced
+from clusterctl.cli.context.nodes import notice, tell_failures
+from clusterctl.client.rpc.tasks import Ended, Stopped
+from clusterctl.client.sync.upload import Synced
+from clusterctl.client.watch.follower import LogLines
+from clusterctl.console.exec import LinePrinter
 from clusterctl.console.logs import JsonLogs, LogPrinter
-from clusterctl.console.sanitize import make_visible
+from clusterctl.console.terminal import out
+from clusterctl.console.text import json_text, make_visible
 from clusterctl.errors import ClusterctlError, Issue, NodeError, Place, SpecError
-from clusterctl.plans.state import NodeState
-from clusterctl.runs.command import Ended
-from clusterctl.runs.follow import LogLines
-from clusterctl.runs.sync import Synced
-from clusterctl.runs.tasks import Stopped
+from clusterctl.plans.runs.state import NodeState
 
 PACKAGE = Path(clusterctl.__file__).parent
 CONTROLS = "".join(map(chr, [*range(9), *range(11, 32), *range(0x7F, 0xA0)]))
@@ -95,8 +93,8 @@ def _plain(kind: Any, deep: int) -> Any:  # noqa: PLR0911 - a table of kinds of 
 
 # What is built in another way, or shows nothing that comes from elsewhere.
 OTHERWISE = {
-    "console.choice.print_table": "shows a table of others",
-    "console.explained.render_codes": "shows the texts of our own catalogue, by codes that are in it",
+    "console.terminal.print_table": "shows a table of others",
+    "console.findings.render_codes": "shows the texts of our own catalogue, by codes that are in it",
 }
 
 
@@ -179,14 +177,14 @@ def test_every_json_goes_through_the_one_place() -> None:
     """No verb and no screen writes JSON by itself; what `on_end` reads goes into a pipe."""
     others = {}
     for layer in ("cli", "console"):
-        for file in sorted((PACKAGE / layer).glob("*.py")):
+        for file in sorted((PACKAGE / layer).rglob("*.py")):
             calls = [
                 node for node in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(node, ast.Call)
             ]
             dumps = [call for call in calls if ast.unparse(call.func) in ("json.dumps", "json.dump", "dumps")]
             if dumps:
-                others[f"{layer}/{file.name}"] = len(dumps)
-    assert others == {"console/jsontext.py": 1, "cli/telling.py": 1}
+                others[file.relative_to(PACKAGE).as_posix()] = len(dumps)
+    assert others == {"console/text.py": 1, "cli/actions/notify.py": 1}
 
 
 def test_what_the_verbs_print_themselves(capsys: pytest.CaptureFixture[str]) -> None:
@@ -212,9 +210,9 @@ def test_only_the_screen_makes_consoles() -> None:
     """Every text that rich prints goes through it."""
     makers = {
         file.name
-        for layer in ("cli", "console", "runs")
-        for file in (PACKAGE / layer).glob("*.py")
+        for layer in ("cli", "console", "client")
+        for file in (PACKAGE / layer).rglob("*.py")
         for node in ast.walk(ast.parse(file.read_text("utf-8")))
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Console", "Screen")
     }
-    assert makers == {"choice.py"}
+    assert makers == {"terminal.py"}

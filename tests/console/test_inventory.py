@@ -7,7 +7,7 @@ import io
 from rich.console import Console
 
 from clusterctl.console.inventory import inventory_to_json, render_inventory
-from clusterctl.specs.inventory import Inventory, Node, Ssh
+from clusterctl.specs.inventory.model import Inventory, Node, Ssh
 
 
 def shown(*nodes: Node) -> str:

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from clusterctl.console import choice
+from clusterctl.client.watch.follower import LogLines
+from clusterctl.console import terminal
 from clusterctl.console.logs import JsonLogs, LogPrinter, node_color
-from clusterctl.runs.follow import LogLines
 
 
 def lines(*text: str, node: str = "gpu01", rank: int | None = 3, stream: str = "stdout") -> LogLines:
@@ -53,7 +53,7 @@ def test_escape_sequences_do_not_reach_the_screen() -> None:
 
 def test_a_node_keeps_its_colour(monkeypatch: pytest.MonkeyPatch) -> None:
     """The colour is chosen by the name, and only when colour is wanted."""
-    monkeypatch.setitem(choice._CHOSEN, "color", "always")
+    monkeypatch.setitem(terminal._CHOSEN, "color", "always")
     stream = io.StringIO()
     LogPrinter(["gpu01"], 1, stream).show(lines("x"))
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from clusterctl.console.outside import render_outside, render_stranded
-from clusterctl.plans.outside import Outside
+from clusterctl.console.verdict import render_outside, render_stranded
+from clusterctl.plans.sync.results import Outside
 
 
 def test_the_line_counts_names_and_says_where() -> None:

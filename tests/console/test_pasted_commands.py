@@ -10,21 +10,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_verdict_screen import fail
+from failures import fail
 
+from clusterctl.cli.actions.attach import Report
 from clusterctl.cli.options import Settings
-from clusterctl.cli.watching import Report
+from clusterctl.client.openssh import hand_command
 from clusterctl.console.verdict import render_cause
-from clusterctl.plans.cause import Cause, Failure, advised_command, find_cause
-from clusterctl.plans.checks.remedy import ssh_to, without
-from clusterctl.plans.notices import Ended, render_message
-from clusterctl.plans.symptoms.symptom import Recognised
-from clusterctl.plans.symptoms.table import all_symptoms
-from clusterctl.plans.verdict import Verdict, cause_to_json, judge_recorded
+from clusterctl.plans.checks.framework import ssh_to, without
+from clusterctl.plans.known_errors import Recognised
+from clusterctl.plans.notify import Ended, render_message
+from clusterctl.plans.runs.root_cause import Cause, Failure, advised_command, all_symptoms, find_cause
+from clusterctl.plans.runs.verdict import Verdict, cause_to_json, judge_recorded
 from clusterctl.protocol.untrusted import Untrusted
-from clusterctl.runs.openssh_endings import hand_command
-from clusterctl.specs.commandline import command_line
-from clusterctl.specs.inventory import Node, Ssh
+from clusterctl.specs.inventory.model import Node, Ssh
+from clusterctl.specs.text import command_line
 
 HOSTILE = [
     "x; touch /tmp/P #",
@@ -118,7 +117,7 @@ def test_a_home_is_left_to_the_shell_that_pastes() -> None:
 
 def test_what_a_record_tells_of_strangers_is_left_out() -> None:
     """A node that invents another one, or a hub, brings no name onto the screen that the inventory does not have."""
-    from clusterctl.plans.state import parse_state
+    from clusterctl.plans.runs.state import parse_state
 
     evil = "x; touch /tmp/PASTED #"
     failure = {"rank": 0, "exit": 1, "signal": None, "time": 1.0, "said": [], "tail": ["oops"]}
@@ -166,11 +165,11 @@ def holes(folder: str) -> Iterator[str]:
                         before += "VALUE"
 
 
-@pytest.mark.parametrize("folder", ["console", "cli", "plans", "runs"])
+@pytest.mark.parametrize("folder", ["console", "cli", "plans", "client"])
 def test_no_value_is_put_into_a_command_by_hand(folder: str) -> None:
     """They all go through command_line, which quotes each word."""
     numbers = ("clusterctl lab up -n", "clusterctl lab up --gpus")  # counts of our own
-    safe = ("plans/explaining.py", "console/explained.py")  # codes of our own
+    safe = ("plans/explain.py", "console/findings.py")  # codes of our own
     assert [
         hole for hole in holes(folder) if not hole.startswith(safe) and not any(n in hole for n in numbers)
     ] == []

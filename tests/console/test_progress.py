@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import pytest
 from waiting import wait_until
 
-from clusterctl.console import choice, display
-from clusterctl.console.phases import Phases
-from clusterctl.console.progress import Awaited, Progress, render_lines, render_sentence
-from clusterctl.runs.steps import Steps
+from clusterctl.client.rpc.fanout import Steps
+from clusterctl.console import progress as display
+from clusterctl.console import terminal
+from clusterctl.console.progress import Awaited, Phases, Progress, render_lines, render_sentence
 
 SLOW = (
     Awaited("gpu07", "waiting for its sshd", 12.04),
@@ -60,9 +60,9 @@ def test_nothing_sent_nothing_awaited() -> None:
 @pytest.fixture
 def quiet() -> Iterator[None]:
     """Nothing is to be printed."""
-    choice.set_chatter(quiet=True, verbose=False)
+    terminal.set_chatter(quiet=True, verbose=False)
     yield
-    choice.set_chatter(quiet=False, verbose=False)
+    terminal.set_chatter(quiet=False, verbose=False)
 
 
 @pytest.mark.usefixtures("quiet")
@@ -161,7 +161,7 @@ def test_a_long_phase_moves_and_is_replaced_by_its_line(monkeypatch: pytest.Monk
     phases.begin("check")
     phases.arrive("check", "a")
     wait_until(lambda: "logging in" in screen.getvalue(), "the steps")
-    choice.say("note: something")
+    terminal.say("note: something")
     phases.end("check", "1 finding")
     shown = screen.getvalue()
     assert "check 1/2 nodes" in shown

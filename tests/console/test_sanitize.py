@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterctl.console.sanitize import sanitize
+from clusterctl.console.text import sanitize
 
 
 @pytest.mark.parametrize(

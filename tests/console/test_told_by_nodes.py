@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from clusterctl.console.deep import deep_to_json, render_deep
+from clusterctl.console.diagnose import deep_to_json, render_deep
 from clusterctl.console.top import render_top, top_to_json
 from clusterctl.plans.checks.registry import evaluate
-from clusterctl.plans.deep import MARK, Deep, read_deep
-from clusterctl.plans.gauges import Gauged, read_sample
-from clusterctl.specs.inventory import Node, Ssh
+from clusterctl.plans.diagnose.collective import MARK, Deep, read_deep
+from clusterctl.plans.facts.utilization import Gauged, read_sample
+from clusterctl.specs.inventory.model import Node, Ssh
 
 NODES = tuple(Node(name=f"gpu{n}", node_rank=n, host=f"10.0.0.{n}", ssh=Ssh()) for n in range(3))
 few = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

@@ -6,8 +6,8 @@ import json
 import math
 
 from clusterctl.console.top import render_top, render_traffic, sparkline, top_to_json
-from clusterctl.plans.gauges import Gauged, Traffic, fold, is_silent, read_sample
-from clusterctl.specs.inventory import Node, Ssh
+from clusterctl.plans.facts.utilization import Gauged, Traffic, fold, is_silent, read_sample
+from clusterctl.specs.inventory.model import Node, Ssh
 
 
 def node(number: int, *nics: str) -> Node:

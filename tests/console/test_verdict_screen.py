@@ -6,11 +6,12 @@ import json
 from dataclasses import replace
 
 import pytest
+from failures import fail
 
 from clusterctl.console.verdict import render_cause, show_verdict
-from clusterctl.plans.cause import Failure, find_cause
-from clusterctl.plans.verdict import judge, to_json
-from clusterctl.plans.words import Words, clip
+from clusterctl.plans.runs.root_cause import Failure, find_cause
+from clusterctl.plans.runs.tracebacks import clip
+from clusterctl.plans.runs.verdict import judge, to_json
 
 MEMORY = (
     "Traceback (most recent call last):",
@@ -21,18 +22,6 @@ GONE = (
     "RuntimeError: [pair.cc:537] Connection closed by peer [10.0.0.2]:4242",
 )
 WATCHDOG = ("[E1121 x.cpp:616] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=77)",)
-
-
-def fail(
-    rank: int, lines: tuple[str, ...], time: float, *, by: int | None = None, per_node: int = 8
-) -> Failure:
-    """Build the failure of a rank from what it said."""
-    words = Words()
-    for line in lines:
-        words.hear(line, time)
-    node, code = f"gpu{rank // per_node + 1:02d}", None if by else 1
-    said = (tuple(words.tail), words.exception, words.message, words.raised_at)
-    return Failure(node, rank, code, by, time + 0.1, *said)
 
 
 def screen(failures: list[Failure], stopped_at: float | None) -> list[str]:

@@ -9,10 +9,10 @@ import sys
 import pytest
 from pages import ROOT
 
-from clusterctl.cli.explain import BOOK
-from clusterctl.plans import explaining
+from clusterctl.cli.commands.explain import BOOK
+from clusterctl.plans import explain
 from clusterctl.plans.checks.registry import checks
-from clusterctl.plans.symptoms.table import all_symptoms
+from clusterctl.plans.runs.root_cause import all_symptoms
 
 sys.path.insert(0, str(ROOT / "docs"))
 
@@ -44,7 +44,7 @@ def test_a_row_is_tested(row: Row) -> None:
 @ids
 def test_what_a_row_names_exists(row: Row) -> None:
     """Its codes and its tests."""
-    known = explaining.titles(explaining.parse_book(json.loads(BOOK.read_text(encoding="utf-8"))))
+    known = explain.titles(explain.parse_book(json.loads(BOOK.read_text(encoding="utf-8"))))
     assert set(row.codes) <= known.keys()
     for test in row.tests:
         path, _, name = test.partition("::")

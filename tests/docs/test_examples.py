@@ -12,8 +12,8 @@ from pages import Block, blocks, commands
 from clusterctl.cli.main import root
 from clusterctl.errors import SpecError
 from clusterctl.protocol.untrusted import Untrusted
-from clusterctl.specs.inventory_parsing import parse_inventory
-from clusterctl.specs.job_parsing import parse_job
+from clusterctl.specs.inventory.parse import parse_inventory
+from clusterctl.specs.job.parse import parse_job
 
 LEAST_INVENTORY = "cluster: least\nnodes: [{host: gpu01}]\n"
 FOUND = list(dict.fromkeys((place, tuple(words), complete) for place, words, complete in commands()))
@@ -106,8 +106,8 @@ STATE = {
 def test_status_and_ps_write_these_keys() -> None:
     """The examples have the keys of the code, no more and no fewer."""
     from clusterctl.console.runs import runs_to_json, status_to_json
-    from clusterctl.plans.owner import Owner
-    from clusterctl.plans.state import parse_state
+    from clusterctl.plans.runs.selection import Owner
+    from clusterctl.plans.runs.state import parse_state
 
     parts = {"gpu01": parse_state(Untrusted(STATE))}
 
@@ -124,9 +124,9 @@ def test_inventory_show_writes_these_keys() -> None:
 
 def test_the_verdict_has_these_keys() -> None:
     """The same for the last line of `launch --json`, names of nodes aside."""
-    from clusterctl.plans.cause import Failure
-    from clusterctl.plans.state import parse_state
-    from clusterctl.plans.verdict import judge, to_json
+    from clusterctl.plans.runs.root_cause import Failure
+    from clusterctl.plans.runs.state import parse_state
+    from clusterctl.plans.runs.verdict import judge, to_json
 
     failures = [Failure("gpu01", rank, 1, None, rank, ("no",)) for rank in (0, 1)]
     written = to_json(judge("a-1", {"gpu01": parse_state(Untrusted(STATE))}, failures))
@@ -141,7 +141,7 @@ def test_findings_and_nodes_of_check_have_these_keys() -> None:
     from dataclasses import fields
 
     from clusterctl.console.findings import to_json
-    from clusterctl.plans.checks.check import Finding
+    from clusterctl.plans.checks.framework import Finding
 
     shown = example("findings")
     nodes = parse_inventory(LEAST_INVENTORY, "-").nodes

@@ -8,7 +8,7 @@ import sys
 
 from pages import ROOT
 
-from clusterctl.plans.state import STATES
+from clusterctl.plans.runs.state import STATES
 
 MANUAL = ROOT / "docs" / "en"
 CODE = re.compile(r"\bCC-[A-Z]+-[0-9]{3}\b")
@@ -64,7 +64,7 @@ def test_every_state_is_explained() -> None:
 def test_every_exit_code_is_explained() -> None:
     """The table holds the exit codes of all errors, and those that are no error of ours."""
     from clusterctl import errors
-    from clusterctl.plans.verdict import NO_PROGRESS_EXIT
+    from clusterctl.plans.runs.verdict import NO_PROGRESS_EXIT
 
     page = (MANUAL / "command-line.md").read_text(encoding="utf-8")
     shown = {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}

@@ -9,8 +9,8 @@ import sys
 import pytest
 from pages import ROOT
 
-from clusterctl.plans.symptoms.endings import BY_SIGNAL, ENDED_EARLY, STARVED
-from clusterctl.plans.symptoms.table import recognise
+from clusterctl.plans.known_errors import BY_SIGNAL, ENDED_EARLY, STARVED
+from clusterctl.plans.runs.root_cause import recognise
 
 sys.path.insert(0, str(ROOT / "docs"))
 

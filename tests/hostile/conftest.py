@@ -14,7 +14,7 @@ from ground import Ground
 
 from clusterctl.errors import LabError
 from clusterctl.lab import labs
-from clusterctl.lab.building import up
+from clusterctl.lab.build import up
 
 
 @pytest.fixture(scope="session")

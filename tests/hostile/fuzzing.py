@@ -24,30 +24,25 @@ from unittest import mock
 
 from invoke import Context
 
+from clusterctl.client import maintenance, preflight
+from clusterctl.client.maintenance import ask_to_remove, hear_found
+from clusterctl.client.results.pull import bring, choose_wants, group_homes, list_results, make_rest
+from clusterctl.client.results.receive import Account
+from clusterctl.client.results.target_dir import Landing, prepare_target
+from clusterctl.client.rpc import session as sessions
+from clusterctl.client.rpc import tasks
+from clusterctl.client.rpc.tasks import Collected, measure_clock
+from clusterctl.client.sync.scan import ScanResult, scan_source
+from clusterctl.client.watch.follower import Follower, LogLines, NodeEvent, StateChange
+from clusterctl.client.watch.monitor import describe_log_event
+from clusterctl.client.watch.node_report import Attempts, Part
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.attempts import attempt_of
-from clusterctl.plans.choose_run import gather_runs, is_complete, own_first, owner_of, submitted
-from clusterctl.plans.cleaning import Bounds, choose
-from clusterctl.plans.gang import best_record, given_up
-from clusterctl.plans.log_limit import describe_log_event
-from clusterctl.plans.orphans import to_end
-from clusterctl.plans.owner import Owner
-from clusterctl.plans.results import judge
-from clusterctl.plans.state import attempts_of, node_ranks, whole_state
-from clusterctl.runs import mesh, orphans, tasks
-from clusterctl.runs import session as sessions
-from clusterctl.runs.arrival import Account
-from clusterctl.runs.attempts import Attempts
-from clusterctl.runs.cleaning import ask_to_remove, hear_found
-from clusterctl.runs.clocks import measure_clock
-from clusterctl.runs.command import Collected
-from clusterctl.runs.evidence import Part
-from clusterctl.runs.follow import Follower, LogLines, NodeEvent, StateChange
-from clusterctl.runs.homes import group_homes
-from clusterctl.runs.landing import Landing, prepare_target
-from clusterctl.runs.pull import bring, choose_wants, list_results, make_rest
-from clusterctl.runs.source import ScanResult, scan_source
-from clusterctl.specs.inventory import Node, Ssh
+from clusterctl.plans.cleanup import Bounds, choose, to_end
+from clusterctl.plans.runs.gang_record import attempt_of, best_record, given_up
+from clusterctl.plans.runs.selection import Owner, gather_runs, is_complete, own_first, owner_of, submitted
+from clusterctl.plans.runs.state import attempts_of, node_ranks, whole_state
+from clusterctl.plans.sync.results import judge
+from clusterctl.specs.inventory.model import Node, Ssh
 
 FRAMES = Path(__file__).parent / "frames"
 LARGEST = 1 << 65
@@ -266,8 +261,8 @@ class Line(Context):
 @contextmanager
 def without_network() -> Iterator[None]:
     """Let sessions speak to what is given as their connection."""
-    boot = mock.patch.object(sessions.payload, "bundle", return_value=b"")
-    quick = mock.patch.multiple(mesh, LISTEN_LIMIT=0.02, REPORT_LIMIT=0.02)  # all that will come is here
+    boot = mock.patch.object(sessions.bundle, "bundle", return_value=b"")
+    quick = mock.patch.multiple(preflight, LISTEN_LIMIT=0.02, REPORT_LIMIT=0.02)  # all that will come is here
     with boot, quick, mock.patch.object(sessions, "_open_channel", lambda line, *_: Pipe(line.answer)):
         yield
 
@@ -278,7 +273,7 @@ def without_network() -> Iterator[None]:
 def drive_probe(line: Line, _: Place) -> object:
     """Ask for the facts, and whether the node takes part in the proof on the wire."""
     facts, session = tasks.probe_and_stay(line, NODE, INTERPRETER, (NODE,))
-    wire = mesh.prove_wire({"gpu02": mesh.Taker(session, {"": "192.0.2.2"})})
+    wire = preflight.prove_wire({"gpu02": preflight.Taker(session, {"": "192.0.2.2"})})
     return facts, wire
 
 
@@ -345,7 +340,7 @@ def drive_exec(line: Line, _: Place) -> object:
 
 def drive_top(line: Line, _: Place) -> object:
     """Hear the gauges."""
-    from clusterctl.plans.gauges import Gauged, read_sample
+    from clusterctl.plans.facts.utilization import Gauged, read_sample
 
     known, heard = Gauged(NODE), []
     with tasks.top(line, NODE, INTERPRETER, 1.0) as session:
@@ -372,8 +367,8 @@ def drive_clean(line: Line, _: Place) -> object:
 
 def drive_orphans(line: Line, _: Place) -> object:
     """Find and end what crashed runs have left."""
-    found = orphans.find_orphans(line, NODE, INTERPRETER)
-    return found, to_end(found.mine, ME), orphans.end_orphans(line, NODE, INTERPRETER, found.mine)
+    found = maintenance.find_orphans(line, NODE, INTERPRETER)
+    return found, to_end(found.mine, ME), maintenance.end_orphans(line, NODE, INTERPRETER, found.mine)
 
 
 def drive_pull(line: Line, place: Place) -> object:

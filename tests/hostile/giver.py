@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from clusterctl.payload.passing import examine, introduce
-from clusterctl.payload.wire import encode
+from clusterctl.node.runtime.stream import encode
+from clusterctl.node.sync.transfer import examine, introduce
 
 Deed = Callable[[socket.socket], None]
 

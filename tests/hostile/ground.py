@@ -21,8 +21,8 @@ from typing import Any
 from node import CASES
 
 from clusterctl.lab.labs import Lab
-from clusterctl.plans.hooks import Hooks, to_record
-from clusterctl.specs.job import OnEnd
+from clusterctl.plans.notify import Hooks, to_record
+from clusterctl.specs.job.model import OnEnd
 
 HERE = Path(__file__).parent
 STUB = HERE.parent / "stub"

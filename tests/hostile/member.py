@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from clusterctl.payload.seal import LONGEST_LINE, Meeting, Seal
+from clusterctl.node.gang.channel import LONGEST_LINE, Meeting, Seal
 
 What = dict[str, Any] | str
 

@@ -428,7 +428,7 @@ def main() -> None:
     boot: dict[str, Any] = {"__name__": "boot"}
     exec(compile(source.read(int(source.readline())), "clusterctl-boot", "exec"), boot)
     header = json.loads(boot["read_part"](source))
-    sources = dict.fromkeys(("clusterctl", "clusterctl.payload", "clusterctl.protocol"), "")
+    sources = {}
     sources.update(json.loads(zlib.decompress(boot["read_part"](source))))
     sys.stdout.buffer.write(b"\n%s\n" % header["sentinel"].encode())
     sys.stdout.flush()
@@ -445,7 +445,7 @@ def _begin_to_lie(case: Case, talk: Talk, sink: int) -> None:
     """Let the payload's own stream to the client send what the case gives."""
     from importlib import import_module
 
-    wire = import_module("clusterctl.payload.wire")
+    wire = import_module("clusterctl.node.runtime.stream")
     honest = wire.Stream.send
 
     def send(self: Any, header: Header, body: bytes = b"") -> None:

@@ -1,7 +1,7 @@
 """Write down what honest nodes send, as the seeds of the fuzz: python tests/hostile/recording.py
 
 Runs of every kind are made on a lab of three nodes, and looked at by every verb. What names this machine is taken out.
-What crashed runs leave behind is not made here: frames/orphans.json was written by hand after payload/orphans.py.
+What crashed runs leave behind is not made here: frames/orphans.json was written by hand after node/verbs/orphans.py.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from ground import HERE, Ground, World
 
 from clusterctl.lab import labs
-from clusterctl.lab.building import up
+from clusterctl.lab.build import up
 
 FRAMES = HERE / "frames"
 ROOT = HERE.parents[1]

@@ -7,14 +7,13 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[1] / "runs"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from servers import make_client, node_named
 
+from clusterctl.client.rpc.session import Session
+from clusterctl.client.ssh.timeouts import Timeouts
 from clusterctl.errors import ClusterctlError
-from clusterctl.runs.limits import Timeouts
-from clusterctl.runs.session import Session
 
 LIMITS = Timeouts(connect=2.0, handshake=2.0, greeting=2.0, login=2.0, channel=2.0, start=2.0, send=2.0)
 

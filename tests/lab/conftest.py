@@ -20,7 +20,7 @@ import pytest
 
 from clusterctl.errors import LabError
 from clusterctl.lab import labs
-from clusterctl.lab.building import up
+from clusterctl.lab.build import up
 from clusterctl.lab.labs import Lab
 from clusterctl.lab.layout import DEFAULT_NICS
 from clusterctl.lab.machine import find_program, visible_paths
@@ -32,7 +32,7 @@ _WORLD = """
 import json, os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from clusterctl.lab import syscalls
+from clusterctl.lab import linux as syscalls
 closed, needed = json.loads(sys.argv[2])
 syscalls.unshare(syscalls.NEWNS)
 syscalls.keep_mounts_private()
@@ -51,7 +51,7 @@ _KEEPER = """
 import json, sys
 from pathlib import Path
 from clusterctl.errors import LabError
-from clusterctl.lab.building import up
+from clusterctl.lab.build import up
 try:
     lab = up(Path(sys.argv[1]), bound=True, **json.loads(sys.argv[2]))
     print("up", flush=True)

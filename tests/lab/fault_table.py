@@ -103,7 +103,7 @@ FAULTS = (
         within=CABLE,
         says=("root cause: {node}, ", "silent for 20 s"),
         exit=1,
-        tests=(MATRIX, "tests/payload/test_gang.py::test_a_silent_node_is_lost"),
+        tests=(MATRIX, "tests/node/gang/test_gang.py::test_a_silent_node_is_lost"),
     ),
     Fault(
         name="guardian-stopped",
@@ -112,7 +112,7 @@ FAULTS = (
         within=None,
         says=("SUCCEEDED after",),
         exit=0,
-        tests=(MATRIX, "tests/payload/test_kill.py::test_stop_of_a_frozen_guardian"),
+        tests=(MATRIX, "tests/node/supervise/test_kill.py::test_stop_of_a_frozen_guardian"),
         note="The agent does all the work; `stop` asks it directly.",
     ),
     Fault(
@@ -214,7 +214,7 @@ FAULTS = (
         says=("SUCCEEDED after",),
         exit=0,
         place=0,
-        tests=(MATRIX, "tests/payload/test_run.py::test_another_port_is_taken_when_somebody_has_ours"),
+        tests=(MATRIX, "tests/node/supervise/test_run.py::test_another_port_is_taken_when_somebody_has_ours"),
         note="It costs another start of torchrun on node 0, before any other node has heard of the port.",
     ),
     Fault(
@@ -225,7 +225,7 @@ FAULTS = (
         says=("CANCELLED after", "stopped by"),
         exit=1,
         place=0,
-        tests=(MATRIX, "tests/payload/test_kill.py::test_stop_waits_for_the_grace_and_then_kills"),
+        tests=(MATRIX, "tests/node/supervise/test_kill.py::test_stop_waits_for_the_grace_and_then_kills"),
         note="So do all workers in this table: with a `setsid` child each, which ignores SIGTERM and bears no tag.",
     ),
     Fault(
@@ -235,7 +235,7 @@ FAULTS = (
         within=None,
         says=("SUCCEEDED after",),
         exit=0,
-        tests=(MATRIX, "tests/payload/test_kill.py::test_nothing_survives"),
+        tests=(MATRIX, "tests/node/supervise/test_kill.py::test_nothing_survives"),
         note="It is ended with the run, however the run ends.",
     ),
 )

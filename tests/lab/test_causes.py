@@ -1,4 +1,4 @@
-"""Causes that only a real run can show; recorded ones are replayed in tests/plans/test_cause_replay.py."""
+"""Causes that only a real run can show; recorded ones are replayed in tests/plans/runs/test_cause_replay.py."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from driving import cctl
 
-from clusterctl.specs.inventory_parsing import parse_inventory
+from clusterctl.specs.inventory.parse import parse_inventory
 
 if TYPE_CHECKING:
     from conftest import Bed

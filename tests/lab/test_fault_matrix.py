@@ -23,7 +23,7 @@ from victims import begin
 from waiting import wait_until
 
 from clusterctl.lab import labs
-from clusterctl.lab.building import up
+from clusterctl.lab.build import up
 from clusterctl.lab.labs import Lab
 
 pytestmark = pytest.mark.lab

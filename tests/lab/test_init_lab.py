@@ -11,8 +11,8 @@ from driving import COMMAND, cctl, environment
 from terminal import converse
 
 from clusterctl.lab.labs import Lab
-from clusterctl.specs.inventory_parsing import parse_inventory
-from clusterctl.specs.job_parsing import parse_job
+from clusterctl.specs.inventory.parse import parse_inventory
+from clusterctl.specs.job.parse import parse_job
 
 pytestmark = pytest.mark.lab
 
@@ -107,7 +107,7 @@ def test_new_host_keys_are_believed_once(lab: Lab, tmp_path: Path) -> None:
 
 def test_machines_that_do_not_let_us_in_are_written_for_keys_push(lab: Lab, tmp_path: Path) -> None:
     """No key fits: the inventory names them, exit code 4, and the next command is said."""
-    from clusterctl.runs.sshfiles import named_hosts
+    from clusterctl.client.ssh.config import named_hosts
 
     strange = tmp_path / "config"
     text = lab.ssh_config.read_text()

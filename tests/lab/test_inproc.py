@@ -27,7 +27,7 @@ from waiting import wait_until
 
 from clusterctl.errors import LabError
 from clusterctl.lab import labs
-from clusterctl.lab.building import up
+from clusterctl.lab.build import up
 from clusterctl.lab.labs import Lab
 
 ROOT = str(Path(__file__).parents[2])

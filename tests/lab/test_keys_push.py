@@ -18,7 +18,7 @@ import pytest
 from terminal import converse
 from waiting import HANG
 
-from clusterctl.plans.keys import parse_installed, render_install
+from clusterctl.plans.ssh import parse_installed, render_install
 
 PASSWORD = "right horse"
 HASH = "$6$clusterctl$DkWEabRoX4k7JY/WW8MM6UwUrxqFgWAstZxnZpz3zoXs3wRPKzKF0vQeEuEW8JbyhM93jKfuv.5AdpvuFtaFU/"

@@ -16,7 +16,7 @@ from waiting import HANG, wait_until
 
 from clusterctl.errors import LabError
 from clusterctl.lab import labs
-from clusterctl.lab.building import up
+from clusterctl.lab.build import up
 from clusterctl.lab.labs import Lab, LabNode
 from clusterctl.lab.machine import find_program
 from clusterctl.lab.state import Process, identify
@@ -155,7 +155,7 @@ def test_the_machine_outside_is_not_touched(make_lab) -> None:
 
 def test_first_nic_carries_ssh_and_last_one_training(make_lab) -> None:
     """Items of --nics go to the nodes in turn; `a+b` gives one node two networks."""
-    from clusterctl.specs.inventory_parsing import parse_inventory
+    from clusterctl.specs.inventory.parse import parse_inventory
 
     lab = make_lab(n=3, nics=["mgmt0+ib0", "eno2"])
     nodes = parse_inventory(lab.inventory.read_text(), str(lab.inventory)).nodes
@@ -398,7 +398,7 @@ def test_down_leaves_nothing_and_may_be_repeated(place) -> None:
     code = """
 import sys
 from pathlib import Path
-from clusterctl.lab.building import up
+from clusterctl.lab.build import up
 up(Path(sys.argv[1]), count=2)
 """
     subprocess.run(python_here(code, str(place)), check=True)
@@ -469,7 +469,7 @@ def test_a_bound_lab_dies_with_its_process(place) -> None:
     code = """
 import sys
 from pathlib import Path
-from clusterctl.lab.building import up
+from clusterctl.lab.build import up
 lab = up(Path(sys.argv[1]), count=1, bound=True)
 print(lab.holder.pid, flush=True)
 sys.stdin.read()
@@ -534,7 +534,7 @@ def attempt(place: Path, *before: str) -> list[str]:
 import sys
 from pathlib import Path
 from clusterctl.errors import LabError
-from clusterctl.lab.building import up
+from clusterctl.lab.build import up
 try:
     up(Path(sys.argv[1]), count=2)
     print("up")

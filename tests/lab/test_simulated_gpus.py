@@ -12,7 +12,7 @@ from driving import cctl
 
 from clusterctl.errors import LabError
 from clusterctl.lab import labs
-from clusterctl.lab.building import up
+from clusterctl.lab.build import up
 from clusterctl.lab.labs import Lab
 from clusterctl.lab.simulated_gpus import MODE_FILE, render_smi
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from clusterctl.plans.cleaning import Bounds, Choice, Part, choose, parse_part
-from clusterctl.plans.owner import Owner
+from clusterctl.plans.cleanup import Bounds, Choice, Part, choose, parse_part
+from clusterctl.plans.runs.selection import Owner
 from clusterctl.protocol.untrusted import Untrusted
 
 DAY = 86400.0

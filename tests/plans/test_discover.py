@@ -6,18 +6,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from cases.loading import change, healthy_answer
+from cases import change, healthy_answer
 
 from clusterctl.errors import Place
 from clusterctl.plans.discover import Discovery, plan_discovery
-from clusterctl.plans.facts import Facts, parse_facts
-from clusterctl.specs.discovered_text import render_discovered
-from clusterctl.specs.document import read_tree
-from clusterctl.specs.foreign import Foreign, ForeignHost
-from clusterctl.specs.inventory import Inventory, Node
-from clusterctl.specs.inventory_parsing import parse_inventory
-from clusterctl.specs.inventory_text import scalar
-from clusterctl.specs.tree import Listing, Scalar
+from clusterctl.plans.facts.facts import Facts, parse_facts
+from clusterctl.specs.importers.imported import Foreign, ForeignHost
+from clusterctl.specs.inventory.model import Inventory, Node
+from clusterctl.specs.inventory.parse import parse_inventory
+from clusterctl.specs.inventory.render import render_discovered, scalar
+from clusterctl.specs.yaml.reader import read_tree
+from clusterctl.specs.yaml.tree import Listing, Scalar
 
 
 def facts_of(number: int, changes: dict[str, Any]) -> Facts:

@@ -6,21 +6,25 @@ import json
 
 import pytest
 
-from clusterctl.plans.cause import Cause, Failure
-from clusterctl.plans.hooks import Hooks, announce, hooks_from_record, render_hooks, to_record
-from clusterctl.plans.notices import (
+from clusterctl.plans.notify import (
     Ended,
+    Hooks,
+    announce,
     ended_to_json,
+    hooks_from_record,
     is_wanted,
     read_answer,
+    render_hooks,
     render_message,
     render_post,
     sign_dingtalk,
     sign_feishu,
+    to_record,
 )
-from clusterctl.plans.spans import render_span
-from clusterctl.plans.verdict import Verdict
-from clusterctl.specs.job import Notify, OnEnd
+from clusterctl.plans.runs.root_cause import Cause, Failure
+from clusterctl.plans.runs.verdict import Verdict
+from clusterctl.specs.job.model import Notify, OnEnd
+from clusterctl.specs.text import render_span
 
 RUN = "digits-20261121T101500-ab12"
 NOW = 1599360473.25

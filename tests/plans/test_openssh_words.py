@@ -6,7 +6,8 @@ import subprocess
 
 import pytest
 
-from clusterctl.plans.openssh import (
+from clusterctl.plans.ssh import (
+    REMOTE_COMMAND,
     Sharing,
     control_argv,
     master_argv,
@@ -15,8 +16,7 @@ from clusterctl.plans.openssh import (
     session_argv,
     settings_argv,
 )
-from clusterctl.plans.shell import REMOTE_COMMAND
-from clusterctl.specs.inventory import Node, Ssh
+from clusterctl.specs.inventory.model import Node, Ssh
 
 NOTHING = Sharing(None, persists=False, accept_new=False)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from waiting import HANG
 
-from clusterctl.plans.shell import (
+from clusterctl.plans.ssh import (
     ACTIVATED,
     ACTIVATING,
     DECOYS,

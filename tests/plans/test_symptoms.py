@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from clusterctl.plans.checks.registry import checks
-from clusterctl.plans.symptoms.table import all_symptoms, recognise
+from clusterctl.plans.runs.root_cause import all_symptoms, recognise
 
 # What torch, NCCL, Gloo, CUDA, Python and the kernel really print, cut to the telling part.
 TEXTS = {

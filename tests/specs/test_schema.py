@@ -13,15 +13,15 @@ from ruamel.yaml import YAML
 from structural import breaches
 
 from clusterctl.errors import SpecError
-from clusterctl.specs.inventory_file import InventoryFile, NodeEntry
-from clusterctl.specs.inventory_parsing import parse_inventory
-from clusterctl.specs.job_file import JobFile
-from clusterctl.specs.job_parsing import parse_job
-from clusterctl.specs.schema import SECTIONS, render_reference, render_schemas
+from clusterctl.specs.inventory.parse import parse_inventory
+from clusterctl.specs.inventory.schema import InventoryFile, NodeEntry
+from clusterctl.specs.job.parse import parse_job
+from clusterctl.specs.job.schema import JobFile
+from clusterctl.specs.json_schema import SECTIONS, render_reference, render_schemas
 
 ROOT = Path(__file__).parents[2]
 SCHEMAS = ROOT / "clusterctl" / "specs" / "schemas"
-WRITE = "python -m clusterctl.specs.schema"
+WRITE = "python -m clusterctl.specs.json_schema"
 
 
 def schema_of(kind: str) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def held_against(kind: str, text: str) -> list[str]:
 
 @pytest.mark.parametrize("name", ["inventory.schema.json", "job.schema.json"])
 def test_what_is_checked_in_is_what_the_models_say(name: str) -> None:
-    """After a change of a model: python -m clusterctl.specs.schema NAME > clusterctl/specs/schemas/NAME."""
+    """After a change of a model: python -m clusterctl.specs.json_schema NAME > clusterctl/specs/schemas/NAME."""
     assert (SCHEMAS / name).read_text(encoding="utf-8") == render_schemas()[name]
 
 
@@ -49,7 +49,7 @@ def test_all_schemas_are_checked_in() -> None:
 
 def test_the_command_prints_a_schema() -> None:
     """As the docstring promises."""
-    command = [sys.executable, "-m", "clusterctl.specs.schema"]
+    command = [sys.executable, "-m", "clusterctl.specs.json_schema"]
     printed = subprocess.run(
         [*command, "job.schema.json"], capture_output=True, text=True, check=True, cwd=ROOT
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from clusterctl.specs.bad_value import BadValueError
-from clusterctl.specs.sizes import Size, parse_size
+from clusterctl.specs.codes import BadValueError
+from clusterctl.specs.values import Size, parse_size
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ import pytest
 
 from clusterctl.errors import Issue, SpecError
 from clusterctl.specs import codes
-from clusterctl.specs.import_inventory import parse_foreign
-from clusterctl.specs.inventory_parsing import parse_inventory
-from clusterctl.specs.job_parsing import parse_job
+from clusterctl.specs.importers.detect import parse_foreign
+from clusterctl.specs.inventory.parse import parse_inventory
+from clusterctl.specs.job.parse import parse_job
 
 FILE = "file.yaml"
 FOREIGN = "hosts"

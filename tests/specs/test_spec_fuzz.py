@@ -7,17 +7,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from damage import damaged, few, fewer, judge, noise
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterctl.errors import SpecError
-from clusterctl.specs.document import decode_source
-from clusterctl.specs.inventory import Inventory
-from clusterctl.specs.inventory_file import InventoryFile, NodeEntry, SshEntry
-from clusterctl.specs.inventory_parsing import parse_inventory
-from clusterctl.specs.job import Job
-from clusterctl.specs.job_file import JobFile, SyncEntry
-from clusterctl.specs.job_parsing import parse_job
+from clusterctl.specs.inventory.model import Inventory
+from clusterctl.specs.inventory.parse import parse_inventory
+from clusterctl.specs.inventory.schema import InventoryFile, NodeEntry, SshEntry
+from clusterctl.specs.job.model import Job
+from clusterctl.specs.job.parse import parse_job
+from clusterctl.specs.job.schema import JobFile, SyncEntry
+from clusterctl.specs.yaml.reader import decode_source
 
 ROOT = Path(__file__).parents[2]
 INVENTORIES = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "inventories").glob("*.yaml"))]
@@ -25,39 +26,6 @@ JOBS = [
     "name: a\nscript: train.py\nargs: [--lr, 1e-4, '${run_id}']\nenv: {A: b}\nsecrets: [T]\ngrace: 1h30m\n",
     "name: a\nmodule: b.c\nnodes: gpu[01-04]\nnproc_per_node: 2\nsync: {exclude: [data/]}\nargs:\n  - |\n    x\n",
 ]
-PIECES = [*"\t\n\r :-?[]{},#&*!|>'\"%@`\\0~\x85\u2028\ufeff\x00\x1f\ud800\u202e\N{COLLISION SYMBOL}"]
-PIECES += [
-    "\n  ",
-    "\n- ",
-    ": ",
-    "<<: ",
-    "*a",
-    "&a ",
-    "!!str ",
-    "---\n",
-    "...\n",
-    "%YAML 1.1\n",
-    "? ",
-    "key: ",
-]
-PIECES += ["null", "${", "$${", '"\\x00"', '"\\U00110000"', '"\\ud800"']
-few = settings(
-    max_examples=250, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
-)
-fewer = settings(few, max_examples=80)
-noise = st.one_of(st.text(max_size=60), st.lists(st.sampled_from(PIECES), max_size=25).map("".join))
-
-
-@st.composite
-def damaged(draw: st.DrawFn, originals: list[str]) -> str:
-    """Make a few cuts, copies and insertions in a text that is right."""
-    text = draw(st.sampled_from(originals))
-    for _ in range(draw(st.integers(1, 4))):
-        start = draw(st.integers(0, len(text)))
-        end = min(len(text), start + draw(st.integers(0, 12)))
-        piece = draw(st.sampled_from([*PIECES, "", text[start:end] * 2]))
-        text = text[:start] + piece + text[end:]
-    return text
 
 
 def judge_inventory(text: str) -> None:
@@ -74,26 +42,6 @@ def judge_job(text: str, *overrides: tuple[str, str]) -> None:
         assert isinstance(parse_job(text, "f", overrides), Job)
     except SpecError as error:
         judge(error, text)
-
-
-def judge(error: SpecError, text: str) -> None:
-    """Hold an error to what every error promises."""
-    lines = (
-        text.replace("\r\n", "\n")
-        .replace("\r", "\n")
-        .replace("\x85", "\n")
-        .replace("\u2028", "\n")
-        .split("\n")
-    )
-    assert error.issues
-    for issue in error.issues:
-        assert issue.place is not None
-        assert issue.code.startswith("CC-SPEC-0")
-        assert issue.message.isprintable(), issue.message
-        assert issue.fix.isprintable(), issue.fix
-        if issue.place.file == "f":
-            assert 1 <= issue.place.line <= len(lines) + 1
-            assert 1 <= issue.place.column <= len(text) + 1
 
 
 @few

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from clusterctl.plans.checks.check import Hit, Situation, across, check
-from clusterctl.plans.checks.remedy import ssh_to, without
-from clusterctl.plans.deep import Deep, Group
-from clusterctl.specs.counted import counted
+from clusterctl.plans.checks.framework import Hit, Situation, across, check, ssh_to, without
+from clusterctl.plans.diagnose.collective import Deep, Group
+from clusterctl.specs.text import counted
 
 MOST_NAMED = 8
 REST: Mapping[bool | None, str] = {

@@ -5,13 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from clusterctl.plans.checks.check import Hit, Situation, across, check, on
-from clusterctl.plans.checks.remedy import as_root, ask_first, ssh_to
-from clusterctl.plans.checks.voting import split_votes
-from clusterctl.plans.facts import Facts
-from clusterctl.plans.facts_gpu_health import GpuState, Xid
-from clusterctl.plans.spans import render_span
-from clusterctl.specs.inventory import Node
+from clusterctl.plans.checks.framework import (
+    Hit,
+    Situation,
+    across,
+    as_root,
+    ask_first,
+    check,
+    on,
+    split_votes,
+    ssh_to,
+)
+from clusterctl.plans.facts.facts import Facts
+from clusterctl.plans.facts.records import GpuState, Xid
+from clusterctl.specs.inventory.model import Node
+from clusterctl.specs.text import render_span
 
 # What the numbers of NVIDIA's catalogue of Xid errors mean, where it is the hardware that speaks. What programs cause
 # themselves (13, 31, 43, 45, ...) says nothing about the node.

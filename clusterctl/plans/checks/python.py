@@ -1,16 +1,57 @@
-"""The Python of the nodes, and what leads to it."""
+"""Interpreter, activate, packages, environment of setup."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from clusterctl.plans.checks.check import Hit, Situation, across, check, on
-from clusterctl.plans.checks.remedy import ask_first, in_inventory, ssh_to
-from clusterctl.plans.checks.voting import split_votes
-from clusterctl.plans.packages import describe_difference, read_packages, without
+from clusterctl.plans.checks.framework import (
+    Hit,
+    Situation,
+    across,
+    ask_first,
+    check,
+    in_inventory,
+    on,
+    split_votes,
+    ssh_to,
+)
 from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.text import counted
+
+MOST = 6  # packages named; the rest is counted
+
+Versions = Mapping[str, str]
+
+
+def read_packages(told: Sequence[str]) -> dict[str, str]:
+    """Read `name version` as the probe tells them."""
+    return {name: version for name, _, version in (line.partition(" ") for line in told)}
+
+
+def without(packages: Versions, is_told: Callable[[str], bool]) -> dict[str, str]:
+    """Leave out what other checks tell already."""
+    return {name: version for name, version in packages.items() if not is_told(name)}
+
+
+def describe_difference(odd: Versions, usual: Versions) -> str:
+    """Say how a node's packages differ from the usual ones: `numpy 1.26.4 instead of 2.2.6, no tqdm, also foo 1`."""
+    names = sorted(
+        odd.keys() | usual.keys(), key=lambda name: (name in odd, name in odd and name in usual, name)
+    )
+    told = [
+        _describe(name, odd.get(name), usual.get(name)) for name in names if odd.get(name) != usual.get(name)
+    ]
+    more = [f"{counted(len(told) - MOST, 'more difference')}"] if len(told) > MOST else []
+    return ", ".join([*told[:MOST], *more])
+
+
+def _describe(name: str, here: str | None, there: str | None) -> str:
+    if here is None:
+        return f"no {name} ({there})"
+    return f"also {name} {here}" if there is None else f"{name} {here} instead of {there}"
+
 
 COMPLAINT = re.compile(
     r"error|not found|no such|cannot|can't|unable|fail|denied|not exist|unknown", re.IGNORECASE
@@ -230,3 +271,26 @@ def libc_is_old(seen: Situation) -> Iterator[Hit]:
 def _numbers(text: str | None) -> tuple[int, int] | None:
     found = re.search(r"(\d+)\.(\d+)", text or "")
     return (int(found.group(1)), int(found.group(2))) if found else None
+
+
+NOT_MADE = "CC-SETUP-010"
+
+
+@check(
+    NOT_MADE,
+    "info",
+    "`setup` has not made its environment yet",
+    why="Which torch and which packages the job will have is known when the first launch has made it.",
+    needs=("setup",),
+)
+def environment_is_not_made(seen: Situation) -> Iterator[Hit]:
+    """The job has a `setup`, and this node has no environment of that content: the launch will make it.
+
+    Until then nothing is said of torch, NCCL and packages: those of the node's own Python do not count. When it is
+    there, `check` looks into it. A lock file that has changed means an environment that is not there yet.
+    """
+    for node, facts in seen.known:
+        if facts.setup.pending:
+            yield on(
+                node, "torch and packages are not judged before it is there", "clusterctl launch makes it"
+            )

@@ -1,14 +1,28 @@
-"""Disks, limits, clocks, identity and leftovers."""
+"""Identity, limits, clocks, leftovers, locks."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
 
-from clusterctl.plans.checks.check import Hit, Situation, across, check, on
-from clusterctl.plans.checks.remedy import as_root, in_inventory, ssh_to, without
-from clusterctl.plans.checks.voting import split_votes
-from clusterctl.specs.job import VISIBLE
+from clusterctl.plans.checks.framework import (
+    Hit,
+    Situation,
+    across,
+    as_root,
+    check,
+    in_inventory,
+    on,
+    split_votes,
+    ssh_to,
+    without,
+)
+from clusterctl.plans.facts.facts import Facts
+from clusterctl.plans.facts.gpu_use import GPU, NODE, describe_holders
+from clusterctl.plans.facts.records import Holder
+from clusterctl.plans.launch.placement import plan_devices
+from clusterctl.specs.inventory.model import Node
+from clusterctl.specs.job.model import VISIBLE
 from clusterctl.specs.nodeset import fold_names
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -281,3 +295,122 @@ def unanswered(seen: Situation) -> Iterator[Hit]:
                 what = QUESTIONS.get(question)
                 told = f"{question}{f' ({what})' if what else ''}: {problem}"
                 yield on(node, told, ssh_to(node, "uptime; df; dmesg | tail"))
+
+
+LARGEST_OFFSET = 2.0  # seconds
+
+
+def _offsets(seen: Situation) -> dict[str, tuple[float, float]]:
+    clocks = {node.name: facts.clock for node, facts in seen.known}
+    return {
+        name: (clock.offset, clock.error or 0.0) for name, clock in clocks.items() if clock.offset is not None
+    }
+
+
+def _shift(seen: Situation) -> float:
+    """Give by how much all nodes are off together, in seconds: then the clock here is the wrong one. Else 0."""
+    told = sorted(_offsets(seen).values())
+    if len(told) < 2:
+        return 0.0
+    middle, error = told[len(told) // 2]
+    agreeing = sum(abs(offset - middle) <= LARGEST_OFFSET for offset, _ in told)
+    wrong = abs(middle) - error > LARGEST_OFFSET and agreeing > len(told) / 2
+    return middle if wrong else 0.0
+
+
+def _side(offset: float, others: str) -> str:
+    return f"ahead of {others}" if offset > 0 else f"behind {others}"
+
+
+@check(
+    "CC-TIME-001",
+    "warning",
+    "the clock is wrong",
+    why="Logs and errors of different nodes cannot be put in order, and c10d rendezvous fails beyond 15 s.",
+    needs=("clock",),
+)
+def clock_is_wrong(seen: Situation) -> Iterator[Hit]:
+    """The node's clock differs from the one here by more than 2 seconds, beyond the error of measuring.
+
+    Where most nodes agree with each other and not with this machine, they are compared with each other.
+    """
+    shift = _shift(seen)
+    offsets = _offsets(seen)
+    for node, facts in seen.known:
+        offset, error = offsets.get(node.name, (0.0, 0.0))
+        off = offset - shift
+        if node.name in offsets and abs(off) - error > LARGEST_OFFSET:
+            side = _side(off, "the other nodes") if shift else "ahead" if off > 0 else "behind"
+            evidence = f"{abs(off):.1f} s {side} (known to {error:.2f} s)"
+            yield on(node, evidence, as_root(node, facts, "chronyc makestep"))
+
+
+@check(
+    "CC-TIME-002",
+    "warning",
+    "the clock of this machine is wrong",
+    why="Times that are shown here, such as those of log lines, are off by as much.",
+    needs=("clock",),
+)
+def clock_here_is_wrong(seen: Situation) -> Iterator[Hit]:
+    """Most nodes agree with each other within 2 seconds, and differ from the machine where clusterctl runs by more."""
+    shift = _shift(seen)
+    if shift:
+        names = [node.name for node, _ in seen.known]
+        yield across(
+            names,
+            f"this machine is {abs(shift):.1f} s {_side(-shift, 'the nodes')}",
+            "sudo chronyc makestep  # here",
+        )
+
+
+def _taken_gpus(seen: Situation, node: Node, facts: Facts) -> tuple[Holder, ...]:
+    """Give the holders of the GPUs that the job would take; without a job, of any."""
+    wanted = {device.id for device in plan_devices(seen.job, node, facts)} if seen.job else None
+    ids = {holder: (holder.name or "")[len(GPU) :] for holder in facts.locks}
+    return tuple(
+        holder
+        for holder, one in ids.items()
+        if (holder.name or "").startswith(GPU) and (wanted is None or one in wanted)
+    )
+
+
+def _indices(facts: Facts) -> dict[str, int]:
+    return {gpu.uuid: gpu.index for gpu in facts.gpus.devices if gpu.uuid and gpu.index is not None}
+
+
+@check(
+    "CC-GPU-019",
+    "warning",
+    "another run has the GPUs",
+    why="A launch on these GPUs is refused until that run has ended, or waits for it with `launch --wait`.",
+    needs=("locks", "gpus"),
+)
+def gpus_are_taken(seen: Situation) -> Iterator[Hit]:
+    """A run of clusterctl holds these GPUs, of whichever account on the node; the run says whose it is.
+
+    `clusterctl ps` shows runs of this account, `stop RUN` ends one. A holder that does not answer is a frozen
+    agent, or no clusterctl at all; its pid and account are the kernel's word.
+    """
+    for node, facts in seen.known:
+        for line in describe_holders(_taken_gpus(seen, node, facts), _indices(facts)):
+            yield on(node, line, "clusterctl launch --wait, or stop that run, or choose other GPUs or nodes")
+
+
+@check(
+    "CC-SYS-012",
+    "warning",
+    "another run is in the way",
+    why="One of the two wants the node alone: a launch is refused until the other has ended, or waits for it.",
+    needs=("locks",),
+)
+def node_is_taken(seen: Situation) -> Iterator[Hit]:
+    """A run with `exclusive: true` has this node, or this job wants it alone and another run is there."""
+    alone = seen.job is not None and seen.job.exclusive
+    for node, facts in seen.known:
+        names = [(holder, holder.name or "") for holder in facts.locks]
+        taken = [
+            holder for holder, name in names if name == NODE or (alone and name and not name.startswith(GPU))
+        ]
+        for line in describe_holders(taken, {}):
+            yield on(node, line, "clusterctl launch --wait, or stop that run, or choose other nodes")

@@ -5,12 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from clusterctl.plans.checks.check import Hit, Situation, across, check, on
-from clusterctl.plans.checks.remedy import in_inventory, install_torch, pip_install
-from clusterctl.plans.checks.voting import Split, split_votes
-from clusterctl.plans.facts import Facts
-from clusterctl.plans.vendors import has_simulated_gpus, vendor_of
-from clusterctl.specs.inventory import Node
+from clusterctl.plans.checks.framework import (
+    Hit,
+    Situation,
+    Split,
+    across,
+    check,
+    in_inventory,
+    install_torch,
+    on,
+    pip_install,
+    split_votes,
+)
+from clusterctl.plans.facts.facts import Facts
+from clusterctl.plans.launch.launchers import has_simulated_gpus, vendor_of
+from clusterctl.specs.inventory.model import Node
 
 OLDEST_TORCH = (2, 2)
 CUDA_13_DRIVER = 580

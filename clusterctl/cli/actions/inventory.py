@@ -1,0 +1,181 @@
+"""Import, discover."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+
+from clusterctl.cli.context.load import expand, read_spec
+from clusterctl.cli.context.nodes import interpreter, open_cluster, reading_exit_code, tell_failures
+from clusterctl.client.rpc import tasks
+from clusterctl.client.ssh.host_keys import HostKeys
+from clusterctl.console.terminal import say
+from clusterctl.errors import ClusterctlError, UsageError
+from clusterctl.plans.discover import plan_discovery
+from clusterctl.plans.facts.facts import Facts
+from clusterctl.plans.facts.untrusted import clean_text
+from clusterctl.specs.importers.hostfile import parse_hostfile
+from clusterctl.specs.importers.imported import Foreign
+from clusterctl.specs.inventory.model import Inventory
+from clusterctl.specs.inventory.parse import parse_inventory
+from clusterctl.specs.inventory.render import render_discovered, render_inventory
+from clusterctl.specs.text import command_line, counted
+
+STANDARD_INPUT = "-"
+
+
+def read_foreign(path: str) -> str:
+    """Read the file, or standard input for `-`, as far as an inventory can be long."""
+    from clusterctl.specs.importers.imported import MOST_FOREIGN
+
+    if path != STANDARD_INPUT:
+        return read_spec(expand(path), MOST_FOREIGN)
+    from clusterctl.specs.yaml.reader import decode_source
+
+    return decode_source(sys.stdin.buffer.read(MOST_FOREIGN + 1), "standard input", most=MOST_FOREIGN)
+
+
+def find_unread(path: str) -> list[str]:
+    """Name the directories beside an Ansible inventory in which variables may stand."""
+    beside = expand(path).parent
+    return [
+        name for name in ("group_vars", "host_vars") if path != STANDARD_INPUT and (beside / name).is_dir()
+    ]
+
+
+def with_config(foreign: Foreign, path: str) -> Foreign:
+    """Have the nodes of an SSH configuration connect by that file, unless ssh reads it anyway."""
+    from clusterctl.specs.importers.ssh_config import KIND
+
+    usual = Path("~/.ssh/config").expanduser()
+    if foreign.kind != KIND or path == STANDARD_INPUT or expand(path).resolve() == usual.resolve():
+        return foreign
+    config = str(expand(path).absolute())
+    return replace(foreign, hosts=tuple(replace(host, config=config) for host in foreign.hosts))
+
+
+def refuse_existing(path: str) -> None:
+    """Say at once that a file is there, before anything else is done for it."""
+    if expand(path).exists():
+        raise UsageError(f"{path} is there already", code="CC-USE-040", fix="another name, or --force")
+
+
+def write_inventory(text: str, path: str, *, force: bool) -> None:
+    """Write the new inventory; a file that is there is replaced only if that was asked for, and then at once."""
+    target = expand(path)
+    if target.is_dir():
+        raise UsageError(f"{path} is a directory", code="CC-USE-040", fix="name a file")
+    if not force:
+        try:
+            _write_new(target, text)
+        except FileExistsError as error:
+            raise UsageError(
+                f"{path} is there already", code="CC-USE-040", fix="another name, or --force"
+            ) from error
+        return
+    aside = target.with_name(f".{target.name}.new")
+    aside.unlink(missing_ok=True)
+    _write_new(aside, text)
+    Path.replace(aside, target)
+
+
+def _write_new(file: Path, text: str) -> None:
+    """Write a file that is not there yet; nothing is left of it if the disk refuses."""
+    try:
+        with file.open("x", encoding="utf-8") as sink:
+            sink.write(text)
+    except OSError as error:
+        if error.filename is None:  # it was opened, and then refused
+            file.unlink()
+            error.filename = str(file)
+        raise
+
+
+COMMAND_LINE = "the command line"
+DEFAULT_NAME = "cluster"
+
+
+@dataclass(frozen=True)
+class Way:
+    """How to get in, where a host does not say so itself."""
+
+    user: str | None = None
+    port: int | None = None
+    key: str | None = None
+    jump: str | None = None
+    config: str | None = None
+    host_keys: str | None = None
+    python: str | None = None
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What was found: the inventory's text, and by node what it said or why it said nothing."""
+
+    text: str
+    facts: Mapping[str, Facts]
+    failures: Mapping[str, ClusterctlError]
+
+    @property
+    def exit_code(self) -> int:
+        """0: all answered, 5: some, 4: none."""
+        return reading_exit_code(len(self.facts), len(self.facts) + len(self.failures))
+
+
+def discover(hosts: Sequence[str], way: Way, cluster: str, output: str | None, *, force: bool) -> int:
+    """Ask all hosts at once and write what they said; 0 all answered, 5 some, 4 none."""
+    if output is not None and not force:
+        refuse_existing(output)
+    answers = ask_hosts(read_hosts(hosts, way), cluster)
+    tell_failures(answers.failures.values())
+    if not answers.facts:
+        say("nothing was written: no host answered")
+    elif output is None:
+        click.echo(answers.text, nl=False)
+    else:
+        write_inventory(answers.text, output, force=force)
+        check = command_line("clusterctl", "-i", output, "check")
+        say(f"written to {output}: {counted(len(answers.facts), 'node')}; next: {check}")
+    return answers.exit_code
+
+
+def ask_hosts(foreign: Foreign, cluster: str, hostkeys: HostKeys | None = None) -> Answers:
+    """Ask machines of which only the ways to them are known; `hostkeys` judges in place of the usual ones."""
+    bare = parse_inventory(render_inventory(foreign, cluster or DEFAULT_NAME), COMMAND_LINE)
+    facts, failures = _ask(bare, hostkeys)
+    why = {name: clean_text(f"{error.code} {error.message}") for name, error in failures.items()}
+    found = plan_discovery(bare.nodes, facts, why)
+    text = render_discovered(foreign, cluster or DEFAULT_NAME, found.nodes, found.advice)
+    return Answers(text, facts, failures)
+
+
+def read_hosts(hosts: Sequence[str], way: Way) -> Foreign:
+    """Read hosts as they are typed: names, addresses, user@host:port, ranges."""
+    return by_way(parse_hostfile("\n".join(hosts), COMMAND_LINE, "hosts"), way)
+
+
+def by_way(foreign: Foreign, way: Way) -> Foreign:
+    """Complete how to get in, where a host does not say so itself."""
+    ways = {key: value for key, value in vars(way).items() if value is not None}
+    completed = (
+        replace(host, **{key: value for key, value in ways.items() if getattr(host, key) is None})
+        for host in foreign.hosts
+    )
+    return replace(foreign, hosts=tuple(completed))
+
+
+def _ask(bare: Inventory, hostkeys: HostKeys | None) -> tuple[dict[str, Facts], dict[str, ClusterctlError]]:
+    facts: dict[str, Facts] = {}
+    failures: dict[str, ClusterctlError] = {}
+    nodes = bare.nodes
+    with open_cluster(hostkeys) as cluster:
+        for outcome in cluster.each(nodes, lambda c, node: tasks.probe(c, node, interpreter(node), nodes)):
+            if outcome.value is not None:
+                facts[outcome.node.name] = outcome.value
+            elif outcome.error is not None:
+                failures[outcome.node.name] = outcome.error
+    return facts, failures

@@ -1,0 +1,74 @@
+"""The verb `clean`: keep what the nodes hold within bounds."""
+
+from __future__ import annotations
+
+import click
+
+from clusterctl.cli.context.load import load_inventory
+from clusterctl.cli.options import Settings, shared_options, takes_nodes
+
+
+@click.command()
+@click.option(
+    "--keep",
+    type=click.IntRange(min=0),
+    default=10,
+    show_default=True,
+    help="Newest runs of each job that stay.",
+)
+@click.option(
+    "--older-than",
+    metavar="TIME",
+    default="30d",
+    show_default=True,
+    help="Runs that were still for so long go.",
+)
+@click.option(
+    "--everyone", is_flag=True, help="Look at everybody's runs under this account, not only at yours."
+)
+@takes_nodes
+@click.option("--dry-run", is_flag=True, help="Say what would go, and stop.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--json", "as_json", is_flag=True, help="Write what goes, or would go, as JSON.")
+@shared_options
+def clean(
+    settings: Settings,
+    keep: int,
+    older_than: str,
+    everyone: bool,
+    pattern: str | None,
+    exclude: str | None,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> int:
+    """Remove old runs, what nobody uses any more, and what crashed runs left running, from the nodes.
+
+    Says what would go and asks before anything does. Processes are ended whose run has no agent any more. Outputs
+    are never removed, nor is a run that lives on any node, nor what belongs to another account. Runs with files
+    outside ${output_dir}, which no other place has, are asked about once more.
+    """
+    from clusterctl.cli.actions.clean import Clean, Wishes
+    from clusterctl.plans.cleanup import Bounds
+    from clusterctl.plans.launch.placement import choose_nodes
+
+    bounds = Bounds(keep, _seconds(older_than))
+    wishes = Wishes(
+        bounds, everyone=everyone, dry_run=dry_run, yes=yes, as_json=as_json, command=settings.command
+    )
+    return Clean(choose_nodes(load_inventory(settings), pattern, exclude), wishes).run()
+
+
+def _seconds(text: str) -> float:
+    from clusterctl.errors import UsageError
+    from clusterctl.specs.codes import BadValueError
+    from clusterctl.specs.values import parse_duration
+
+    if text.isdecimal() and int(text):  # seconds, to us; who removes things with it may have meant days
+        raise UsageError(
+            f"--older-than {text}: of what?", code="CC-USE-030", fix=f"e.g. --older-than {text}d"
+        )
+    try:
+        return parse_duration(text)
+    except BadValueError as error:
+        raise UsageError(f"--older-than: {error}", code="CC-USE-030", fix="e.g. --older-than 7d") from error

@@ -1,0 +1,49 @@
+"""The verb `explain`: what a code means."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from clusterctl.cli.options import Settings, shared_options
+from clusterctl.console.text import json_text
+
+BOOK = Path(__file__).parents[1] / "codes.json"
+
+
+@click.command()
+@click.argument("word", metavar="[CODE]", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
+@shared_options
+def explain(
+    settings: Settings,  # noqa: ARG001 - shared by all verbs
+    word: str | None,
+    as_json: bool,
+) -> None:
+    """Say what a code means, why it matters, how it looks and what mends it.
+
+    CODE may be short: `net-3` is CC-NET-003. A family, such as NET, lists its codes; without CODE all are listed.
+    Needs no inventory and no network.
+    """
+    from clusterctl.console.findings import explanation_to_json, render_codes, render_explanation
+    from clusterctl.console.terminal import out
+    from clusterctl.plans import explain as explaining
+
+    book = explaining.parse_book(json.loads(BOOK.read_text(encoding="utf-8")))
+    code = explaining.find_code(word, book) if word else ""
+    if "-" in code:
+        one = explaining.explain(code, book)
+        if as_json:
+            click.echo(json_text(explanation_to_json(one), indent=2))
+        else:
+            render_explanation(out(), one)
+        return
+    titles = {
+        name: text for name, text in explaining.titles(book).items() if code in ("", name.split("-")[1])
+    }
+    if as_json:
+        click.echo(json_text({"schema": 1, "codes": titles}, indent=2))
+    else:
+        render_codes(out(), book.families, titles, code)

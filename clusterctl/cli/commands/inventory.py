@@ -1,0 +1,110 @@
+"""The verb `inventory`: what clusterctl understands of the inventory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from clusterctl.cli.context.load import load_inventory
+from clusterctl.cli.options import Settings, shared_options, takes_ways
+from clusterctl.console.text import json_text
+from clusterctl.specs.text import command_line
+
+
+@click.group()
+@shared_options
+def inventory(settings: Settings) -> None:
+    """Work with the inventory file."""
+
+
+@inventory.command()
+@click.option("--json", "as_json", is_flag=True, help="Write the nodes as JSON.")
+@shared_options
+def show(settings: Settings, as_json: bool) -> None:
+    """Show every node with all defaults filled in; needs no network."""
+    from clusterctl.console.inventory import inventory_to_json, render_inventory
+    from clusterctl.console.terminal import out
+
+    chosen = load_inventory(settings)
+    if as_json:
+        click.echo(json_text(inventory_to_json(chosen), indent=2))
+    else:
+        render_inventory(out(), chosen)
+
+
+@inventory.command("import")
+@click.argument("file", metavar="FILE")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["auto", "deepspeed", "mpi", "ansible", "hosts", "ssh"]),
+    default="auto",
+    show_default=True,
+    help="Whose file it is; `hosts` is a plain list, `ssh` an SSH configuration.",
+)
+@click.option("--group", metavar="NAME", help="Only the hosts of this group of an Ansible inventory.")
+@click.option("-o", "--output", metavar="FILE", help="Write there instead of standard output.")
+@click.option("--force", is_flag=True, help="Replace the file that -o names, if there is one.")
+@shared_options
+def import_(
+    settings: Settings,  # noqa: ARG001 - shared by all verbs
+    file: str,
+    form: str,
+    group: str | None,
+    output: str | None,
+    force: bool,
+) -> None:
+    """Make an inventory of another tool's file.
+
+    FILE is a hostfile of DeepSpeed or MPI, a list of hosts, an Ansible inventory in INI or YAML, or an SSH
+    configuration such as ~/.ssh/config; - is standard input. The order of the hosts becomes the node_rank, slots
+    become gpus. What could not be taken over stands in comments. Nothing is asked of any node.
+    """
+    from clusterctl.cli.actions.inventory import find_unread, read_foreign, with_config, write_inventory
+    from clusterctl.console.terminal import say
+    from clusterctl.specs.importers.detect import parse_foreign
+    from clusterctl.specs.inventory.render import describe_groups, render_inventory
+    from clusterctl.specs.text import counted
+
+    foreign = parse_foreign(read_foreign(file), "standard input" if file == "-" else file, form, group)
+    foreign = with_config(foreign, file)
+    text = render_inventory(foreign, group or "")
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_inventory(text, output, force=force)
+    say(f"read as {foreign.kind}: {counted(len(foreign.hosts), 'node')}")
+    if foreign.groups:
+        say(f"note: {describe_groups(foreign)}")
+    for name in find_unread(file) if "Ansible" in foreign.kind else ():
+        listing = command_line("ansible-inventory", "-i", file, "--list", "--yaml")
+        say(f"note: {name}/ beside it was not read; `{listing}` writes all in one file")
+    if output is not None:
+        say(f"written to {output}; next: {command_line('clusterctl', '-i', output, 'check')}")
+
+
+@inventory.command()
+@click.argument("hosts", metavar="HOST...", nargs=-1, required=True)
+@click.option("-o", "--output", metavar="FILE", help="Write there instead of standard output.")
+@click.option("--force", is_flag=True, help="Replace the file that -o names, if there is one.")
+@click.option("--cluster", metavar="NAME", default="", help="How the cluster is called; default: cluster.")
+@takes_ways
+@shared_options
+def discover(
+    settings: Settings,  # noqa: ARG001 - shared by all verbs
+    hosts: tuple[str, ...],
+    output: str | None,
+    force: bool,
+    cluster: str,
+    **ways: Any,
+) -> int:
+    """Ask machines for their NICs and GPUs, and write an inventory of them.
+
+    HOST is a name, an address, user@host:port or a range such as gpu[01-04]; the order becomes the node_rank. Chooses
+    the fastest network that all of them are in; what else they have stands in comments. Nothing is written on the
+    machines. Exit code 0: all answered; 5: some did, the others stand in comments; 4: none.
+    """
+    from clusterctl.cli.actions import inventory as actions
+
+    return actions.discover(hosts, actions.Way(**ways), cluster, output, force=force)

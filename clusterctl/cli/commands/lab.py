@@ -1,0 +1,197 @@
+"""`clusterctl lab`: a cluster of real nodes on this machine."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from clusterctl.cli.context.load import lab_dir
+from clusterctl.cli.options import PassesWords, Settings, refuse_mixed, shared_options
+from clusterctl.console.terminal import say
+from clusterctl.console.text import json_text
+from clusterctl.specs.text import command_line, counted
+
+if TYPE_CHECKING:
+    from clusterctl.lab.labs import Lab, NodeState
+
+_name_option = click.option(
+    "--name", "--lab", "name", default=None, metavar="NAME", help="Which lab, if several are running."
+)
+
+
+@click.group()
+@shared_options
+def lab(settings: Settings) -> None:
+    """A cluster of real nodes on this machine, each with its own address, NIC, home and sshd."""
+
+
+@lab.command()
+@click.option("-n", "--nodes", "count", default=3, show_default=True, metavar="N", help="How many nodes.")
+@click.option("--name", default="lab", show_default=True, metavar="NAME", help="Several labs may run.")
+@click.option(
+    "--nics",
+    default=None,
+    show_default="enp65s0f0,ib0np0,eno2",
+    metavar="A,B,...",
+    help="NIC names, given to the nodes in turn. A+B gives one node two: SSH on A, training on B.",
+)
+@click.option(
+    "--gpus",
+    default=0,
+    show_default=True,
+    metavar="K",
+    help="Simulated GPUs per node, for check, top and locks; nothing can be computed on them.",
+)
+@click.option("--shared-home", is_flag=True, help="One home for all nodes, as where it lies on NFS.")
+@click.option(
+    "--backend",
+    type=click.Choice(["auto", "netns", "inproc"]),
+    default="auto",
+    show_default=True,
+    help="netns: in namespaces, with sshd. inproc: plain processes at loopback addresses, where nothing else goes.",
+)
+def up(count: int, name: str, nics: str | None, gpus: int, shared_home: bool, backend: str) -> None:
+    """Build a lab; it runs until `lab down`."""
+    from clusterctl.lab.build import up as build
+
+    source = click.get_current_context().get_parameter_source("name")
+    given = name if source is click.core.ParameterSource.COMMANDLINE else None
+    cards = None if nics is None else [item.strip() for item in nics.split(",")]
+    more: dict[str, Any] = {"nics": cards, "shared_home": shared_home, "gpus": gpus}
+    built = build(lab_dir(), name=_name(given) or name, count=count, backend=backend, note=say, **more)
+    say(f"lab {built.name} is up with {counted(count, 'node')}; its inventory:")
+    click.echo(str(built.inventory))
+
+
+def _name(given: str | None) -> str | None:
+    """Take --name, or the global --lab."""
+    settings = click.get_current_context().find_object(Settings)
+    return given if given is not None or settings is None else settings.lab
+
+
+@lab.command()
+@_name_option
+@click.option("--all", "everything", is_flag=True, help="All labs.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask, also when no lab is named.")
+def down(name: str | None, everything: bool, yes: bool) -> None:
+    """End a lab with everything in it; asks which one is meant where none is named."""
+    from clusterctl.lab import labs
+
+    where = lab_dir()
+    name = _name(name)
+    if not everything and name is None:
+        name = labs.DEFAULT_NAME
+        if labs.running(where):
+            chosen = labs.load(where)
+            name = chosen.name
+            if not yes:
+                _agree_to_end(chosen)
+    ended = labs.down(where, None if everything else [str(name)])
+    for each in ended:
+        say(f"lab {each} is down")
+    if not ended:
+        others = ", ".join(each.name for each in labs.running(where))
+        none = f"no lab called {name} was running" if name else "no lab was running"
+        say(f"{none}; there is: {others}" if others else none)
+
+
+def _agree_to_end(chosen: Lab) -> None:
+    """Never take a lab down that nobody has named or agreed to."""
+    import time
+
+    from clusterctl.cli.options import confirm
+    from clusterctl.specs.nodeset import fold_names
+    from clusterctl.specs.text import render_span
+
+    origin = chosen.origin
+    nodes = fold_names([node.name for node in chosen.nodes])
+    since = f"up for {render_span(time.time() - origin.since)}"
+    place = f", started in {origin.folder}" if origin.folder else ""
+    about = [f"lab {chosen.name}: {nodes}, {since}{place}", f"its inventory: {chosen.inventory}"]
+    confirm(
+        about,
+        "End it with all that runs there?",
+        "lab",
+        command_line("lab", "down", "--name", chosen.name, command="clusterctl"),
+    )
+
+
+@lab.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def status(as_json: bool) -> None:
+    """Show the running labs and their nodes."""
+    from clusterctl.lab import labs
+
+    found = labs.status(lab_dir())
+    if as_json:
+        click.echo(json_text({"schema": 1, "labs": [_as_dict(*entry) for entry in found]}, indent=2))
+        return
+    if not found:
+        say("no lab is running")
+    for entry, states in found:
+        without = "  (inproc: without namespaces)" if entry.plan.backend == "inproc" else ""
+        click.echo(f"{entry.name}  {entry.inventory}{without}")
+        for state in states:
+            click.echo("  " + _line(entry, state))
+
+
+def _as_dict(entry: Lab, states: tuple[NodeState, ...]) -> dict[str, object]:
+    nodes = [
+        {
+            "name": state.name,
+            "host": entry.node(state.name).plan.host,
+            "ip": entry.node(state.name).plan.ip,
+            "power": "on" if state.power else "off",
+            "sshd": "on" if state.sshd else "off",
+            "nics": state.nics,
+        }
+        for state in states
+    ]
+    found = {"name": entry.name, "backend": entry.plan.backend, "inventory": str(entry.inventory)}
+    return {**found, "nodes": nodes}
+
+
+def _line(entry: Lab, state: NodeState) -> str:
+    plan = entry.node(state.name).plan
+    if not state.power:
+        return f"{state.name}  {plan.ip:<13}  powered off"
+    nics = ", ".join(f"{nic} {word}" for nic, word in state.nics.items())
+    return f"{state.name}  {plan.ip:<13}  {nics}; sshd {'on' if state.sshd else 'off'}"
+
+
+@lab.command(cls=PassesWords, context_settings={"ignore_unknown_options": True})
+@click.argument("node")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@_name_option
+def ssh(node: str, command: tuple[str, ...], name: str | None) -> None:
+    """Open a shell on a node, or run a command there (after --)."""
+    from clusterctl.lab import labs
+
+    refuse_mixed(command, "lab ssh")
+    words = labs.load(lab_dir(), _name(name)).ssh_command(node, command)
+    os.execvp(words[0], words)
+
+
+@lab.command("break")
+@click.argument("node")
+@click.argument("how", type=click.Choice(["power", "nic-down", "sshd"]))
+@_name_option
+def break_(node: str, how: str, name: str | None) -> None:
+    """Break a node: cut its power, take its training NIC down, or kill its sshd."""
+    from clusterctl.lab import labs
+
+    running = labs.load(lab_dir(), _name(name))
+    click.echo(_line(running, labs.break_node(running, node, how)))
+
+
+@lab.command()
+@click.argument("node")
+@_name_option
+def heal(node: str, name: str | None) -> None:
+    """Undo every break of a node."""
+    from clusterctl.lab import labs
+
+    running = labs.load(lab_dir(), _name(name))
+    click.echo(_line(running, labs.heal_node(running, node)))

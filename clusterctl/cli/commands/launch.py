@@ -1,0 +1,105 @@
+"""The verb `launch`: load, plan, prove, prepare, GO, follow, judge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from clusterctl.cli.context.load import load_inventory, load_job
+from clusterctl.cli.options import (
+    PassesWords,
+    Settings,
+    big_option,
+    refuse_surplus,
+    shared_options,
+    takes_nodes,
+)
+from clusterctl.console.text import json_text, make_visible
+
+if TYPE_CHECKING:
+    from clusterctl.plans.launch.placement import Member
+    from clusterctl.specs.job.model import Job
+
+
+@click.command(cls=PassesWords)
+@click.argument("job_file", metavar="JOB.yaml")
+@click.argument("script_args", metavar="[-- SCRIPT ARGS]", nargs=-1, type=click.UNPROCESSED)
+@click.option(
+    "--dry-run", is_flag=True, help="Print what would run on each node, and stop; needs no network."
+)
+@click.option("-d", "--detach", is_flag=True, help="Leave as soon as the workers start.")
+@takes_nodes
+@click.option("--no-check", is_flag=True, help="Probe and print findings, but never stop because of them.")
+@click.option(
+    "--wait", is_flag=True, help="Where another run has what this one needs, wait until it is free."
+)
+@big_option
+@click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override a key of the job.")
+@click.option("--json", "as_json", is_flag=True, help="Write NDJSON: log lines, and the verdict last.")
+@shared_options
+def launch(
+    settings: Settings,
+    job_file: str,
+    script_args: tuple[str, ...],
+    dry_run: bool,
+    detach: bool,
+    pattern: str | None,
+    exclude: str | None,
+    no_check: bool,
+    wait: bool,
+    big: bool,
+    overrides: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Send the code and start torchrun on every node.
+
+    Follows all ranks until the run ends. Ctrl-C leaves the run alone and says how to come back; before the
+    workers start it cancels. What stands behind -- is added to the script's arguments.
+    """
+    from clusterctl.plans.launch.placement import plan_placement
+
+    refuse_surplus(script_args, "launch")
+    inventory = load_inventory(settings)
+    job = load_job(job_file, overrides, script_args)
+    members = plan_placement(inventory, job, pattern=pattern, exclude=exclude)
+    if dry_run:
+        return _show_plan(job, members, as_json, big=big)
+    from clusterctl.cli.context.nodes import open_cluster
+
+    with open_cluster() as cluster:
+        cluster.open_early(member.node for member in members)
+        from clusterctl.cli.actions.launch import Launch, Wishes  # loads while the connections are made
+
+        wishes = Wishes(detach, no_check, as_json, wait, settings.command, big)
+        return Launch(inventory, job, members, wishes).run(cluster)
+
+
+def _show_plan(job: Job, members: Sequence[Member], as_json: bool, *, big: bool) -> int:
+    from clusterctl.cli.context.code import read_code, read_provision, tell_unaware
+    from clusterctl.console.progress import render_size
+    from clusterctl.plans.launch.plan import offline, plan_launch, plan_to_json, render_plan
+    from clusterctl.plans.launch.setup import render_around, render_setup, setup_to_json
+    from clusterctl.plans.notify import hooks_to_json, render_hooks
+    from clusterctl.specs.text import counted
+
+    found, provision = read_code(job, big=big), read_provision(job)
+    tell_unaware(job, sum(not member.spare for member in members), found)
+    about = (provision.plan, provision.scan.manifest) if provision else None
+    plan = plan_launch(job, members, {member.name: offline(member) for member in members}, run_id=None)
+    if as_json:
+        made = {"setup": setup_to_json(*about) if about else None}
+        shown = {**plan_to_json(plan), **made, **hooks_to_json(job.on_end, job.notify)}
+        click.echo(json_text({"schema": 1, "plan": shown}, indent=2))
+    else:
+        size = f"{counted(found.manifest.files, 'file')}, {render_size(found.manifest.size)}"
+        click.echo(make_visible(f"# code: {size}, from {found.root}"))
+        for line in render_setup(*about) if about else ():
+            click.echo(make_visible(line))
+        for line in render_around(job):
+            click.echo(make_visible(line))
+        click.echo(make_visible(render_plan(plan)), nl=False)
+        for line in render_hooks(job.on_end, job.notify):
+            click.echo(make_visible(line))
+    return 0

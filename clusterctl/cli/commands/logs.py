@@ -1,0 +1,89 @@
+"""The verb `logs`: what the ranks have written."""
+
+from __future__ import annotations
+
+import click
+
+from clusterctl.cli.context.load import load_inventory
+from clusterctl.cli.options import Settings, shared_options
+
+
+@click.command()
+@click.argument("run", metavar="[RUN]", required=False)
+@click.option("--node", "pattern", metavar="PAT", help="Only these nodes: ranks, names, gpu[01-04], globs.")
+@click.option(
+    "--rank", type=click.IntRange(min=0), multiple=True, help="Only this global rank; may be repeated."
+)
+@click.option(
+    "--attempt",
+    type=click.IntRange(min=1),
+    help="Of a run that was started again, this attempt; default: the last.",
+)
+@click.option("-f", "--follow", is_flag=True, help="Go on as lines are written, until the run ends.")
+@click.option("--tail", type=click.IntRange(min=0), help="Only the last N lines of each file.")
+@click.option(
+    "--since",
+    metavar="T",
+    help="Only lines written since then: 10m, 14:05 or 2026-11-21T14:05; in time order.",
+)
+@click.option("-t", "timed", is_flag=True, help="Say when each line was written; all nodes in time order.")
+@click.option(
+    "--grep", metavar="RE", help="Only lines that match this regular expression; searched on the nodes."
+)
+@click.option("--stream", type=click.Choice(["stdout", "stderr"]), help="Only this stream.")
+@click.option("--json", "as_json", is_flag=True, help="Write NDJSON, one object a line.")
+@shared_options
+def logs(
+    settings: Settings,
+    run: str | None,
+    pattern: str | None,
+    rank: tuple[int, ...],
+    attempt: int | None,
+    follow: bool,
+    tail: int | None,
+    since: str | None,
+    timed: bool,
+    grep: str | None,
+    stream: str | None,
+    as_json: bool,
+) -> int:
+    """Show what the ranks of a run have written; RUN is an id or its beginning, by default your newest.
+
+    Node ranks in --node are those of the inventory.
+    """
+    from clusterctl.cli.actions.logs import Filter, read_logs
+
+    wanted = Filter(
+        ranks=rank or None,
+        tail=tail,
+        grep=_checked(grep),
+        stream=stream,
+        follow=follow,
+        attempt=attempt,
+        since=_parse_since(since),
+        timed=timed,
+        as_json=as_json,
+    )
+    return read_logs(load_inventory(settings), run, pattern, wanted)
+
+
+def _parse_since(text: str | None) -> float | None:
+    from datetime import datetime
+
+    from clusterctl.cli.actions.logs import parse_since
+
+    return None if text is None else parse_since(text, datetime.now())
+
+
+def _checked(grep: str | None) -> str | None:
+    import re
+
+    from clusterctl.errors import UsageError
+
+    try:
+        re.compile(grep or "")
+    except re.error as error:
+        raise UsageError(
+            f"--grep {grep}: {error}", code="CC-USE-026", fix="quote special characters with \\"
+        ) from error
+    return grep

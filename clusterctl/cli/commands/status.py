@@ -1,0 +1,71 @@
+"""`status` and `ps`: the runs on the nodes."""
+
+from __future__ import annotations
+
+import click
+
+from clusterctl.cli.context.load import load_inventory
+from clusterctl.cli.options import Settings, shared_options
+from clusterctl.console.text import json_text
+
+
+@click.command()
+@click.option("--orphans", is_flag=True, help="List instead the processes that crashed runs have left.")
+@click.option("--json", "as_json", is_flag=True, help="Write the runs as JSON.")
+@shared_options
+def ps(settings: Settings, orphans: bool, as_json: bool) -> int:
+    """List the runs that the nodes remember: your own first, then everybody else's, newest first."""
+    from clusterctl.cli.actions.find_runs import ask_runs
+    from clusterctl.cli.context.nodes import myself, open_cluster, reading_exit_code, tell_failures
+    from clusterctl.console.runs import runs_to_json, show_runs
+    from clusterctl.plans.runs.selection import own_first
+
+    inventory = load_inventory(settings)
+    with open_cluster() as cluster:
+        if orphans:
+            from clusterctl.cli.actions.clean import list_orphans
+
+            return list_orphans(cluster, inventory.nodes, as_json=as_json)
+        remembered = ask_runs(cluster, inventory.nodes, None)
+    tell_failures(remembered.errors)
+    me = myself()
+    runs = own_first(remembered.runs, me)
+    if as_json:
+        click.echo(json_text(runs_to_json(runs, me), indent=2))
+    elif remembered.answered:
+        show_runs(runs, me)
+    return reading_exit_code(remembered.answered, remembered.asked)
+
+
+@click.command()
+@click.argument("run", metavar="[RUN]", required=False)
+@click.option("-w", "--watch", is_flag=True, help="Show every change, until the run ends.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Write the state as JSON; with -w a line for each change."
+)
+@shared_options
+def status(settings: Settings, run: str | None, watch: bool, as_json: bool) -> int:
+    """Show one run, node by node and rank by rank; RUN is an id or its beginning, by default your newest."""
+    from clusterctl.cli.actions.attach import watch_status
+    from clusterctl.cli.actions.find_runs import ask_runs, recall_end
+    from clusterctl.cli.context.nodes import myself, open_cluster, reading_exit_code, tell_failures
+    from clusterctl.console.runs import show_status, status_to_json
+    from clusterctl.plans.runs.selection import choose_run
+
+    inventory = load_inventory(settings)
+    with open_cluster() as cluster:
+        remembered = ask_runs(cluster, inventory.nodes, run, pulse=True, one=True)
+        tell_failures(remembered.errors)
+        if not remembered.answered:
+            return 4
+        chosen = choose_run(remembered.runs, run, myself())
+        if watch:
+            return watch_status(cluster, inventory.nodes, remembered, chosen, as_json=as_json)
+        parts = recall_end(cluster, inventory.nodes, remembered, chosen)
+    names = {node.name for node in inventory.nodes}
+    if as_json:
+        shown = status_to_json(chosen, parts, remembered.offsets, names)
+        click.echo(json_text(shown, indent=2))
+    else:
+        show_status(chosen, parts, remembered.offsets, settings.command, names)
+    return reading_exit_code(remembered.answered, remembered.asked)

@@ -1,0 +1,3 @@
+"""What verbs need around their work: inventory and job files (`load`), the job's code (`code`), connections
+and exit codes (`nodes`), bug reports (`crash`).
+"""

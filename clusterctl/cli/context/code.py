@@ -1,0 +1,76 @@
+"""The code that a job sends: scanned before any node is asked, so that a wrong path costs no waiting."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from clusterctl.cli.context.load import expand, state_dir
+from clusterctl.cli.context.nodes import notice
+from clusterctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from clusterctl.client.launch.setup import Provision
+    from clusterctl.client.sync.scan import ScanResult
+    from clusterctl.specs.job.model import Job
+
+
+def read_provision(job: Job) -> Provision | None:
+    """Read and hash what the job's `setup` sends along, if it has one; its folder is the job file's."""
+    if job.setup is None:
+        return None
+    from clusterctl.client.launch.setup import read_setup
+
+    return read_setup(job.setup, job.env, Path(job.file).parent, state_dir() / "trees")
+
+
+def read_code(job: Job, *, big: bool = False) -> ScanResult:
+    """Walk and hash the job's source directory; the script must be in what is sent. `big` lifts the limits."""
+    from clusterctl.client.sync.scan import scan_source
+
+    source = Path(job.file).parent / expand(job.sync.source)
+    exclude = (*job.sync.exclude, *_wheelhouse(job, source))
+    found = scan_source(source, exclude=exclude, cache_dir=state_dir() / "trees", big=big)
+    for warning in found.warnings:
+        notice(warning)
+    paths = {entry.path for entry in found.manifest.entries}
+    program = job.command[0] if job.command else ""
+    if program.startswith("./") and os.path.normpath(program) not in paths:
+        raise UsageError(
+            f"{job.file}: {program} is not in the code that is sent from {found.root}",
+            code="CC-SYNC-010",
+            fix="the command runs in the copy of sync.source; is it excluded by .gitignore or sync.exclude?",
+        )
+    if job.script and not Path(job.script).is_absolute() and os.path.normpath(job.script) not in paths:
+        raise UsageError(
+            f"{job.file}: script {job.script} is not in the code that is sent from {found.root}",
+            code="CC-SYNC-010",
+            fix="script is relative to sync.source; is it excluded by .gitignore or sync.exclude?",
+        )
+    return found
+
+
+def tell_unaware(job: Job, nnodes: int, found: ScanResult) -> None:
+    """Warn of a job whose processes on several nodes cannot find each other, as far as its script shows."""
+    from clusterctl.plans.launch.world_size import LARGEST_SCRIPT, describe_unaware, scripts_of
+
+    sizes = {entry.path: entry.size for entry in found.manifest.entries if entry.kind == "file"}
+    small = [path for path in scripts_of(job, sizes.keys()) if sizes[path] <= LARGEST_SCRIPT]
+    texts = {}
+    for path in small if job.one_process else ():
+        with suppress(OSError):  # it was there a moment ago; sending it will tell
+            texts[path] = (found.root / path).read_text(encoding="utf-8", errors="replace")
+    warning = describe_unaware(job, nnodes, texts)
+    if warning:
+        notice(warning)
+
+
+def _wheelhouse(job: Job, source: Path) -> tuple[str, ...]:
+    """Leave the wheelhouse out of the code: it travels by itself, and once."""
+    if job.setup is None or job.setup.wheelhouse is None:
+        return ()
+    wheels = (Path(job.file).parent.resolve() / job.setup.wheelhouse).parts
+    root = source.resolve().parts
+    return ("/" + "/".join(wheels[len(root) :]),) if wheels[: len(root)] == root and wheels != root else ()

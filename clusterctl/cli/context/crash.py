@@ -1,0 +1,47 @@
+"""Where the traceback of a bug goes: into a file, never onto the screen."""
+
+from __future__ import annotations
+
+import os
+import traceback
+
+from clusterctl.cli.context.load import crash_dir
+from clusterctl.client.local.private_files import append_own, keep_newest
+from clusterctl.errors import ClusterctlError, InternalError
+from clusterctl.plans.facts.untrusted import clean_lines, clean_text
+
+MOST = 20  # files that are kept
+LARGEST = 1 << 20  # bytes after which nothing is added to a file
+LONGEST = 64 << 10  # characters of one traceback
+
+
+def as_bug(error: BaseException) -> InternalError:
+    """Turn an exception that nobody expected into an error that a user can report."""
+    return _bug(f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error)), node="")
+
+
+def note_bug(error: ClusterctlError) -> ClusterctlError:
+    """Move the traceback of a bug out of the error's text; other errors stay as they are."""
+    if not isinstance(error, InternalError) or not error.evidence:
+        return error
+    return _bug(error.message, error.evidence, node=error.node)
+
+
+def _bug(message: str, trace: str, *, node: str) -> InternalError:
+    return InternalError(
+        f"a bug in clusterctl: {clean_text(message)}",
+        code="CC-BUG-001",
+        node=node,
+        fix=f"please report it with the file {_write(trace)}",
+    )
+
+
+def _write(trace: str) -> str:
+    try:
+        folder = crash_dir()
+        path = folder / f"crash-{os.getpid()}.txt"
+        append_own(path, f"{clean_lines(trace, LONGEST)}\n", LARGEST)
+        keep_newest(folder, MOST)
+    except OSError as refusal:
+        return f"(not written: {refusal})"
+    return str(path)

@@ -1,0 +1,256 @@
+"""Find and read inventory and job; own directories."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from clusterctl.cli.options import Settings
+from clusterctl.client.local.private_files import (
+    NotOursError,
+    check_base,
+    check_private,
+    read_own,
+    write_once,
+)
+from clusterctl.console.terminal import say
+from clusterctl.errors import UsageError
+from clusterctl.specs.text import command_line
+
+if TYPE_CHECKING:
+    from clusterctl.lab.labs import Lab
+    from clusterctl.specs.inventory.model import Inventory
+    from clusterctl.specs.job.model import Job
+
+
+LONGEST_ID = 64
+
+
+def state_dir() -> Path:
+    """Give the user's state directory of clusterctl, made or not; `XDG_STATE_HOME` moves it.
+
+    Raises UsageError if somebody else could have put files there: hooks that are run, inventories of labs.
+    """
+    folder = _state_path()
+    _refuse_foreign(folder)
+    return folder
+
+
+def lab_dir() -> Path:
+    """Give the directory that holds all labs of this user; raises UsageError as `state_dir` does."""
+    folder = state_dir() / "lab"
+    _refuse_foreign(folder)
+    return folder
+
+
+def crash_dir() -> Path:
+    """Give the directory for reports of bugs, made or not; raises NotOursError where it is not safe to write."""
+    folder = _state_path()
+    _check(folder)
+    return folder / "crashes"
+
+
+def own_id() -> str:
+    """Give the random id of this user on this machine, made at the first use; empty where none can be kept."""
+    path = state_dir() / "id"
+    with suppress(OSError, UnicodeDecodeError):
+        if not path.exists():
+            write_once(path, f"{secrets.token_hex(8)}\n")
+        return read_own(path, LONGEST_ID + 1).decode("ascii").strip()
+    return ""
+
+
+def _state_path() -> Path:
+    from platformdirs import user_state_path
+
+    return user_state_path("clusterctl", appauthor=False)
+
+
+def _check(folder: Path) -> None:
+    check_base(folder.parent)
+    check_private(folder)
+
+
+def _refuse_foreign(folder: Path) -> None:
+    try:
+        _check(folder)
+    except NotOursError as error:
+        raise UsageError(
+            f"{error.filename} {error.strerror}; clusterctl keeps there what it runs and believes",
+            code="CC-USE-041",
+            fix="set XDG_STATE_HOME to a directory of yours that others cannot write to; as another account "
+            "(sudo): `sudo -H`",
+        ) from error
+    except OSError:
+        pass  # it cannot be looked at: what cannot be read is not believed, and writing says why it fails
+
+
+LARGEST_FILE = 256 << 10  # as `specs.yaml.reader` has it, which is not imported for a file that is remembered
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """An inventory file, why it is the one, and how the cluster is called in a question."""
+
+    path: Path
+    why: str
+    lab: str | None = None
+
+    @property
+    def label(self) -> str:
+        """Name the lab, else the file."""
+        return f"lab {self.lab}" if self.lab is not None else f"inventory {self.path}"
+
+
+def load_inventory(settings: Settings) -> Inventory:
+    """Read the inventory that the options, the environment, the running lab or this directory give."""
+    return load_chosen(settings)[0]
+
+
+def load_chosen(settings: Settings) -> tuple[Inventory, Chosen]:
+    """Read the inventory and say which file it was."""
+    from clusterctl.client.local.parse_cache import parse_once
+    from clusterctl.specs.inventory.model import Inventory
+    from clusterctl.specs.text import counted
+
+    chosen = choose_inventory(settings)
+    text, file = read_spec(chosen.path), str(chosen.path)
+    inventory = parse_once(_remembered(), text, file, Inventory, _parse_inventory)
+    say(f"inventory: {chosen.path} ({chosen.why}), {counted(len(inventory.nodes), 'node')}")
+    return inventory, chosen
+
+
+def expand(path: str) -> Path:
+    """Expand a leading `~`."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:  # ~nobody-of-that-name
+        raise UsageError(f"{path}: {error}", code="CC-SPEC-007", fix="write the path in full") from error
+
+
+def choose_inventory(settings: Settings) -> Chosen:
+    """Pick the inventory file: `-i` or `--lab`, CLUSTERCTL_INVENTORY, the running lab, ./inventory.yaml."""
+    if settings.inventory is not None:
+        return _named(settings.inventory, "given by -i")
+    if settings.lab is not None:
+        return _lab_inventory(settings.lab, "given by --lab")
+    if os.environ.get("CLUSTERCTL_INVENTORY"):
+        return _named(os.environ["CLUSTERCTL_INVENTORY"], "CLUSTERCTL_INVENTORY")
+    labs = _running_labs()
+    chosen = _default_lab(labs)
+    if chosen is not None:
+        return chosen
+    if Path("inventory.yaml").exists():
+        return Chosen(Path("inventory.yaml"), "in this directory")
+    if labs:
+        raise UsageError(
+            f"{len(labs)} labs are running: {', '.join(lab.name for lab in labs)}",
+            code="CC-USE-002",
+            fix=f"choose one, as in: {command_line('clusterctl', '--lab', labs[0].name, 'ps')}",
+        )
+    raise UsageError(
+        "no inventory: no -i, no CLUSTERCTL_INVENTORY, no running lab, no ./inventory.yaml",
+        code="CC-USE-002",
+        fix="clusterctl -i FILE ..., or `clusterctl lab up` for a cluster on this machine",
+    )
+
+
+def _named(text: str, why: str) -> Chosen:
+    path = expand(text)
+    ours = path.name == "inventory.yaml" and path.parent.parent == lab_dir()
+    return Chosen(path, why, path.parent.name if ours else None)
+
+
+def _running_labs() -> list[Lab]:
+    if not lab_dir().is_dir():
+        return []
+    from clusterctl.lab.labs import running
+
+    return running(lab_dir())
+
+
+def _default_lab(labs: Sequence[Lab]) -> Chosen | None:
+    """Take the only lab, or the one called `lab`; then the others are named, and how to choose."""
+    if not labs:
+        return None
+    from clusterctl.lab.labs import default_lab
+
+    lab = default_lab(labs)
+    if lab is None:
+        return None
+    others = ", ".join(other.name for other in labs if other is not lab)
+    why = f"lab {lab.name}; also running: {others}; --lab NAME chooses" if others else "the running lab"
+    return Chosen(lab.inventory, why, lab.name)
+
+
+def _lab_inventory(name: str, why: str) -> Chosen:
+    from clusterctl.lab.labs import load
+
+    return Chosen(load(lab_dir(), name).inventory, why, name)
+
+
+def load_job(path: str, overrides: Sequence[str], more_args: Sequence[str]) -> Job:
+    """Read a job file, apply `--set KEY=VALUE` and what follows `--`."""
+    from clusterctl.client.local.parse_cache import parse_once
+    from clusterctl.specs.job.model import Job
+
+    text = read_spec(Path(path))
+    if overrides:  # may hold what should stand in no file
+        job = _parse_job(text, path, [_split(override) for override in overrides])
+    else:
+        job = parse_once(_remembered(), text, path, Job, _parse_job)
+    return replace(job, args=(*job.args, *more_args))
+
+
+def _remembered() -> Path:
+    return state_dir() / "specs"
+
+
+def _parse_inventory(text: str, file: str) -> Inventory:
+    from clusterctl.specs.inventory.parse import parse_inventory
+
+    return parse_inventory(text, file)
+
+
+def _parse_job(text: str, file: str, overrides: Sequence[tuple[str, str]] = ()) -> Job:
+    from clusterctl.specs.job.parse import parse_job
+
+    return parse_job(text, file, overrides)
+
+
+def _split(override: str) -> tuple[str, str]:
+    key, equals, value = override.partition("=")
+    if not equals or not key:
+        raise UsageError(f"--set {override}: expected KEY=VALUE", code="CC-USE-003", fix="e.g. --set nodes=2")
+    return key, value
+
+
+def read_spec(path: Path, most: int = LARGEST_FILE) -> str:
+    """Read a YAML file as text; every way in which that can fail is a clear error."""
+    try:
+        raw = _read_bounded(path, most)
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise UsageError(
+            f"{path}:{line}: not UTF-8 text", code="CC-SPEC-002", fix="save the file as UTF-8"
+        ) from error
+    except OSError as error:
+        raise UsageError(
+            f"{path}: {error.strerror or error}", code="CC-SPEC-007", fix="give the path of an existing file"
+        ) from error
+
+
+def _read_bounded(path: Path, most: int) -> bytes:
+    with path.open("rb") as file:
+        raw = file.read(most + 1)
+    if len(raw) > most:
+        raise UsageError(
+            f"{path}: larger than {most >> 10} KiB", code="CC-SPEC-003", fix="is this the right file?"
+        )
+    return raw

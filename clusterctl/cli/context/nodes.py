@@ -1,0 +1,121 @@
+"""Connections, interpreters, notices, exit codes."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from clusterctl.cli.context.load import own_id
+from clusterctl.console.terminal import say
+
+if TYPE_CHECKING:
+    from clusterctl.client.rpc.cluster import Cluster
+    from clusterctl.client.rpc.tasks import Interpreter
+    from clusterctl.client.ssh.host_keys import HostKeys
+    from clusterctl.errors import ClusterctlError
+    from clusterctl.plans.runs.selection import Owner
+    from clusterctl.specs.inventory.model import Node
+    from clusterctl.specs.job.model import Job
+
+
+def open_cluster(hostkeys: HostKeys | None = None) -> Cluster:
+    """Give the connections of this command; nothing is opened yet. `hostkeys` judges in place of the usual ones."""
+    from clusterctl.cli.context.load import state_dir
+    from clusterctl.client.rpc.cluster import Cluster
+
+    ask = ask_passphrase if _is_attended() else None
+    return Cluster(notice, remember=state_dir() / "ssh", ask=ask, hostkeys=hostkeys)
+
+
+def ask_passphrase(path: str) -> str | None:
+    """Ask the person at the terminal for the passphrase of a key; None without an answer."""
+    from getpass import getpass
+
+    try:
+        return getpass(f"Passphrase for {path} (empty: do without): ", stream=sys.stderr) or None
+    except EOFError:
+        return None
+
+
+def _is_attended() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+T = TypeVar("T")
+
+
+def interpreter(node: Node, job: Job | None = None) -> Interpreter:
+    """Choose the Python of a node; a job's own `python` and `activate` beat the inventory's."""
+    from clusterctl.client.rpc.tasks import Interpreter
+
+    if job is None:
+        return Interpreter(node.python, node.activate)
+    return Interpreter(job.python or node.python, job.activate or node.activate)
+
+
+def with_any_python(node: Node, ask: Callable[[Interpreter], T]) -> tuple[T, Interpreter]:
+    """Ask with the inventory's Python, and where that is missing with `python3`; gives the one that answered.
+
+    A run may have been launched with a Python of the job's own; to look at it or to end it any will do.
+    """
+    from clusterctl.client.rpc.tasks import Interpreter
+    from clusterctl.errors import NoInterpreter
+
+    used = interpreter(node)
+    try:
+        return ask(used), used
+    except NoInterpreter:
+        used = Interpreter("python3", None)
+        return ask(used), used
+
+
+def myself() -> Owner:
+    """Give who launches, as `user@host` and the id of this machine's user; recorded in every run."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = "unknown"
+    from clusterctl.plans.runs.selection import Owner
+
+    return Owner(f"{user}@{socket.gethostname()}", own_id())
+
+
+def launch_record() -> dict[str, str]:
+    """Give what a run's record says of us: who launches, and from which directory."""
+    me = myself()
+    try:
+        folder = str(Path.cwd())
+    except OSError:  # it was removed
+        folder = ""
+    return {"launched_by": me.name, "launched_id": me.id, "launched_from": folder}
+
+
+def reading_exit_code(answered: int, asked: int) -> int:
+    """Give the exit code of a verb that only reads: 0 all answered, 5 some, 4 none."""
+    if answered == asked:
+        return 0
+    return 5 if answered else 4
+
+
+def tell_failures(errors: Iterable[ClusterctlError]) -> None:
+    """Write each failed node's error to stderr, what nodes share once; a bug's traceback goes into a file."""
+    from clusterctl.cli.context.crash import note_bug
+    from clusterctl.console.errors import show_error
+    from clusterctl.specs.nodeset import fold_names
+
+    alike: dict[tuple[str, ...], list[ClusterctlError]] = {}
+    for error in errors:
+        alike.setdefault((error.code, error.message, error.evidence, error.fix), []).append(error)
+    for first, *others in alike.values():
+        if others and all(error.node for error in (first, *others)):
+            first.node = fold_names(error.node for error in (first, *others))
+        show_error(note_bug(first))
+
+
+def notice(line: str) -> None:
+    """Say something worth knowing that is no result."""
+    say(f"note: {line}")

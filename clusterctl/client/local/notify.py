@@ -1,0 +1,258 @@
+"""Post notifications, run on_end, stored hooks.
+
+Post a message to a URL that is a secret: bounded time, one more try, no redirect, nothing of it in what is said.
+
+| CC-END-001 | the command of `on_end` failed or took too long | (told; the run's verdict stays)   |
+| CC-END-002 | a notification could not be sent                | (told; the run's verdict stays)   |
+| CC-END-003 | a URL or secret is not set, or no URL of the web | UsageError before a launch, told after |
+"""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from clusterctl.client.local.private_files import (
+    check_private,
+    forget_older,
+    is_own,
+    make_private,
+    read_own,
+    take_own,
+    write_own,
+)
+from clusterctl.plans.notify import Hooks, Post, hooks_from_record, read_answer, to_record
+from clusterctl.protocol.run_id import RunId, job_of, parse_run_id
+from clusterctl.specs.text import HIDDEN
+
+STEP_LIMIT = 5.0  # seconds for one step of one try: connecting, each piece of the answer
+ALL_LIMIT = 15.0  # seconds for all notifications with all their tries
+TRIES = 2
+PAUSE = 1.0
+LONGEST_ANSWER = 4096
+
+
+@dataclass(frozen=True)
+class Letter:
+    """One message on its way to a service."""
+
+    service: str
+    url: str
+    post: Post
+
+
+class NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect is an answer like any other: the message was meant for the first address alone."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Follow nothing."""
+        return
+
+
+def find_fault(service: str, url: str) -> str:
+    """Say why a URL cannot be used, without it; nothing if it can."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        return "it is not a URL"
+    if parts.scheme not in ("https", "http") or not host or not url.isprintable() or " " in url:
+        return "it is not a URL that begins with https://"
+    if parts.scheme == "http" and service != "webhook" and not _is_here(host):
+        return f"{service} wants https://"
+    return ""
+
+
+def send_all(letters: Sequence[Letter]) -> list[str]:
+    """Send all at once; gives why each could not be sent, or nothing, in the order of the letters."""
+    said = [f"no answer within {ALL_LIMIT:g} s"] * len(letters)
+
+    def work(number: int) -> None:
+        said[number] = send(letters[number])
+
+    threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in range(len(letters))]
+    for thread in threads:
+        thread.start()
+    until = time.monotonic() + ALL_LIMIT
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+    return list(said)
+
+
+def send(letter: Letter) -> str:
+    """Send one message, and once more if the service may only have been busy; gives why it could not be sent."""
+    said = ""
+    for attempt in range(TRIES):
+        time.sleep(PAUSE * attempt)
+        said, again = _try_once(letter)
+        if not again:
+            break
+    return said
+
+
+def _try_once(letter: Letter) -> tuple[str, bool]:
+    parts = urlsplit(letter.url)
+    url = letter.url + (("&" if parts.query else "?") + letter.post.query if letter.post.query else "")
+    body = json.dumps(letter.post.body, ensure_ascii=False).encode("utf-8", "replace")
+    try:
+        status, answer = _post(url, body, {"Content-Type": "application/json; charset=utf-8"})
+    except urllib.error.URLError as error:
+        return _redact(_explain(error.reason), letter), True
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        return _redact(_explain(error), letter), True
+    return _redact(read_answer(letter.service, status, answer), letter), status == 429 or status >= 500
+
+
+def _post(url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
+    """Post, and read the beginning of the answer, whatever its status is."""
+    here = _is_here(urlsplit(url).hostname or "")
+    opener = urllib.request.build_opener(
+        NoRedirect,
+        urllib.request.HTTPSHandler(context=ssl.create_default_context()),
+        *([urllib.request.ProxyHandler({})] if here else []),
+    )
+    request = urllib.request.Request(url, body, dict(headers), method="POST")
+    try:
+        with opener.open(request, timeout=STEP_LIMIT) as answer:
+            return answer.status, answer.read(LONGEST_ANSWER).decode("utf-8", "replace")
+    except urllib.error.HTTPError as refusal:
+        with refusal:
+            return refusal.code, refusal.read(LONGEST_ANSWER).decode("utf-8", "replace")
+
+
+def _explain(error: object) -> str:
+    if isinstance(error, (TimeoutError, socket.timeout)):
+        return f"no answer within {STEP_LIMIT:g} s"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {error.verify_message}"
+    if isinstance(error, socket.gaierror):
+        return "its name is not known here"
+    if isinstance(error, OSError):
+        return error.strerror or str(error) or type(error).__name__
+    return f"it does not answer as a web server does ({type(error).__name__})"
+
+
+def _redact(text: str, letter: Letter) -> str:
+    """Take every part of the URL that could be a secret out of what a service or the system said."""
+    parts = urlsplit(letter.url)
+    pieces = [letter.url, parts.path, parts.query, letter.post.query, parts.username, parts.password]
+    pieces += parts.path.split("/") + [piece.partition("=")[2] for piece in parts.query.split("&")]
+    for piece in sorted({piece for piece in pieces if piece and len(piece) >= 6}, key=len, reverse=True):
+        text = text.replace(piece, HIDDEN)
+    return text
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+OLDEST = 90 * 86400.0  # seconds after which a run that nobody attached to is forgotten
+LARGEST = 1 << 20
+
+
+def keep_hooks(folder: Path, run: RunId, hooks: Hooks) -> None:
+    """Write down what is to be done at the end of a run; raises OSError."""
+    make_private(folder)
+    forget_older(folder, "*", time.time() - OLDEST)
+    file = _file(folder, run)
+    if file is None or not _is_of(hooks, run):
+        raise OSError(22, "it is not the name of a run of this job", run)
+    write_own(file, json.dumps(to_record(hooks)))  # ASCII: a path may hold bytes that are no text
+
+
+def has_hooks(folder: Path, run: RunId) -> bool:
+    """Tell whether something is still to be done for a run; raises NotOursError."""
+    check_private(folder)
+    file = _file(folder, run)
+    return file is not None and is_own(file)
+
+
+def take_hooks(folder: Path, run: RunId) -> Hooks | None:
+    """Take what is to be done, so that of several who see the end of a run one alone does it.
+
+    What is not the hooks of this run stays where it is. Raises NotOursError where somebody else could have written.
+    """
+    check_private(folder)
+    file = _file(folder, run)
+    hooks = _read(file) if file else None
+    if file is None or hooks is None or not _is_of(hooks, run):
+        return None
+    return hooks if take_own(file) else None
+
+
+def _file(folder: Path, run: RunId) -> Path | None:
+    """Name the file; the name of a run may come from a node, so that its form is looked at here once more."""
+    return folder / f"{run}.json" if parse_run_id(run) else None
+
+
+def _is_of(hooks: Hooks, run: RunId) -> bool:
+    return job_of(run) == hooks.job
+
+
+def _read(file: Path) -> Hooks | None:
+    try:
+        return hooks_from_record(json.loads(read_own(file, LARGEST)))
+    except (FileNotFoundError, ValueError, RecursionError):
+        return None
+
+
+STDERR = 2
+ENDING = 2.0  # seconds between TERM and KILL
+
+
+def run_command(command: Sequence[str], text: str, folder: str, limit: float) -> str:
+    """Give it a text on stdin and wait; gives how it failed, or nothing. Its whole session ends at the limit."""
+    try:
+        child = subprocess.Popen(
+            list(command),
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=STDERR,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        return f"cannot be run: {error.strerror if isinstance(error, OSError) else error}"
+    try:
+        with suppress(BrokenPipeError):  # it need not read
+            child.communicate(text.encode("utf-8", "replace"), timeout=limit)
+        status = child.wait(limit)
+    except subprocess.TimeoutExpired:
+        _end(child)
+        return f"was ended after {limit:g} s"
+    except BaseException:
+        _end(child)
+        raise
+    if status < 0:
+        return f"was killed by signal {-status}"
+    return f"ended with exit code {status}" if status else ""
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """End its whole session: what it started and left behind is killed too."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(ENDING)
+    if child.stdin is not None:
+        with suppress(OSError):
+            child.stdin.close()

@@ -1,0 +1,548 @@
+"""The transport `openssh`: one ControlMaster per node, and the errors that ssh prints.
+
+What the ssh program says when it does not get in, as the errors that other ways into a node raise.
+
+| CC-SSH-018 | the bastion does not answer                                | Unreachable |
+| CC-SSH-030 | there is no usable ssh program, or it refuses its settings | Unreachable |
+| CC-SSH-031 | ssh failed, and in words that mean nothing to us           | Unreachable |
+
+The transport `openssh`: nodes reached by the user's own ssh program, over a ControlMaster each.
+
+A master of the user's own is used where there is one, and never ended. Otherwise one of ours is made per node
+and command, in a directory that only we can enter; a small process ends them when we end, however we do.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import IO
+
+from invoke import Config, Context
+
+from clusterctl.client.rpc import errors as endings
+from clusterctl.client.rpc.channels import SSH_FAILED, OpensshChannel
+from clusterctl.client.ssh.timeouts import WATCHDOG, Timeouts
+from clusterctl.errors import AuthenticationFailed, ConnectError, ConnectTimeout, HostKeyError, Unreachable
+from clusterctl.plans.ssh import (
+    Sharing,
+    bastion_argv,
+    control_argv,
+    master_argv,
+    new_host_keys,
+    parse_sharing,
+    session_argv,
+    settings_argv,
+)
+from clusterctl.specs.inventory.model import Node
+from clusterctl.specs.text import command_line, quote_word
+
+TAIL = 2048
+REFUSED_LOGIN, CLOSED, BETWEEN = "CC-SSH-007", "CC-SSH-006", "CC-SSH-013"
+DEAD = ("CC-SSH-001", "CC-SSH-002", "CC-SSH-003", "CC-SSH-004")  # no login will help
+NEVER_MET = "kex_exchange_identification: "  # the node itself has said nothing
+
+# What ssh says (OpenSSH 7 to 10), kind, code, message, fix; the first that is found counts.
+_WORDS: tuple[tuple[str, type[ConnectError], str, str, str], ...] = (
+    (
+        "REMOTE HOST IDENTIFICATION HAS CHANGED|host key for .* has changed",
+        HostKeyError,
+        "CC-SSH-010",
+        "the host key of {place} is not the known one",
+        "find out why: was the node reinstalled? Then `ssh-keygen -R {known}`, and connect once by `{ssh}`",
+    ),
+    (
+        "REVOKED HOST KEY|marked as revoked",
+        HostKeyError,
+        "CC-SSH-011",
+        "the host key of {place} is revoked",
+        "do not connect; ask who runs the node",
+    ),
+    (
+        "[Nn]o .*host key is known for|Host key verification failed",
+        HostKeyError,
+        "CC-SSH-009",
+        "the host key of {place} is not known",
+        "run `{ssh}` once and compare the fingerprint, or write `ssh: {{host_keys: accept-new}}`",
+    ),
+    (
+        "Could not resolve hostname",
+        Unreachable,
+        "CC-SSH-001",
+        "ssh cannot resolve {host}",
+        "correct `host` in the inventory, or give it a HostName in ~/.ssh/config",
+    ),
+    (
+        "Connection refused",
+        Unreachable,
+        "CC-SSH-002",
+        "{place} refused the connection",
+        "start sshd on the node, or correct `host` and `ssh.port` in the inventory",
+    ),
+    (
+        "No route to host|Network is unreachable|Host is down|Permission denied.*port",
+        Unreachable,
+        "CC-SSH-003",
+        "there is no way to {place}",
+        "see what `ip route get` says about {host}, and whether that network is up",
+    ),
+    (
+        "timed out|[Tt]imeout",
+        ConnectTimeout,
+        "CC-SSH-004",
+        "ssh had no answer from {place} in time",
+        "the node is off, overloaded or stopped, or a firewall drops the packets",
+    ),
+    (
+        r"Permission denied \(|Permission denied, please try again|Too many authentication failures"
+        "|authentication methods|Authentication failed",
+        AuthenticationFailed,
+        REFUSED_LOGIN,
+        "the node does not let us in by ssh",
+        "see what `{ssh}` says; Kerberos may want a `kinit`",
+    ),
+    (
+        "banner line|Invalid SSH identification|protocol version",
+        Unreachable,
+        "CC-SSH-005",
+        "what answers at {place} is not an SSH server",
+        "correct `host` and `ssh.port` in the inventory",
+    ),
+    (
+        "Unable to negotiate|[Cc]onnection closed by|Connection reset by|kex_exchange|banner exchange: "
+        "|disconnect from",
+        Unreachable,
+        CLOSED,
+        "the server at {place} ended the connection",
+        "it may limit connections (MaxStartups, PerSourcePenalties): wait a little, and read its log",
+    ),
+    (
+        "closed by UNKNOWN port|[Cc]onnection closed|[Cc]onnection reset|stdio forward|kex_exchange|banner exchange: ",
+        Unreachable,
+        BETWEEN,
+        "the way to {place} through {via} ended",
+        "see what `{ssh}` says: what stands between may be down, unknown here or not let you in; or the node is down",
+    ),
+    (
+        "[Bb]ad configuration option|bad configuration|Can't open user config|Bad owner or permissions"
+        "|unknown option|illegal option|garbage at end of line|missing argument|keyword .* extra arguments",
+        Unreachable,
+        "CC-SSH-030",
+        "ssh refuses its settings",
+        "correct ~/.ssh/config, or what the inventory says under `ssh:`",
+    ),
+)
+
+
+def explain(node: Node, said: str, status: int, *, asked: bool, via: str | None = None) -> ConnectError:
+    """Say why ssh did not get in.
+
+    `asked` tells whether it was allowed to ask the user for a password, `via` names what stands in between. A bastion's
+    own words are not among those `said`: ssh throws them away where it leaves a master.
+    """
+    names = {"host": node.host, "place": _place(node), "known": _known_name(node), "ssh": hand_command(node)}
+    names["via"] = via or "a proxy command or bastion"
+    evidence = said.strip()[-TAIL:]
+    for words, kind, code, message, fix in _WORDS:
+        if re.search(words, said):
+            more = "" if asked or code != REFUSED_LOGIN else _how_to_answer(node)
+            if via and (code == CLOSED or (code != BETWEEN and NEVER_MET in said)):
+                continue  # who ended it stands in between
+            text = message.format(**names)
+            return kind(text, code=code, node=node.name, evidence=evidence, fix=more or fix.format(**names))
+    return Unreachable(
+        f"ssh to {_place(node)} "
+        + (f"ended with status {status}" if status >= 0 else f"got signal {-status}"),
+        code="CC-SSH-031",
+        node=node.name,
+        evidence=evidence,
+        fix=f"see what `{hand_command(node)}` says",
+    )
+
+
+def overdue(node: Node, limit: float, said: str) -> ConnectTimeout:
+    """Say that ssh did not get in within its time."""
+    return ConnectTimeout(
+        f"ssh was not let in at {_place(node)} within {limit:g} s",
+        code="CC-SSH-004",
+        node=node.name,
+        evidence=said.strip()[-TAIL:],
+        fix=f"see what `{hand_command(node)}` waits for",
+    )
+
+
+def dead_bastion(node: Node, bastion: str, error: ConnectError) -> Unreachable:
+    """Say that the way ends at the bastion."""
+    return Unreachable(
+        f"the bastion {bastion} does not answer",
+        code="CC-SSH-018",
+        node=node.name,
+        evidence=error.evidence,
+        fix=f"see what `{command_line('ssh', bastion)}` says; if it is another one, correct `jump` or the ProxyJump "
+        "of ~/.ssh/config",
+    )
+
+
+def no_program(node: Node, error: OSError) -> Unreachable:
+    """Say that there is no ssh program to run."""
+    return Unreachable(
+        "the program ssh cannot be run on this machine",
+        code="CC-SSH-030",
+        node=node.name,
+        evidence=str(error),
+        fix="install the OpenSSH client, or leave out `transport: openssh`",
+    )
+
+
+def hand_command(node: Node) -> str:
+    """Write the `ssh` that a user would type for a node."""
+    words = ["ssh", *(["-p", str(node.ssh.port)] if node.ssh.port not in (None, 22) else ())]
+    words += ["-i", node.ssh.key] if node.ssh.key else []
+    words += ["-J", node.ssh.jump] if node.ssh.jump else []
+    words += ["-o", f"ProxyCommand={node.ssh.proxy_command}"] if node.ssh.proxy_command else []
+    return command_line(*words, f"{node.ssh.user}@{node.host}" if node.ssh.user else node.host)
+
+
+def _how_to_answer(node: Node) -> str:
+    return (
+        "without a terminal ssh may not ask for a password or code. Give the host `ControlMaster auto`, "
+        f"`ControlPath ~/.ssh/cm-%C` and `ControlPersist 8h` in ~/.ssh/config, run `{hand_command(node)}` once "
+        "and then this again; or run this in a terminal. Kerberos wants a `kinit`"
+    )
+
+
+def _place(node: Node) -> str:
+    return node.host if node.ssh.port in (None, 22) else f"{node.host} port {node.ssh.port}"
+
+
+def _known_name(node: Node) -> str:
+    return quote_word(node.host if node.ssh.port in (None, 22) else f"[{node.host}]:{node.ssh.port}")
+
+
+MOST_SAID = 1 << 20  # bytes, when it is looked at
+LOOK_EVERY = 0.5  # seconds
+
+
+class Flood:
+    """Looks at files as they grow; `seen` tells whether one grew far too large, and the program was stopped."""
+
+    def __init__(self, files: Sequence[IO[bytes]], stop: Callable[[], None]) -> None:
+        self.seen = False
+        self._files, self._stop = files, stop
+        self._over = False
+        self._alarm = WATCHDOG.set(LOOK_EVERY, self._look)
+
+    def _look(self) -> None:
+        with suppress(OSError, ValueError):  # they are just being closed
+            if self._over:
+                return
+            if any(os.fstat(file.fileno()).st_size > MOST_SAID for file in self._files):
+                self.seen = True
+                self._stop()
+            else:
+                self._alarm = WATCHDOG.set(LOOK_EVERY, self._look)
+
+    def end(self) -> None:
+        """Look no more."""
+        self._over = True
+        WATCHDOG.cancel(self._alarm)
+
+
+@contextmanager
+def no_flood(files: Sequence[IO[bytes]], stop: Callable[[], None]) -> Iterator[Flood]:
+    """Call `stop` if one of the files grows far too large within the block."""
+    flood = Flood(files, stop)
+    try:
+        yield flood
+    finally:
+        flood.end()
+
+
+LONGEST_FOLDER = 60  # bytes; a socket's path has 108 at most, and ssh adds a suffix while it makes one
+ASK_LIMIT = 180.0  # seconds that a person may take for a password and a code
+EVIDENCE = 200  # characters of a flood are enough
+LIMITS = Timeouts()
+
+# Waits for the end of its stdin, which is ours to hold, and then ends every master in the directory.
+CLOSER = (
+    'read -r _; for s in "$1"/*; do [ -S "$s" ] && "$2" -F /dev/null -S "$s" -O exit -- master & done;'
+    ' wait; rm -rf -- "$1"'
+)
+CLOSE_LIMIT = 3.0
+
+
+class OpensshConnection(Context):  # type: ignore[misc]  # invoke ships no types
+    """A way into a node through a master: what a task may be called with, and no more of Fabric's Connection."""
+
+    node: Node
+    path: str  # of the master's socket
+    owned: bool
+    program: str
+
+    def __init__(self, program: str, node: Node, path: str, *, owned: bool) -> None:
+        super().__init__(Config(lazy=True))
+        self._set(
+            program=program, node=node, path=path, owned=owned
+        )  # a Context takes attributes for settings
+
+    @property
+    def is_connected(self) -> bool:
+        """Tell whether the master listens."""
+        return is_listening(self.path)
+
+    def open_channel(self) -> OpensshChannel:
+        """Run the constant remote command; ConnectionLost if the master is gone."""
+        if not self.is_connected:
+            raise endings.lost(self.node.name, "its ControlMaster has ended")
+        argv = session_argv(self.program, self.node, self.path)
+        return OpensshChannel(self.node.name, argv, lambda: self.is_connected)
+
+    def close(self) -> None:
+        """End the master if it is ours."""
+        if self.owned and self.is_connected:
+            _request(self.program, self.path, "exit")
+
+
+class Masters:
+    """The masters of one command, made when they are first needed."""
+
+    def __init__(self, notice: Callable[[str], None], program: str = "ssh") -> None:
+        self._notice = notice
+        self._program = shutil.which(program) or program
+        self._lock, self._asking = threading.Lock(), threading.Lock()
+        self._numbers = itertools.count()
+        self._starting: set[subprocess.Popen[bytes]] = set()
+        self._bastions: dict[tuple[str, str | None], ConnectError | None] = {}  # None: it answers
+        self._folder: Path | None = None
+        self._closer: subprocess.Popen[bytes] | None = None
+        self._closed = False
+
+    def connect(self, node: Node, timeouts: Timeouts = LIMITS) -> OpensshConnection:
+        """Find or make the master of a node; raises a ConnectError that says why ssh did not get in."""
+        node = _with_config_at_home(node)
+        sharing = parse_sharing(self._run(node, settings_argv(self._program, node), timeouts.connect))
+        if sharing.path is not None and is_listening(sharing.path):
+            return OpensshConnection(self._program, node, sharing.path, owned=False)
+        mine = None if sharing.persists else str(self._open_folder() / str(next(self._numbers)))
+        try:
+            self._log_in(node, sharing, mine, timeouts, batch=True)
+        except ConnectError as error:
+            if not (_wants_a_person(error) and may_ask()):
+                raise
+            self._log_in_asking(node, sharing, mine, timeouts)
+        path = mine or str(sharing.path)
+        return OpensshConnection(self._program, node, path, owned=mine is not None)
+
+    def close(self) -> None:
+        """End what is being started, and every master of ours."""
+        with self._lock:
+            self._closed = True
+            starting, closer, folder = list(self._starting), self._closer, self._folder
+        for process in starting:
+            process.terminate()
+        if closer is None or closer.stdin is None:
+            return
+        closer.stdin.close()
+        try:
+            closer.wait(CLOSE_LIMIT)
+        except subprocess.TimeoutExpired:
+            closer.kill()
+            closer.wait()
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _log_in_asking(self, node: Node, sharing: Sharing, mine: str | None, timeouts: Timeouts) -> None:
+        """Let ssh ask at the terminal, for one node at a time."""
+        with self._asking:
+            self._check_open(node)
+            self._check_bastion(node, sharing, timeouts)
+            self._notice(f"{node.name}: ssh may ask for a password or a code now")
+            self._log_in(node, sharing, mine, timeouts, batch=False)
+
+    def _check_bastion(self, node: Node, sharing: Sharing, timeouts: Timeouts) -> None:
+        """Trouble nobody with questions for nodes whose bastion does not answer at all."""
+        if sharing.bastion is None:
+            return
+        key = sharing.bastion, node.ssh.config
+        if key not in self._bastions:
+            self._bastions[key] = self._find_dead(node, sharing.bastion, timeouts)
+        dead = self._bastions[key]
+        if dead is not None:
+            raise dead_bastion(node, sharing.bastion, dead)
+
+    def _find_dead(self, node: Node, bastion: str, timeouts: Timeouts) -> ConnectError | None:
+        argv = bastion_argv(self._program, node, bastion, limit=timeouts.connect)
+        try:
+            self._run(node, argv, timeouts.connect + timeouts.handshake + timeouts.login)
+        except ConnectError as error:
+            return error if error.code in DEAD else None
+        return None
+
+    def _log_in(
+        self, node: Node, sharing: Sharing, mine: str | None, timeouts: Timeouts, *, batch: bool
+    ) -> None:
+        argv = master_argv(self._program, node, sharing, socket=mine, batch=batch, limit=timeouts.connect)
+        limit = timeouts.connect + timeouts.handshake + timeouts.login if batch else ASK_LIMIT
+        self._run(node, argv, limit, asks=not batch, via=sharing.via)
+
+    def _run(
+        self, node: Node, argv: Sequence[str], limit: float, *, asks: bool = False, via: str | None = None
+    ) -> str:
+        """Run ssh to its end and give what it printed; its failure is raised as what it means."""
+        # Files, not pipes: a master that stays behind may hold on to what ssh was given.
+        with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as said:
+            with _shown(said) if asks else nullcontext(said.fileno()) as errors:
+                process = self._start(node, argv, printed.fileno(), errors, asks=asks)
+                with (
+                    WATCHDOG.limit(limit, process.terminate) as alarm,
+                    no_flood((printed, said), process.terminate) as flood,
+                ):
+                    status = process.wait()
+            with self._lock:
+                self._starting.discard(process)
+                self._closed = self._closed or (
+                    asks and status == -signal.SIGINT
+                )  # whoever was asked wants no more
+            words = _text(said)
+            if flood.seen:
+                raise endings.flooded(node.name, (words or _text(printed))[:EVIDENCE])
+            if alarm.expired:
+                raise overdue(node, limit, words)
+            if status == SSH_FAILED or status < 0:
+                raise explain(node, words, status, asked=asks, via=via)
+            for key in new_host_keys(words):
+                self._notice(f"{node.name}: ssh recorded the new host key of {key}")
+            return _text(printed)
+
+    def _start(
+        self, node: Node, argv: Sequence[str], printed: int, said: int, *, asks: bool
+    ) -> subprocess.Popen[bytes]:
+        with self._lock:
+            self._check_open(node)
+            try:
+                # One that may ask must stay with the terminal, where Ctrl-C ends it; the others must not be there.
+                process = subprocess.Popen(
+                    argv, stdin=subprocess.DEVNULL, stdout=printed, stderr=said, start_new_session=not asks
+                )
+            except OSError as error:
+                raise no_program(node, error) from error
+            self._starting.add(process)
+            return process
+
+    def _check_open(self, node: Node) -> None:
+        if self._closed:
+            raise explain(node, "the command is ending", 0, asked=True)
+
+    def _open_folder(self) -> Path:
+        """Make the directory for our sockets, and the process that ends their masters after us."""
+        with self._lock:
+            if self._folder is None:
+                wished = os.environ.get("XDG_RUNTIME_DIR", "")
+                place = wished if _fits(wished) else "/tmp"  # mkdtemp makes a name of its own, mode 0700
+                self._folder = Path(tempfile.mkdtemp(prefix="clusterctl-", dir=place))
+                self._closer = subprocess.Popen(
+                    ["/bin/sh", "-c", CLOSER, "clusterctl", str(self._folder), self._program],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+            return self._folder
+
+
+def _wants_a_person(error: ConnectError) -> bool:
+    """Tell whether a password or a code may help: the node wants one, or perhaps what stands between, unseen by us."""
+    return isinstance(error, AuthenticationFailed) or error.code == BETWEEN
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read(MOST_SAID).decode("utf-8", "replace")
+
+
+@contextmanager
+def _shown(said: IO[bytes]) -> Iterator[int]:
+    """Give a descriptor for what a person must see now: it goes to the terminal, and into a file as well."""
+    reading, writing = os.pipe()
+    kept = os.dup(
+        said.fileno()
+    )  # a master of an old ssh speaks on, and the number may be another file's by then
+    copier = threading.Thread(target=_copy, args=(reading, kept), name="what ssh says", daemon=True)
+    copier.start()
+    try:
+        yield writing
+    finally:
+        os.close(writing)
+        copier.join(0.5)
+
+
+def _copy(source: int, file: int) -> None:
+    with (
+        open(source, "rb", buffering=0) as pipe,
+        open(file, "wb", buffering=0) as kept,
+        Path("/dev/tty").open("wb", buffering=0) as terminal,
+    ):
+        while piece := pipe.read(4096):
+            terminal.write(piece)
+            kept.write(piece)
+
+
+def _fits(place: str) -> bool:
+    return place.startswith("/") and len(os.fsencode(place)) <= LONGEST_FOLDER and os.access(place, os.W_OK)
+
+
+def is_listening(path: str) -> bool:
+    """Tell whether somebody listens on a Unix socket."""
+    with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as probe, suppress(OSError):
+        probe.settimeout(1.0)
+        probe.connect(path)
+        return True
+    return False
+
+
+def may_ask() -> bool:
+    """Tell whether a person can answer ssh: we are in the foreground of a terminal."""
+    try:
+        if not sys.stdin.isatty():
+            return False
+        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
+    except (OSError, ValueError):
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
+
+
+def _with_config_at_home(node: Node) -> Node:
+    """Fill in what ssh leaves to the shell: `~` in the name of its configuration file."""
+    if node.ssh.config is None:
+        return node
+    return replace(node, ssh=replace(node.ssh, config=os.path.expanduser(node.ssh.config)))  # noqa: PTH111, RUF100 - also where there is no home
+
+
+def _request(program: str, path: str, request: str) -> None:
+    with suppress(OSError, subprocess.TimeoutExpired):
+        subprocess.run(
+            control_argv(program, path, request),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            timeout=2.0,
+            check=False,
+        )

@@ -1,0 +1,249 @@
+"""The directory here that one node's results go into: nothing is written outside of it or through a link.
+
+DIR/<node>/...                    what was brought
+DIR/.clusterctl/<node>.json       what was brought as what, so that unchanged files are known as such
+DIR/.clusterctl/<node>.parts/     files that have not arrived whole yet
+DIR/.clusterctl/<node>.lock       held by the one pull that brings this
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from clusterctl.client.local.private_files import read_own, write_aside
+from clusterctl.client.sync.contents import stamp_of
+from clusterctl.errors import SystemRefusal
+from clusterctl.plans.sync.results import Entry, Stamp
+
+OURS = ".clusterctl"
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+VERSION = 1
+LARGEST = 256 << 20  # bytes of what is known of the files that were brought
+LATEST = 1 << 62  # nanoseconds; no sane file is younger
+
+
+@dataclass(frozen=True)
+class Known:
+    """A file that was brought: what it was there, its hash, and what it became here."""
+
+    there: Stamp
+    sha256: str
+    here: Stamp
+
+
+class InTheWayError(Exception):
+    """Something here has the name that a file needs; the message says what."""
+
+
+def prepare_target(folder: Path) -> bool:
+    """Make the target directory; tells whether its file system takes upper and lower case for the same.
+
+    A directory that is made here is kept out of git and out of the code that is sent.
+    """
+    try:
+        if not folder.exists():
+            folder.mkdir(parents=True)
+            _hide(folder)
+        (folder / OURS).mkdir(exist_ok=True)
+        if (folder / OURS).is_symlink():
+            raise NotADirectoryError(errno.ENOTDIR, "a link", str(folder / OURS))
+        _hide(folder / OURS)
+    except OSError as error:
+        raise refusal(error, folder) from error
+    return (folder / OURS.upper()).exists()
+
+
+def _hide(folder: Path) -> None:
+    with suppress(FileExistsError), (folder / ".gitignore").open("x", encoding="ascii") as file:
+        file.write("*\n")
+
+
+def refusal(error: OSError, place: Path) -> SystemRefusal:
+    """Say that this machine does not take what was brought."""
+    if error.errno in FULL:
+        return SystemRefusal(
+            f"cannot write below {place}: {error.strerror}",
+            code="CC-PULL-002",
+            fix="make room and pull again: what has arrived stays, and the rest is taken up where it stopped",
+        )
+    name = error.filename if isinstance(error.filename, str) else place
+    return SystemRefusal(
+        f"{name}: {error.strerror or error}", code="CC-PULL-004", fix="give a directory that you may write"
+    )
+
+
+class Landing:
+    """One node's part of the target directory; used by one thread."""
+
+    def __init__(self, target: Path, name: str) -> None:
+        self.place = target / name
+        self._index = target / OURS / f"{name}.json"
+        self._parts = target / OURS / f"{name}.parts"
+        try:
+            for folder in (self.place, self._parts):
+                folder.mkdir(exist_ok=True)
+            with contextlib.ExitStack() as opened:
+                os.close(os.open(self._parts, FOLDER))  # a link there would have what it leads to swept
+                self._root = os.open(self.place, FOLDER)
+                opened.callback(os.close, self._root)
+                self._turn = _lock(target / OURS / f"{name}.lock", target)
+                opened.pop_all()
+        except OSError as error:
+            raise refusal(error, self.place) from error
+        self.known = _load(self._index)
+        self._fresh = False
+
+    def close(self) -> None:
+        """Remember what was brought."""
+        os.close(self._root)
+        try:
+            if self._fresh:
+                with suppress(OSError):
+                    _save(self._index, self.known)
+        finally:
+            os.close(self._turn)
+
+    def find(self, path: str) -> os.stat_result | None:
+        """Look what has a name here; InTheWayError if something above it is no directory."""
+        try:
+            with self._above(path, make=False) as (folder, name):
+                return os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+    @contextmanager
+    def read(self, path: str) -> Iterator[int]:
+        """Open a file that was brought before."""
+        with self._above(path, make=False) as (folder, name):
+            descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def part_of(self, entry: Entry) -> Path:
+        """Name the place of a file that is on its way: the same file, unchanged there, is taken up again."""
+        named = json.dumps([entry.path, entry.stamp]).encode("ascii")
+        return self._parts / hashlib.sha256(named).hexdigest()[:40]
+
+    def install(self, part: Path, entry: Entry, sha256: str) -> None:
+        """Give a file that arrived whole its name and its time."""
+        with self._above(entry.path, make=True) as (folder, name):
+            if 0 < entry.stamp[1] < LATEST:
+                with suppress(OSError, OverflowError):
+                    os.utime(part, ns=(entry.stamp[1], entry.stamp[1]))
+            os.replace(part, name, dst_dir_fd=folder)
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        self.note(entry, sha256, found)
+
+    def note(self, entry: Entry, sha256: str, found: os.stat_result) -> None:
+        """Know a file as brought."""
+        self.known[entry.path] = Known(entry.stamp, sha256, stamp_of(found))
+        self._fresh = True
+
+    def make_folder(self, path: str) -> None:
+        """Make an empty directory."""
+        with self._above(path, make=True) as (folder, name), suppress(FileExistsError):
+            os.mkdir(name, dir_fd=folder)
+
+    def make_link(self, path: str, target: str) -> bool:
+        """Make a link; False if something else has its name."""
+        wanted = target.encode("utf-8", "surrogateescape")
+        with self._above(path, make=True) as (folder, name):
+            try:
+                os.symlink(wanted, name, dir_fd=folder)
+            except FileExistsError:
+                return _points_to(name, wanted, folder)
+        return True
+
+    def sweep(self) -> None:
+        """Remove what is left of files that changed before they had arrived."""
+        with suppress(OSError):
+            for left in self._parts.iterdir():
+                left.unlink(missing_ok=True)
+            self._parts.rmdir()
+
+    @contextmanager
+    def _above(self, path: str, *, make: bool) -> Iterator[tuple[int, bytes]]:
+        """Open the directory that holds a path, one step after the other, none of them a link."""
+        *folders, name = path.encode("utf-8", "surrogateescape").split(b"/")
+        with contextlib.ExitStack() as stack:
+            descriptor = self._root
+            for folder in folders:
+                if make:
+                    with suppress(FileExistsError):
+                        os.mkdir(folder, dir_fd=descriptor)
+                descriptor = _enter(folder, descriptor)
+                stack.callback(os.close, descriptor)
+            yield descriptor, name
+
+
+def _lock(file: Path, target: Path) -> int:
+    """Keep a second pull from writing into the same parts; the lock ends with the descriptor."""
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise SystemRefusal(
+            f"another pull is writing below {target}",
+            code="CC-PULL-007",
+            fix="let it end, and pull again; or give another DIR",
+        ) from error
+    except OSError:
+        pass  # a file system without locks
+    return descriptor
+
+
+def _enter(folder: bytes, above: int) -> int:
+    try:
+        return os.open(folder, FOLDER, dir_fd=above)
+    except (NotADirectoryError, OSError) as error:
+        if error.errno in (errno.ENOTDIR, errno.ELOOP):
+            shown = folder.decode("utf-8", "replace")
+            raise InTheWayError(f"{shown} is a link or a file here") from error
+        raise
+
+
+def _points_to(name: bytes, wanted: bytes, folder: int) -> bool:
+    try:
+        return os.readlink(name, dir_fd=folder) == wanted
+    except OSError:
+        return False
+
+
+def _load(file: Path) -> dict[str, Known]:
+    """Read the index; a missing or damaged one knows nothing."""
+    try:
+        data = json.loads(read_own(file, LARGEST))
+        rows: dict[str, Any] = data["files"] if data["version"] == VERSION else {}
+        return {path: Known(_stamp(row[0]), str(row[1]), _stamp(row[2])) for path, row in rows.items()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError):
+        return {}
+
+
+def _stamp(row: list[int]) -> Stamp:
+    first, second, third, fourth = map(int, row)
+    return first, second, third, fourth
+
+
+def _save(file: Path, known: dict[str, Known]) -> None:
+    rows = {path: [one.there, one.sha256, one.here] for path, one in known.items()}
+    write_aside(file, json.dumps({"version": VERSION, "files": rows}))
+
+
+def is_regular(found: os.stat_result) -> bool:
+    """Tell whether a name here is an ordinary file."""
+    return stat.S_ISREG(found.st_mode)

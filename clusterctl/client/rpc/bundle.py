@@ -1,0 +1,126 @@
+"""What is sent to the nodes: the few modules that a verb needs, or the whole payload as one zip.
+
+Two packages travel, under the names that they have here: `clusterctl.node` and, of what both sides share,
+`clusterctl.protocol`. They are read as files, never imported. A verb's modules are found by following its relative
+imports, so that no list can fall behind the code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import threading
+import zipfile
+import zlib
+from functools import cache
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[2]
+SHIPPED = ("node", "protocol")
+MAIN = "from clusterctl.node.main import main\n\nmain()\n"
+EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest that a zip can hold
+ONE_AT_A_TIME = threading.Lock()  # many threads ask at once: the first packs, the others wait for it
+
+# What only a type checker reads. The module `typing` takes a node as long to load as all of a verb's own work.
+TYPING = re.compile(r"^from typing import [^\n(]*$", re.MULTILINE)
+INNER = r"[^\[\]]*"
+for _ in range(4):  # brackets within brackets
+    INNER = rf"(?:[^\[\]]|\[{INNER}\])*"
+ALIAS = re.compile(
+    rf"^(\w+) = (?:Callable|Dict|Generator|Iterator|List|Optional|Tuple|Union)\[{INNER}\]", re.MULTILINE
+)
+USED_AT_RUN_TIME = re.compile(r"\b(?:NamedTuple|NewType|cast|TypeVar)\b|\(Protocol\)|, Protocol\)")
+
+# from .stream import Stream | from . import stream | from ...protocol.untrusted import Untrusted
+RELATIVE = re.compile(r"^[ \t]*from[ \t]+(\.+)([\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]*)", re.MULTILINE)
+
+
+@cache
+def boot() -> bytes:
+    """Return the program that the node's interpreter runs first."""
+    return (PACKAGE / "node" / "boot.py").read_bytes()
+
+
+def bundle(verb: str) -> bytes:
+    """Return a verb's modules, compressed: a JSON object from module name to source."""
+    with ONE_AT_A_TIME:
+        return _bundle(verb)
+
+
+def payload_zip() -> tuple[str, bytes]:
+    """Return the SHA-256 of the whole payload as a zip, and the zip: same files, same bytes."""
+    with ONE_AT_A_TIME:
+        return _payload_zip()
+
+
+@cache
+def _bundle(verb: str) -> bytes:
+    sources = {f"clusterctl.{name}": without_types(_source(name)) for name in sorted(modules(verb))}
+    return zlib.compress(json.dumps(sources).encode("utf-8"), 9)
+
+
+@cache
+def modules(verb: str) -> frozenset[str]:
+    """Name the modules that a verb needs, as `node.runtime.stream`; itself and what carries frames included."""
+    wanted, found = {f"node.verbs.{verb}", "node.runtime.stream"}, set[str]()
+    while wanted:
+        name = wanted.pop()
+        found.add(name)
+        wanted |= _imports(name) - found
+    return frozenset(found)
+
+
+@cache
+def _payload_zip() -> tuple[str, bytes]:
+    texts = {"__main__.py": MAIN, "clusterctl/__init__.py": ""}  # the package's own is for this machine
+    for folder in SHIPPED:
+        for path in (PACKAGE / folder).rglob("*.py"):
+            texts[f"clusterctl/{path.relative_to(PACKAGE).as_posix()}"] = path.read_text(encoding="utf-8")
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name in sorted(texts):
+            entry = zipfile.ZipInfo(name, EPOCH)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o644 << 16
+            entry.create_system = 3
+            archive.writestr(entry, texts[name])
+    return hashlib.sha256(packed.getvalue()).hexdigest(), packed.getvalue()
+
+
+def without_types(source: str) -> str:
+    """Leave out what a module needs of `typing` for annotations alone; every line keeps its number."""
+    if USED_AT_RUN_TIME.search(source):
+        return source
+    return ALIAS.sub(_without_value, TYPING.sub("TYPE_CHECKING = False", source))
+
+
+def _without_value(alias: re.Match[str]) -> str:
+    return f"{alias[1]} = None" + "\n" * alias[0].count("\n")
+
+
+def forget() -> None:
+    """Drop what was packed, as when the files have changed."""
+    for kept in (boot, _bundle, modules, _payload_zip, _source):
+        kept.cache_clear()
+
+
+def _imports(name: str) -> set[str]:
+    """Name the modules that a module imports from the packages that are sent."""
+    found = set()
+    for dots, module, names in RELATIVE.findall(_source(name)):
+        above = name.split(".")[: -len(dots)]
+        base = ".".join([*above, *filter(None, [module])])
+        words = [f"{base}.{word}" for word in re.findall(r"\w+", names)]
+        found |= {base} if _is_module(base) else set(filter(_is_module, words))
+    return found
+
+
+def _is_module(name: str) -> bool:
+    return PACKAGE.joinpath(*name.split(".")).with_suffix(".py").is_file()
+
+
+@cache
+def _source(name: str) -> str:
+    return PACKAGE.joinpath(*name.split(".")).with_suffix(".py").read_text(encoding="utf-8")

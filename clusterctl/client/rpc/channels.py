@@ -1,0 +1,378 @@
+"""Channel interface; paramiko and ssh-process channels.
+
+A descriptor that wakes a reader, rung from another thread.
+
+paramiko has one of its own, but closes its two ends before it notes that they are closed. What arrives in that
+moment is rung on a closed descriptor, and the error ends the whole connection with every session on it; or on one
+that has been taken for something else meanwhile, and a stray byte goes there.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import selectors
+import subprocess
+import termios
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+import paramiko
+
+from clusterctl.client.rpc import errors
+from clusterctl.client.ssh.sockets import Line
+from clusterctl.client.ssh.timeouts import WATCHDOG
+from clusterctl.errors import ClusterctlError
+from clusterctl.plans.ssh import REMOTE_COMMAND
+
+
+class Bell:
+    """Readable while any of its cords is pulled."""
+
+    def __init__(self) -> None:
+        self._reader, self._writer = os.pipe()
+        self._lock = threading.Lock()
+        self._pulled: set[str] = set()
+        self._closed = False
+
+    def fileno(self) -> int:
+        """Return the descriptor to wait for."""
+        return self._reader
+
+    def cord(self, name: str) -> Cord:
+        """Give one of the things that ring it."""
+        return Cord(self, name)
+
+    def pull(self, name: str) -> None:
+        """Ring, unless it rings."""
+        with self._lock:
+            if not self._closed and not self._pulled:
+                os.write(self._writer, b"*")
+            self._pulled.add(name)
+
+    def let_go(self, name: str) -> None:
+        """Be quiet when this was the last cord pulled."""
+        with self._lock:
+            last = self._pulled == {name}
+            self._pulled.discard(name)
+            if last and not self._closed:
+                os.read(self._reader, 1)
+
+    def close(self) -> None:
+        """Release both ends; ringing does nothing from here on."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                os.close(self._reader)
+                os.close(self._writer)
+
+
+@dataclass(frozen=True)
+class Cord:
+    """What paramiko takes for an event: set while there is something to read."""
+
+    bell: Bell
+    name: str
+
+    def set(self) -> None:
+        """Tell that there is something, or that no more will come."""
+        self.bell.pull(self.name)
+
+    def clear(self) -> None:
+        """Tell that there is nothing."""
+        self.bell.let_go(self.name)
+
+
+def hang(owner: object) -> Bell:
+    """Make a bell that is released with its owner at the latest."""
+    bell = Bell()
+    weakref.finalize(owner, bell.close)
+    return bell
+
+
+PIECE = 64 << 10
+WINDOW_TICK = 0.2  # seconds that `send` waits for room
+STATUS_WAIT = 1.0  # seconds between the end of a stream and the exit status that follows it
+CLOSE_LIMIT = 2.0
+TRANSPORT_ERRORS = (OSError, EOFError, paramiko.SSHException)
+
+
+class Channel(Protocol):
+    """A command that runs on a node. `send`, `close` and the questions after the end wait a little, nothing else."""
+
+    @property
+    def node(self) -> str:
+        """Return the name of the node."""
+
+    @property
+    def over(self) -> bool:
+        """Tell whether nothing more will come than what is here already."""
+
+    @property
+    def status(self) -> int:
+        """Return how the command ended, once it did: its exit status, or NO_STATUS after a signal."""
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when something arrived or the channel is over."""
+
+    def take(self) -> bytes:
+        """Take what is here of stdout; empty when there is nothing."""
+
+    def take_stderr(self) -> bytes:
+        """Take what is here of stderr; empty when there is nothing."""
+
+    def send(self, data: bytes) -> int:
+        """Send and say how much went; 0 when nobody listens any more, TimeoutError when there is no room."""
+
+    def find_failure(self) -> ClusterctlError | None:
+        """Return what cut the channel; None if the command ended by itself."""
+
+    def hang_up(self) -> None:
+        """End whatever waits in this channel, from any thread."""
+
+    def close(self) -> None:
+        """Let go: the command sees the end of its stdin."""
+
+
+class ParamikoChannel:
+    """A channel of paramiko's."""
+
+    def __init__(self, transport: paramiko.Transport, verb: str, limit: float) -> None:
+        self._transport = transport
+        self._line = cast(Line, transport.sock)
+        self.node = self._line.node
+        with WATCHDOG.limit(limit, self._line.hang_up) as alarm:
+            try:
+                self._channel = transport.open_session(timeout=limit + 1)
+                self._channel.settimeout(WINDOW_TICK)
+                self._channel.exec_command(REMOTE_COMMAND)
+            except TRANSPORT_ERRORS as error:
+                if alarm.expired:
+                    raise errors.overdue(self.node, f"channel for {verb}", limit) from error
+                if transport.is_active():
+                    raise errors.channel_refused(self.node, str(error)) from error
+                raise self._lost() from error
+        self._bell = hang(self)
+        buffers = {"stdout": self._channel.in_buffer, "stderr": self._channel.in_stderr_buffer}
+        for name, buffer in buffers.items():
+            buffer.set_event(cast(threading.Event, self._bell.cord(name)))
+
+    @property
+    def over(self) -> bool:
+        """Tell whether nothing more will come than what is here already."""
+        return bool(self._channel.closed or self._channel.eof_received)
+
+    @property
+    def status(self) -> int:
+        """Return the exit status, or NO_STATUS."""
+        return self._channel.exit_status
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when something arrived or the channel is over."""
+        return self._bell.fileno()
+
+    def take(self) -> bytes:
+        """Take what is here of stdout."""
+        return self._channel.recv(PIECE) if self._channel.recv_ready() else b""
+
+    def take_stderr(self) -> bytes:
+        """Take what is here of stderr."""
+        return self._channel.recv_stderr(PIECE) if self._channel.recv_stderr_ready() else b""
+
+    def send(self, data: bytes) -> int:
+        """Send and say how much went; 0 when nobody listens any more."""
+        try:
+            return self._channel.send(data)
+        except TimeoutError:
+            raise
+        except TRANSPORT_ERRORS:
+            return 0
+
+    def find_failure(self) -> ClusterctlError | None:
+        """Tell a lost connection from a command that ended."""
+        self._channel.status_event.wait(STATUS_WAIT)
+        # When a process ends the server says that its output did; a connection that is lost says nothing.
+        return None if self._channel.eof_received else self._lost()
+
+    def hang_up(self) -> None:
+        """End the connection; paramiko waits without a limit in places."""
+        self._line.hang_up()
+
+    def close(self) -> None:
+        """Close the channel."""
+        with WATCHDOG.limit(CLOSE_LIMIT, self.hang_up), suppress(*TRANSPORT_ERRORS):
+            self._channel.close()
+        self._bell.close()
+
+    def _lost(self) -> ClusterctlError:
+        return errors.lost(
+            self.node, "\n".join(filter(None, (self._last_words(), self._line.describe_end())))
+        )
+
+    def _last_words(self) -> str:
+        parting, error = getattr(self._transport, "parting", ""), self._transport.saved_exception
+        if parting:
+            return f"the server said: {parting}"
+        return f"{type(error).__name__}: {error}" if error is not None else ""
+
+
+SSH_FAILED = 255  # ssh's own failure, and what it makes of a command that a signal ended
+SAID_KEPT = 4096
+DRAIN_LIMIT = 0.2  # seconds for the master to fetch what was sent last
+END_LIMIT = 1.0
+REFUSED = ("session request failed", "Session open refused", "request failed on channel")
+
+
+class OpensshChannel:
+    """One command on a node, run by a client of a master; `alive` tells whether that master still is."""
+
+    def __init__(self, node: str, argv: Sequence[str], alive: Callable[[], bool]) -> None:
+        self.node = node
+        self._alive = alive
+        # A session of its own: Ctrl-C at the terminal must not cut it.
+        self._process = subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        self._stdin, self._stdout, self._stderr = (
+            self._process.stdin,
+            self._process.stdout,
+            self._process.stderr,
+        )
+        self._selector = (
+            selectors.DefaultSelector()
+        )  # its own descriptor is readable when one of its files is
+        for stream in (self._stdin, self._stdout, self._stderr):
+            os.set_blocking(stream.fileno(), False)
+        for stream in (self._stdout, self._stderr):
+            self._selector.register(stream, selectors.EVENT_READ)
+        self._over = self._silent = False
+        self._unread, self._said = b"", b""
+        self._sending = threading.Lock()
+
+    @property
+    def over(self) -> bool:
+        """Tell whether stdout has ended."""
+        return self._over
+
+    @property
+    def status(self) -> int:
+        """Return the exit status, or NO_STATUS."""
+        status = self._process.returncode
+        return errors.NO_STATUS if status is None or status < 0 or status == SSH_FAILED else status
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when something arrived or stdout has ended."""
+        return self._selector.fileno()
+
+    def take(self) -> bytes:
+        """Take what is here of stdout; its end is remembered, and keeps the descriptor readable."""
+        if self._stdout.closed:
+            return b""
+        piece = self._stdout.read(PIECE)
+        self._over = self._over or piece == b""
+        return piece or b""
+
+    def take_stderr(self) -> bytes:
+        """Take what is here of stderr, what ssh itself says included."""
+        if self._unread:
+            piece, self._unread = self._unread, b""
+            return piece
+        return self._read_stderr()
+
+    def _read_stderr(self) -> bytes:
+        if self._silent or self._stderr.closed:
+            return b""
+        piece = self._stderr.read(PIECE)
+        if piece == b"":
+            self._silent = True
+            self._selector.unregister(self._stderr)
+        self._said = (self._said + (piece or b""))[-SAID_KEPT:]
+        return piece or b""
+
+    def send(self, data: bytes) -> int:
+        """Send and say how much went; 0 when nobody listens any more."""
+        if (sent := self._write(data)) is not None:
+            return sent
+        poller = select.poll()
+        with suppress(OSError, ValueError):  # it is being closed
+            poller.register(self._stdin, select.POLLOUT)
+            if not self._over:  # pipes are small: whoever waits for room must read what comes as it comes
+                poller.register(self._selector.fileno(), select.POLLIN)
+            poller.poll(WINDOW_TICK * 1000)
+        if (sent := self._write(data)) is None:
+            raise TimeoutError
+        return sent
+
+    def _write(self, data: bytes) -> int | None:
+        """Write what there is room for; None when there is none."""
+        with self._sending:
+            try:
+                return self._stdin.write(data)
+            except (OSError, ValueError):
+                return 0
+
+    def find_failure(self) -> ClusterctlError | None:
+        """Tell a client or master that died, and a session that was refused, from a command that ended."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(STATUS_WAIT)
+        with suppress(OSError, ValueError):
+            while piece := self._read_stderr():
+                self._unread += piece
+        said, status = self._said.decode("utf-8", "replace").strip(), self._process.returncode
+        if status is not None and status < 0:
+            return errors.lost(self.node, said or f"the ssh program was ended by signal {-status}")
+        if status != SSH_FAILED:
+            return None
+        if any(words in said for words in REFUSED):
+            return errors.channel_refused(self.node, said)
+        return None if self._still_alive() else errors.lost(self.node, said)
+
+    def _still_alive(self) -> bool:
+        """Ask twice: a master that ends lets go of its sessions first, and then of its socket."""
+        if not self._alive():
+            return False
+        time.sleep(0.1)
+        return self._alive()
+
+    def hang_up(self) -> None:
+        """End the client, and with it every wait in this channel."""
+        self._process.terminate()
+
+    def close(self) -> None:
+        """End the client once the master has what was sent; the command sees the end of its stdin."""
+        self._over = True
+        if self._process.poll() is None:
+            self._await_drained()
+            self.hang_up()
+        with self._sending:
+            self._selector.close()
+            for stream in (self._stdin, self._stdout, self._stderr):
+                with suppress(OSError):
+                    stream.close()
+        try:
+            self._process.wait(END_LIMIT)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _await_drained(self) -> None:
+        deadline = time.monotonic() + DRAIN_LIMIT
+        with suppress(OSError, ValueError):
+            while time.monotonic() < deadline and self._process.poll() is None:
+                if not any(fcntl.ioctl(self._stdin.fileno(), termios.FIONREAD, bytes(4))):
+                    return
+                time.sleep(0.002)

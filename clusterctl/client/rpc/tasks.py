@@ -1,0 +1,468 @@
+"""The Fabric tasks: probe, sync, start, follow, stop, ps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fabric import Connection, task
+
+from clusterctl.client.rpc.bundle import payload_zip
+from clusterctl.client.rpc.cluster import Cluster
+from clusterctl.client.rpc.errors import start_error, start_timed_out
+from clusterctl.client.rpc.frames import Frame, FrameLimits, limits_of_sync
+from clusterctl.client.rpc.session import Session
+from clusterctl.errors import ClusterctlError, ConnectTimeout, NodeError
+from clusterctl.protocol.untrusted import Untrusted
+from clusterctl.specs.inventory.model import Node
+
+if TYPE_CHECKING:
+    from clusterctl.client.sync.distribute import Passing, Turns
+    from clusterctl.client.sync.scan import ScanResult
+    from clusterctl.client.sync.upload import Synced
+    from clusterctl.plans.facts.facts import Facts
+    from clusterctl.plans.runs.state import NodeState
+
+
+STREAMS = ("stdout", "stderr")
+MOST_LEFT, LONGEST_NAME = 64, 64  # processes that run on, and characters of each name
+NOISY_EXIT = 255  # shown for an answer that tells neither exit code nor signal
+
+Hear = Callable[[str, bytes], None]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended; `cut` names the streams of which only the beginning was sent, `left` what runs on."""
+
+    exit: int | None
+    signal: int | None
+    cut: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Tell whether it ended with 0."""
+        return self.exit == 0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """All that a command wrote on one node, and how it ended; equal answers are shown once."""
+
+    stdout: bytes
+    stderr: bytes
+    ended: Ended
+
+
+def hear_command(session: Session, keep: int | None, hear: Hear) -> Ended:
+    """Pass on what the command writes until it has ended; a node that sends more than asked is stopped."""
+    heard = dict.fromkeys(STREAMS, 0)
+    while (frame := session.receive()) is not None:
+        header, body = frame
+        stream = header.one_of("stream", STREAMS)
+        if stream:
+            heard[stream] += len(body)
+            if keep is not None and heard[stream] > keep:
+                break
+            hear(stream, body)
+        elif header.has_record("ended"):
+            return parse_ended(header.record("ended"))
+    raise NodeError("what the node sent cannot be understood", code="CC-RUN-004", evidence=session.stderr)
+
+
+def parse_ended(raw: Untrusted) -> Ended:
+    """Read how a command ended."""
+    code, number = raw.integer("exit", 0, 255), raw.integer("signal", 1, 128)
+    cut = raw.texts("cut", len(STREAMS))
+    named = tuple(name for name in STREAMS if name in cut)
+    staying = raw.texts("left", MOST_LEFT, LONGEST_NAME)
+    return Ended(NOISY_EXIT if code is None and number is None else code, number, named, staying)
+
+
+class Collected:
+    """Keeps what a command writes."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, list[bytes]] = {name: [] for name in STREAMS}
+
+    def hear(self, stream: str, data: bytes) -> None:
+        """Keep a piece."""
+        self._parts[stream].append(data)
+
+    def answer(self, ended: Ended) -> Answer:
+        """Give all of it."""
+        return Answer(b"".join(self._parts["stdout"]), b"".join(self._parts["stderr"]), ended)
+
+
+# Each task imports what it alone needs: `exec` is quicker by the tables of facts and causes.
+
+PROBE_LIMIT = 30.0
+ANSWER_LIMIT = 30.0
+SYNC_LIMIT = 600.0
+READY_LIMIT = 300.0  # `import torch` from a cold network file system takes minutes
+GO_LIMIT = 60.0
+SILENCE_LIMIT = 20.0  # a stopping node says something every 2 s
+MOST_EVENTS = 100  # that an agent tells before GO
+FAILURES = ("setup_failed", "gate_failed", "join_failed", "failed")
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """The Python that a node is asked to use, and what to run before it."""
+
+    python: str
+    activate: str | None
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The runs that a node remembers, newest first; `offset` is its clock minus ours, in seconds.
+
+    `unnamed` counts what it told beside them that bears no run's name, as no honest node does.
+    """
+
+    runs: Sequence[NodeState]
+    offset: float
+    unnamed: int = 0
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """What `stop` ended on a node, and what it could not end."""
+
+    ended: tuple[str, ...]
+    left: tuple[str, ...]
+    state: NodeState | None
+    elsewhere: str = ""  # another account of the node, under which the run lives
+
+    @property
+    def known(self) -> bool:
+        """Tell whether the node knew anything of the run."""
+        return self.state is not None or bool(self.ended or self.left)
+
+
+@task  # type: ignore[untyped-decorator]  # fabric ships no types
+def probe(c: Connection, node: Node, interpreter: Interpreter, nodes: Sequence[Node]) -> Facts:
+    """Ask a node for its facts; writes nothing there."""
+    from clusterctl.plans.facts.facts import probe_request
+
+    facts, session = _ask_facts(c, probe_request(node, tuple(nodes), payload_zip()[0]), interpreter)
+    session.close()
+    return facts
+
+
+@task  # type: ignore[untyped-decorator]  # fabric ships no types
+def probe_and_stay(
+    c: Connection,
+    node: Node,
+    interpreter: Interpreter,
+    nodes: Sequence[Node],
+    *,
+    stay: bool = True,
+    setup: Mapping[str, Any] | None = None,
+) -> tuple[Facts, Session]:
+    """Ask a node for its facts; the open session can take part in a proof on the wire, and is to be closed.
+
+    Without `stay` the node makes itself ready for no such thing, and ends. With `setup` it is asked about the packages
+    of that environment.
+    """
+    from clusterctl.plans.facts.facts import await_setup, probe_request
+
+    request = {**probe_request(node, tuple(nodes), payload_zip()[0]), "stay": stay}
+    facts, session = _ask_facts(c, {**request, "setup": setup}, interpreter)
+    return await_setup(facts, brings_torch=bool(setup and setup["brings_torch"])), session
+
+
+def _ask_facts(c: Connection, request: Mapping[str, Any], interpreter: Interpreter) -> tuple[Facts, Session]:
+    from clusterctl.plans.facts.facts import parse_facts, with_words
+
+    asked = time.time()
+    session = _session(c, "probe", request, interpreter)
+    try:
+        header, _ = _answer(session, PROBE_LIMIT)
+    except BaseException:
+        session.close()
+        raise
+    facts = parse_facts(header.unread("facts"), asked=asked, heard=time.time())
+    return with_words(facts, session.stderr, session.noise), session
+
+
+@task  # type: ignore[untyped-decorator]  # fabric ships no types
+def sync(
+    c: Connection,
+    node: Node,
+    interpreter: Interpreter,
+    run: str | None,
+    node_rank: int,
+    scan: ScanResult,
+    progress: Callable[[int], None],
+    turns: Turns | None = None,
+    passing: Passing | None = None,
+) -> Synced:
+    """Bring the code to a node by content; the tree there hashes as the tree here, or this raises.
+
+    Without a run only the store is filled; `turns` let nodes that share a work directory go one by one, and with
+    `passing` nodes may take the code from each other.
+    """
+    from clusterctl.client.sync.upload import send_tree
+
+    give = passing.offer(node.name, scan.manifest.size) if passing else None
+    place = {"workdir": node.workdir, "run": run, "node": node.name, "node_rank": node_rank}
+    limits = limits_of_sync(len(scan.manifest.blobs))
+    request = {**place, "turn": turns is not None, "give": give}
+    session = _session(c, "sync", request, interpreter, limits=limits)
+    try:
+        synced = send_tree(session, scan, node=node.name, turns=turns, passing=passing, progress=progress)
+    except BaseException:
+        session.close()
+        raise
+    if passing is not None and give is not None:
+        passing.keep(session)
+    else:
+        session.close()
+    return synced
+
+
+@task  # type: ignore[untyped-decorator]  # fabric ships no types
+def start(
+    c: Connection,
+    node: Node,
+    interpreter: Interpreter,
+    spec: Mapping[str, Any],
+    secrets: Mapping[str, str],
+    token: str = "",
+) -> Session:
+    """Start guardian, agent and gate on a node; the open session is the leash: before GO its end cancels.
+
+    By the `token` the agents of one run know each other.
+    """
+    digest, zipped = payload_zip()
+    request = {
+        "spec": dict(spec),
+        "secrets": dict(secrets),
+        "token": token,
+        "workdir": node.workdir,
+        "payload": {"sha256": digest, "size": len(zipped)},
+    }
+    return _session(c, "start", request, interpreter)
+
+
+def await_event(
+    session: Session,
+    wanted: str,
+    limit: float,
+    *,
+    node: str,
+    doing: Callable[[str], None] = lambda _: None,
+    or_ended: bool = False,
+) -> dict[str, Untrusted]:
+    """Wait for an event of the agent and give all that came, by name; a failure that it reports is raised.
+
+    `doing` hears what a setup is at. With `or_ended` a run that is over already is as good as the event.
+    """
+    deadline = time.monotonic() + limit
+    seen: dict[str, Untrusted] = {}
+    while wanted not in seen:
+        try:
+            header, _ = _answer(session, deadline - time.monotonic())
+        except ConnectTimeout as error:
+            raise start_timed_out(wanted, limit, node, session.stderr) from error
+        event = header.text("event", 40)
+        if header.text("need", 40) == "payload":
+            session.send({"payload": True}, payload_zip()[1])
+        elif event == "doing":
+            doing(header.text("text", 1000))
+        elif or_ended and event == "ended":
+            return seen
+        elif event in {*FAILURES, "ended"} - {wanted}:
+            raise start_error(header, node)
+        elif event and len(seen) < MOST_EVENTS:
+            seen[event] = header
+    return seen
+
+
+@task  # type: ignore[untyped-decorator]  # fabric ships no types
+def follow(
+    c: Connection, node: Node, interpreter: Interpreter, run: str, request: Mapping[str, Any]
+) -> Session:
+    """Open the stream of a run's events and logs on a node."""
+    question = {"workdir": node.workdir, "run": run, "node": node.name, **request}
+    return _session(c, "follow", question, interpreter)
+
+
+@task  # type: ignore[untyped-decorator]  # fabric ships no types
+def stop(
+    c: Connection,
+    node: Node,
+    interpreter: Interpreter,
+    run: str,
+    grace: float | None,
+    reason: str,
+    *,
+    lived: bool = True,
+) -> Stopped:
+    """End every process of a run on a node: TERM once, KILL when `grace` seconds have passed.
+
+    `lived`: it was not known to have ended there; else what its end has cost is not told once more.
+    """
+    about = {"workdir": node.workdir, "run": run, "node": node.name}
+    request = {**about, "grace": grace, "reason": reason, "lived": lived}
+    with _session(c, "stop", request, interpreter, silence_limit=SILENCE_LIMIT) as session:
+        deadline = time.monotonic() + (grace if grace is not None else 3600.0) + ANSWER_LIMIT
+        while True:
+            header, _ = _answer(session, deadline - time.monotonic())
+            if "stopped" in header:
+                return _parse_stopped(header.record("stopped"))
+
+
+def _parse_stopped(raw: Untrusted) -> Stopped:
+    from clusterctl.plans.facts.untrusted import render_processes
+    from clusterctl.plans.runs.state import parse_state
+
+    return Stopped(
+        ended=render_processes(raw, "ended"),
+        left=render_processes(raw, "left"),
+        state=parse_state(raw.record("state")) if raw.record("state") else None,
+        elsewhere=raw.text("elsewhere", 64),
+    )
+
+
+@task  # type: ignore[untyped-decorator]  # fabric ships no types
+def ps(
+    c: Connection, node: Node, interpreter: Interpreter, run: str | None, limit: int, *, pulse: bool = False
+) -> Listing:
+    """List the runs that a node remembers, newest first; `pulse` asks for signs of life of those that live."""
+    from clusterctl.plans.runs.state import parse_state
+
+    request = {"workdir": node.workdir, "node": node.name, "run": run, "limit": limit, "pulse": pulse}
+    asked = time.time()
+    with _session(c, "ps", request, interpreter) as session:
+        header, _ = _answer(session, ANSWER_LIMIT)
+    middle = (asked + time.time()) / 2
+    told = [parse_state(entry) for entry in header.records("runs", limit)]
+    runs = tuple(state for state in told if state.run)
+    return Listing(runs, (header.moment("time") or middle) - middle, len(told) - len(runs))
+
+
+@task  # type: ignore[untyped-decorator]  # fabric ships no types
+def execute(
+    c: Connection,
+    node: Node,
+    interpreter: Interpreter,
+    argv: Sequence[str],
+    keep: int | None,
+    hear: Hear,
+) -> Ended:
+    """Run a command on a node; `hear` is told what it writes, of each stream at most `keep` bytes."""
+    request = {"argv": list(argv), "keep": keep, "node": node.name}
+    with _session(c, "exec", request, interpreter, silence_limit=SILENCE_LIMIT) as session:
+        return hear_command(session, keep, hear)
+
+
+@task  # type: ignore[untyped-decorator]  # fabric ships no types
+def pull(
+    c: Connection,
+    node: Node,
+    interpreter: Interpreter,
+    job: str,
+    run: str | None,
+    *,
+    parts: Sequence[str],
+    most: int,
+    beacon: str,
+    mark: str,
+) -> Session:
+    """Begin to bring results home: a job's outputs and, of a run, the parts that are wanted of it on this node.
+
+    All nodes are told the same `beacon`; the `mark` is this node's alone.
+    """
+    wanted = {"job": job, "run": run, "parts": list(parts), "most": most}
+    request = {**wanted, "beacon": beacon, "mark": mark}
+    question = {"workdir": node.workdir, "node": node.name, **request}
+    return _session(c, "pull", question, interpreter)
+
+
+@task  # type: ignore[untyped-decorator]  # fabric ships no types
+def clean(c: Connection, node: Node, interpreter: Interpreter, unused: float) -> Session:
+    """Ask a node what it could do without; nothing goes before it is told what."""
+    request = {"workdir": node.workdir, "node": node.name, "unused": unused, "payload": payload_zip()[0]}
+    return _session(c, "clean", request, interpreter)
+
+
+@task  # type: ignore[untyped-decorator]  # fabric ships no types
+def top(c: Connection, node: Node, interpreter: Interpreter, interval: float) -> Session:
+    """Open the stream of a node's gauges: a sample every `interval` seconds, until it is closed."""
+    return _session(c, "top", {"node": node.name, "interval": interval}, interpreter)
+
+
+def _session(
+    c: Connection,
+    verb: str,
+    request: Mapping[str, Any],
+    interpreter: Interpreter,
+    silence_limit: float | None = None,
+    limits: FrameLimits | None = None,
+) -> Session:
+    python, activate = interpreter.python, interpreter.activate
+    return Session(
+        c, verb, request, python=python, activate=activate, silence_limit=silence_limit, limits=limits
+    )
+
+
+def _answer(session: Session, limit: float) -> Frame:
+    if limit <= 0:  # also where a frame is here already: others could follow it for ever
+        raise ConnectTimeout(f"no answer from {session.verb} in time", code="CC-SSH-004", node=session.node)
+    if (frame := session.receive(limit)) is not None:
+        return frame
+    raise NodeError("the node ended the conversation", code="CC-RUN-032", evidence=session.stderr)
+
+
+ASKS = 3
+
+
+def measure_clock(session: Session) -> float:
+    """Ask a node that waits for it what time it is there; gives its clock minus ours, in seconds.
+
+    Of several answers the quickest counts, which is wrong by no more than half of what it took. Then the node goes on.
+    """
+    answers: list[tuple[float, float]] = []
+    try:
+        for _ in range(ASKS):
+            asked, began = time.time(), time.monotonic()
+            session.send({"ask": True})
+            frame = session.receive(ANSWER_LIMIT)
+            took = time.monotonic() - began
+            told = frame[0].moment("clock") if frame is not None else None
+            if told is not None:
+                answers.append((took, told - asked - took / 2))
+        took, ahead = min(answers, default=(0.0, 0.0))
+        session.send({"begin": True, "ahead": ahead - took})
+    except ClusterctlError:
+        session.close()
+        raise
+    return ahead
+
+
+FAILURE_GRACE = (
+    1.0  # seconds between TERM and KILL once a part of the run has failed, as on the failed node itself
+)
+
+
+def end_run(
+    cluster: Cluster,
+    nodes: Sequence[Node],
+    interpreters: Mapping[str, Interpreter],
+    run: str,
+    reason: str,
+) -> dict[str, ClusterctlError]:
+    """Stop the run on these nodes; gives the errors of those on which it could not be stopped."""
+
+    def stop_node(c: Connection, node: Node) -> Stopped:
+        stopped: Stopped = stop(c, node, interpreters[node.name], run, FAILURE_GRACE, reason)
+        return stopped
+
+    outcomes = cluster.each(nodes, stop_node)
+    return {outcome.node.name: outcome.error for outcome in outcomes if outcome.error is not None}

@@ -1,0 +1,236 @@
+"""One connection per bastion, tunnels through it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+import paramiko
+from fabric import Connection
+
+from clusterctl.client.ssh.route import Hop
+from clusterctl.client.ssh.sockets import HEAD_KEPT, Line
+from clusterctl.client.ssh.transport import Trunk
+from clusterctl.errors import ClusterctlError, ConnectError, ConnectTimeout, ServerBusy, Unreachable
+from clusterctl.specs.text import command_line
+
+
+class TunnelLine:
+    """The byte stream to one node through a bastion, as a Line is one of its own."""
+
+    proxied = False  # the bastion has reached the node's port
+
+    def __init__(self, channel: paramiko.Channel, *, node: str, bastion: str) -> None:
+        self.node = node
+        self.bastion = bastion
+        self.head = b""
+        self._channel = channel
+        self._closed = False  # paramiko looks at it
+
+    def recv(self, size: int) -> bytes:
+        """Receive, and remember how the conversation began."""
+        data = self._channel.recv(size)
+        if len(self.head) < HEAD_KEPT:
+            self.head += data[:HEAD_KEPT]
+        return data
+
+    def send(self, data: bytes) -> int:
+        """Send what the node has room for."""
+        return self._channel.send(data)
+
+    def settimeout(self, seconds: float | None) -> None:
+        """Limit how long the others wait."""
+        self._channel.settimeout(seconds)
+
+    def getpeername(self) -> object:
+        """Return where the bastion is."""
+        return self._channel.getpeername()
+
+    def hang_up(self) -> None:
+        """End the stream, from any thread, at once for whoever waits in it.
+
+        Telling the bastion takes a thread of its own: it may not be listening, and the caller may be the one
+        thread that all time limits hang on.
+        """
+        threading.Thread(target=self._close_channel, name="hanging up", daemon=True).start()
+
+    def close(self) -> None:
+        """End the stream."""
+        self._closed = True
+        self.hang_up()
+
+    def describe_end(self) -> str:
+        """Say whether it was the bastion that went."""
+        transport = self._channel.get_transport()
+        if transport.is_active():
+            return ""
+        parting = getattr(transport, "parting", "")
+        return f"the connection to the bastion {self.bastion} ended" + (f": {parting}" if parting else "")
+
+    def _close_channel(self) -> None:
+        with suppress(OSError, EOFError, paramiko.SSHException):
+            self._channel.close()
+
+
+AnyLine = Line | TunnelLine
+
+
+PROHIBITED, CONNECT_FAILED = 1, 2  # RFC 4254, 5.1
+FAILURE_KEPT = 10.0  # seconds for which a bastion's failure is told to further nodes without another try
+PING = "keepalive@openssh.com"
+PING_LIMIT = 3.0
+NAMELESS = ("not known", "resolve", "No address", "failure in name resolution")
+Open = Callable[[Hop], Connection]
+
+
+@dataclass
+class _Gate:
+    """One bastion: its connection, or how the last try ended."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    connection: Connection | None = None
+    failure: ClusterctlError | None = None
+    failed: float = 0.0
+
+
+class Gateways:
+    """Opens bastions when the first node needs them. Safe to use from many threads."""
+
+    def __init__(self, open_connection: Open) -> None:
+        self._open = open_connection
+        self._gates: dict[Hop, _Gate] = {}
+        self._lock = threading.Lock()
+
+    def dial(self, hop: Hop, limit: float) -> TunnelLine:
+        """Connect to a server through the bastion before it, within `limit` seconds."""
+        bastion = hop.jump
+        if bastion is None:
+            raise ValueError(f"{hop.name} has no bastion")
+        transport = self._trunk(bastion, hop.name)
+        try:
+            channel = transport.open_channel(
+                "direct-tcpip", (hop.host, hop.port), ("127.0.0.1", 0), timeout=limit
+            )
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            raise self._explain(hop, bastion, transport, error, limit) from error
+        return TunnelLine(channel, node=hop.name, bastion=bastion.bastion)
+
+    def forget_failures(self) -> None:
+        """Try bastions again that failed: what was wrong has been seen to."""
+        with self._lock:
+            for gate in self._gates.values():
+                gate.failure = None
+
+    def close(self) -> None:
+        """Close all, those behind others first."""
+        with self._lock:
+            gates, self._gates = self._gates, {}
+        for hop in sorted(gates, key=lambda hop: -len(list(hop.chain()))):
+            connection = gates[hop].connection
+            if connection is not None:
+                with suppress(Exception):
+                    connection.close()
+
+    def _trunk(self, bastion: Hop, node: str) -> Trunk:
+        with self._lock:
+            gate = self._gates.setdefault(_anonymous(bastion), _Gate())
+        with gate.lock:
+            if gate.connection is None or not gate.connection.is_connected:
+                gate.connection = self._enter(gate, bastion, node)
+            trunk: Trunk = gate.connection.transport
+            return trunk
+
+    def _enter(self, gate: _Gate, bastion: Hop, node: str) -> Connection:
+        if gate.failure is None or time.monotonic() - gate.failed > FAILURE_KEPT:
+            try:
+                connection = self._open(bastion.named(bastion.bastion))
+            except ClusterctlError as error:
+                gate.failure, gate.failed = error, time.monotonic()
+            else:
+                gate.failure = None
+                return connection
+        raise _through(bastion, node, gate.failure) from gate.failure
+
+    def _explain(
+        self, hop: Hop, bastion: Hop, transport: Trunk, error: Exception, limit: float
+    ) -> ConnectError:
+        refusal = transport.refusal()
+        if refusal is not None:
+            return _refused(hop, bastion, *refusal)
+        if transport.is_active() and _answers(transport):
+            return ConnectTimeout(
+                f"the bastion {bastion.bastion} got no connection to {hop.place} within {limit:g} s",
+                code="CC-SSH-004",
+                node=hop.name,
+                fix="the node is off, or a firewall between the bastion and the node drops the packets",
+            )
+        transport.close()
+        return Unreachable(
+            f"the connection to the bastion {bastion.bastion} ended",
+            code="CC-SSH-018",
+            node=hop.name,
+            evidence=transport.parting or str(error),
+            fix="the bastion, its sshd or the network to it went away: try again",
+        )
+
+
+def _anonymous(hop: Hop) -> Hop:
+    """Make hops equal that lead to one bastion, for whatever node and however it is written."""
+    return replace(hop, name="", bastion="", jump=None if hop.jump is None else _anonymous(hop.jump))
+
+
+def _answers(transport: paramiko.Transport) -> bool:
+    """Tell a bastion that is only slow to reach a node from one that says nothing at all any more."""
+    heard = threading.Event()
+
+    def ping() -> None:
+        with suppress(Exception):
+            transport.global_request(PING, wait=True)
+            if transport.is_active():
+                heard.set()
+
+    threading.Thread(target=ping, name="asking a bastion", daemon=True).start()
+    return heard.wait(PING_LIMIT)
+
+
+def _through(bastion: Hop, node: str, error: ClusterctlError) -> ClusterctlError:
+    """Tell a node that its bastion cannot be used, in the same words for all nodes."""
+    if error.code == "CC-SSH-018":  # a bastion before this one: that is the one to name
+        text, evidence = error.message, error.evidence
+    else:
+        text = f"the bastion {bastion.bastion} cannot be used: {error.message}"
+        evidence = "\n".join(filter(None, [f"{error.code} at {bastion.place}", error.evidence]))
+    plain = isinstance(error, ServerBusy) or not isinstance(error, ConnectError)
+    kind = Unreachable if plain else type(error)  # a busy bastion has been tried often enough
+    fix = error.fix.replace("the node", "the bastion").replace("`host` and `ssh.port`", "`jump` under `ssh:`")
+    return kind(text, code="CC-SSH-018", node=node, evidence=evidence, fix=fix)
+
+
+def _refused(hop: Hop, bastion: Hop, reason: int, text: str) -> ConnectError:
+    if reason == PROHIBITED:
+        return Unreachable(
+            f"the bastion {bastion.bastion} does not forward to {hop.place}",
+            code="CC-SSH-020",
+            node=hop.name,
+            evidence=text,
+            fix="AllowTcpForwarding and PermitOpen in the bastion's sshd_config must permit it; "
+            "a bastion that forbids it for good may do with `proxy_command`",
+        )
+    code = (
+        "CC-SSH-002"
+        if "refused" in text
+        else "CC-SSH-001"
+        if any(n in text for n in NAMELESS)
+        else "CC-SSH-003"
+    )
+    return Unreachable(
+        f"the bastion {bastion.bastion} cannot connect to {hop.place}: {text or 'no reason given'}",
+        code=code,
+        node=hop.name,
+        evidence=f"channel open failure {reason}: {text}",
+        fix="see from the bastion whether the node is up: "
+        + command_line("ssh", bastion.bastion, "nc", "-v", hop.host, str(hop.port)),
+    )

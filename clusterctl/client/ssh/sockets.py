@@ -1,0 +1,303 @@
+"""TCP and ProxyCommand byte streams, open-file limits.
+
+A node behind a command: `ssh.proxy_command` as the byte stream to it.
+
+A socketpair, not paramiko.ProxyCommand: that one spins when its command dies, and never notices.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import resource
+import shlex
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import IO, Any, NamedTuple
+
+from clusterctl.errors import ConnectError, ConnectTimeout, SystemRefusal, Unreachable
+from clusterctl.specs.text import command_line
+
+OWN = 128  # beside the nodes' connections
+LEAST = 3  # of a node: its connection, and a bell's two ends for one conversation
+USUAL = 6  # of a node with two conversations, with room
+ENOUGH = 16384
+SCARCE = (errno.EMFILE, errno.ENFILE)
+
+
+def allow_files(nodes: int) -> None:
+    """Raise the soft limit to what so many nodes take; SystemRefusal if not even the least fits below the hard one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = max(ENOUGH, OWN + USUAL * nodes)
+    if resource.RLIM_INFINITY != hard < wanted:
+        if hard < OWN + LEAST * nodes:
+            raise too_few_files(f"{nodes} nodes need {OWN + LEAST * nodes} at the least")
+        wanted = hard
+    if resource.RLIM_INFINITY != soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def too_few_files(evidence: str) -> SystemRefusal:
+    """Say that this machine allows too few open files, and what can be done."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return SystemRefusal(
+        f"this machine allows {soft} open files, too few for so many nodes",
+        code="CC-USE-080",
+        evidence=evidence,
+        fix="raise `nofile` in /etc/security/limits.conf here and log in again, or take fewer nodes: --nodes 0-499",
+    )
+
+
+def is_scarcity(error: BaseException) -> bool:
+    """Tell whether something failed because too many files are open."""
+    return isinstance(error, OSError) and error.errno in SCARCE
+
+
+HEAD_KEPT = 256
+SILENCE = 20  # seconds until the kernel gives up a peer that acknowledges nothing
+KEEPALIVE = {
+    "TCP_KEEPIDLE": 10,
+    "TCP_KEEPINTVL": 5,
+    "TCP_KEEPCNT": 2,
+    "TCP_USER_TIMEOUT": SILENCE * 1000,  # what we send counts too, not only probes of an idle connection
+}
+
+
+class Address(NamedTuple):
+    """One way to a host."""
+
+    family: int
+    target: Any  # what `connect` takes; its shape depends on the family
+
+    def __str__(self) -> str:
+        return f"{self.target[0]} port {self.target[1]}"
+
+
+class Line(socket.socket):
+    """The byte stream to one node; closing it wakes whoever waits in it."""
+
+    node = ""
+    proxied = False
+    head = b""  # the first that the other side said
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        """Receive, and remember how the conversation began."""
+        data = super().recv(size, flags)
+        if len(self.head) < HEAD_KEPT:
+            self.head += data[:HEAD_KEPT]
+        return data
+
+    def hang_up(self) -> None:
+        """End the stream in both directions, from any thread, without releasing the descriptor."""
+        with suppress(OSError):
+            self.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """End the stream and release it; paramiko calls this, and then need not wait for its next tick."""
+        self.hang_up()
+        super().close()
+
+    def describe_end(self) -> str:
+        """Say what is known about why the stream ended."""
+        return ""
+
+
+def open_tcp(node: str, host: str, port: int, limit: float) -> Line:
+    """Connect to the first address of `host` that answers, within `limit` seconds."""
+    deadline = time.monotonic() + limit
+    addresses = _resolve(node, host, port, limit)
+    failures: list[tuple[Address, OSError]] = []
+    for place, address in enumerate(addresses):
+        share = max(0.05, deadline - time.monotonic()) / (len(addresses) - place)
+        try:
+            return _dial(node, address, share)
+        except OSError as error:
+            if is_scarcity(error):
+                raise too_few_files(str(error)) from error
+            failures.append((address, error))
+    raise _explain(node, f"{host} port {port}", failures, limit)
+
+
+def _dial(node: str, address: Address, limit: float) -> Line:
+    line = Line(address.family, socket.SOCK_STREAM)
+    try:
+        line.settimeout(limit)
+        line.connect(address.target)
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in KEEPALIVE.items():
+            if hasattr(socket, option):
+                line.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    except OSError:
+        line.close()
+        raise
+    line.node = node
+    return line
+
+
+def _resolve(node: str, host: str, port: int, limit: float) -> Sequence[Address]:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        found = _resolve_name(node, host, port, limit)
+    return [Address(family, target) for family, _, _, _, target in found]
+
+
+def _resolve_name(node: str, host: str, port: int, limit: float) -> list[Any]:
+    """Look a name up in a thread that can be left behind: the resolver itself has no time limit."""
+    answers: list[Any] = []
+    asking = threading.Thread(target=_look_up, args=(host, port, answers), name="resolver", daemon=True)
+    asking.start()
+    asking.join(limit)
+    if not answers:
+        raise ConnectTimeout(
+            f"the name {host} was not resolved within {limit:g} s",
+            code="CC-SSH-004",
+            node=node,
+            fix=f"see why `{command_line('getent', 'hosts', host)}` is slow, "
+            "or write the node's IP address as its host",
+        )
+    if isinstance(answers[0], Exception):
+        raise Unreachable(
+            f"the name {host} does not resolve",
+            code="CC-SSH-001",
+            node=node,
+            evidence=str(answers[0]),
+            fix="correct `host` in the inventory, or write the node's IP address there",
+        )
+    return list(answers[0])
+
+
+def _look_up(host: str, port: int, answers: list[Any]) -> None:
+    try:
+        answers.append(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+    except (OSError, UnicodeError) as error:
+        answers.append(error)
+
+
+def _explain(
+    node: str, place: str, failures: Sequence[tuple[Address, OSError]], limit: float
+) -> ConnectError:
+    evidence = "\n".join(f"{address}: {error.strerror or error}" for address, error in failures)
+    errors = [error for _, error in failures]
+    if any(isinstance(error, ConnectionRefusedError) for error in errors):
+        fix = "start sshd on the node, or correct `host` and `ssh.port` in the inventory"
+        text = f"{place} refused the connection"
+        return Unreachable(text, code="CC-SSH-002", node=node, evidence=evidence, fix=fix)
+    if any(isinstance(error, TimeoutError) for error in errors):
+        fix = "the node is off, or a firewall drops the packets; see whether it answers from its own network"
+        text = f"no connection to {place} within {limit:g} s"
+        return ConnectTimeout(text, code="CC-SSH-004", node=node, evidence=evidence, fix=fix)
+    fix = f"see what `ip route get` says about {place.partition(' ')[0]}, and whether that network is up"
+    text = f"there is no way to {place}"
+    return Unreachable(text, code="CC-SSH-003", node=node, evidence=evidence, fix=fix)
+
+
+STDERR_KEPT = 8 << 10
+GRACE = 1.0  # seconds between asking the command to end and making it
+
+
+def expand_proxy_command(
+    template: str, *, host: str, port: int, user: str, alias: str = "", node: str = ""
+) -> str:
+    """Fill in `%h %p %r %n %%` as OpenSSH does, each value quoted for the shell."""
+    values = {"h": host, "n": alias or host, "p": str(port), "r": user}
+
+    def fill(match: re.Match[str]) -> str:
+        letter = match.group(1)
+        if letter == "%":
+            return "%"
+        if letter not in values:
+            raise Unreachable(
+                f"`ssh.proxy_command` contains %{letter}, which means nothing here",
+                code="CC-SSH-013",
+                node=node,
+                evidence=template,
+                fix="use %h (host), %p (port), %r (user), and %% for a percent sign",
+            )
+        return shlex.quote(values[letter])
+
+    return re.sub(r"%(.?)", fill, template, flags=re.DOTALL)
+
+
+class ProxyLine(Line):
+    """Our end of a socketpair whose other end is the command's stdin and stdout."""
+
+    proxied = True
+
+    def __init__(self, descriptor: int, process: subprocess.Popen[bytes]) -> None:
+        super().__init__(fileno=descriptor)
+        self._process = process
+        self._said = bytearray()
+        self._ending = threading.Lock()
+        self._listener = threading.Thread(target=self._listen, name="proxy command's stderr", daemon=True)
+        self._listener.start()
+
+    @property
+    def status(self) -> int | None:
+        """Return the command's exit status once it has ended; waits a moment, as its stream ends first."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(0.25)
+        return self._process.returncode
+
+    def describe_end(self) -> str:
+        """Return what the command wrote to stderr, the end of it."""
+        if self._process.returncode is not None:
+            self._listener.join(0.25)
+        return bytes(self._said).decode("utf-8", "replace").strip()
+
+    def close(self) -> None:
+        """End the stream, then the command and what it started, and collect it."""
+        super().close()
+        with self._ending:
+            if self._process.poll() is None:
+                self._signal(signal.SIGTERM)
+                try:
+                    self._process.wait(GRACE)
+                except subprocess.TimeoutExpired:
+                    self._signal(signal.SIGKILL)
+                    self._process.wait()
+
+    def _signal(self, number: int) -> None:
+        # The command leads a process group of its own, made for it: nobody else is in it.
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+
+    def _listen(self) -> None:
+        stream: IO[bytes] | None = self._process.stderr
+        if stream is None:
+            return
+        with stream:
+            while piece := os.read(stream.fileno(), 4096):
+                self._said += piece
+                del self._said[:-STDERR_KEPT]
+
+
+def open_proxy(node: str, command: str) -> ProxyLine:
+    """Start a command, already expanded, and return the stream through it."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        try:
+            # A session of its own: Ctrl-C at the terminal must not cut the connection.
+            process = subprocess.Popen(
+                ["/bin/sh", "-c", f"exec {command}"],
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            ours.close()
+            raise Unreachable(
+                "`ssh.proxy_command` cannot be started", code="CC-SSH-013", node=node, evidence=str(error)
+            ) from error
+    line = ProxyLine(ours.detach(), process)
+    line.node = node
+    return line

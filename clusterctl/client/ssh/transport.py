@@ -1,0 +1,110 @@
+"""Paramiko transports, plain and for bastions.
+
+A connection to a bastion that carries the connections of many nodes.
+
+Carried bytes pass through one transport of paramiko's, so what goes wrong for one node must not reach the others.
+sshd ends the whole connection when a message for a channel arrives after that channel's last one, and paramiko
+sends such a message when one thread writes while another closes, or answers a close.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+
+import paramiko
+from paramiko.common import MSG_CHANNEL_CLOSE, MSG_CHANNEL_REQUEST, MSG_CHANNEL_WINDOW_ADJUST
+
+# paramiko prints to the screen what it raises anyway, unless its logger has somewhere to go.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
+
+REFUSED = {
+    "keys": ["ssh-rsa"],  # signatures by SHA-1
+    "pubkeys": ["ssh-rsa"],
+    "macs": ["hmac-md5", "hmac-md5-96", "hmac-sha1-96"],
+    "ciphers": ["3des-cbc", "aes128-cbc", "aes192-cbc", "aes256-cbc"],
+}
+
+
+class Wire(paramiko.Transport):
+    """A transport that remembers why the server hung up, and may ask for the host's certificate first."""
+
+    # Ciphers that authenticate come first: paramiko compares the MACs of the others byte by byte, in Python.
+    _preferred_ciphers = tuple(
+        sorted(
+            paramiko.Transport._preferred_ciphers,  # type: ignore[attr-defined]  # paramiko's own, not in its type information
+            key=lambda name: "-gcm@" not in name,
+        )
+    )
+    parting = ""
+    wants_certificate = False
+
+    def _parse_disconnect(self, m):  # type: ignore[no-untyped-def]  # paramiko's own, not in its type information
+        m.get_int()
+        self.parting = m.get_text()
+
+    @property
+    def preferred_keys(self) -> Sequence[str]:
+        """Order the host keys to ask for; paramiko asks for certificates last."""
+        names = super().preferred_keys
+        if not self.wants_certificate:
+            return names
+        return tuple(sorted(names, key=lambda name: not name.endswith("-cert-v01@openssh.com")))
+
+
+FOR_CHANNELS = range(MSG_CHANNEL_WINDOW_ADJUST, MSG_CHANNEL_REQUEST + 1)
+
+
+class Trunk(Wire):
+    """A transport whose channels cannot hurt each other."""
+
+    def __init__(self, *arguments, **options):  # type: ignore[no-untyped-def]  # paramiko's
+        super().__init__(*arguments, **options)
+        self._ended: set[bytes] = set()  # channels, by the server's numbers, that we have ended
+        self._held_back: list[paramiko.Message] = []
+        self._opening = threading.local()
+        self._refusals: dict[int, tuple[int, str]] = {}
+
+    def refusal(self) -> tuple[int, str] | None:
+        """Return why this thread's last channel was refused; paramiko keeps one reason for all threads."""
+        return self._refusals.pop(getattr(self._opening, "number", -1), None)
+
+    def _next_channel(self):  # type: ignore[no-untyped-def]  # paramiko's own, not in its type information
+        self._opening.number = super()._next_channel()  # type: ignore[misc]  # the same
+        return self._opening.number
+
+    def _parse_channel_open_failure(self, m):  # type: ignore[no-untyped-def]  # paramiko's own
+        number, reason, text = m.get_int(), m.get_int(), m.get_text()
+        self._refusals[number] = reason, text
+        m.rewind()
+        super()._parse_channel_open_failure(m)  # type: ignore[misc]  # the same
+
+    def _parse_channel_open_success(self, m):  # type: ignore[no-untyped-def]  # paramiko's own
+        m.get_int()
+        self._ended.discard(m.get_bytes(4))  # the server gives a number again once its channel is over
+        m.rewind()
+        super()._parse_channel_open_success(m)  # type: ignore[misc]  # the same
+
+    def _send_user_message(self, data):  # type: ignore[no-untyped-def]  # paramiko's own
+        if threading.current_thread() is self and not self.clear_to_send.is_set():
+            # Only this thread can end the key exchange that the message has to wait for.
+            self._held_back.append(data)
+        else:
+            super()._send_user_message(data)  # type: ignore[misc]  # the same
+
+    def _parse_newkeys(self, m):  # type: ignore[no-untyped-def]  # paramiko's own
+        super()._parse_newkeys(m)  # type: ignore[misc]  # the same
+        waiting, self._held_back = self._held_back, []
+        for data in waiting:
+            self._send_user_message(data)  # type: ignore[no-untyped-call]  # the same
+
+    def _send_message(self, data):  # type: ignore[no-untyped-def]  # paramiko's own
+        """Send, unless it is for a channel that we have ended; the caller's lock keeps the order."""
+        raw = data.asbytes()
+        if raw[0] in FOR_CHANNELS:
+            if raw[1:5] in self._ended:
+                return
+            if raw[0] == MSG_CHANNEL_CLOSE:
+                self._ended.add(raw[1:5])
+        super()._send_message(data)  # type: ignore[misc]  # the same

@@ -1,0 +1,265 @@
+"""Hash and pack contents; stat cache."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import stat
+import threading
+import time
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from clusterctl.client.local.private_files import keep_newest, read_own, write_own
+from clusterctl.errors import SyncError
+from clusterctl.plans.sync.manifest import Entry, Manifest
+
+VERSION = 1
+LARGEST = 256 << 20  # bytes: the names and hashes of a million files
+MOST_TREES = 100  # source roots that are remembered
+RACY = 2_000_000_000  # ns: a file this young may change again without a new time stamp (FAT counts in 2 s)
+
+Stamp = tuple[int, int, int, int]  # size, mtime_ns, ctime_ns, inode
+
+
+def stamp_of(found: os.stat_result) -> Stamp:
+    """Return what must be unchanged for a file to count as unchanged."""
+    return (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+
+
+class StatCache:
+    """SHA-256 by path and stamp, for one source root; a missing or damaged file is an empty cache.
+
+    Entries that were written too shortly before the scan are not remembered: they could change again without
+    a new stamp.
+    """
+
+    def __init__(self, folder: Path | None, root: bytes) -> None:
+        self._file = folder / f"{hashlib.sha256(root).hexdigest()[:32]}.json" if folder else None
+        self._horizon = time.time_ns() - RACY
+        self._known = self._load()
+        self._fresh: dict[str, tuple[Stamp, str]] = {}
+
+    def find(self, path: str, stamp: Stamp) -> str | None:
+        """Return the hash of an unchanged file."""
+        known = self._known.get(path)
+        if known is None or known[0] != stamp:
+            return None
+        self._fresh[path] = known
+        return known[1]
+
+    def remember(self, path: str, stamp: Stamp, sha: str) -> None:
+        """Keep a hash for the next scan, unless the file is too young to be trusted."""
+        if max(stamp[1], stamp[2]) < self._horizon:
+            self._fresh[path] = (stamp, sha)
+
+    def save(self) -> None:
+        """Write the cache atomically; a cache that cannot be written is only slower."""
+        if self._file is None or self._fresh == self._known:
+            return
+        rows = {path: [*stamp, sha] for path, (stamp, sha) in self._fresh.items()}
+        with contextlib.suppress(OSError):
+            write_own(self._file, json.dumps({"version": VERSION, "files": rows}))
+            keep_newest(self._file.parent, MOST_TREES)
+
+    def _load(self) -> dict[str, tuple[Stamp, str]]:
+        if self._file is None:
+            return {}
+        try:
+            data = json.loads(read_own(self._file, LARGEST))
+            return _parse(data["files"]) if data["version"] == VERSION else {}
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return {}
+
+
+def _parse(rows: dict[str, list[Any]]) -> dict[str, tuple[Stamp, str]]:
+    known: dict[str, tuple[Stamp, str]] = {}
+    for path, (size, mtime, ctime, inode, sha) in rows.items():
+        if len(bytes.fromhex(sha)) == hashlib.sha256().digest_size:
+            known[path] = ((size, mtime, ctime, inode), sha)
+    return known
+
+
+CHUNK = 1 << 20
+PART = 2 << 20  # bytes of a file that travel in one frame
+KEEP = 64 << 20  # packed bytes kept in memory for the next nodes
+SAMPLE = 1 << 16
+SMALL = 1 << 16  # bytes; smaller files travel together
+GROUP = 1 << 19
+GROUP_FILES = 1000
+TOGETHER = -1  # in the place of a part's offset
+
+
+def hash_still(root: bytes, path: str) -> tuple[os.stat_result, str]:
+    """Hash a file that does not change meanwhile; a second attempt is made, then SyncError."""
+    for _ in range(2):
+        try:
+            with open_inside(root, path) as file:
+                before = os.fstat(file.fileno())
+                sha = _digest(file)
+                after = os.fstat(file.fileno())
+        except OSError as error:
+            raise unreadable(path, error) from None
+        if stamp_of(before) == stamp_of(after):
+            return after, sha
+    raise changed(path)
+
+
+def _digest(file: BinaryIO) -> str:
+    digest = hashlib.sha256()
+    while data := file.read(CHUNK):
+        digest.update(data)
+    return digest.hexdigest()
+
+
+def open_inside(root: bytes, path: str) -> BinaryIO:
+    """Open a regular file below the root for reading; links and devices are an OSError."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(root + b"/" + path.encode(), flags)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(0, "no longer a regular file")
+    return os.fdopen(descriptor, "rb", buffering=0)
+
+
+def unreadable(path: str, error: OSError) -> SyncError:
+    """Name a file that stands in the way."""
+    return SyncError(
+        f"{path} in the source tree cannot be read: {error.strerror or error}",
+        code="CC-SYNC-005",
+        fix="make it readable, or name it in .gitignore or sync.exclude if the job does not need it",
+    )
+
+
+def changed(path: str) -> SyncError:
+    """Name a file that did not keep still."""
+    return SyncError(
+        f"{path} changed while it was being read",
+        code="CC-SYNC-006",
+        fix="let whatever writes it finish, then launch again; exclude it if it is a log or an output",
+    )
+
+
+@dataclass(frozen=True)
+class Shipment:
+    """One frame of file contents; `size` counts the bytes of the files in it."""
+
+    header: Mapping[str, object]
+    body: bytes
+    size: int
+
+
+class Contents:
+    """What the nodes lack, packed at most once as long as it fits into memory; safe from many threads.
+
+    Small files travel together: {"blobs": [[sha256, bytes], ...]}. Others are cut into parts:
+    {"blob": sha256, "part": i, "last": bool}.
+    """
+
+    def __init__(self, root: bytes, manifest: Manifest, keep: int = KEEP) -> None:
+        self._root = root
+        self._manifest = manifest
+        self._room = keep
+        self._lock = threading.Lock()
+        self._packed: dict[tuple[str, int], bytes] = {}
+        self._stamps: dict[str, Stamp] = {}
+        self._groups = tuple(_group(manifest.blobs.values()))
+
+    @property
+    def listing(self) -> bytes:
+        """Return the packed manifest."""
+        return self._once(("", 0), 0, self._list)
+
+    def _list(self) -> bytes:
+        rows = [entry.row for entry in self._manifest.entries]
+        return json.dumps(rows, separators=(",", ":")).encode()
+
+    def shipments(self, missing: Collection[str]) -> Iterator[Shipment]:
+        """Yield what a node lacks, in the order of the tree; SyncError if a file is no longer what it was."""
+        for group in self._groups:
+            wanted = [entry for entry in group if entry.content in missing]
+            if len(wanted) == len(group) > 1:
+                yield self._together(group)
+            else:
+                for entry in wanted:
+                    yield from self._parts(entry)
+
+    def _together(self, group: Sequence[Entry]) -> Shipment:
+        size = sum(entry.size for entry in group)
+        header = {"blobs": [[entry.content, entry.size] for entry in group]}
+        body = self._once(
+            (group[0].content, TOGETHER),
+            size,
+            lambda: b"".join(self._read(entry, 0, entry.size) for entry in group),
+        )
+        return Shipment(header, body, size)
+
+    def _parts(self, entry: Entry) -> Iterator[Shipment]:
+        for index, start in enumerate(range(0, max(entry.size, 1), PART)):
+            size = min(PART, entry.size - start)
+            header = {"blob": entry.content, "part": index, "last": start + size == entry.size}
+            read = partial(self._read, entry, start, size)
+            yield Shipment(header, self._once((entry.content, start), size, read), size)
+
+    def _once(self, key: tuple[str, int], size: int, read: Callable[[], bytes]) -> bytes:
+        """Pack what `read` gives, and keep it while there is room."""
+        if key not in self._packed and self._room < size:
+            return _pack(read())
+        with self._lock:  # all nodes ask in the same order: one packs, the others wait for the result
+            if key not in self._packed:
+                self._packed[key] = _pack(read())
+                self._room -= len(self._packed[key])
+        return self._packed[key]
+
+    def _read(self, entry: Entry, start: int, size: int) -> bytes:
+        whole = entry.size <= PART
+        stamp = None if whole else self._stamp(entry)
+        try:
+            with open_inside(self._root, entry.path) as file:
+                data = os.pread(file.fileno(), size, start)
+                found = os.fstat(file.fileno())
+        except OSError as error:
+            raise unreadable(entry.path, error) from None
+        same = hashlib.sha256(data).hexdigest() == entry.content if whole else stamp_of(found) == stamp
+        if not same or len(data) != size:
+            raise changed(entry.path)
+        return data
+
+    def _stamp(self, entry: Entry) -> Stamp:
+        """Hash a large file before its first part leaves; the other parts must bear the same stamp."""
+        if entry.content not in self._stamps:
+            found, sha = hash_still(self._root, entry.path)
+            if sha != entry.content:
+                raise changed(entry.path)
+            self._stamps[entry.content] = stamp_of(found)
+        return self._stamps[entry.content]
+
+
+def _pack(data: bytes) -> bytes:
+    """Compress, but spend no time on what is compressed already."""
+    sample = data[:SAMPLE]
+    dense = len(zlib.compress(sample, 1)) > 0.95 * len(sample)
+    return zlib.compress(data, 0 if dense else 1)
+
+
+def _group(entries: Iterable[Entry]) -> Iterator[tuple[Entry, ...]]:
+    """Put small files together, so that a frame carries about half a megabyte."""
+    group: list[Entry] = []
+    size = 0
+    for entry in entries:
+        if entry.size > SMALL:
+            yield (entry,)
+            continue
+        group.append(entry)
+        size += entry.size
+        if size > GROUP or len(group) == GROUP_FILES:
+            yield tuple(group)
+            group, size = [], 0
+    if group:
+        yield tuple(group)

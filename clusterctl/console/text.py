@@ -1,0 +1,81 @@
+"""Texts that are safe to print, and JSON.
+
+Make what a node or a training script wrote harmless on a terminal.
+
+Escape sequences can move the cursor, rewrite lines above, set the title, or fill the clipboard (OSC 52); the
+bidirectional overrides can reverse the order of what is read. Files keep the raw bytes.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+import sys
+from typing import Any
+
+_SEQUENCE = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI
+    r"|\x1b[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"  # OSC, DCS, SOS, PM, APC with their strings
+    r"|\x1b[ -/]*[0-~]?"  # all other escapes
+    r"|\x9b[0-?]*[ -/]*[@-~]"  # CSI in its one-byte form
+    r"|[\x90\x98\x9d-\x9f][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
+)
+_CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_PLAIN = re.compile(r"[ -~\t]*\Z")
+
+
+def sanitize(line: str) -> str:
+    """Drop escape sequences, control characters (all but tab) and bidirectional overrides from one line."""
+    if _PLAIN.match(line):
+        return line
+    return _CONTROL.sub("", _SEQUENCE.sub("", last_overwrite(line)))
+
+
+def drop_controls(text: str) -> str:
+    """Drop what a terminal acts on from a text that may be cut anywhere, character by character; lines stay lines."""
+    return (
+        text
+        if _PLAIN.match(text)
+        else _CONTROL.sub(lambda found: found.group() * (found.group() == "\n"), text)
+    )
+
+
+def make_visible(text: str) -> str:
+    """Show what `drop_controls` drops as escapes, for text that is looked through and not obeyed."""
+    return _CONTROL.sub(lambda found: _shown(found.group()), text)
+
+
+def _shown(control: str) -> str:
+    return control if control == "\n" else control.encode("unicode_escape").decode("ascii")
+
+
+def last_overwrite(line: str) -> str:
+    """Keep what a progress bar shows last: the text after the last carriage return that is followed by any."""
+    parts = line.rstrip("\r\n").rsplit("\r", 1)
+    return parts[-1]
+
+
+# What JSON lets through and a terminal acts on or an eye misses: C1, bidirectional and zero-width characters, tags;
+# and surrogates, which are no UTF-8. They stand in strings only, where `\\u....` is the same to every parser.
+_UNSEEN = re.compile(
+    "[\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+
+
+def json_text(document: Any, *, indent: int | None = None) -> str:
+    """Render JSON as UTF-8 where stdout is that, else in ASCII alone: no other encoding is JSON (RFC 8259, 8.1)."""
+    text = json.dumps(document, ensure_ascii=not _is_utf8(sys.stdout.encoding), indent=indent)
+    return _UNSEEN.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    units = found.group().encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+
+def _is_utf8(encoding: str | None) -> bool:
+    try:
+        return codecs.lookup(encoding or "ascii").name == "utf-8"
+    except LookupError:
+        return False

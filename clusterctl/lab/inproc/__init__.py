@@ -1,0 +1,1 @@
+"""Nodes as plain processes at loopback addresses, with an SSH server by paramiko (`server`)."""

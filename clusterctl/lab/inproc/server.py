@@ -1,0 +1,399 @@
+"""Paramiko SSH server and its sessions."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import signal
+import socket
+import struct
+import termios
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from subprocess import Popen
+
+import paramiko
+from paramiko.common import (
+    AUTH_FAILED,
+    AUTH_SUCCESSFUL,
+    OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED,
+    OPEN_FAILED_UNKNOWN_CHANNEL_TYPE,
+    OPEN_SUCCEEDED,
+    cMSG_CHANNEL_SUCCESS,
+)
+
+from clusterctl.lab.layout import LabPlan, NodePlan, session_environment
+
+
+class Child:
+    """A process that a session started; `status` is its exit code, 128 and the signal's number, or None."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.status: int | None = None
+        self.ended = threading.Event()
+
+
+class Children:
+    """The processes that sessions have started; one thread reaps for all, because orphans come here as well."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[int, Child] = {}
+
+    def start(
+        self, argv: Sequence[str], cwd: str, env: dict[str, str], streams: tuple[int, int, int]
+    ) -> Child:
+        """Start a process in a session of its own; OSError if it cannot be."""
+        stdin, stdout, stderr = streams
+        with self._lock:  # reaped only after it is known
+            process = Popen(
+                argv, cwd=cwd, env=env, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True
+            )
+            process.returncode = 0  # it is reaped here, not by Popen
+            child = self._known[process.pid] = Child(process.pid)
+        return child
+
+    def signal(self, child: Child, number: int) -> None:
+        """Signal what is left of a child's process group, unless it has been reaped."""
+        with self._lock, suppress(ProcessLookupError, PermissionError):
+            if not child.ended.is_set():
+                os.killpg(child.pid, number)
+
+    def reap(self) -> None:
+        """Collect all that has ended."""
+        with self._lock, suppress(ChildProcessError):
+            while (found := os.waitpid(-1, os.WNOHANG))[0] != 0:
+                child = self._known.pop(found[0], None)
+                if child is not None:
+                    code = os.waitstatus_to_exitcode(found[1])
+                    child.status = code if code >= 0 else 128 - code
+                    child.ended.set()
+
+
+_CHUNK = 1 << 15
+_ANSWER_SECONDS = 1.0  # some clients do not ask whether their command began
+_LOOK = 0.2  # seconds between looks whether the client is still there
+_HANGUP_SECONDS = 1.0  # between the polite signal and the hard one
+# A session leader without a terminal gets the first one that it opens.
+_ON_TERMINAL = 'exec <>"$1" >&0 2>&0; shift; exec "$@"'
+
+
+class Terminal:
+    """A pseudo-terminal, once it is open; sizes are in characters."""
+
+    def __init__(self, kind: str, width: int, height: int) -> None:
+        self.kind = kind
+        self.size = (height, width)
+        self.master: int | None = None
+
+    def open(self) -> tuple[int, int]:
+        """Both ends: ours, the process's."""
+        self.master, slave = os.openpty()
+        self.resize(self.size[1], self.size[0])
+        return self.master, slave
+
+    def resize(self, width: int, height: int) -> None:
+        """Give it another size."""
+        self.size = (height, width)
+        if self.master is not None:
+            with suppress(OSError):
+                fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+
+
+class Session:
+    """A command on a channel."""
+
+    def __init__(
+        self,
+        channel: paramiko.Channel,
+        children: Children,
+        argv: Sequence[str],
+        cwd: str,
+        env: dict[str, str],
+        terminal: Terminal | None,
+    ) -> None:
+        self.channel = channel
+        self.children = children
+        self.argv = list(argv)
+        self.cwd = cwd
+        self.env = env
+        self.terminal = terminal
+
+    def start(self, answered: threading.Event) -> bool:
+        """Start the command, and serve it once the client has its answer; False if it cannot be started."""
+        try:
+            child, stdin, outputs = self._on_terminal() if self.terminal else self._on_pipes()
+        except OSError:
+            return False
+        self._thread(self._serve, answered, child, stdin, outputs)
+        return True
+
+    def _serve(
+        self,
+        answered: threading.Event,
+        child: Child,
+        stdin: int,
+        outputs: list[tuple[int, Callable[[bytes], object]]],
+    ) -> None:
+        answered.wait(_ANSWER_SECONDS)
+        pumps = [self._thread(self._copy_out, number, send) for number, send in outputs]
+        self._thread(self._copy_in, stdin)
+        self._attend(child, pumps)
+
+    def _on_pipes(self) -> tuple[Child, int, list[tuple[int, Callable[[bytes], object]]]]:
+        inner, ours = [], []
+        try:
+            for kind in range(3):
+                readable, writable = os.pipe()
+                inner.append(readable if kind == 0 else writable)
+                ours.append(writable if kind == 0 else readable)
+            child = self.children.start(self.argv, self.cwd, self.env, (inner[0], inner[1], inner[2]))
+        except OSError:
+            for number in ours:
+                os.close(number)
+            raise
+        finally:
+            for number in inner:
+                os.close(number)
+        return child, ours[0], [(ours[1], self.channel.sendall), (ours[2], self.channel.sendall_stderr)]
+
+    def _on_terminal(self) -> tuple[Child, int, list[tuple[int, Callable[[bytes], object]]]]:
+        assert self.terminal is not None
+        master, slave = self.terminal.open()
+        name = os.ttyname(slave)
+        words = ["/bin/sh", "-c", _ON_TERMINAL, "sh", name, *self.argv]
+        env = {**self.env, "TERM": self.terminal.kind, "SSH_TTY": name}
+        try:
+            child = self.children.start(words, self.cwd, env, (slave, slave, slave))
+        except OSError:
+            os.close(master)
+            raise
+        finally:
+            os.close(slave)
+        return child, os.dup(master), [(master, self.channel.sendall)]
+
+    def _thread(self, task: Callable[..., None], *args: object) -> threading.Thread:
+        thread = threading.Thread(target=task, args=args, daemon=True)
+        thread.start()
+        return thread
+
+    def _copy_in(self, stdin: int) -> None:
+        with suppress(OSError):
+            while data := self.channel.recv(_CHUNK):
+                while data:
+                    data = data[os.write(stdin, data) :]
+        os.close(stdin)
+
+    def _copy_out(self, number: int, send: Callable[[bytes], object]) -> None:
+        """Until the last process that holds the stream has closed it, or the client has gone."""
+        with suppress(OSError):  # a terminal ends by an error
+            while data := os.read(number, _CHUNK):
+                send(data)
+        os.close(number)
+
+    def _attend(self, child: Child, pumps: list[threading.Thread]) -> None:
+        """Tell the client how the command ended, or the command that the client is gone."""
+        while not child.ended.wait(_LOOK):
+            if self.channel.closed:
+                self.children.signal(child, signal.SIGHUP)
+                if not child.ended.wait(_HANGUP_SECONDS):
+                    self.children.signal(child, signal.SIGKILL)
+                return
+        with suppress(OSError):
+            self.channel.send_exit_status(child.status or 0)
+        for pump in pumps:
+            while (
+                pump.is_alive() and not self.channel.closed
+            ):  # a process in the background may hold a stream
+                pump.join(_LOOK)
+        self.channel.close()
+
+
+MOST_SESSIONS = 10  # MaxSessions of OpenSSH
+MOST_STRANGERS = 100  # connections that have not logged in yet, as MaxStartups of OpenSSH
+LOGIN_SECONDS = 30.0
+
+
+class Server:
+    """Listens at the node's address; what is open lives on when it stops listening."""
+
+    def __init__(self, plan: LabPlan, node: NodePlan, children: Children) -> None:
+        logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # a port scan must not fill the disk
+        self.plan = plan
+        self.node = node
+        self.children = children
+        folder = Path(plan.directory)
+        self.host_key = paramiko.Ed25519Key(filename=str(folder / "nodes" / node.name / "host_key"))
+        words = (folder / "id_ed25519.pub").read_text(encoding="ascii").split()
+        self.allowed = words[1]
+        self._socket: socket.socket | None = None
+        self._strangers = threading.BoundedSemaphore(MOST_STRANGERS)
+
+    @property
+    def listens(self) -> bool:
+        """Whether new connections get in."""
+        return self._socket is not None
+
+    def open(self) -> None:
+        """Listen, unless it does; OSError if the port is taken."""
+        if self._socket is None:
+            where = (self.node.host, self.plan.ssh_port)
+            self._socket = socket.create_server(where, backlog=128)
+            threading.Thread(target=self._accept, args=[self._socket], daemon=True).start()
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+        if self._socket is not None:
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
+            self._socket.close()
+            self._socket = None
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                peer, _ = listener.accept()
+            except OSError:
+                if listener.fileno() < 0 or listener is not self._socket:
+                    return
+                time.sleep(0.05)  # no descriptors left, for example
+                continue
+            if not self._strangers.acquire(blocking=False):
+                peer.close()
+                continue
+            threading.Thread(target=self._receive, args=[peer], daemon=True).start()
+
+    def _receive(self, peer: socket.socket) -> None:
+        """Let a visitor log in, and keep him company until he leaves."""
+        try:
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            transport = Transport(peer)
+            visit = Visit(self, transport, peer)
+        except (OSError, paramiko.SSHException):
+            peer.close()
+            self._strangers.release()
+            return
+        try:
+            transport.add_server_key(self.host_key)
+            transport.start_server(threading.Event(), visit)
+            _await_login(transport)
+        finally:
+            self._strangers.release()
+        transport.join()  # until he leaves
+        transport.close()
+
+
+def _await_login(transport: paramiko.Transport) -> None:
+    deadline = time.monotonic() + LOGIN_SECONDS
+    while transport.is_active() and not transport.is_authenticated():
+        if time.monotonic() > deadline:
+            transport.close()
+        time.sleep(0.02)
+
+
+class Transport(paramiko.Transport):
+    """paramiko's, but it tells when a request was answered: no command may end before its client knows it began."""
+
+    def __init__(self, peer: socket.socket) -> None:
+        super().__init__(peer)
+        self.answered = threading.Event()
+
+    def _send_user_message(self, data: paramiko.Message) -> None:
+        super()._send_user_message(data)  # type: ignore[misc]  # the stubs leave out what is private
+        if data.asbytes()[:1] == cMSG_CHANNEL_SUCCESS:
+            self.answered.set()
+
+
+class Visit(paramiko.ServerInterface):
+    """One connection: what it may do."""
+
+    def __init__(self, server: Server, transport: Transport, peer: socket.socket) -> None:
+        self.server = server
+        self.transport = transport
+        self.connection = " ".join(
+            f"{host} {port}" for host, port in (peer.getpeername(), peer.getsockname())
+        )
+        self._granted: dict[int, paramiko.Channel | None] = {}
+        self._terminals: dict[int, Terminal] = {}
+        self._wishes: dict[int, dict[str, str]] = {}
+
+    def get_allowed_auths(self, username: str) -> str:  # noqa: ARG002  (paramiko's signature)
+        """Keys, and nothing else."""
+        return "publickey"
+
+    def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
+        """The lab's own key and user are let in."""
+        known = username == self.server.plan.account.name and key.get_base64() == self.server.allowed
+        return AUTH_SUCCESSFUL if known else AUTH_FAILED
+
+    def check_channel_request(self, kind: str, chanid: int) -> int:
+        """Sessions, as many at a time as OpenSSH allows."""
+        if kind != "session":
+            return OPEN_FAILED_UNKNOWN_CHANNEL_TYPE
+        while (channel := self.transport.accept(0)) is not None:
+            self._granted[channel.get_id()] = channel
+        for number in [number for number, channel in self._granted.items() if channel and channel.closed]:
+            del self._granted[number]
+            self._terminals.pop(number, None)
+            self._wishes.pop(number, None)
+        if len(self._granted) >= MOST_SESSIONS:
+            return OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
+        self._granted[chanid] = None
+        return OPEN_SUCCEEDED
+
+    def check_channel_env_request(self, channel: paramiko.Channel, name: bytes, value: bytes) -> bool:
+        """The language of the caller, as Debian's sshd takes it."""
+        key = os.fsdecode(name)
+        if key != "LANG" and not key.startswith("LC_"):
+            return False
+        self._wishes.setdefault(channel.get_id(), {})[key] = os.fsdecode(value)
+        return True
+
+    def check_channel_pty_request(
+        self,
+        channel: paramiko.Channel,
+        term: bytes,
+        width: int,
+        height: int,
+        *_: object,  # pixels, modes
+    ) -> bool:
+        """A terminal for the session that follows."""
+        self._terminals[channel.get_id()] = Terminal(os.fsdecode(term), width, height)
+        return True
+
+    def check_channel_window_change_request(
+        self, channel: paramiko.Channel, width: int, height: int, *_: object
+    ) -> bool:
+        """The caller's window has another size."""
+        terminal = self._terminals.get(channel.get_id())
+        if terminal is not None:
+            terminal.resize(width, height)
+        return terminal is not None
+
+    def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
+        """Run a command by the user's shell."""
+        return self._start(channel, ["-c", os.fsdecode(command)])
+
+    def check_channel_shell_request(self, channel: paramiko.Channel) -> bool:
+        """Run a login shell."""
+        return self._start(channel, ["-l"])
+
+    def _start(self, channel: paramiko.Channel, words: list[str]) -> bool:
+        plan, node = self.server.plan, self.server.node
+        shell = plan.account.shell
+        host, port, _, own_port = self.connection.split()
+        env = {
+            **session_environment(plan, node),
+            **self._wishes.get(channel.get_id(), {}),
+            "SSH_CLIENT": f"{host} {port} {own_port}",
+            "SSH_CONNECTION": self.connection,
+        }
+        terminal = self._terminals.get(channel.get_id())
+        session = Session(channel, self.server.children, [shell, *words], plan.home(node), env, terminal)
+        self.transport.answered.clear()
+        return session.start(self.transport.answered)

@@ -1,0 +1,133 @@
+# Must parse on Python 2.7 and 3.4 too, so that they can say that they are too old.
+"""The first code on a node: takes the modules of one verb from stdin and runs the verb."""
+
+import gc
+import os
+import sys
+
+sys.path[:] = [entry for entry in sys.path if entry not in ("", ".")]  # no json.py of the home directory
+
+TYPING = False
+if TYPING:
+    from typing import Any, Dict, Optional  # noqa: F401 - used in type comments, which Python 2 can read
+
+OLDEST = (3, 8)
+
+gc.set_threshold(20000, 20, 20)  # a verb is mostly its imports: counting garbage meanwhile costs 4 ms
+
+
+def read_part(source):  # type: (Any) -> bytes
+    """Read one length-prefixed part of the bootstrap; the client leaving early ends the process quietly."""
+    length = source.readline()
+    part = source.read(int(length)) if length.strip() else b""
+    if not length.strip() or len(part) < int(length):
+        sys.exit(1)
+    return part
+
+
+def refuse_old_python(sink):  # type: (Any) -> None
+    """Answer with one error frame and the end."""
+    import json
+
+    found = ".".join(str(part) for part in sys.version_info[:3])
+    message = "Python %s is too old (%s); clusterctl needs 3.8 or later on a node" % (found, sys.executable)
+    error = {"code": "CC-PY-002", "message": message, "traceback": ""}
+    for header in ({"error": error}, {"end": True}):
+        text = json.dumps(header).encode("utf-8")
+        sink.write(("%d 0\n" % len(text)).encode("ascii") + text)
+    sink.flush()
+
+
+def file_of(name):  # type: (str) -> str
+    """Name a module's file in tracebacks; linecache asks the loader for names like this, not for <names>."""
+    return name.replace(".", "/") + ".py"
+
+
+class BundleImporter(object):
+    """Finds the modules of package `clusterctl` in a dict of sources."""
+
+    def __init__(self, sources):  # type: (Dict[str, str]) -> None
+        self.sources = sources
+
+    def find_spec(self, name, path=None, target=None):  # type: (str, Any, Any) -> Optional[Any]  # noqa: ARG002 - importlib's signature
+        """Answer for our own packages only; they have no source."""
+        if name not in self.sources:
+            return None
+        from importlib.machinery import ModuleSpec
+
+        return ModuleSpec(name, self, origin=file_of(name), is_package=not self.sources[name])  # type: ignore[arg-type]  # a loader by shape
+
+    def create_module(self, spec):  # type: (Any) -> None
+        """Leave the making of the module to importlib."""
+
+    def exec_module(self, module):  # type: (Any) -> None
+        """Run the module's source in its namespace."""
+        name = module.__name__
+        exec(compile(self.sources[name], file_of(name), "exec"), module.__dict__)
+
+    def get_source(self, name):  # type: (str) -> str
+        """Give tracebacks their lines."""
+        return self.sources[name]
+
+
+def unread(source):  # type: (Any) -> bytes
+    """Take what the buffered stdin has already swallowed of the frames that follow."""
+    os.set_blocking(0, False)
+    rest = source.peek()
+    return bytes(rest)
+
+
+def run_verb(header, source, sink):  # type: (Dict[str, Any], Any, int) -> None
+    """Call the verb; its failure becomes an error frame, and the end frame always follows."""
+    from importlib import import_module
+
+    wire = import_module("clusterctl.node.runtime.stream")
+    stream = wire.Stream(0, sink, unread(source))
+    try:
+        try:
+            import_module("clusterctl.node.verbs." + header["verb"]).run(header["request"], stream)
+        except BrokenPipeError:
+            raise
+        except Exception as error:  # noqa: BLE001, RUF100 - whatever it is, the client must hear of it
+            stream.send({"error": wire.describe_failure(error)})
+        stream.send({"end": True})
+    except BrokenPipeError:
+        pass  # the client has left: there is nobody to tell
+
+
+def boot():  # type: () -> None
+    """Read header and bundle, answer with the sentinel, hand over to the verb."""
+    import json
+    import zlib
+
+    source = getattr(sys.stdin, "buffer", sys.stdin)  # type: Any
+    sink = getattr(sys.stdout, "buffer", sys.stdout)  # type: Any
+    header = json.loads(read_part(source).decode("utf-8"))
+    bundle = read_part(source)
+    sink.write(("\n%s\n" % header["sentinel"]).encode("ascii"))
+    sink.flush()
+    if sys.version_info < OLDEST:
+        return refuse_old_python(sink)
+    sources = json.loads(zlib.decompress(bundle).decode("utf-8"))
+    for name in list(sources):  # the packages that the modules are in; they hold nothing
+        parts = name.split(".")
+        for size in range(1, len(parts)):
+            sources.setdefault(".".join(parts[:size]), "")
+    sys.meta_path.insert(0, BundleImporter(sources))
+    private = os.dup(1)
+    os.dup2(2, 1)  # a stray print must not break the frames
+    return run_verb(header, source, private)
+
+
+def leave():  # type: () -> None
+    """End at once: taking the interpreter apart costs 4 ms of the node's time, and there is nothing to save."""
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(0)  # also where nobody reads any more
+
+
+if __name__ == "__main__":
+    boot()
+    leave()

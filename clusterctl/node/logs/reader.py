@@ -1,0 +1,180 @@
+"""Log files of a run, parcels, time order.
+
+The lines of many logs in the order of time, as far as whole parcels can be: none begins before the one sent last.
+
+Of each log one parcel at most lies beyond what is to come, so that whoever puts the single lines into their order needs
+to keep no more than that.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import time
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+
+from ..state.run_record import State
+from .lines import BLOCK, PIECE, Grep, LineReader
+from .time_index import Times
+
+TRUSTED_AGE = 1.0  # seconds; a live file written longer ago has its time from the clock of a file server
+
+Wish = Dict[str, Any]
+
+
+class Parcel(NamedTuple):
+    """Lines of one log in the order of the file, as they are sent; there may be none, where none is wanted."""
+
+    header: Dict[str, Any]
+    body: bytes
+    began: float  # no line of it is older, by the node's clock; 0 where times are not asked for
+
+
+class Log:
+    """One file that is read."""
+
+    def __init__(self, rundir: str, file: str, rank: Optional[int], stream: str, attempt: int) -> None:
+        self.file = file
+        self.rank = rank
+        self.stream = stream
+        self.attempt = attempt
+        self.reader = LineReader(os.path.join(rundir, file))
+        self.before = 0  # how long it was when we came
+        self.tailed = False
+        self._times: Optional[Times] = None
+
+    def begin(self, wish: Wish) -> None:
+        """Take notice of how long it is, and of when it was written if that is wished for."""
+        self.before, self.tailed = self.reader.size(), wish.get("tail") is not None
+        if wish.get("times"):
+            self._times = Times(self.reader.path)
+        moment = wish.get("moment")
+        if self._times is not None and moment is not None:
+            self.reader.position = line_at(self.reader.path, self._times.place_at(float(moment)))
+
+    def parcel(self, grep: Optional[Grep], last: bool, most: int = BLOCK) -> Optional[Parcel]:
+        """Take what comes next; None if there is nothing new."""
+        reader = self.reader
+        start, content = reader.read(last, most)
+        if reader.found is not None and self._times is not None:
+            self._times.look(reader.found, time.time())
+        if not content and reader.skipped == (0, 0):
+            return None
+        header: Dict[str, Any] = {"log": self.file, "rank": self.rank, "stream": self.stream, "offset": start}
+        if reader.skipped != (0, 0):
+            header["gone"] = list(reader.skipped)
+        self._tell_age(header, start)
+        began = self._tell_times(header, start, start + len(content))
+        return Parcel(header, content if grep is None else sift(header, start, content, grep), began)
+
+    def close(self) -> None:
+        """Let go of it."""
+        if self._times is not None:
+            self._times.close()
+
+    def _tell_age(self, header: Dict[str, Any], start: int) -> None:
+        written = self.reader.found.st_mtime if self.reader.found is not None else 0.0
+        earlier = start < self.before
+        if earlier or 0 <= time.time() - written < TRUSTED_AGE:
+            header["written"] = written
+        if earlier and self.tailed:
+            header["before"] = self.before
+
+    def _tell_times(self, header: Dict[str, Any], start: int, end: int) -> float:
+        if self._times is None:
+            return 0.0
+        header["knots"] = knots = self._times.knots(start, end)
+        if self._times.guesses(start):
+            header["guessed"] = True
+        self._times.forget(end)
+        return knots[0][1]
+
+
+def sift(header: Dict[str, Any], start: int, content: bytes, grep: Grep) -> bytes:
+    """Keep the lines that are wanted, and say where each was, and where to read on."""
+    hits = list(grep.hits(content))
+    header["places"] = [start + begin for begin, _ in hits]
+    header["next"] = start + len(content)
+    return b"".join(content[begin:end] for begin, end in hits)
+
+
+def line_at(path: str, place: int) -> int:
+    """Go back to the beginning of the line that a place is in; of a very long one, no further than a piece."""
+    start = max(0, place - (1 << 16))
+    try:
+        with open(path, "rb") as source:
+            source.seek(start)
+            found = source.read(place - start).rfind(b"\n")
+    except OSError:
+        return place
+    return start + found + 1
+
+
+def logs_since(rundir: str, state: State, wish: Wish) -> Iterator[Log]:
+    """Yield the logs of every attempt from `since` on: one may have ended before anybody came to look."""
+    for attempt in range(int(wish.get("since") or state["attempt"]), state["attempt"]):
+        yield from logs_of(rundir, state, {**wish, "attempt": wish.get("attempt") or attempt})
+    yield from logs_of(rundir, state, wish)
+
+
+def logs_of(rundir: str, state: State, wish: Wish) -> Iterator[Log]:
+    """Yield the logs of the ranks and streams asked for; torchrun's own unless ranks are named."""
+    ranks: Optional[List[int]] = wish.get("ranks")
+    streams = wish.get("streams") or ["stdout", "stderr"]
+    attempt = wish.get("attempt") or state["attempt"]
+    if ranks is None and "stderr" in streams:
+        if state["state"] == "FAILED_SETUP":
+            for file in ("setup.log", f"attempt-{attempt}/before.log"):
+                yield Log(rundir, file, None, "stderr", attempt)
+        yield Log(rundir, f"attempt-{attempt}/torchrun.log", None, "stderr", attempt)
+    for rank, entry in ranks_of(state, attempt).items():
+        for stream in streams:
+            if entry[stream] is not None and (ranks is None or int(rank) in ranks):
+                yield Log(rundir, entry[stream], int(rank), stream, attempt)
+
+
+def ranks_of(state: State, attempt: int) -> Dict[str, Any]:
+    """Return the ranks that this node had in an attempt, and where they wrote to."""
+    if attempt == state["attempt"]:
+        return dict(state["ranks"])
+    earlier = (entry for entry in state.get("attempts") or () if entry.get("attempt") == attempt)
+    return dict(next((entry.get("ranks") or {} for entry in earlier), {}))
+
+
+MOST = PIECE  # bytes of a parcel; with less, no piece of a line without end would fit
+
+
+class InOrder:
+    """Reads logs that are not waited for, each to the end that it had when we came."""
+
+    def __init__(
+        self,
+        logs: Iterable[Log],
+        grep: Optional[Grep],
+        ended: Callable[[Log], bool],
+        tick: Callable[[], None],
+    ) -> None:
+        """`ended` tells whether nobody writes to a log any more; `tick` is called now and then."""
+        self._logs = list(logs)
+        self._grep, self._ended, self._tick = grep, ended, tick
+
+    def send(self, send: Callable[[Parcel], None]) -> None:
+        """Hand out all parcels, each when it is its turn."""
+        waiting: List[Tuple[float, int, Parcel]] = []
+        for number in range(len(self._logs)):
+            self._take(waiting, number)
+        while waiting:
+            _, number, parcel = heapq.heappop(waiting)
+            send(parcel)
+            self._take(waiting, number)
+
+    def _take(self, waiting: List[Tuple[float, int, Parcel]], number: int) -> None:
+        log = self._logs[number]
+        while True:
+            self._tick()
+            parcel = log.parcel(self._grep, self._ended(log), MOST)
+            if parcel is None:
+                return
+            if parcel.body or "gone" in parcel.header:
+                heapq.heappush(waiting, (parcel.began, number, parcel))
+                return

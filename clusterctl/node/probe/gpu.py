@@ -1,0 +1,269 @@
+"""GPUs and their health."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import time
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+from .nvidia_smi import ask, find, read_rows
+from .questions import list_folder, read_text
+
+SMI_LIMIT = 5.0  # seconds; a sick GPU makes nvidia-smi hang
+APPS_LIMIT = 2.0  # the same, once it has answered
+
+BASIC = {
+    "index": "index",
+    "uuid": "uuid",
+    "name": "name",
+    "driver": "driver_version",
+    "memory": "memory.total",
+    "memory_used": "memory.used",
+    "compute_mode": "compute_mode",
+}
+FULL = dict(
+    BASIC,
+    bus="pci.bus_id",
+    capability="compute_cap",
+    mig="mig.mode.current",
+    ecc_errors="ecc.errors.uncorrected.volatile.total",
+)
+
+
+def gpus() -> dict[str, Any]:
+    """Tell the accelerators of this node, their driver, and nvidia-smi's own words when it fails."""
+    module = _module_version()
+    smi = find("nvidia-smi")
+    if smi is None and module is None:
+        return _others()
+    answer: dict[str, Any] = {"vendor": "nvidia", "smi": smi, "module": module, "devices": [], "error": None}
+    answer["files"] = len(list_folder("/dev", "nvidia[0-9]*"))
+    if smi is None:
+        answer["error"] = "nvidia-smi is not on this node"
+    else:
+        answer.update(_ask_smi(smi))
+    answer["count"] = len(answer["devices"])
+    from .nvidia_smi import APPS, BUSY, read_apps  # not for nodes without GPUs
+
+    if smi is not None and any((device["memory_used"] or 0) > BUSY for device in answer["devices"]):
+        text, code = ask([smi, *APPS], APPS_LIMIT)
+        answer["processes"] = (read_apps(text) if code == 0 else []) or list(openers(answer["devices"]))
+    return answer
+
+
+def openers(devices: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Name processes that have a GPU open, for memory that nvidia-smi puts down to nobody: those we may look into."""
+    from .nvidia_smi import describe
+
+    names = {"/dev/nvidia%d" % device["index"]: device["uuid"] for device in devices}
+    for folder in list_folder("/proc", "[0-9]*"):
+        open_files = {link_of(path) for path in list_folder(folder + "/fd")}
+        for device in sorted(open_files & names.keys()):
+            yield {"gpu": names[device], "memory": None, **describe(int(os.path.basename(folder)))}
+
+
+def link_of(path: str) -> str:
+    """Give where a link leads; nothing if it is gone or none."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
+def _others() -> dict[str, Any]:
+    amd = [path for path in list_folder("/sys/class/kfd/kfd/topology/nodes") if _is_amd_gpu(path)]
+    if amd:
+        return {"vendor": "amd", "count": len(amd), "module": read_text("/sys/module/amdgpu/version")}
+    ascend = [path for path in list_folder("/dev", "davinci[0-9]*") if path[len("/dev/davinci") :].isdigit()]
+    if ascend:
+        return {"vendor": "ascend", "count": len(ascend)}
+    return {"vendor": None, "count": 0}
+
+
+def _is_amd_gpu(path: str) -> bool:
+    found = re.search(r"^simd_count (\d+)", read_text(path + "/properties") or "", re.M)
+    return bool(found and int(found.group(1)))
+
+
+def _module_version() -> str | None:
+    text = read_text("/proc/driver/nvidia/version") or ""
+    found = re.search(r"Kernel Module.*?(\d+\.\d[\d.]*)", text)
+    return found.group(1) if found else read_text("/sys/module/nvidia/version")
+
+
+def _ask_smi(smi: str) -> dict[str, Any]:
+    text, error = _query(smi, FULL)
+    fields = FULL
+    if error and "not a valid field" in error:  # a driver older than some of the fields
+        text, error = _query(smi, BASIC)
+        fields = BASIC
+    devices, strange = read_rows(text, fields)
+    driver = next((device["driver"] for device in devices), None)
+    return {"devices": devices, "driver": driver, "error": error or "; ".join(strange)[:500] or None}
+
+
+def _query(smi: str, fields: dict[str, str]) -> tuple[str, str | None]:
+    command = [smi, "--query-gpu=" + ",".join(fields.values()), "--format=csv,noheader,nounits"]
+    text, code = ask(command, SMI_LIMIT)
+    if code is None:
+        return "", "nvidia-smi gave no answer within %g s" % SMI_LIMIT
+    if code != 0:
+        return text, " ".join(text.split())[:500] or "nvidia-smi ended with %d" % code
+    return text, None
+
+
+XML_LIMIT = 5.0  # seconds; it asks each GPU for everything, and may take a second
+LINK_LIMIT = 2.0
+MOST_XIDS = 64  # told, the newest
+KERNEL_LOG = "/dev/kmsg"
+LONGEST_LOG = 0.5  # seconds to read it
+XID = re.compile(r"NVRM: Xid \(PCI:([0-9A-Fa-f:.]+)\): (\d+)(?:, (.*))?")
+SLOWED = {
+    "hw_slowdown": "hardware slowdown",
+    "hw_thermal_slowdown": "too hot",
+    "sw_thermal_slowdown": "too hot",
+    "hw_power_brake_slowdown": "power brake",
+}
+
+Health = Dict[str, Any]
+
+
+def gpu_health() -> Optional[Health]:
+    """Tell what is not in order, GPU by GPU; `None` where there is no nvidia-smi."""
+    smi = find("nvidia-smi")
+    if smi is None:
+        return None
+    text, code = ask([smi, "-q", "-x"], XML_LIMIT)
+    error = "nvidia-smi -q -x gave no answer within %g s" % XML_LIMIT if code is None else None
+    devices = [] if error else read_xml(text)
+    links = read_links(ask([smi, "nvlink", "-s"], LINK_LIMIT)[0]) if devices else {}
+    for device in devices:
+        device["links"], device["links_down"] = links.get(device["uuid"], (0, 0))
+    xids, problem_of_log = read_xids()
+    return {
+        "devices": devices,
+        "error": error,
+        "xids": xids,
+        "xids_hidden": problem_of_log,
+        "pci": pci_gpus(),
+    }
+
+
+def read_xml(text: str) -> List[Health]:
+    """Read the answer to `nvidia-smi -q -x`; nothing if it is none."""
+    from xml.etree import ElementTree  # 6 ms, spent only where there are GPUs
+
+    start = text.find("<?xml")
+    try:
+        root = ElementTree.fromstring(text[start:] if start >= 0 else "")
+    except ElementTree.ParseError:
+        return []
+    return [_read_gpu(index, gpu) for index, gpu in enumerate(root.iter("gpu"))]
+
+
+def _read_gpu(index: int, gpu: Any) -> Health:
+    def say(path: str) -> Optional[str]:
+        text = (gpu.findtext(path) or "").strip()
+        return None if text in ("", "N/A", "[N/A]", "Requested functionality has been deprecated") else text
+
+    link = "pci/pci_gpu_link_info/link_widths"
+    return {
+        "index": index,
+        "uuid": say("uuid"),
+        "bus": gpu.get("id"),
+        "persistence": say("persistence_mode"),
+        "slowed": list(_slowed(gpu)),
+        "remap_pending": say("remapped_rows/remapped_row_pending"),
+        "remap_failed": say("remapped_rows/remapped_row_failure"),
+        "fabric": say("fabric/state"),
+        "fabric_status": say("fabric/status"),
+        "width": _number(say(link + "/current_link_width")),
+        "width_most": _number(say(link + "/max_link_width")),
+    }
+
+
+def _slowed(gpu: Any) -> Iterator[str]:
+    """Give why the clocks are held down; newer drivers say `event` where older ones say `throttle`."""
+    told = []
+    for kind in ("event", "throttle"):
+        for name, words in SLOWED.items():
+            text = gpu.findtext("clocks_%s_reasons/clocks_%s_reason_%s" % (kind, kind, name)) or ""
+            if text.strip() == "Active" and words not in told:
+                told.append(words)
+    yield from [words for words in told if words != "hardware slowdown" or len(told) == 1]
+
+
+def _number(text: Optional[str]) -> Optional[int]:
+    found = re.match(r"\d+", text or "")
+    return int(found.group()) if found else None
+
+
+def read_links(text: str) -> Dict[str, Tuple[int, int]]:
+    """Read `nvidia-smi nvlink -s`: by UUID how many NVLinks there are, and how many of them are down."""
+    found: Dict[str, Tuple[int, int]] = {}
+    uuid = ""
+    for line in text.splitlines():
+        head = re.match(r"GPU \d+: .*\(UUID: (\S+)\)", line)
+        uuid = head.group(1) if head else uuid
+        link = re.match(r"\s+Link \d+: (.*)", line)
+        if link and uuid:
+            total, down = found.get(uuid, (0, 0))
+            found[uuid] = (total + 1, down + ("inactive" in link.group(1)))
+    return found
+
+
+def read_xids(path: str = KERNEL_LOG) -> Tuple[List[Health], Optional[str]]:
+    """Give the kernel's reports of GPU errors since the boot, each kind once, and why they cannot be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError as error:
+        return [], error.strerror
+    try:
+        return gather_xids(_records(descriptor), time.clock_gettime(time.CLOCK_MONOTONIC)), None
+    finally:
+        os.close(descriptor)
+
+
+def _records(descriptor: int) -> Iterator[str]:
+    until = time.monotonic() + LONGEST_LOG
+    while time.monotonic() < until:
+        try:
+            piece = os.read(descriptor, 8192)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            if error.errno != errno.EPIPE:  # overwritten while we read: the next read goes on
+                return
+            continue
+        if not piece:
+            return
+        yield piece.decode("utf-8", "replace")
+
+
+def gather_xids(records: Iterator[str], now: float) -> List[Health]:
+    """Count the reports in records of the kernel's log (`level,number,microseconds,flags;text`), by GPU and number."""
+    found: Dict[Tuple[str, int], Health] = {}
+    for record in records:
+        head, _, text = record.partition(";")
+        told = XID.search(text)
+        if told:
+            fields = head.split(",")
+            age = now - int(fields[2]) / 1e6 if len(fields) > 2 and fields[2].isdigit() else None
+            one = found.setdefault((told.group(1), int(told.group(2))), {"count": 0})
+            one.update(
+                {"bus": told.group(1), "code": int(told.group(2)), "age": age, "count": one["count"] + 1}
+            )
+            one["text"] = (told.group(3) or "").split("\n")[0][:200]
+    return list(found.values())[-MOST_XIDS:]
+
+
+def pci_gpus(root: str = "/sys/bus/pci/devices") -> List[str]:
+    """Give the bus addresses of NVIDIA's GPUs, whether the driver speaks to them or not."""
+    return [
+        os.path.basename(path)
+        for path in list_folder(root)
+        if read_text(path + "/vendor") == "0x10de"
+        and (read_text(path + "/class") or "")[:6] in ("0x0300", "0x0302")
+    ]

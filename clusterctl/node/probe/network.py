@@ -1,0 +1,384 @@
+"""NICs, addresses, routes, RDMA.
+
+Every address of every NIC, asked of the kernel by netlink (rtnetlink(7)), as getifaddrs(3) asks it.
+
+ctypes, which it takes to call getifaddrs itself, costs a node as much as reading all of its other facts.
+
+Network interfaces, read by netlink, by ioctl and from /sys; needs no iproute2 and no root.
+
+/sys may show another network namespace than the one this process is in, so what it says of a NIC counts only
+where interface number and hardware address agree with what the kernel tells this process.
+"""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import os
+import socket
+import struct
+import threading
+import time
+from typing import Any, Iterator
+
+from .questions import list_folder, problem_of, read_int, read_text
+
+GET_ADDRESSES = 22  # RTM_GETADDR
+REQUEST_ALL = 0x301  # NLM_F_REQUEST | NLM_F_DUMP
+ERROR, DONE = 2, 3  # NLMSG_ERROR, NLMSG_DONE
+ADDRESS, LOCAL, LABEL = 1, 2, 3  # IFA_*; on a point-to-point NIC ADDRESS is the other side's
+NUMBERS = {int(socket.AF_INET): 4, int(socket.AF_INET6): 6}
+HEADER, ENTRY, ATTRIBUTE = struct.Struct("=IHHII"), struct.Struct("=BBBBI"), struct.Struct("=HH")
+
+
+def addresses() -> dict[str, list[dict[str, Any]]]:
+    """Give the addresses by NIC in the kernel's order; a label such as `eth0:1` belongs to `eth0`."""
+    names = dict(socket.if_nameindex())
+    found: dict[str, list[dict[str, Any]]] = {}
+    for message in _dump():
+        family, prefix, _, _, index = ENTRY.unpack_from(message)
+        told = dict(_attributes(message[ENTRY.size :]))
+        raw = told.get(LOCAL) or told.get(ADDRESS)
+        if family in NUMBERS and raw and index in names:
+            label = os.fsdecode(told[LABEL].rstrip(b"\0")) if LABEL in told else names[index]
+            ip = socket.inet_ntop(family, raw)
+            entry = {"ip": ip, "prefix": prefix, "family": NUMBERS[family], "label": label}
+            found.setdefault(names[index], []).append(entry)
+    return found
+
+
+def _dump() -> Iterator[bytes]:
+    """Ask for all addresses; yields the messages without their headers."""
+    request = HEADER.pack(HEADER.size + ENTRY.size, GET_ADDRESSES, REQUEST_ALL, 1, 0) + ENTRY.pack(
+        0, 0, 0, 0, 0
+    )
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as kernel:  # 0: NETLINK_ROUTE
+        kernel.send(request)
+        while True:
+            rest = kernel.recv(1 << 16)
+            while len(rest) >= HEADER.size:
+                length, kind, _, _, _ = HEADER.unpack_from(rest)
+                if kind == DONE:
+                    return
+                if kind == ERROR or length < HEADER.size:
+                    raise OSError("the kernel refused to tell the addresses")
+                yield rest[HEADER.size : length]
+                rest = rest[_aligned(length) :]
+
+
+def _attributes(rest: bytes) -> Iterator[tuple[int, bytes]]:
+    while len(rest) >= ATTRIBUTE.size:
+        length, kind = ATTRIBUTE.unpack_from(rest)
+        if length < ATTRIBUTE.size:
+            return
+        yield kind, rest[ATTRIBUTE.size : length]
+        rest = rest[_aligned(length) :]
+
+
+def _aligned(length: int) -> int:
+    return (length + 3) & ~3
+
+
+IFF_UP, IFF_LOOPBACK, IFF_RUNNING, IFF_SLAVE = 0x1, 0x8, 0x40, 0x800
+GET_FLAGS, GET_ADDRESS, GET_NETMASK, GET_MTU, GET_HARDWARE = 0x8913, 0x8915, 0x891B, 0x8921, 0x8927
+ETHTOOL = 0x8946
+ETHTOOL_DRIVER = 3
+INFINIBAND_HARDWARE = 32
+
+KIND_OF_DRIVER = {
+    "veth": "veth",
+    "bridge": "bridge",
+    "bonding": "bond",
+    "team": "bond",
+    "tun": "tun",
+    "wireguard": "wireguard",
+    "vxlan": "vxlan",
+    "macvlan": "macvlan",
+    "ipvlan": "ipvlan",
+    "dummy": "dummy",
+    "ifb": "dummy",
+    "802.1Q VLAN Support": "vlan",
+}
+
+
+def nics() -> list[dict[str, Any]]:
+    """Tell every NIC of this network namespace with its addresses, state and kind."""
+    addresses = _addresses()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        return [_nic(probe, index, name, addresses.get(name, [])) for index, name in socket.if_nameindex()]
+
+
+def owners() -> dict[str, str]:
+    """Map each address of this node to the NIC that owns it."""
+    return {entry["ip"]: name for name, entries in _addresses().items() for entry in entries}
+
+
+def _nic(probe: socket.socket, index: int, name: str, addresses: list[dict[str, Any]]) -> dict[str, Any]:
+    flags = _number(probe, GET_FLAGS, name, "=H") or 0
+    hardware, mac = _hardware(probe, name)
+    driver, bus = _driver(probe, name)
+    folder = "/sys/class/net/" + name
+    sys_true = read_int(folder + "/ifindex") == index and read_text(folder + "/address") == mac
+    up, running = bool(flags & IFF_UP), bool(flags & IFF_RUNNING)
+    kind = _kind(flags, hardware, driver, bool(bus))
+    return {
+        "name": name,
+        "kind": kind,
+        "up": up,
+        "running": running,
+        "state": (read_text(folder + "/operstate") if sys_true else None) or ("up" if running else "down"),
+        "carrier": bool(read_int(folder + "/carrier")) if sys_true and up else running,
+        "mtu": _number(probe, GET_MTU, name, "=i"),
+        "speed": _speed(folder) if sys_true else None,
+        "physical": bool(bus) or (sys_true and os.path.exists(folder + "/device")),
+        "driver": driver,
+        "mac": mac,
+        "slave": bool(flags & IFF_SLAVE),
+        "addresses": addresses,
+    }
+
+
+def _kind(flags: int, hardware: int | None, driver: str | None, on_bus: bool) -> str:
+    if flags & IFF_LOOPBACK:
+        return "loopback"
+    if hardware == INFINIBAND_HARDWARE:
+        return "infiniband"
+    return KIND_OF_DRIVER.get(driver or "") or ("ethernet" if on_bus or driver is None else "virtual")
+
+
+def _speed(folder: str) -> int | None:
+    """Give Mbit/s; virtio says -1 and some drivers refuse to say."""
+    speed = read_int(folder + "/speed")
+    return speed if speed and speed > 0 else None
+
+
+def _ask(probe: socket.socket, request: int, name: str) -> bytes | None:
+    try:
+        return fcntl.ioctl(probe.fileno(), request, struct.pack("256s", os.fsencode(name)[:15]))
+    except OSError:
+        return None
+
+
+def _number(probe: socket.socket, request: int, name: str, form: str) -> int | None:
+    answer = _ask(probe, request, name)
+    return None if answer is None else int(struct.unpack_from(form, answer, 16)[0])
+
+
+def _hardware(probe: socket.socket, name: str) -> tuple[int | None, str | None]:
+    answer = _ask(probe, GET_HARDWARE, name)
+    if answer is None:
+        return None, None
+    return struct.unpack_from("=H", answer, 16)[0], ":".join("%02x" % byte for byte in answer[18:24])
+
+
+def _driver(probe: socket.socket, name: str) -> tuple[str | None, str | None]:
+    """Give driver and bus address as ethtool would; an empty bus address means a virtual NIC."""
+    answer = array.array("B", struct.pack("=I", ETHTOOL_DRIVER) + bytes(192))
+    request = struct.pack("16sP", os.fsencode(name)[:15], answer.buffer_info()[0]) + bytes(16)
+    try:
+        fcntl.ioctl(probe.fileno(), ETHTOOL, request)
+    except OSError:
+        return None, None
+    fields = answer.tobytes()
+    bus = _c_text(fields[100:132])
+    return _c_text(fields[4:36]), bus if bus and bus != "N/A" else None
+
+
+def _c_text(field: bytes) -> str:
+    return field.split(b"\0", 1)[0].decode("ascii", "replace")
+
+
+def _addresses() -> dict[str, list[dict[str, Any]]]:
+    try:
+        return addresses()
+    except OSError:  # as in a sandbox that knows no netlink
+        return _addresses_by_ioctl()
+
+
+def _addresses_by_ioctl() -> dict[str, list[dict[str, Any]]]:
+    """Give the first IPv4 address of every NIC: less than the kernel knows, but enough to launch."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            address, mask = _ask(probe, GET_ADDRESS, name), _ask(probe, GET_NETMASK, name)
+            if address is not None and mask is not None:
+                prefix = bin(struct.unpack_from("!I", mask, 20)[0]).count("1")
+                ip = socket.inet_ntoa(address[20:24])
+                found[name] = [{"ip": ip, "prefix": prefix, "family": 4, "label": name}]
+    return found
+
+
+RESOLVERS = 8  # threads; enough for a slow name server, few enough for a small node
+ROUTES = 512  # of the routing table; a router's full table is not for us
+
+
+def routes(peers: dict[str, str], limit: float) -> dict[str, Any]:
+    """Tell for each peer its address, and the source address and NIC that the kernel chooses towards it."""
+    addresses = _resolve_all(sorted(set(map(str, peers.values()))), limit)
+    nic_of = owners()
+    return {name: _route(addresses.get(str(host)), nic_of, limit) for name, host in peers.items()}
+
+
+def _route(found: Any, nic_of: dict[str, str], limit: float) -> dict[str, Any]:
+    if found is None:
+        return {"problem": "the name was not resolved within %g s" % limit}
+    if not isinstance(found, str):
+        return dict(found)
+    try:
+        source = source_towards(found)
+    except OSError as error:
+        return {"address": found, "problem": error.strerror or str(error)}
+    return {"address": found, "source": source, "nic": nic_of.get(source)}
+
+
+def source_towards(address: str) -> str:
+    """Give the source address that the kernel would use; connecting a UDP socket sends no packet."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((address, 9))
+        return str(probe.getsockname()[0])
+
+
+def _resolve_all(hosts: list[str], limit: float) -> dict[str, Any]:
+    """Resolve names side by side until the limit; a host that is missing in the answer was too slow."""
+    found: dict[str, Any] = {}
+    todo = []
+    for host in hosts:
+        if _is_ipv4(host):
+            found[host] = host
+        else:
+            todo.append(host)
+    count = min(RESOLVERS, len(todo))
+    workers = [threading.Thread(target=_work, args=(todo, found), daemon=True) for _ in range(count)]
+    deadline = time.monotonic() + limit
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(max(0.0, deadline - time.monotonic()))
+    return dict(found)
+
+
+def _work(todo: list[str], found: dict[str, Any]) -> None:
+    while True:
+        try:
+            host = todo.pop()
+        except IndexError:
+            return
+        try:
+            found[host] = _ipv4s(host)[0]
+        except (OSError, UnicodeError) as error:
+            found[host] = problem_of(error)
+
+
+def _is_ipv4(host: str) -> bool:
+    try:
+        socket.inet_pton(socket.AF_INET, host)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _ipv4s(host: str) -> list[str]:
+    name = host.encode("ascii") if host.isascii() else host  # as text it would cost 4 ms to load IDNA first
+    answers = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(answer[4][0]) for answer in answers))
+
+
+def resolve(host: str) -> dict[str, Any]:
+    """Tell the IPv4 addresses that a host's name or literal has on this node."""
+    try:
+        return {"host": host, "addresses": [host] if _is_ipv4(host) else _ipv4s(host) if host else []}
+    except (OSError, UnicodeError) as error:
+        return {"host": host, "addresses": [], "error": problem_of(error)["problem"]}
+
+
+def own_hostname() -> dict[str, Any]:
+    """Tell what this node's own hostname resolves to: Gloo and c10d fall back on that."""
+    return resolve(os.uname().nodename)
+
+
+def port_range() -> dict[str, Any]:
+    """Tell the ephemeral ports, which must be open between the nodes."""
+    words = (read_text("/proc/sys/net/ipv4/ip_local_port_range") or "").split()
+    reserved = read_text("/proc/sys/net/ipv4/ip_local_reserved_ports")
+    return {"first": int(words[0]), "last": int(words[1]), "reserved": reserved or ""}
+
+
+def routing_table() -> list[dict[str, Any]]:
+    """Tell the main IPv4 routing table, for addresses that are known only after this probe."""
+    lines = (read_text("/proc/net/route", 1 << 20) or "").splitlines()[1 : ROUTES + 1]
+    rows = (line.split() for line in lines)
+    return [_table_row(row) for row in rows if len(row) >= 8]
+
+
+def _table_row(row: list[str]) -> dict[str, Any]:
+    reject = 0x0200
+    return {
+        "nic": row[0],
+        "to": _dotted(row[1]),
+        "prefix": bin(int(row[7], 16)).count("1"),
+        "gateway": None if int(row[2], 16) == 0 else _dotted(row[2]),
+        "metric": int(row[6]),
+        "usable": not int(row[3], 16) & reject,
+    }
+
+
+def _dotted(number: str) -> str:
+    return socket.inet_ntoa(struct.pack("=I", int(number, 16)))
+
+
+MOST_GIDS = 64
+UNSET = "0000:0000:0000:0000:0000:0000:0000:0000"
+
+
+def infiniband(root: str = "/sys") -> list[dict[str, Any]]:
+    """Tell the ports of the adapters: state, rate, kind of link, their NICs and kinds of addresses."""
+    adapters = list_folder(root + "/class/infiniband")
+    return [_port(adapter, port) for adapter in adapters for port in list_folder(adapter + "/ports")]
+
+
+def _port(adapter: str, folder: str) -> dict[str, Any]:
+    number = os.path.basename(folder)
+    return {
+        "adapter": os.path.basename(adapter),
+        "port": int(number) if number.isdigit() else None,
+        "state": _word(folder + "/state"),
+        "physical": _word(folder + "/phys_state"),
+        "rate": read_text(folder + "/rate"),
+        "link": read_text(folder + "/link_layer"),
+        "nics": _nics(adapter, folder),
+        "gids": _gids(folder),
+    }
+
+
+def _word(path: str) -> str | None:
+    """Give ACTIVE of `4: ACTIVE`."""
+    return (read_text(path) or "").partition(":")[2].strip() or None
+
+
+def _nics(adapter: str, folder: str) -> list[str]:
+    """Name the NICs of a port; without GIDs those of the adapter, which may have several ports."""
+    named = [read_text(path) for path in list_folder(folder + "/gid_attrs/ndevs")[:MOST_GIDS]]
+    found = [name for name in named if name] or list(
+        map(os.path.basename, list_folder(adapter + "/device/net"))
+    )
+    return list(dict.fromkeys(found))
+
+
+def _gids(folder: str) -> list[str]:
+    """Tell the kinds of the addresses that are set, such as `RoCE v2`."""
+    kinds = []
+    for path in list_folder(folder + "/gid_attrs/types")[:MOST_GIDS]:
+        gid = read_text(os.path.join(folder, "gids", os.path.basename(path)))
+        kind = read_text(path)
+        if kind and gid != UNSET:
+            kinds.append(kind)
+    return list(dict.fromkeys(kinds))
+
+
+def gpudirect(root: str = "") -> dict[str, Any]:
+    """Tell whether adapters can reach GPU memory by nvidia_peermem, or by DMA-BUF with the open kernel driver."""
+    version = read_text(root + "/proc/driver/nvidia/version")
+    return {
+        "peermem": os.path.isdir(root + "/sys/module/nvidia_peermem"),
+        "open_driver": None if version is None else "Open Kernel Module" in version,
+    }

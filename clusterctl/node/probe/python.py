@@ -1,0 +1,314 @@
+"""Activate, packages, torch, NCCL, environment.
+
+What `activate` left behind for Python: paths, the environment it chose, CUDA, and the compiler on PATH.
+
+Asked only where there is an `activate`. Programs are run for their version where no file tells it: 1 to 3 ms each.
+
+torch, NCCL and cuDNN as installed, without importing any of them.
+
+Directory names and `torch/version.py` are read as text: importlib.metadata alone costs 30 ms, torch a second.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import signal
+import sys
+import time
+import zlib
+from contextlib import suppress
+from typing import Any, Callable, Iterator
+
+from ..state.environments import find_made, folder_of
+from .questions import list_folder, problem_of, read_text
+
+LIMIT = 1.0  # seconds for a compiler to say its version
+MOST = 60  # entries of a path
+COMPILERS = ("cc", "gcc", "clang")
+
+
+def activate() -> dict[str, Any]:
+    """Tell how `activate` ended and what it gave; nothing where there is none."""
+    status = os.environ.get("CLUSTERCTL_ACTIVATE_STATUS", "")
+    if not status.isdigit():
+        return {"status": None}
+    nvcc, compiler = find("nvcc"), next(filter(None, map(find, COMPILERS)), None)
+    cuda_home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or None
+    return {
+        "status": int(status),
+        "path": entries("PATH"),
+        "libraries": entries("LD_LIBRARY_PATH"),
+        "conda": os.environ.get("CONDA_PREFIX") or None,
+        "venv": os.environ.get("VIRTUAL_ENV") or None,
+        "inside": inside(),
+        "cuda_home": cuda_home,
+        "nvcc": nvcc,
+        "cuda": cuda_version(cuda_home, nvcc),
+        "compiler": compiler,
+        "compiler_version": version_of([compiler, "-dumpfullversion", "-dumpversion"]) if compiler else None,
+    }
+
+
+def inside() -> bool | None:
+    """Whether this Python is of an active environment; None if none is active."""
+    active = [os.path.realpath(path) for path in map(os.environ.get, ("CONDA_PREFIX", "VIRTUAL_ENV")) if path]
+    return os.path.realpath(sys.prefix) in active if active else None
+
+
+def entries(name: str) -> list[str]:
+    """Split a search path."""
+    return [entry for entry in os.environ.get(name, "").split(os.pathsep) if entry][:MOST]
+
+
+def find(program: str) -> str | None:
+    """Find a program on PATH."""
+    paths = (os.path.join(folder, program) for folder in entries("PATH"))
+    return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), None)
+
+
+def cuda_version(home: str | None, nvcc: str | None) -> str | None:
+    """Read the toolkit's version from its own file, else ask nvcc; the nvcc on PATH is what builds will use."""
+    if nvcc:
+        home = os.path.dirname(os.path.dirname(os.path.realpath(nvcc)))
+    text = read_text(os.path.join(home, "version.json")) if home else None
+    found = re.search(r'"cuda"\s*:\s*\{[^}]*?"version"\s*:\s*"([\d.]+)"', text or "")
+    if found:
+        return found.group(1)
+    told = re.search(r"release ([\d.]+)", output_of([nvcc, "--version"])) if nvcc else None
+    return told.group(1) if told else None
+
+
+def version_of(command: list[str]) -> str | None:
+    """Ask a compiler for its version."""
+    found = re.match(r"\d[\d.]*", output_of(command).strip())
+    return found.group() if found else None
+
+
+def output_of(command: list[str]) -> str:
+    """Run a program for a moment and give what it prints; `subprocess` alone would cost 9 ms to import."""
+    reader, writer = os.pipe()
+    null = os.open(os.devnull, os.O_RDWR)
+    actions = [
+        (os.POSIX_SPAWN_DUP2, null, 0),
+        (os.POSIX_SPAWN_DUP2, writer, 1),
+        (os.POSIX_SPAWN_DUP2, null, 2),
+    ]
+    try:
+        child = os.posix_spawn(command[0], command, dict(os.environ, LC_ALL="C"), file_actions=actions)
+    except OSError:
+        os.close(reader)
+        return ""
+    finally:
+        os.close(writer)
+        os.close(null)
+    try:
+        return _read(reader).decode("utf-8", "replace")
+    finally:
+        os.close(reader)
+        os.kill(child, signal.SIGKILL)  # it has said what it had to say, or says nothing
+        os.waitpid(child, 0)
+
+
+def _read(reader: int) -> bytes:
+    content, deadline = b"", time.monotonic() + LIMIT
+    while len(content) < 65536:
+        ready, _, _ = select.select([reader], [], [], max(0.0, deadline - time.monotonic()))
+        piece = os.read(reader, 4096) if ready else b""
+        if not piece:
+            break
+        content += piece
+    return content
+
+
+MOST_PACKAGES = 2000  # packages told; the digest is over all
+
+
+def installed() -> dict[str, Any]:
+    """Tell every package as `name version`, sorted, and a digest of them all; of two of one name the first counts."""
+    found: dict[str, str] = {}
+    for folder in sys.path:
+        if folder and os.path.isdir(folder):
+            for path in list_folder(folder, "*-info"):
+                name, version = split_name(os.path.basename(path))
+                if version:
+                    found.setdefault(name, version)
+    told = ["%s %s" % pair for pair in sorted(found.items())]
+    digest = "%08x" % zlib.crc32("\n".join(told).encode("utf-8", "replace"))  # hashlib costs 5 ms to import
+    return {"digest": digest, "packages": told[:MOST_PACKAGES]}
+
+
+def split_name(folder: str) -> tuple[str, str]:
+    """Read `Name_x-1.2.dist-info` or `name-1.2-py3.11.egg-info` as normalised name and version; "" if it is neither."""
+    base, suffix = os.path.splitext(folder)
+    name, mark, rest = base.partition("-")
+    if suffix not in (".dist-info", ".egg-info") or not mark:
+        return "", ""
+    return re.sub("[-_.]+", "-", name).lower(), re.split("-py[0-9]", rest)[0]
+
+
+LIBRARIES = ("site-packages", "dist-packages")
+
+
+def enter(workdir: str, wish: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Look for the environment, and from now on for packages where its Python would; `None` if none is wished for."""
+    if not wish:
+        return None
+    made = find_made(folder_of(os.path.realpath(os.path.expanduser(workdir)), str(wish["content"])))
+    if made is None:
+        return {"made": False}
+    look_into(made.prefix)
+    return {"made": True, "prefix": made.prefix}
+
+
+def look_into(prefix: str) -> None:
+    """Find packages as the environment's Python does: its own first, the others only if it sees them."""
+    settings = read_text(os.path.join(prefix, "pyvenv.cfg")) or ""
+    sees_others = "include-system-site-packages = true" in settings
+    kept = [path for path in sys.path if sees_others or os.path.basename(path) not in LIBRARIES]
+    folders = [path for lib in ("lib", "lib64") for path in list_folder(os.path.join(prefix, lib), "python*")]
+    own = [os.path.join(folder, "site-packages") for folder in folders]
+    sys.path[:] = [*dict.fromkeys(filter(os.path.isdir, map(os.path.realpath, own))), *kept]
+
+
+INTERESTING = re.compile(
+    r"(torch|numpy|triton|torch[-_]npu|nvidia[-_](nccl|cudnn|cuda[-_]runtime)([-_]cu\d+)?)$"
+)
+NCCL_LIMIT = 1.5  # seconds
+
+
+def packages() -> dict[str, str]:
+    """Tell the installed versions of what must be equal on all nodes, by normalised name."""
+    found: dict[str, str] = {}
+    for folder in _import_path():
+        for path in list_folder(folder, "*-info"):
+            name, mark, rest = os.path.basename(path).partition("-")
+            version, suffix = os.path.splitext(rest)
+            if mark and suffix in (".dist-info", ".egg-info") and INTERESTING.match(name.lower()):
+                found.setdefault(name.lower().replace("_", "-"), version.split("-py")[0])
+    return found
+
+
+def torch() -> dict[str, Any] | None:
+    """Tell the torch that `import torch` would find; `None` if there is none."""
+    finders = (getattr(finder, "find_spec", None) for finder in sys.meta_path)  # importlib.util costs 3 ms
+    spec = next(filter(None, (find("torch", None) for find in finders if find)), None)
+    if spec is None or not spec.origin:
+        return None
+    folder = os.path.dirname(spec.origin)
+    text = read_text(os.path.join(folder, "version.py")) or ""
+    return {
+        "version": _assigned("__version__", text) or _declared_version(),
+        "cuda": _assigned("cuda", text),
+        "hip": _assigned("hip", text),
+        "git": _assigned("git_version", text),
+        "location": folder,
+        "installed": packages().get("torch") or _declared_version(),
+    }
+
+
+def _assigned(name: str, text: str) -> str | None:
+    found = re.search(r"^%s\s*(?::[^=\n]*)?=\s*['\"]([^'\"]*)['\"]" % name, text, re.M)
+    return found.group(1) if found else None
+
+
+def _declared_version() -> str | None:
+    """Ask importlib.metadata, for the rare installation that leaves no directory of the usual name."""
+    import importlib.metadata
+
+    try:
+        return importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _import_path() -> list[str]:
+    return [folder for folder in sys.path if folder and os.path.isdir(folder)]
+
+
+def ask_nccl_in_child() -> Callable[[], Any]:
+    """Ask the NCCL library for its version in a child: it alone suffers if loading crashes or hangs."""
+    reader, writer = os.pipe()
+    try:
+        child = os.fork()
+    except OSError as error:
+        told = problem_of(error)
+        return lambda: told
+    if child == 0:
+        _answer_and_exit(writer)
+    os.close(writer)
+    return lambda: _collect(reader, child)
+
+
+def _answer_and_exit(writer: int) -> None:
+    try:
+        answer = json.dumps(_nccl()).encode()
+    except BaseException as error:
+        answer = json.dumps(problem_of(error)).encode()
+    os.write(writer, answer[:60000])
+    os._exit(0)
+
+
+def _collect(reader: int, child: int) -> Any:
+    ready = select.select([reader], [], [], NCCL_LIMIT)[0]
+    answer = os.read(reader, 65536) if ready else b""
+    os.close(reader)
+    os.kill(child, signal.SIGKILL)
+    if ready:
+        os.waitpid(child, 0)
+    if not answer:
+        return {"problem": "loading the library crashed" if ready else "no answer within %g s" % NCCL_LIMIT}
+    return json.loads(answer.decode())
+
+
+def _nccl() -> dict[str, Any] | None:
+    preloaded = [path for path in re.split(r"[ :]", os.environ.get("LD_PRELOAD", "")) if "nccl" in path]
+    wheels = ("nvidia/nccl/lib/libnccl.so.2", "torch/lib/librccl.so*", "torch/lib/libnccl.so*")
+    found = preloaded + _installed(*wheels)
+    if found:
+        own = {"library": found[0], "version": _library_version(found[0]), "preloaded": bool(preloaded)}
+        return {**own, "others": list(_others(found[0]))}
+    return _system_nccl() if _installed("torch/lib/libtorch_cuda.so") else None
+
+
+def _others(own: str) -> Iterator[dict[str, str]]:
+    """Give the NCCLs that variables lead other programs, or torch built without a path of its own, to."""
+    folders = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    places = [("LD_LIBRARY_PATH", os.path.join(folder, "libnccl.so.2")) for folder in folders if folder]
+    for name, path in [("VLLM_NCCL_SO_PATH", os.environ.get("VLLM_NCCL_SO_PATH", "")), *places]:
+        with suppress(OSError):  # one that cannot be loaded is in nobody's way
+            if path and not os.path.samefile(path, own):
+                yield {"by": name, "library": path, "version": _library_version(path)}
+
+
+def _system_nccl() -> dict[str, Any] | None:
+    """Ask the library that the loader would find, as builds of conda, NGC and distributions do."""
+    for library in (os.path.join(sys.prefix, "lib", "libnccl.so.2"), "libnccl.so.2"):
+        try:
+            return {"library": library, "version": _library_version(library), "preloaded": False}
+        except OSError:
+            continue
+    return None  # linked into torch itself
+
+
+def _installed(*places: str) -> list[str]:
+    split = [os.path.split(place) for place in places]
+    return [
+        path
+        for folder in _import_path()
+        for place, name in split
+        for path in list_folder(os.path.join(folder, place), name)
+    ]
+
+
+def _library_version(path: str) -> str:
+    import ctypes
+
+    number = ctypes.c_int()
+    ctypes.CDLL(path).ncclGetVersion(ctypes.byref(number))
+    value = number.value
+    if value < 10000:  # before 2.9 the number was major * 1000 + minor * 100 + patch
+        return "%d.%d.%d" % (value // 1000, value % 1000 // 100, value % 100)
+    return "%d.%d.%d" % (value // 10000, value % 10000 // 100, value % 100)

@@ -1,0 +1,313 @@
+"""Host, account, limits, cgroup, disks."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+import zlib
+from typing import Any
+
+from .questions import list_folder, read_int, read_text
+
+# What earlier jobs, profile files or images leave behind, and what steers torchrun, NCCL or Gloo unseen.
+WATCHED = re.compile(
+    r"(PET_|TORCHELASTIC_|NCCL_|GLOO_|MASTER_|TORCH_NCCL_)"
+    r"|(RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|GROUP_RANK|ROLE_RANK|TP_SOCKET_IFNAME|HCCL_SOCKET_IFNAME"
+    r"|CUDA_VISIBLE_DEVICES|HIP_VISIBLE_DEVICES|ROCR_VISIBLE_DEVICES|ASCEND_RT_VISIBLE_DEVICES"
+    r"|LD_PRELOAD|PYTHONPATH|PYTHONHOME)$"
+)
+
+
+def interpreter() -> dict[str, Any]:
+    """Tell which Python answers."""
+    executable = os.path.abspath(sys.executable) if sys.executable else ""
+    return {
+        "executable": executable,
+        "realpath": os.path.realpath(executable) if executable else "",
+        "version": "%d.%d.%d" % sys.version_info[:3],
+        "implementation": sys.implementation.name,
+        "prefix": sys.prefix,
+        "base_prefix": sys.base_prefix,
+    }
+
+
+def platform() -> dict[str, Any]:
+    """Tell the kernel, the processor, the C library and the distribution."""
+    uname = os.uname()
+    release = _settings(read_text("/etc/os-release") or read_text("/usr/lib/os-release") or "")
+    return {
+        "system": uname.sysname,
+        "kernel": uname.release,
+        "machine": uname.machine,
+        "libc": _libc(),
+        "distro": release.get("PRETTY_NAME") or release.get("ID"),
+    }
+
+
+def _libc() -> str | None:
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION")
+    except (ValueError, OSError):
+        return None
+
+
+def _settings(text: str) -> dict[str, str]:
+    pairs = (line.partition("=") for line in text.splitlines() if not line.lstrip().startswith(("#", ";")))
+    return {key.strip(): value.strip().strip("\"'") for key, mark, value in pairs if mark}
+
+
+def account() -> dict[str, Any]:
+    """Tell as whom we are logged in."""
+    import pwd
+
+    uid = os.getuid()
+    try:
+        entry = pwd.getpwuid(uid)
+        user, shell = entry.pw_name, entry.pw_shell
+    except KeyError:
+        user, shell = None, None
+    return {"user": user, "uid": uid, "gid": os.getgid(), "home": os.path.expanduser("~"), "shell": shell}
+
+
+def machine() -> dict[str, Any]:
+    """Tell which machine this is, how large it is, and at which address SSH arrived."""
+    memory = _meminfo()
+    return {
+        "hostname": os.uname().nodename,
+        "boot_id": read_text("/proc/sys/kernel/random/boot_id"),
+        "machine_id": _hashed(read_text("/etc/machine-id")),
+        "cpus": os.cpu_count(),
+        "cpus_allowed": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory": memory.get("MemTotal"),
+        "memory_free": memory.get("MemAvailable"),
+        "memory_limit": read_int("/sys/fs/cgroup/memory.max"),
+        "ssh_address": _ssh_address(os.environ.get("SSH_CONNECTION", "")),
+    }
+
+
+def _hashed(text: str | None) -> str | None:
+    """Make an id comparable without giving it away, as machine-id(5) asks: 32 of its 128 bits remain."""
+    return "%08x" % zlib.crc32(text.encode()) if text else None
+
+
+def _meminfo() -> dict[str, int]:
+    found = re.findall(r"^(\w+):\s+(\d+) kB", read_text("/proc/meminfo") or "", re.M)
+    return {key: int(value) * 1024 for key, value in found}
+
+
+def _ssh_address(connection: str) -> str | None:
+    words = connection.split()
+    return words[2] if len(words) == 4 else None
+
+
+def limits() -> dict[str, Any]:
+    """Tell the resource limits of this session, soft and hard; -1 is unlimited."""
+    import resource
+
+    kinds = {
+        "nofile": resource.RLIMIT_NOFILE,
+        "memlock": resource.RLIMIT_MEMLOCK,
+        "nproc": resource.RLIMIT_NPROC,
+        "stack": resource.RLIMIT_STACK,
+    }
+    pairs = {name: resource.getrlimit(kind) for name, kind in kinds.items()}
+    unlimited = resource.RLIM_INFINITY
+    return {
+        name: {"soft": -1 if soft == unlimited else soft, "hard": -1 if hard == unlimited else hard}
+        for name, (soft, hard) in pairs.items()
+    }
+
+
+def environment() -> dict[str, str]:
+    """Tell the variables that would steer a job unseen; all others stay on the node."""
+    return {key: value[:300] for key, value in sorted(os.environ.items()) if WATCHED.match(key)}
+
+
+def logind() -> dict[str, Any]:
+    """Tell whether logind ends a user's processes with the login session."""
+    running = os.path.isdir("/run/systemd/system")
+    found = {"KillUserProcesses": "no", "RemoveIPC": "yes"}  # systemd's own defaults
+    for path in _logind_files() if running else []:
+        found.update(_settings(read_text(path) or ""))
+    names = ("KillUserProcesses", "RemoveIPC")
+    kills, removes = (running and found[name].lower() in ("yes", "true", "on", "1") for name in names)
+    return {"running": running, "kills": kills, "removes_ipc": removes, "linger": _lingers()}
+
+
+def _logind_files() -> list[str]:
+    folders = ["/usr/lib/systemd/logind.conf.d", "/etc/systemd/logind.conf.d"]
+    parts = [path for folder in folders for path in list_folder(folder, "*.conf")]
+    return ["/etc/systemd/logind.conf", *sorted(parts, key=os.path.basename)]
+
+
+def _lingers() -> bool:
+    import pwd
+
+    try:
+        return os.path.exists("/var/lib/systemd/linger/" + pwd.getpwuid(os.getuid()).pw_name)
+    except KeyError:
+        return False
+
+
+CGROUPS = "/sys/fs/cgroup"
+SHM = "/dev/shm"
+MOST_FILES = 4000
+STILL = 3600.0  # seconds; NCCL's files bear no pid: only old ones can be told from those in use
+TORCH = re.compile(r"torch_(\d+)_")
+
+
+def cgroup() -> dict[str, Any]:
+    """Tell the tightest limits on the way from this session's control group to the root; None where there is none.
+
+    Memory in bytes, `cpus` in processors, `pids_free` is how many more processes and threads may be made.
+    """
+    levels = list(_levels(_own_group()))
+    pairs = [(level, read_int(level + "/pids.max")) for level in levels]
+    memory = [(read_int(level + "/memory.max"), _memory_in_use(level)) for level in levels]
+    bounded = [(most, used) for most, used in memory if most is not None]
+    return {
+        "memory": min([most for most, _ in bounded], default=None),
+        "memory_free": min([most - used for most, used in bounded], default=None),
+        "cpus": min(filter(None, map(_processors, levels)), default=None),
+        "pids_free": min(
+            [most - (read_int(level + "/pids.current") or 0) for level, most in pairs if most is not None],
+            default=None,
+        ),
+    }
+
+
+def _own_group() -> str:
+    """Give the path of this process's group; of version 2 only, which all systems of the last years have."""
+    for line in (read_text("/proc/self/cgroup") or "").splitlines():
+        if line.startswith("0::"):
+            return line[3:]
+    return "/"
+
+
+def _levels(group: str) -> Any:
+    while group.strip("/"):
+        yield CGROUPS + group.rstrip("/")
+        group = os.path.dirname(group.rstrip("/"))
+    yield CGROUPS  # in a container this is the container's own
+
+
+def _memory_in_use(level: str) -> int:
+    """Give what is charged to a group without the cached files that the kernel drops before it kills anybody."""
+    cached = re.search(r"^inactive_file (\d+)$", read_text(level + "/memory.stat") or "", re.MULTILINE)
+    return max(0, (read_int(level + "/memory.current") or 0) - (int(cached[1]) if cached else 0))
+
+
+def _processors(level: str) -> float | None:
+    words = (read_text(level + "/cpu.max") or "").split()
+    return int(words[0]) / int(words[1]) if len(words) == 2 and words[0].isdigit() else None
+
+
+def shared_memory() -> dict[str, Any]:
+    """Tell what this account's processes that are gone have left in /dev/shm: files and bytes."""
+    files = size = 0
+    with os.scandir(SHM) as entries:
+        for count, entry in enumerate(entries):
+            if count >= MOST_FILES:
+                break
+            left = _left_by_the_dead(entry)
+            files, size = files + bool(left), size + left
+    return {"files": files, "bytes": size}
+
+
+def _left_by_the_dead(entry: os.DirEntry[str]) -> int:
+    """Give the bytes that a file takes if nobody can need it any more, else 0."""
+    made_by = TORCH.match(entry.name)
+    if not made_by and not entry.name.startswith("nccl-"):
+        return 0
+    try:
+        found = entry.stat(follow_symlinks=False)
+    except OSError:
+        return 0
+    if found.st_uid != os.getuid():
+        return 0
+    dead = (
+        not os.path.exists("/proc/" + made_by.group(1)) if made_by else time.time() - found.st_mtime > STILL
+    )
+    return found.st_blocks * 512 if dead else 0
+
+
+def text() -> dict[str, Any]:
+    """Tell how Python reads and writes text here, and the variables that decide it."""
+    names = ("LC_ALL", "LC_CTYPE", "LANG", "PYTHONUTF8", "PYTHONIOENCODING")
+    named = ["%s=%s" % (name, os.environ[name][:60]) for name in names if os.environ.get(name)]
+    return {"encoding": sys.getfilesystemencoding(), "variables": named}
+
+
+def nearest_existing(path: str) -> str:
+    """Give the path, or the closest directory above it that exists."""
+    path = os.path.abspath(path)
+    while not os.path.lexists(path) and path != os.path.dirname(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def disk(path: str) -> dict[str, Any]:
+    """Tell the room for this user on the file system that holds `path`, in bytes and inodes."""
+    path = os.path.expanduser(path)
+    place = nearest_existing(path)
+    room = os.statvfs(place)
+    mount, kind = _mount_of(os.path.realpath(place))
+    return {
+        "path": path,
+        "mount": mount,
+        "kind": kind,
+        "total": room.f_blocks * room.f_frsize,
+        "free": room.f_bavail * room.f_frsize,
+        "inodes": room.f_files or None,  # btrfs and others count none
+        "inodes_free": room.f_favail if room.f_files else None,
+        "read_only": bool(room.f_flag & os.ST_RDONLY),
+    }
+
+
+def _mount_of(path: str) -> tuple[str | None, str | None]:
+    best: tuple[str | None, str | None] = (None, None)
+    for line in (read_text("/proc/self/mounts", 1 << 20) or "").splitlines():
+        words = line.split(" ")
+        if len(words) < 3:
+            continue
+        mount = _unescaped(words[1])
+        inside = path == mount or path.startswith(mount.rstrip("/") + "/")
+        if inside and len(mount) >= len(best[0] or ""):
+            best = (mount, words[2])
+    return best
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), text)
+
+
+def workdir(path: str, payload: str) -> dict[str, Any]:
+    """Tell whether clusterctl's directory exists, whose it is, and whether it could be written."""
+    path = os.path.expanduser(path)
+    place = nearest_existing(path)
+    exists = place == os.path.abspath(path)
+    found = os.stat(place)
+    return {
+        "path": path,
+        "exists": exists,
+        "nearest": place,
+        "directory": os.path.isdir(place),
+        "owner": found.st_uid,
+        "mode": found.st_mode & 0o7777,
+        "writable": os.path.isdir(place) and os.access(place, os.W_OK | os.X_OK),
+        "payload": bool(payload) and os.path.isfile(os.path.join(path, "bin", payload, "payload.zip")),
+    }
+
+
+def nccl_conf() -> dict[str, list[str]]:
+    """Tell the settings in NCCL's own files, which apply unseen; by path."""
+    paths = ["/etc/nccl.conf", os.path.expanduser("~/.nccl.conf"), os.environ.get("NCCL_CONF_FILE", "")]
+    texts = {path: read_text(path) for path in paths if path}
+    return {path: _lines(text) for path, text in texts.items() if text is not None}
+
+
+def _lines(text: str) -> list[str]:
+    lines = [line.strip()[:300] for line in text.splitlines()]
+    return [line for line in lines if line and not line.startswith("#")][:50]

@@ -1,0 +1,1 @@
+"""Below everything on a node: event loop, frames over descriptors (`stream`), processes, sockets, exit codes."""

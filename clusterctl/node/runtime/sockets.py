@@ -1,0 +1,128 @@
+"""Listening sockets, free ports, and the proof that both ends know a secret."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import socket
+from hashlib import sha256
+from typing import Any, Iterator, List, Optional, Sequence, Tuple
+
+from .stream import VerbError
+
+
+def prove(token: bytes, *words: object) -> str:
+    """Prove to know the token; the words are the purpose and the occasion."""
+    return hmac.new(token, json.dumps(words).encode("utf-8"), sha256).hexdigest()
+
+
+def same(one: Any, other: str) -> bool:
+    """Compare a proof that was heard with the right one, in a time that tells nothing."""
+    return isinstance(one, str) and hmac.compare_digest(one.encode("utf-8", "replace"), other.encode("utf-8"))
+
+
+# From 20000 up: Ray's workers take 10002 to 19999. The rest is for kernels that keep nearly everything for themselves.
+LOWEST, FALLBACK, HIGHEST = 20000, 15000, 65535
+FEWEST = 100  # ports among which one is surely free
+TORCH_DEFAULTS = (29400, 29500)  # where a stale torchrun of somebody else may listen
+LISTEN = "0A"
+
+
+def hold_port(ports: Optional[Sequence[int]]) -> socket.socket:
+    """Bind a free port of `ports` (first, last) without listening; torchrun's store can bind over it.
+
+    It is bound alone and marked reusable afterwards, so that two agents never hold the same port.
+    """
+    for port in candidates(ports, ephemeral_range(), os.urandom(1)[0] / 256):
+        holder = _bind(port)
+        if holder is not None:
+            return holder
+    raise VerbError("CC-NET-020", f"no free port for the master among {_describe(ports)}")
+
+
+def candidates(ports: Optional[Sequence[int]], ephemeral: Tuple[int, int], start: float) -> Iterator[int]:
+    """Yield the ports to try, from a point between 0.0 and 1.0 of the range onwards."""
+    allowed: List[int] = list(range(ports[0], ports[1] + 1)) if ports else _outside(ephemeral)
+    first = int(start * len(allowed))
+    yield from allowed[first:]
+    yield from allowed[:first]
+
+
+def ephemeral_range() -> Tuple[int, int]:
+    """Read the range from which the kernel picks ports by itself."""
+    try:
+        with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as source:
+            low, high = source.read().split()
+    except OSError:
+        return 32768, 60999
+    return int(low), int(high)
+
+
+def port_of(holder: socket.socket) -> int:
+    """Return the port that is held."""
+    return int(holder.getsockname()[1])
+
+
+def owns_listener(pid: int, port: int) -> bool:
+    """Whether this very process listens on the port."""
+    inodes = _listening_inodes(port)
+    return bool(inodes) and any(link in inodes for link in _sockets_of(pid))
+
+
+def _outside(ephemeral: Tuple[int, int]) -> List[int]:
+    low, high = ephemeral
+    ranges = [
+        [port for port in range(lowest, HIGHEST + 1) if not low <= port <= high]
+        for lowest in (LOWEST, FALLBACK)
+    ]
+    allowed = next((ports for ports in ranges if len(ports) >= FEWEST), list(range(LOWEST, HIGHEST + 1)))
+    return [port for port in allowed if port not in TORCH_DEFAULTS]
+
+
+def _bind(port: int) -> Optional[socket.socket]:
+    for family, address in ((socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")):
+        try:
+            holder = socket.socket(family, socket.SOCK_STREAM)
+        except OSError:
+            continue
+        try:
+            if family == socket.AF_INET6:
+                holder.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            holder.bind((address, port))
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        except OSError:
+            holder.close()
+        else:
+            return holder
+    return None
+
+
+def _listening_inodes(port: int) -> List[str]:
+    found = []
+    for table in ("tcp", "tcp6"):
+        try:
+            with open(f"/proc/self/net/{table}", encoding="ascii") as source:
+                rows = [line.split() for line in source]
+        except OSError:
+            continue
+        suffix = f":{port:04X}"
+        found += [f"socket:[{row[9]}]" for row in rows[1:] if row[1].endswith(suffix) and row[3] == LISTEN]
+    return found
+
+
+def _sockets_of(pid: int) -> Iterator[str]:
+    folder = f"/proc/{pid}/fd"
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return
+    for name in names:
+        try:
+            yield os.readlink(f"{folder}/{name}")
+        except OSError:
+            continue
+
+
+def _describe(ports: Optional[Sequence[int]]) -> str:
+    return f"{ports[0]}-{ports[1]}" if ports else "those outside the ephemeral range"

@@ -1,0 +1,180 @@
+"""Runs command lists into a log (child process)."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from contextlib import suppress
+from typing import Any, Callable, Dict, List, Mapping, Sequence
+
+from ..runtime.exit_status import describe_end
+from ..state.workdir import read_json
+from ..supervise.evidence import is_full
+from ..supervise.spawn import fill, tell
+
+TAIL = 20  # lines
+READ = 64 << 10  # bytes of a log's end that are looked at
+MOST = 64 << 20  # bytes of a log; beyond, it begins anew
+TELL_EVERY = 0.5  # seconds
+PLAIN = re.compile(r"[\w@%+=:,./-]+\Z", re.ASCII)
+
+# Where programs that make environments are put by their own installers, and no PATH of a plain session leads.
+HOMES = (
+    "~/.local/bin",
+    "~/.cargo/bin",
+    "~/bin",
+    "~/micromamba/bin",
+    "~/miniforge3/bin",
+    "~/miniconda3/bin",
+    "~/anaconda3/bin",
+    "/opt/conda/bin",
+    "/opt/miniconda3/bin",
+)
+
+
+class StepFailed(Exception):
+    """A command did not do its work; `again` is what a person would type to see it fail."""
+
+    def __init__(self, reason: str, text: str, *, code: str, again: str = "") -> None:
+        super().__init__(reason)
+        self.reason, self.text, self.code, self.again = reason, text, code, again
+
+    def as_dict(self) -> Dict[str, str]:
+        """Render for a report."""
+        return {"reason": self.reason, "text": self.text, "code": self.code, "again": self.again}
+
+
+class Steps:
+    """Runs commands in a directory, with what they print in a log; `say` hears what they are at.
+
+    `code` is that of a command that fails.
+    """
+
+    def __init__(
+        self,
+        log: str,
+        folder: str,
+        env: Mapping[str, str],
+        say: Callable[[str], None],
+        code: str = "CC-SETUP-001",
+    ) -> None:
+        self._code = code
+        self._log = log
+        self._folder = folder
+        self._say = say
+        homes = ":".join(map(os.path.expanduser, HOMES))
+        self._env = {**env, "PATH": "%s:%s" % (env.get("PATH", os.defpath), homes)}
+
+    def find(self, wish: Dict[str, Any], values: Mapping[str, str]) -> List[str]:
+        """Return the words of a step, its program the first of those wished for that is here."""
+        programs = [fill(program, values) for program in wish["programs"]]
+        here = [one for one in programs if os.path.isabs(one) or shutil.which(one, path=self._env["PATH"])]
+        program = (here or programs)[0]
+        return [program, *(fill(word, values) for word in wish["words"])]
+
+    def run(self, argv: Sequence[str], shown: str) -> None:
+        """Run one command to its end; raises StepFailed if that is not a good one.
+
+        It writes into the log itself: what it leaves in the background may go on writing there.
+        """
+        self._say(shown)
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        log = os.open(self._log, flags, 0o600)
+        try:
+            with suppress(OSError):  # on a full disk what fails for it says so itself
+                os.write(log, ("$ %s\n" % " ".join(map(quote, argv))).encode("utf-8", "surrogateescape"))
+            begin = os.fstat(log).st_size
+            try:
+                child = self._start(argv, log)
+            except OSError as error:
+                raise self._not_there(argv[0], error) from None
+            code = self._await(child, log, begin)
+            tail = last_lines(log, begin)
+        finally:
+            os.close(log)
+        if code != 0:
+            raise self._failure(shown, code, tail)
+
+    def _start(self, argv: Sequence[str], log: int) -> subprocess.Popen[bytes]:
+        words = [os.fsencode(word) for word in argv]
+        program = shutil.which(argv[0], path=self._env["PATH"]) or argv[0]
+        return subprocess.Popen(
+            words,
+            executable=program,
+            cwd=self._folder,
+            env=self._env,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+
+    def _await(self, child: subprocess.Popen[bytes], log: int, begin: int) -> int:
+        """Wait for the end of a command, and say now and then what it said last."""
+        while True:
+            try:
+                return child.wait(TELL_EVERY)
+            except subprocess.TimeoutExpired:
+                said = [line for line in last_lines(log, begin) if line.strip()]
+                if said:
+                    self._say(said[-1])
+            if os.fstat(log).st_size > MOST:
+                begin_anew(log)
+
+    def _failure(self, shown: str, code: int, tail: Sequence[str]) -> StepFailed:
+        how = describe_end(None, -code) if code < 0 else describe_end(code, None)
+        full = is_full(self._folder) or any("No space left on device" in line for line in tail)
+        room = ", the disk is full" if full else ""
+        reason = "`%s` %s%s" % (shorten(shown), how, room)
+        return StepFailed(reason, "\n".join(tail), code="CC-DISK-001" if full else self._code)
+
+    def _not_there(self, program: str, error: OSError) -> StepFailed:
+        reason = "cannot start %s: %s" % (program, error.strerror)
+        return StepFailed(reason, "PATH is %s" % self._env["PATH"], code="CC-SETUP-004")
+
+
+def begin_anew(log: int) -> None:
+    """Drop what a log holds but for its end."""
+    end = os.pread(log, READ, os.fstat(log).st_size - READ)
+    os.ftruncate(log, 0)
+    os.write(log, b"[more than %d MB stood here, and are dropped]\n" % (MOST >> 20) + end)
+
+
+def last_lines(log: int, begin: int) -> List[str]:
+    """Return the last lines of a log, as far as they stand behind a place; of a line that was written over, the end."""
+    size = os.fstat(log).st_size
+    start = max(min(begin, size), size - READ)
+    text = os.pread(log, READ, start).decode("utf-8", "replace")
+    lines = [line.rstrip().rpartition("\r")[2] for line in text.split("\n")]
+    return lines[1 if start > begin else 0 : -1 if text.endswith("\n") else None][-TAIL:]
+
+
+def shorten(text: str, longest: int = 100) -> str:
+    """Put a command into a line."""
+    line = " ".join(text.split())
+    return line if len(line) <= longest else line[: longest - 3] + "..."
+
+
+def quote(word: str) -> str:
+    """Write a word for a shell."""
+    return word if PLAIN.match(word) else "'%s'" % word.replace("'", "'\"'\"'")
+
+
+CODE = "CC-SETUP-005"
+
+
+def main(arguments: List[str]) -> None:
+    """Run the commands of `before` or `after` in the run's code; the first that fails is the last."""
+    rundir, name, log, report = arguments[0], arguments[1], arguments[2], int(arguments[3])
+    os.set_inheritable(report, False)
+    wish = (read_json(os.path.join(rundir, "spec.json")) or {})[name]
+    steps = Steps(
+        log, os.path.join(rundir, "code"), os.environ, lambda text: tell(report, {"doing": text}), CODE
+    )
+    try:
+        for step in wish["steps"]:
+            steps.run(steps.find(step, {}), step["shown"])
+        tell(report, {"done": True})
+    except StepFailed as error:
+        tell(report, {"failed": error.as_dict()})

@@ -1,0 +1,1 @@
+"""What a node keeps on disk and in sockets: the work directory, records of runs, locks, environments."""

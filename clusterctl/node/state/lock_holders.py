@@ -1,0 +1,159 @@
+"""Who holds the locks of this machine: abstract sockets whose holders say who they are to anybody who connects.
+
+A name is free when nobody listens on it. The holder's words are its own; its account and pid are the kernel's.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import socket
+import struct
+import time
+from contextlib import suppress
+from hashlib import sha256
+from typing import Any, Dict, Iterable, List, Optional
+
+from ...protocol.untrusted import MalformedError, parse_object
+
+PREFIX = "clusterctl/"
+GPU = PREFIX + "gpu/"  # + the UUID: held alone
+NODE = PREFIX + "node"  # held alone by a run that wants the whole node
+SHARE = PREFIX + "run/"  # + a digest: each run that does not
+PATIENCE = 1.0  # seconds for all holders together
+MOST = 256  # names looked at
+ANSWER = 4096  # bytes that a holder may say
+LONGEST = 300  # characters of a text in it
+HIGHEST_PID = 1 << 22
+
+Holder = Dict[str, Any]
+
+
+def address(name: str) -> bytes:
+    """Give the abstract address of a name; the kernel takes at most 107 bytes."""
+    return b"\0" + os.fsencode(name)[:107]
+
+
+def share_of(run: str, node: str) -> str:
+    """Give the name that a run holds on a node which it shares."""
+    return SHARE + sha256(("%s/%s" % (run, node)).encode("utf-8", "replace")).hexdigest()[:24]
+
+
+def names_in_use(prefix: str = PREFIX) -> List[str]:
+    """List the names that are taken in this network namespace."""
+    mark = ("@" + prefix).encode("ascii")
+    found = set()
+    with suppress(OSError), open("/proc/net/unix", "rb") as source:
+        for line in source:
+            words = line.split(None, 7)  # Num RefCount Protocol Flags Type St Inode Path
+            if len(words) == 8 and words[7].startswith(mark) and words[5] == b"01":
+                found.add(os.fsdecode(words[7].strip()[1:]))
+    return sorted(found)[:MOST]
+
+
+def ask_holders(names: Iterable[str], patience: float = PATIENCE) -> List[Holder]:
+    """Ask at once who holds these names; free ones are left out, a silent holder is named by the kernel alone."""
+    asked = [one for one in (_Asked(name) for name in names) if one.there]
+    poller = select.poll()
+    waiting = {one.socket.fileno(): one for one in asked if not one.done}
+    for descriptor in waiting:
+        poller.register(descriptor, select.POLLIN)
+    deadline = time.monotonic() + patience
+    while waiting and time.monotonic() < deadline:
+        for descriptor, _ in poller.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            if waiting[descriptor].read():
+                poller.unregister(descriptor)
+                del waiting[descriptor]
+    return [one.conclude() for one in asked if one.there]
+
+
+class _Asked:
+    """One question under way."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.there = True
+        self.done = False
+        self._content = b""
+        self._peer: Dict[str, Any] = {"pid": None, "uid": None}
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket.setblocking(False)
+        try:
+            self.socket.connect(address(name))
+        except OSError as error:
+            self.done = True
+            self.there = error.errno == errno.EAGAIN  # its queue is full: held, and nobody serves it
+            self.socket.close()
+        else:
+            self._peer = _peer_of(self.socket)
+
+    def read(self) -> bool:
+        """Take what has come; True at the end."""
+        try:
+            piece = self.socket.recv(ANSWER)
+        except BlockingIOError:
+            return False
+        except OSError:
+            piece = b""
+        self._content += piece
+        self.done = not piece or len(self._content) >= ANSWER
+        if self.done and not self._content:
+            self.there = False  # it let go while we asked
+        return self.done
+
+    def conclude(self) -> Holder:
+        """Close, and give what is known."""
+        self.socket.close()
+        said = read_answer(self._content[:ANSWER])
+        age = time.time() - said["since"] if said.get("since") is not None else None
+        about = {"name": printable(self.name), "age": age, "user": _user(self._peer["uid"])}
+        return {**said, **about, **self._peer}
+
+
+def is_of(holder: Holder, run: str) -> bool:
+    """Tell whether a holder is of this run: it says so, and it is of this account, which the kernel says."""
+    return bool(holder.get("run") == run and holder.get("uid") == os.geteuid())
+
+
+def read_answer(content: bytes) -> Holder:
+    """Read what a holder, which may be anybody on this machine, tells of itself; empty if that is nothing."""
+    try:
+        said = parse_object(content, ANSWER)
+    except MalformedError:
+        return {}
+    texts = {name: printable(said.text(name, LONGEST)) for name in ("run", "job", "node", "by")}
+    moments = {name: said.moment(name) for name in ("since", "submitted")}
+    return {
+        **_without_nothing({**texts, **moments, "agent": said.integer("agent", 1, HIGHEST_PID)}),
+        "going": said.flag("going"),
+    }
+
+
+def _without_nothing(facts: Holder) -> Holder:
+    return {name: value for name, value in facts.items() if value not in (None, "")}
+
+
+def printable(text: str) -> str:
+    """Replace what a terminal might take for an order."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def _peer_of(sock: socket.socket) -> Dict[str, Any]:
+    """Tell who called listen() there; the kernel remembers it."""
+    try:
+        pid, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    except (OSError, AttributeError):
+        return {"pid": None, "uid": None}
+    return {"pid": pid or None, "uid": uid}
+
+
+def _user(uid: Optional[int]) -> Optional[str]:
+    if uid is None:
+        return None
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return "uid %d" % uid

@@ -1,0 +1,293 @@
+"""A run's directory on one node: what is recorded there, and what it means when the agent is gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import Any, Dict, Iterator, List, Optional
+
+from ...protocol.untrusted import Untrusted
+from ..runtime.processes import alive, boot_id, identity_of, look
+from ..runtime.stream import VerbError
+from .workdir import component, read_json, write_atomically
+
+State = Dict[str, Any]
+PROTOCOL = 1
+FINAL = ("SUCCEEDED", "FAILED", "FAILED_SETUP", "CANCELLED", "TIMEOUT", "LOST", "UNKNOWN")
+STATES = (*FINAL, "SUBMITTED", "PREPARING", "WAITING", "RUNNING")
+MOST_ATTEMPTS = 100_000
+MOST_LISTED = 100_000  # ranks, attempts and processes in one record
+GANG = "gang.json"
+SUBMISSION_LIMIT = 60.0  # seconds in which an agent must have taken over
+COPIED = (
+    "run",
+    "job",
+    "cluster",
+    "node",
+    "node_rank",
+    "nnodes",
+    "attempt",
+    "launched_by",
+    "launched_id",
+    "launched_from",
+    "submitted",
+    "time_limit",
+)
+
+
+def tag_of(spec: State) -> str:
+    """Render the value of CLUSTERCTL_RUN that marks every process of an attempt."""
+    return f"{mark_of(spec)}{spec['attempt']}"
+
+
+def mark_of(spec: State) -> str:
+    """Render what the tags of all attempts of a run on this node begin with."""
+    return f"{spec['run']}/{spec['node']}/"
+
+
+def time_to_prepare(spec: State) -> float:
+    """Add up the seconds that a job's `setup` and `before` may take."""
+    return sum(float((spec.get(name) or {}).get("time_limit") or 0) for name in ("setup", "before"))
+
+
+def new_state(spec: State) -> State:
+    """Begin the record of a run on this node."""
+    state: State = {"protocol": PROTOCOL, **{key: spec.get(key) for key in COPIED}}
+    state.update(state="SUBMITTED", since=time.time(), boot_id=boot_id(), machine=os.uname().nodename)
+    state.update(world_size=spec.get("world_size"), world_size_seen=None, nproc=spec.get("nproc"))
+    state.update(gang=bool(spec.get("gang")), parted=False)
+    if spec.get("restart"):
+        about = {key: spec.get(key) for key in ("seat", "seats", "spare", "roster")}
+        state.update(about, attempts=[], gave_up=None)
+    state.update(
+        guardian=None, agent=None, torchrun=None, ranks={}, master=None, began=None, reason="", left=[]
+    )
+    return state
+
+
+class Record:
+    """state.json and events.jsonl of one run; a full disk delays writing and loses nothing."""
+
+    def __init__(self, rundir: str, state: State) -> None:
+        self.rundir = rundir
+        self.state = state
+        self._lines: List[bytes] = []
+        self._torn = False
+        self._stale = False
+        self._kept: Optional[State] = None
+
+    def set(self, **values: Any) -> None:
+        """Change the state; `since` follows the value of `state`."""
+        if values.get("state", self.state["state"]) != self.state["state"]:
+            values["since"] = time.time()
+        self.state.update(values)
+        self._stale = True
+        self.flush()
+
+    def note(self, event: str, **facts: Any) -> State:
+        """Append an event; returns it as written."""
+        entry = {"time": time.time(), "event": event, **facts}
+        self._lines.append(json.dumps(entry).encode("utf-8") + b"\n")
+        self.flush()
+        return entry
+
+    def keep(self, record: State) -> None:
+        """Write gang.json, what is known of the whole run's end, in place of an older one."""
+        self._kept = record
+        self.flush()
+
+    def flush(self) -> bool:
+        """Write what is not on the disk yet; False if the disk refused."""
+        try:
+            while self._lines:
+                self._append(self._lines[0])
+                del self._lines[0]
+            if self._kept is not None:
+                content = json.dumps(self._kept, indent=1).encode("utf-8")
+                write_atomically(os.path.join(self.rundir, GANG), content)
+                self._kept = None
+            if self._stale:
+                content = json.dumps(self.state, indent=1).encode("utf-8")
+                write_atomically(os.path.join(self.rundir, "state.json"), content)
+                self._stale = False
+        except OSError:
+            return False
+        return True
+
+    def _append(self, line: bytes) -> None:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(os.path.join(self.rundir, "events.jsonl"), flags, 0o600)
+        try:
+            wanted = b"\n" + line if self._torn else line
+            written = os.write(descriptor, wanted)
+            self._torn = written < len(wanted)
+            if self._torn:
+                raise OSError("the disk took a part of the line")
+        finally:
+            os.close(descriptor)
+
+
+def run_dirs(workdir: str, run: Optional[str], node: Optional[str]) -> Iterator[str]:
+    """Yield the directories of runs whose id begins with `run`; without `node`, of all sharing the home."""
+    runs = os.path.join(workdir, "runs")
+    for run_id in _list(runs):
+        if run and not run_id.startswith(run):
+            continue
+        for name in _list(os.path.join(runs, run_id)):
+            if node is None or name.partition("-")[2] == node:
+                yield os.path.join(runs, run_id, name)
+
+
+def find_run(workdir: str, run: str, node: str) -> str:
+    """Return the directory of one run; VerbError if this node has none."""
+    path = look_for_run(workdir, run, node)
+    if path is None:
+        raise VerbError("CC-RUN-011", f"no run {run} on {node} in {workdir}")
+    return path
+
+
+def look_for_run(workdir: str, run: str, node: str) -> Optional[str]:
+    """Return the directory of one run; None if this node has none."""
+    for path in run_dirs(os.path.realpath(os.path.expanduser(workdir)), component(run), node):
+        if os.path.basename(os.path.dirname(path)) == run and os.path.exists(os.path.join(path, "spec.json")):
+            return path
+    return None
+
+
+def resolve(rundir: str) -> Optional[State]:
+    """Read the state; LOST or UNKNOWN where those who kept it are gone, None if nothing was started."""
+    state = _recorded(rundir)
+    if state is None or state["state"] in FINAL:
+        return state
+    if state["boot_id"] != boot_id():
+        return {**state, "state": "UNKNOWN", "reason": explain_absence(state)}
+    if any(alive(identity_of(state[name])) for name in ("agent", "guardian")):
+        return state
+    state = _recorded(rundir) or state  # they may have ended properly since it was read
+    waiting = state["agent"] is None and time.time() - state["since"] < SUBMISSION_LIMIT
+    if state["state"] in FINAL or waiting:
+        return state
+    return {**state, "state": "LOST", "reason": state["reason"] or "agent and guardian are gone"}
+
+
+def mark_stopped(state: State) -> State:
+    """Mark the ranks that live and that a signal (SIGSTOP, a debugger) has stopped; costs one look at each."""
+    if state["state"] in FINAL or state["boot_id"] != boot_id():
+        return state
+    return {**state, "ranks": {rank: {**entry, **_stopped(entry)} for rank, entry in state["ranks"].items()}}
+
+
+def _stopped(entry: State) -> State:
+    identity = identity_of(entry) if entry.get("exit") is None and entry.get("signal") is None else None
+    found = look(identity) if identity is not None else None
+    return {"stopped": True} if found is not None and found.state in "Tt" else {}
+
+
+def lingers(state: State) -> bool:
+    """Whether this part has ended, and its agent still waits for the end of the others."""
+    waits = state["state"] in FINAL and state.get("gang") and not state.get("parted")
+    return bool(waits and state["boot_id"] == boot_id() and alive(identity_of(state["agent"])))
+
+
+def with_record(rundir: str, state: State) -> State:
+    """Put what is known of the whole run's end into a state, as `gang`."""
+    record = read_json(os.path.join(rundir, GANG))
+    return {**state, "gang": record} if record is not None else state
+
+
+def is_elsewhere(state: State) -> bool:
+    """Whether another machine that shares the home recorded this; none of the processes on record can be here."""
+    return state["boot_id"] != boot_id() and state.get("machine") not in (None, os.uname().nodename)
+
+
+def explain_absence(state: State) -> str:
+    """Say why none of the processes on record are here."""
+    if is_elsewhere(state):
+        return f"it ran on the machine {state['machine']}, and this is {os.uname().nodename}"
+    return "the node was restarted during the run"
+
+
+def read_spec(rundir: str) -> Optional[State]:
+    """Read what a run was to do; None if there is none that names run and node."""
+    spec = read_json(os.path.join(rundir, "spec.json"))
+    told = Untrusted(spec)
+    return spec if told.text("run") and told.text("node") else None
+
+
+def read_state(rundir: str) -> Optional[State]:
+    """Read what is recorded, as the verbs can work with it; None if there is nothing."""
+    state = read_json(os.path.join(rundir, "state.json"))
+    return None if state is None else sound(state)
+
+
+def sound(state: State) -> State:
+    """Put right what is of a wrong type in a state: on a shared home another node may have written it."""
+    told = Untrusted(state)
+    facts: State = {name: told.text(name) for name in ("run", "node", "boot_id", "reason")}
+    facts.update((name, _sound_process(state.get(name))) for name in ("guardian", "agent", "torchrun"))
+    return {
+        **state,
+        **facts,
+        "state": told.one_of("state", STATES) or "UNKNOWN",
+        "since": told.moment("since") or 0.0,
+        "submitted": told.moment("submitted"),
+        "attempt": told.integer("attempt", 1, MOST_ATTEMPTS) or 1,
+        "node_rank": told.count("node_rank"),
+        "ranks": _sound_ranks(state.get("ranks")),
+        "left": [entry for entry in _dicts(state.get("left")) if isinstance(entry.get("pid"), int)],
+        **({"seat": told.integer("seat", 0)} if "seat" in state else {}),
+        **({"attempts": _sound_attempts(state)} if "attempts" in state else {}),
+    }
+
+
+def _sound_attempts(state: State) -> List[State]:
+    entries = _dicts(state.get("attempts"))
+    return [{**entry, "ranks": _sound_ranks(entry.get("ranks"))} for entry in entries]
+
+
+def _sound_ranks(raw: Any) -> State:
+    ranks = raw if isinstance(raw, dict) else {}
+    entries = {
+        rank: _sound_rank(entry) for rank, entry in ranks.items() if rank.isdecimal() and len(rank) < 10
+    }
+    return {rank: entry for rank, entry in entries.items() if entry is not None}
+
+
+def _sound_rank(raw: Any) -> Optional[State]:
+    entry, told = _sound_process(raw), Untrusted(raw)
+    files = {name: told.text(name) or None for name in ("stdout", "stderr")}
+    return None if entry is None else {**entry, **files}
+
+
+def _sound_process(raw: Any) -> Optional[State]:
+    """Give an entry with a pid and a start time, or without both."""
+    if not isinstance(raw, dict):
+        return None
+    identity = identity_of(raw)
+    return {**raw, **(identity.as_dict() if identity is not None else {"pid": None, "starttime": None})}
+
+
+def _dicts(raw: Any) -> List[State]:
+    return [one for one in raw[:MOST_LISTED] if isinstance(one, dict)] if isinstance(raw, list) else []
+
+
+def _recorded(rundir: str) -> Optional[State]:
+    state = read_state(rundir)
+    if state is not None:
+        return state
+    spec = read_spec(rundir)
+    if spec is None:
+        return None
+    try:
+        since = os.stat(os.path.join(rundir, "spec.json")).st_mtime
+    except FileNotFoundError:
+        return None  # another node that shares the home has just removed it
+    return sound({**new_state(spec), "since": since})
+
+
+def _list(path: str) -> List[str]:
+    try:
+        return os.listdir(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return []

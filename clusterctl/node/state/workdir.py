@@ -1,0 +1,176 @@
+"""The directory that holds everything of clusterctl on a node: made private, never followed elsewhere."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from typing import Any, Dict, Optional
+
+from ...protocol.untrusted import MalformedError, parse_json
+from ..runtime.stream import DISK_ERRORS, VerbError
+
+LARGEST_FILE, MOST_VALUES = (
+    64 << 20,
+    2_000_000,
+)  # of a JSON file; a record of many thousand ranks is far smaller
+BALLAST = "ballast"
+BALLAST_BYTES = 256 << 10
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def open_workdir(text: str) -> str:
+    """Return the absolute path of the work directory, made if need be; `~` is the account's home."""
+    path = os.path.realpath(os.path.expanduser(text))
+    _make_parents(path)
+    return make_private(path)
+
+
+def make_private(path: str) -> str:
+    """Make one directory with mode 0700, or verify that the one there is ours alone to write."""
+    try:
+        _make_directory(path)
+    except FileExistsError:
+        _verify_ours(path)
+    return path
+
+
+def make_shared(text: str) -> str:
+    """Return the absolute path of a directory, made private if need be; whom it is shared with is the user's."""
+    path = os.path.realpath(os.path.expanduser(text))
+    _make_parents(os.path.join(path, "."))
+    return path
+
+
+def make_below(root: str, *names: str) -> str:
+    """Make a chain of private directories; every name must be a single path component."""
+    path = root
+    for name in names:
+        path = make_private(os.path.join(path, component(name)))
+    return path
+
+
+def component(name: str) -> str:
+    """Return a name that is safe as one component of a path."""
+    if not name or name in (".", "..") or "/" in name or "\0" in name:
+        raise VerbError("CC-RUN-010", f"not a usable name: {name!r}")
+    return name
+
+
+def write_atomically(path: str, content: bytes, *, durable: bool = False) -> None:
+    """Write aside and rename; whoever reads sees the old content or the new, mode 0600."""
+    aside = aside_of(path)
+    write_new(aside, content, durable=durable)
+    os.replace(aside, path)
+
+
+def aside_of(path: str) -> str:
+    """Name a file beside `path` that nobody else writes; a pid would not do: other nodes may share the directory."""
+    return f"{path}.{os.urandom(8).hex()}.new"
+
+
+def workdir_id(workdir: str) -> str:
+    """Return the random id of a work directory, by which nodes that share it are known; empty if it has none."""
+    path = os.path.join(workdir, "id")
+    with suppress(OSError, UnicodeDecodeError):
+        if not os.path.exists(path):
+            aside = aside_of(path)
+            write_new(aside, os.urandom(8).hex().encode("ascii"))
+            try:
+                os.link(aside, path)  # of several nodes one wins, and all read the same
+            except FileExistsError:
+                pass
+            finally:
+                os.unlink(aside)
+        return (read_bytes(path) or b"").decode("ascii")
+    return ""
+
+
+def write_new(path: str, content: bytes, *, durable: bool = False) -> None:
+    """Write a file that must not exist yet; nothing is left of it if that fails."""
+    descriptor = os.open(path, NEW, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as sink:
+            sink.write(content)
+            sink.flush()
+            if durable:
+                os.fsync(sink.fileno())
+    except OSError as error:
+        os.unlink(path)
+        raise OSError(error.errno, error.strerror, path) from error
+
+
+def lay_ballast(folder: str) -> None:
+    """Keep some room for the last words, should the disk be full by then."""
+    with suppress(OSError):
+        write_new(os.path.join(folder, BALLAST), os.urandom(BALLAST_BYTES))  # zeros might take no room
+
+
+def drop_ballast(folder: str) -> None:
+    """Make that room."""
+    with suppress(OSError):
+        os.unlink(os.path.join(folder, BALLAST))
+
+
+def read_bytes(path: str) -> Optional[bytes]:
+    """Read a file that is not a symbolic link; None if there is none."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(descriptor, "rb") as source:
+        return source.read()
+
+
+def read_json(path: str) -> Optional[Dict[str, Any]]:
+    """Read a JSON object; None if there is no file or it is not one."""
+    return parse_dict(read_bytes(path) or b"")
+
+
+def parse_dict(content: bytes) -> Optional[Dict[str, Any]]:
+    """Parse a JSON object that another node may have written; None if it is none within bounds."""
+    try:
+        value = parse_json(content, LARGEST_FILE, MOST_VALUES)
+    except MalformedError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _make_parents(path: str) -> None:
+    parent = os.path.dirname(path)
+    if not os.path.isdir(parent):
+        _make_parents(parent)
+        with suppress(FileExistsError):
+            _make_directory(parent)
+
+
+def _make_directory(path: str) -> None:
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        code = "CC-DISK-001" if error.errno in DISK_ERRORS else "CC-DISK-002"
+        raise VerbError(code, f"cannot make directory {path}: {error.strerror}") from None
+
+
+def _verify_ours(path: str) -> None:
+    found = os.lstat(path)
+    if not stat.S_ISDIR(found.st_mode):
+        raise VerbError("CC-DISK-002", f"{path} is not a directory")
+    if found.st_uid != os.geteuid():
+        raise VerbError("CC-DISK-002", f"{path} belongs to another account (uid {found.st_uid})")
+    if found.st_mode & 0o022:
+        mode = stat.S_IMODE(found.st_mode)
+        raise VerbError("CC-DISK-002", f"{path} can be written by others (mode {mode:04o}); chmod go-w it")
+
+
+def tail_of(path: str, limit: int = 4096) -> str:
+    """Return the end of a text file; empty if there is none."""
+    try:
+        with open(path, "rb") as source:
+            size = source.seek(0, os.SEEK_END)
+            source.seek(max(0, size - limit))
+            return source.read().decode("utf-8", "replace")
+    except OSError:
+        return ""

@@ -1,0 +1,228 @@
+"""Imports torch, waits for GO, becomes torchrun.
+
+The job's interpreter, warm: imports torchrun, says ready, waits for GO, becomes torchrun.
+
+Without a module of torch to run, there is nothing to import: on GO it starts the node's only process.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from importlib import import_module
+from typing import Any, Callable, Dict, List
+
+from ..runtime.exit_status import split_status
+from ..runtime.processes import restore_signals
+
+REPORTED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "TORCHELASTIC_ERROR_FILE")
+
+
+def main(arguments: List[str]) -> None:
+    """Run the gate on its two pipes: GO comes on the first, reports go out on the second."""
+    go, report, module = int(arguments[0]), int(arguments[1]), arguments[2]
+    for descriptor in (go, report):
+        os.set_inheritable(descriptor, False)
+    if module:
+        run_module(go, report, module)
+    else:
+        run_program(go, report)
+
+
+def run_module(go: int, report: int, name: str) -> None:
+    """Import torchrun, or torch's older way to call it, and become it on GO."""
+    sys.path[:] = [entry for entry in sys.path if entry != sys.argv[0]]  # torch must not find our modules
+    gc.disable()  # a tenth of the import is the search for garbage in it, of which there is none
+    try:
+        import torch
+
+        module = import_module(name)
+    except BaseException:
+        import traceback
+
+        send(report, {"failed": traceback.format_exc()})
+        raise
+    gc.freeze()
+    gc.enable()
+    send(report, {"ready": str(torch.__version__)})
+    order = read_order(go)
+    apply(order)
+    watch_workers(report)
+    argv = [native(word) for word in order["argv"]]
+    sys.argv = [str(module.__file__), *argv]
+    module.main(argv)
+
+
+def run_program(go: int, report: int) -> None:
+    """Start the job's own program on GO, report it as this node's worker, and end as it does."""
+
+    send(report, {"ready": ""})
+    order = read_order(go)
+    apply(order)
+    program = Program([native(word) for word in order["argv"]], os.path.join(order["attempt"], "0"))
+    rank = order["node_rank"]
+    facts = {
+        "RANK": str(rank),
+        "LOCAL_RANK": "0",
+        "WORLD_SIZE": None,
+        "TORCHELASTIC_ERROR_FILE": program.error_file,
+    }
+    send(report, {"worker": {**facts, "pid": program.pid, "starttime": starttime(program.pid)}})
+    code = program.wait()
+    send(report, {"ended": {"rank": rank, "code": code}})
+    program.see_off()
+    sys.exit(code if code >= 0 else 128 - code)
+
+
+def send(report: int, entry: Dict[str, Any]) -> None:
+    """Write one report; the agent may be gone, which ends this process by other means."""
+    with suppress(OSError):
+        os.write(report, json.dumps(entry).encode("utf-8") + b"\n")
+
+
+def read_order(go: int) -> Dict[str, Any]:
+    """Wait for GO; the agent's end before it ends the gate."""
+    content = b""
+    while not content.endswith(b"\n"):
+        piece = os.read(go, 1 << 16)
+        if not piece:
+            sys.exit("no GO: the agent is gone")
+        content += piece
+    os.close(go)
+    order: Dict[str, Any] = json.loads(content.decode("utf-8"))
+    return order
+
+
+def apply(order: Dict[str, Any]) -> None:
+    """Go to the code and set what was not known before."""
+    os.chdir(order["cwd"])
+    os.environ.update({native(key): native(value) for key, value in order["env"].items()})
+
+
+def native(text: str) -> str:
+    """Return the text that reaches a child process as the bytes meant, whatever encoding the locale has."""
+    return os.fsdecode(text.encode("utf-8", "surrogateescape"))
+
+
+def watch_workers(report: int) -> None:
+    """Report every worker that torchrun starts, and how it ended at the moment torchrun learns it.
+
+    Only the parent has both for certain: a worker may be gone before anybody else has looked at it.
+    """
+    ranks: Dict[int, int] = {}
+
+    def started(process: Any, env: Any) -> None:
+        if env and "LOCAL_RANK" in env:
+            ranks[process.pid] = int(env["RANK"])
+            facts = {name: env.get(name) for name in REPORTED}
+            send(report, {"worker": {**facts, "pid": process.pid, "starttime": starttime(process.pid)}})
+
+    def looked(process: Any) -> None:
+        if process.returncode is not None and process.pid in ranks:
+            send(report, {"ended": {"rank": ranks.pop(process.pid), "code": process.returncode}})
+
+    attach(started, looked)
+
+
+def attach(started: Callable[[Any, Any], None], looked: Callable[[Any], None]) -> None:
+    """Call back after each start of a process and after each look at one.
+
+    The class is changed and not its name in the module, because torch has taken the class already.
+    """
+    start = subprocess.Popen.__init__
+
+    @functools.wraps(start)
+    def reported_start(self: Any, *args: Any, **options: Any) -> None:
+        start(self, *args, **options)
+        started(self, options.get("env"))
+
+    setattr(subprocess.Popen, start.__name__, reported_start)
+    for look in (subprocess.Popen.poll, subprocess.Popen.wait):
+        setattr(subprocess.Popen, look.__name__, after(look, looked))
+
+
+def after(look: Callable[..., Any], looked: Callable[[Any], None]) -> Callable[..., Any]:
+    """Let `looked` follow a method, whether it returns or raises."""
+
+    @functools.wraps(look)
+    def reported_look(self: Any, *args: Any, **options: Any) -> Any:
+        try:
+            return look(self, *args, **options)
+        finally:
+            looked(self)
+
+    return reported_look
+
+
+def starttime(pid: int) -> int:
+    """Read when a child that is not reaped was started, in clock ticks since boot: field 22 of proc_pid_stat(5)."""
+    with open(f"/proc/{pid}/stat", "rb") as source:
+        return int(source.read().rpartition(b")")[2].split()[19])
+
+
+ROUND = 0.02
+
+
+class Program:
+    """A program in a session of its own, its output in files, as torchrun starts a worker."""
+
+    def __init__(self, argv: List[str], folder: str) -> None:
+        os.makedirs(folder, 0o700, exist_ok=True)
+        self.error_file = os.path.join(folder, "error.json")
+        self._asked = False
+        signal.signal(signal.SIGTERM, lambda *_: self.ask())
+        self.pid = os.fork()
+        if self.pid == 0:
+            become(argv, folder)
+
+    def ask(self) -> None:
+        """Pass SIGTERM on to the whole session: a shell alone would die and leave what it waits for."""
+        self._asked = True
+        try:
+            os.killpg(self.pid, signal.SIGTERM)
+        except ProcessLookupError:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGTERM)
+
+    def wait(self) -> int:
+        """Wait for the end; returns it as `Popen.returncode`."""
+        code, number = split_status(os.waitpid(self.pid, 0)[1])
+        return -number if number is not None else code or 0
+
+    def see_off(self) -> None:
+        """After SIGTERM give the others of the session their time too; the agent ends them at the end of grace."""
+        while self._asked and lives(self.pid):
+            time.sleep(ROUND)
+
+
+def lives(group: int) -> bool:
+    """Whether a process group has a member left."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def become(argv: List[str], folder: str) -> None:
+    """Take the files as output and exec; a failing exec is told in the program's own stderr."""
+    try:
+        os.setsid()
+        for descriptor, name in ((1, "stdout.log"), (2, "stderr.log")):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+            os.dup2(os.open(os.path.join(folder, name), flags, 0o600), descriptor)
+        restore_signals()
+        os.execvp(argv[0], argv)
+    except BaseException as error:  # noqa: BLE001, RUF100 - this is a forked child: nothing may return from here
+        os.write(2, f"cannot start {argv[0]}: {error}\n".encode("utf-8", "surrogateescape"))
+    finally:
+        os._exit(127)

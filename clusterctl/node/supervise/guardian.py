@@ -1,0 +1,128 @@
+"""The guardian: starts the agent, watches its beats, and ends everything if it dies or falls silent.
+
+The agent watches the guardian in the same way. Only when both are killed at the same moment is nobody left:
+then the kernel sends torchrun SIGTERM, which passes it on and kills its workers after its own shutdown timeout.
+What outlives that (a torchrun that hangs, processes in sessions of their own) is found by `stop`, through the
+pids on record and through the tag in the environment; what has shed both, and its parents, is not.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple
+
+from ..runtime.exit_status import describe_end, split_status
+from ..runtime.processes import Sweep, as_left, become_subreaper, identify, wake_on
+from ..state.run_record import FINAL, Record, mark_of, new_state, read_state
+from ..state.workdir import drop_ballast, read_json
+
+if TYPE_CHECKING:
+    from .agent import Agent
+
+AGENT_LIMIT = 20.0  # seconds without a beat
+STEPS = 8  # waits without a beat that make up the limit
+BEAT = 2.0
+
+
+class Pipes(NamedTuple):
+    """What joins guardian and agent: orders one way, beats the other."""
+
+    orders_read: int
+    orders_write: int
+    beats_read: int
+    beats_write: int
+
+
+def main(arguments: List[str]) -> None:
+    """Guard the run in the directory given first; the second argument is the agent's socket to the client."""
+    rundir, control = arguments[0], int(arguments[1])
+    os.set_inheritable(control, False)
+    spec = read_json(os.path.join(rundir, "spec.json"))
+    if spec is None:
+        sys.exit(f"no spec in {rundir}")
+    become_subreaper()
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    wakeup = wake_on(signal.SIGTERM, signal.SIGCHLD)
+    pipes = Pipes(*os.pipe(), *os.pipe())
+    limit = float(spec.get("agent_limit") or AGENT_LIMIT)
+    guardian = identify(os.getpid())
+    pid = os.fork()
+    if pid == 0:
+        os.close(pipes.orders_write)
+        os.close(pipes.beats_read)
+        wires = (control, pipes.orders_read, pipes.beats_write)
+        agent_for(rundir, spec, wires, min(BEAT, limit / STEPS)).run(guardian)
+    else:
+        for descriptor in (control, pipes.orders_read, pipes.beats_write):
+            os.close(descriptor)
+        guard(rundir, spec, pid, watch(pipes, wakeup, limit))
+
+
+def agent_for(rundir: str, spec: Dict[str, Any], wires: Tuple[int, int, int], interval: float) -> Agent:
+    """Make the agent, whose modules the guardian itself has no need of."""
+    from .agent import Agent, Wires
+
+    return Agent(rundir, spec, Wires(*wires), interval)
+
+
+def guard(rundir: str, spec: Dict[str, Any], pid: int, silence: Optional[str]) -> None:
+    """See the agent off; if it did not end in order, do its work. Nothing of the run survives this."""
+    if silence is not None:
+        os.kill(pid, signal.SIGKILL)
+    status = os.waitpid(pid, 0)[1]
+    if silence is not None or status != 0:
+        take_over(rundir, spec, silence or describe_loss(status))
+    Sweep(mark_of(spec)).kill_all()
+
+
+def watch(pipes: Pipes, wakeup: int, limit: float) -> Optional[str]:
+    """Wait until the agent ends (None) or has been silent for too long (says so).
+
+    Silence is counted in waits, not by the clock: a machine that slept has not heard a silent agent.
+    """
+    poller = select.poll()
+    poller.register(pipes.beats_read, select.POLLIN)
+    poller.register(wakeup, select.POLLIN)
+    missed = 0
+    while missed < STEPS:
+        ready = [descriptor for descriptor, _ in poller.poll(limit / STEPS * 1000)]
+        missed = 0 if pipes.beats_read in ready else missed + (not ready)
+        if wakeup in ready and signal.SIGTERM in os.read(wakeup, 512):
+            pass_stop(pipes.orders_write)
+        if pipes.beats_read in ready and not os.read(pipes.beats_read, 512):
+            return None
+    return f"the agent was silent for {limit:g} s"
+
+
+def describe_loss(status: int) -> str:
+    """Say how the agent ended before its time."""
+    code, number = split_status(status)
+    if number is not None:
+        return f"the agent {describe_end(code, number)}"
+    return "the agent failed; agent.log in the run's directory tells why"
+
+
+def pass_stop(orders: int) -> None:
+    """Tell the agent to stop; one that is gone is noticed by its beats."""
+    with suppress(OSError):
+        os.write(orders, b"T")
+
+
+def take_over(rundir: str, spec: Dict[str, Any], how: str) -> None:
+    """End everything and record the end in the agent's place."""
+    drop_ballast(rundir)
+    sweep = Sweep(mark_of(spec))
+    left = as_left(sweep.kill_all())
+    record = Record(rundir, read_state(rundir) or new_state(spec))
+    if record.state["state"] in FINAL:
+        return
+    before_go = record.state["state"] in ("SUBMITTED", "PREPARING", "WAITING") and not record.state["began"]
+    state = "FAILED_SETUP" if before_go else "FAILED"
+    record.note("agent_lost", reason=how)
+    record.note("ended", state=state, reason=how, ended=sweep.account(), left=left)
+    record.set(state=state, reason=how, left=left)

@@ -1,0 +1,127 @@
+"""What a run's processes have left in its copy of the code, outside the output directory.
+
+`manifest` in the run's directory holds the rows of the tree that was sent, as they came: zlib(JSON). Written last of
+all, it is younger than every file that was laid out. A run of an older version has none: then nothing is known.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import zlib
+from contextlib import suppress
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+from ...protocol.untrusted import parse_rows
+from ..state.workdir import read_bytes
+from .layout import MANIFEST
+from .store import hash_file
+
+MOST = 20000  # entries that were not sent
+HASHED = 64 << 20  # bytes of sent files that are read, to tell a changed file from one that was only touched
+NAMED = 5
+# On a home that nodes share another node may have written the manifest: it is read within bounds.
+LARGEST_MANIFEST, MOST_VALUES = 64 << 20, 4_000_000  # bytes, values of JSON: half a million files
+LONGEST_PATH = 4096
+LONGEST_NAME = 200  # characters
+# What interpreters, tools and NFS make by themselves.
+IGNORED = re.compile(
+    rb"(__pycache__|\.(pytest|mypy|ruff)_cache|\.ipynb_checkpoints|\.nfs[0-9a-f]{8,}|.*\.py[co])\Z"
+)
+
+Summary = Dict[str, Any]
+
+
+class Sent(NamedTuple):
+    """The tree that was sent: of each path its content and size; and when it was there."""
+
+    rows: Dict[bytes, Tuple[str, int]]
+    time_ns: int
+
+
+class Found(NamedTuple):
+    """A file, link or other entry that was not sent, or is not what was sent; its path is relative to the code."""
+
+    path: bytes
+    entry: Any
+    stat: os.stat_result
+
+
+def read_sent(rundir: str) -> Optional[Sent]:
+    """Read what was sent to a run; None if that is not on record."""
+    path = os.path.join(rundir, MANIFEST)
+    try:
+        text = zlib.decompressobj().decompress(read_bytes(path) or b"", LARGEST_MANIFEST)
+        sent = {}
+        for row in parse_rows(text, LARGEST_MANIFEST, MOST_VALUES):
+            name = row.name(0, LONGEST_PATH)
+            if name is not None:
+                sent[name.encode("utf-8", "surrogateescape")] = (row.text(3, 64), row.integer(4, 0) or 0)
+        return Sent(sent, os.lstat(path).st_mtime_ns)
+    except (OSError, ValueError, zlib.error):
+        return None
+
+
+def find_outside(rundir: str, sent: Optional[Sent], step: Callable[[], None]) -> Iterator[Found]:
+    """Walk a run's code for what was not sent or was changed, and follow no link; without `sent` that is all."""
+    root = os.path.join(os.fsencode(rundir), b"code")
+    unread = HASHED
+    folders = [b""]
+    while folders:
+        folder = folders.pop()
+        for entry in _scan(os.path.join(root, folder)):
+            step()
+            path = os.path.join(folder, entry.name)
+            if IGNORED.match(entry.name) and (sent is None or path not in sent.rows):
+                continue
+            with suppress(OSError):  # it has just been removed
+                found = entry.stat(follow_symlinks=False)
+                if stat.S_ISDIR(found.st_mode):
+                    folders.append(path)
+                elif sent is None or path not in sent.rows:
+                    yield Found(path, entry, found)
+                elif stat.S_ISREG(found.st_mode):
+                    content, size = sent.rows[path]
+                    touched = found.st_mtime_ns > sent.time_ns and found.st_size == size
+                    unread -= size if touched else 0
+                    if found.st_size != size or (
+                        touched and (unread < 0 or hash_file(entry.path) != content)
+                    ):
+                        yield Found(path, entry, found)
+
+
+class _TooManyError(Exception):
+    """The walk has seen more than it may."""
+
+
+def summarise(rundir: str, step: Callable[[], None] = lambda: None) -> Optional[Summary]:
+    """Count the files and name some, those at the top first, for what lies deeper may be a data set's; None if unknown.
+
+    `more`: there are too many to count.
+    """
+    sent = read_sent(rundir)
+    if sent is None:
+        return None
+    files: List[Tuple[int, int, bytes]] = []
+    left = [2 * len(sent.rows) + MOST]  # what was sent, the directories that hold it, and what is new
+
+    def count() -> None:
+        step()
+        left[0] -= 1
+        if left[0] < 0:
+            raise _TooManyError
+
+    with suppress(_TooManyError):
+        for found in find_outside(rundir, sent, count):
+            if stat.S_ISREG(found.stat.st_mode):
+                files.append((found.path.count(b"/"), -found.stat.st_size, found.path))
+    names = [path.decode("utf-8", "replace")[:LONGEST_NAME] for _, _, path in sorted(files)[:NAMED]]
+    total = -sum(size for _, size, _ in files)
+    return {"files": len(files), "bytes": total, "names": names, "more": left[0] < 0}
+
+
+def _scan(folder: bytes) -> List[Any]:
+    with suppress(OSError), os.scandir(folder) as found:
+        return sorted(found, key=lambda entry: entry.name)
+    return []

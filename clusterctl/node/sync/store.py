@@ -1,0 +1,239 @@
+"""Contents by hash; removal of trees.
+
+File contents by hash, shared by all runs of a work directory, also when several nodes share it.
+
+Nothing is flushed to the disk: what a power cut damages is found when it is copied, since every copy is hashed, and is
+asked for again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import stat
+import time
+from contextlib import suppress
+from types import TracebackType
+from typing import Callable, Dict, Optional, Type, Union
+
+from ..runtime.stream import VerbError
+from ..state.workdir import NEW, make_below, make_private
+
+Tell = Callable[[str, OSError], None]
+GONE = (errno.ENOENT, errno.ESTALE)  # on a file system that machines share another one may remove it as well
+
+
+def remove_tree(root: str, step: Callable[[], None], tell: Tell) -> None:
+    """Remove a directory with all in it and follow no link; `step` counts, `tell` hears what could not go.
+
+    Others may remove it at the same time: what is gone is as good as removed.
+    """
+
+    def tell_unless_gone(path: str, error: OSError) -> None:
+        if error.errno not in GONE:
+            tell(path, error)
+
+    open_up(root, step)
+    try:
+        _empty(root, step, tell_unless_gone)
+        os.rmdir(root)
+    except OSError as error:
+        tell_unless_gone(root, error)
+
+
+def _empty(root: str, step: Callable[[], None], tell: Tell) -> None:
+    for folder, folders, files, place in os.fwalk(root, topdown=False):
+        for name in files + folders:
+            step()
+            try:
+                drop(name, place)
+            except OSError as error:
+                tell(os.path.join(folder, name), error)
+
+
+def open_up(root: str, step: Callable[[], None]) -> None:
+    """Let us into every directory of ours: who may not write into one cannot remove what lies there."""
+    let_in(root)
+    for folder, folders, _ in os.walk(root):
+        for name in folders:
+            step()
+            let_in(os.path.join(folder, name))
+
+
+def let_in(folder: str) -> None:
+    """Give a directory's owner all rights there."""
+    with suppress(OSError):
+        mode = os.lstat(folder).st_mode
+        if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
+            os.chmod(folder, stat.S_IMODE(mode) | stat.S_IRWXU)
+
+
+def drop(name: str, place: int) -> None:
+    """Remove a name from an open directory."""
+    try:
+        os.unlink(name, dir_fd=place)
+    except IsADirectoryError:
+        os.rmdir(name, dir_fd=place)
+
+
+CHUNK = 1 << 20
+STALE = 86400.0  # seconds after which an unfinished file of a broken transfer is swept
+USED_EVERY = 86400.0  # seconds; the day of a content's last use is kept as its time, for `clean`
+
+Sha = str
+Path = Union[str, bytes]
+
+
+class Incoming:
+    """One content on its way into the store."""
+
+    def __init__(self, path: str, most: int) -> None:
+        self.path = path
+        self.size = 0
+        self._most = most
+        self.digest = hashlib.sha256()
+        self.descriptor = os.open(path, NEW, 0o600)
+
+    def write(self, data: bytes) -> None:
+        """Append; an OSError names the file, VerbError says that more comes than there can be."""
+        if self.size + len(data) > self._most:
+            raise VerbError(
+                "CC-SYNC-009", f"a file changed on its way: more than its {self._most} bytes came"
+            )
+        self.digest.update(data)
+        self.size += len(data)
+        write_all(self.descriptor, data, self.path)
+
+    def close(self) -> None:
+        """Close; an OSError names the file: network file systems tell only now that they are full."""
+        descriptor, self.descriptor = self.descriptor, -1
+        try:
+            os.close(descriptor)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self.path) from None
+
+    def drop(self) -> None:
+        """Remove what was written."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+        remove_quietly(self.path)
+
+
+class Store:
+    """Contents at `store/<aa>/<sha256>`, 0600; leaving the context removes what is unfinished."""
+
+    def __init__(self, workdir: str) -> None:
+        self.root = make_below(workdir, "store")
+        self.aside = make_below(self.root, "incoming")
+        self._open: Dict[Sha, Incoming] = {}
+        self._token = os.urandom(8).hex()
+        self._count = 0
+
+    def __enter__(self) -> Store:
+        self._sweep()
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self.abandon()
+
+    def path(self, sha: Sha) -> str:
+        """Return where a content lies, or would lie."""
+        return os.path.join(self.root, sha[:2], sha)
+
+    def has(self, sha: Sha, size: int) -> bool:
+        """Say whether a content of this size is there; what is in it shows when it is copied."""
+        try:
+            found = os.lstat(self.path(sha))
+        except FileNotFoundError:
+            return False
+        there = stat.S_ISREG(found.st_mode) and found.st_size == size
+        if there and time.time() - found.st_mtime > USED_EVERY:
+            with contextlib.suppress(OSError):
+                os.utime(self.path(sha))
+        return there
+
+    def add(self, sha: Sha, data: bytes, size: int, *, last: bool = True) -> None:
+        """Take a content of a known size or the next part of one; the last part must complete the hash."""
+        incoming = self._open.get(sha)
+        if incoming is None:
+            self._count += 1
+            name = f"{self._token}-{self._count}"
+            incoming = self._open[sha] = Incoming(os.path.join(self.aside, name), size)
+        if not data and not last:
+            raise VerbError("CC-SYNC-009", "an empty piece of a file came, which is not its last")
+        incoming.write(data)
+        if not last:
+            return
+        if incoming.digest.hexdigest() != sha:
+            raise VerbError("CC-SYNC-009", f"a file changed on its way: its content is not {sha}")
+        incoming.close()
+        self._name(incoming.path, self.path(sha))
+        del self._open[sha]
+
+    def abandon(self) -> None:
+        """Drop contents of which only a part has come; each can begin anew."""
+        while self._open:
+            self._open.popitem()[1].drop()
+
+    def discard_if_wrong(self, sha: Sha) -> bool:
+        """Remove a stored content that does not have its hash; say whether it was so."""
+        try:
+            if hash_file(self.path(sha)) == sha:
+                return False
+        except FileNotFoundError:
+            return True
+        remove_quietly(self.path(sha))
+        return True
+
+    def _name(self, path: str, target: str) -> None:
+        try:
+            os.rename(path, target)
+        except FileNotFoundError:  # the first of its folder, or `clean` has just removed the empty folder
+            make_private(os.path.dirname(target))
+            os.rename(path, target)
+
+    def _sweep(self) -> None:
+        oldest = time.time() - STALE
+        with os.scandir(self.aside) as found:
+            for entry in found:
+                with contextlib.suppress(FileNotFoundError):  # another sync has just given it its name
+                    if entry.stat(follow_symlinks=False).st_mtime < oldest:
+                        remove_quietly(entry.path)
+
+
+def write_all(descriptor: int, data: bytes, path: Path) -> None:
+    """Write everything; an OSError names the file."""
+    rest = memoryview(data)
+    try:
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from None
+
+
+def hash_file(path: Path) -> Sha:
+    """Hash a regular file; a link in its place is an OSError."""
+    digest = hashlib.sha256()
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        data = os.read(descriptor, CHUNK)
+        while data:
+            digest.update(data)
+            data = os.read(descriptor, CHUNK)
+    finally:
+        os.close(descriptor)
+    return digest.hexdigest()
+
+
+def remove_quietly(path: str) -> None:
+    """Remove a file that may be gone already."""
+    with contextlib.suppress(OSError):
+        os.unlink(path)

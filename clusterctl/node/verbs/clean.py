@@ -1,0 +1,354 @@
+"""What could go; remove what is named.
+
+The verb `clean`: says what a work directory holds that could go, and removes what the client then names.
+
+request {"workdir", "node", "unused": seconds, "payload": sha256 of the client's own}
+node    {"found": {"place": id, "runs": [{"run", "leaf", "state", "age", "bytes", "blocked", "outside"}, ...],
+        "store": {"contents", "bytes"}, "payloads": {...}, "environments": {...}}}; null if there is no work directory
+client  {"remove": {"runs": [[run, leaf], ...], "rest": bool}}, or it hangs up
+node    {"removed": {"runs": n, "bytes": n, "contents": n, "failed": [[what, why], ...]}}
+In between the node sends {"beat": n, "steps": n} every 2 s.
+
+`age` is the seconds since a run's part last wrote anything, by the node's own clock; `blocked` says why a part must
+stay whatever the client says; `outside` is what it has left outside its output directory, see outside_files.py. Of the
+store and the payloads the node itself decides: what was not used for `unused` seconds and at least a day goes, and
+whatever is in use now was used within that day.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from contextlib import suppress
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
+
+from ...protocol.untrusted import Untrusted
+from ..runtime.heartbeat import Voice
+from ..runtime.processes import all_pids
+from ..runtime.stream import Stream, VerbError
+from ..state.environments import CONTENT, MARK, ROOT
+from ..state.run_record import FINAL, State, mark_of, read_spec, resolve, run_dirs
+from ..state.workdir import component, make_below, make_private, read_bytes
+from ..sync.outside_files import summarise
+from ..sync.store import Tell, let_in, remove_quietly, remove_tree
+
+
+class Environments:
+    """Those that were last used more than `unused` seconds ago; `tags` gives those of living processes."""
+
+    def __init__(
+        self, workdir: str, unused: float, tags: Callable[[], Set[str]], step: Callable[[], None]
+    ) -> None:
+        self._workdir = workdir
+        self._tags = tags
+        self._unused = unused
+        self._step = step
+
+    def spare(self) -> Iterator[Tuple[str, int]]:
+        """Give each that could go, and the bytes in it."""
+        wanted = self._wanted()
+        for folder in sorted(entries(os.path.join(self._workdir, ROOT))):
+            size = self._weigh(folder) if self._is_old(folder) else None
+            if size is not None and os.path.basename(folder)[:CONTENT] not in wanted:
+                yield folder, size
+
+    def remove(self, tell: Tell) -> Tuple[int, int]:
+        """Remove them, each out of sight in one step; gives how many went, and their bytes."""
+        count = size = 0
+        for folder, weight in list(self.spare()):
+            if not self._is_old(folder):
+                continue  # used since it was found
+            aside = os.path.join(make_below(self._workdir, "trash"), os.urandom(8).hex())
+            try:
+                let_in(folder)
+                os.rename(folder, aside)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                tell(folder, error)
+                continue
+            if not self._is_old(aside):
+                os.rename(aside, folder)  # somebody has just found it
+                continue
+            remove_tree(aside, self._step, tell)
+            count, size = count + 1, size + weight
+        return count, size
+
+    def _wanted(self) -> Set[str]:
+        """Name the contents that runs use which live, or perhaps live elsewhere, or of which a process is left."""
+        wanted = set()
+        tags = self._tags()
+        for rundir in run_dirs(self._workdir, None, None):
+            spec = read_spec(rundir)
+            setup = Untrusted(spec).record("setup")
+            if spec is None or not setup:
+                continue
+            state = resolve(rundir)
+            live = state is not None and (state["state"] not in FINAL or state["state"] == "UNKNOWN")
+            if live or any(tag.startswith(mark_of(spec)) for tag in tags):
+                wanted.add(setup.text("content", CONTENT))
+        return wanted
+
+    def _is_old(self, folder: str) -> bool:
+        """Whether it was not used for long; one that is not complete is as old as the lock of who was making it."""
+        newest = 0.0
+        for name in (MARK, "lock", ""):
+            with suppress(OSError):
+                found = os.lstat(os.path.join(folder, name))
+                if found.st_uid != os.geteuid():
+                    return False
+                if name or not newest:
+                    newest = max(newest, found.st_mtime)
+        return time.time() - newest > self._unused
+
+    def _weigh(self, root: str) -> Optional[int]:
+        """Add up what lies below; None if it is gone, or some of it is another account's or on another file system."""
+        size, folders = 0, [root]
+        try:
+            here = os.lstat(root)
+        except OSError:
+            return None
+        while folders:
+            for path in entries(folders.pop(), everything=True):
+                self._step()
+                with suppress(OSError):
+                    found = os.lstat(path)
+                    if (found.st_dev, found.st_uid) != (here.st_dev, os.geteuid()):
+                        return None
+                    size += found.st_size
+                    if stat.S_ISDIR(found.st_mode):
+                        folders.append(path)
+        return size
+
+
+def entries(folder: str, *, everything: bool = False) -> Iterator[str]:
+    """List the directories in a directory that may be gone; nothing if it is a link."""
+    with suppress(OSError):
+        if not os.path.islink(folder):
+            with os.scandir(folder) as found:
+                yield from (one.path for one in found if everything or one.is_dir(follow_symlinks=False))
+
+
+DAY = 86400.0
+ID = re.compile(rb"[0-9a-f]{16}\Z")
+SHA = re.compile(r"[0-9a-f]{64}\Z")
+TOLD = ("run", "job", "node", "node_rank", "nnodes", "state", "submitted", "launched_by", "launched_id")
+
+Found = Dict[str, Any]
+
+
+def run(request: Dict[str, Any], stream: Stream) -> None:
+    """Serve one client."""
+    with Voice(stream) as voice:
+        workdir = open_marked(request["workdir"])
+        if workdir is None:
+            voice.send({"found": None})
+            return
+        cleaner = Cleaner(workdir, request, voice.step)
+        voice.send({"found": cleaner.find()})
+        frame = stream.receive()
+        if frame is not None:
+            voice.send({"removed": cleaner.remove(frame[0]["remove"])})
+
+
+def open_marked(text: str) -> Optional[str]:
+    """Return the work directory; None if there is none, VerbError if it is not one of ours."""
+    path = os.path.realpath(os.path.expanduser(text))
+    if not os.path.isdir(path):
+        return None
+    if path in ("/", os.path.realpath(os.path.expanduser("~"))):
+        raise VerbError("CC-CLEAN-001", f"{path} cannot be a work directory of clusterctl")
+    if not ID.match(read_bytes(os.path.join(path, "id")) or b""):
+        raise VerbError(
+            "CC-CLEAN-001", f"{path} lacks the file `id` that marks a work directory of clusterctl"
+        )
+    return make_private(path)
+
+
+class Cleaner:
+    """What can be removed of a work directory, by whom it is not used."""
+
+    def __init__(self, workdir: str, request: Dict[str, Any], step: Callable[[], None]) -> None:
+        self._workdir = workdir
+        self._node = str(request["node"])
+        self._unused = max(DAY, float(request["unused"]))
+        self._payload = str(request["payload"])
+        self._step = step
+        self._environments = Environments(workdir, self._unused, living_tags, step)
+
+    def find(self) -> Found:
+        """Describe what could go."""
+        tags = living_tags()
+        runs = [self._part(rundir, tags) for rundir in run_dirs(self._workdir, None, self._node)]
+        spares = (("store", self._contents()), ("payloads", self._payloads()))
+        found = {name: list(rows) for name, rows in (*spares, ("environments", self._environments.spare()))}
+        return {
+            "place": (read_bytes(os.path.join(self._workdir, "id")) or b"").decode("ascii"),
+            "runs": runs,
+            **{
+                name: {"contents": len(rows), "bytes": sum(size for _, size in rows)}
+                for name, rows in found.items()
+            },
+        }
+
+    def _part(self, rundir: str, tags: Set[str]) -> Found:
+        state, spec = resolve(rundir), read_spec(rundir)
+        size, newest, blocked = self._weigh(rundir)
+        if spec is not None and any(tag.startswith(mark_of(spec)) for tag in tags):
+            blocked = blocked or "processes of it still live"
+        return {
+            "run": os.path.basename(os.path.dirname(rundir)),
+            "leaf": os.path.basename(rundir),
+            "state": state and {key: state.get(key) for key in TOLD},
+            "age": max(0.0, time.time() - newest),
+            "bytes": size,
+            "blocked": blocked,
+            "outside": summarise(rundir, self._step),
+        }
+
+    def _weigh(self, root: str) -> Tuple[int, float, str]:
+        """Add up what lies below; gives bytes, the newest time, and what forbids to remove it."""
+        here = os.lstat(root)
+        size, newest, blocked = 0, here.st_mtime, "" if stat.S_ISDIR(here.st_mode) else f"{root} is a link"
+        folders = [root]
+        while folders:
+            for entry in scan(folders.pop()):
+                self._step()
+                try:
+                    found = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                size += found.st_size
+                newest = max(newest, found.st_mtime) if stat.S_ISREG(found.st_mode) else newest
+                if found.st_uid != here.st_uid or here.st_uid != os.geteuid():
+                    blocked = f"{entry.path} belongs to another account"
+                if found.st_dev != here.st_dev:
+                    blocked = f"{entry.path} is another file system"
+                if stat.S_ISDIR(found.st_mode) and found.st_dev == here.st_dev:
+                    folders.append(entry.path)
+        return size, newest, blocked
+
+    def _contents(self) -> Iterator[Tuple[str, int]]:
+        """Give the stored contents that nobody has used for long; what is in use is at most a day old."""
+        root = os.path.join(self._workdir, "store")
+        for folder in scan(root):
+            if len(folder.name) == 2 and folder.is_dir(follow_symlinks=False):
+                for entry in scan(folder.path):
+                    if SHA.match(entry.name) and entry.name.startswith(folder.name):
+                        yield from self._if_old(entry.path)
+        for entry in scan(os.path.join(root, "incoming")):  # what transfers that broke off have left
+            yield from self._if_old(entry.path)
+
+    def _payloads(self) -> Iterator[Tuple[str, int]]:
+        """Give old versions of our own part; while a run lives here or elsewhere, it may need any of them."""
+        if any(maybe_live(resolve(rundir)) for rundir in run_dirs(self._workdir, None, None)):
+            return
+        for entry in scan(os.path.join(self._workdir, "bin")):
+            if SHA.match(entry.name) and entry.name != self._payload:
+                for file in scan(entry.path):
+                    if file.name.startswith("payload") and file.name.endswith((".zip", ".new")):
+                        yield from self._if_old(file.path)
+
+    def _if_old(self, path: str) -> Iterator[Tuple[str, int]]:
+        self._step()
+        with suppress(OSError):
+            found = os.lstat(path)
+            old = time.time() - found.st_mtime > self._unused
+            if old and stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
+                yield path, found.st_size
+
+    def remove(self, wish: Dict[str, Any]) -> Found:
+        """Remove the parts of runs that are named and, if wished, what the store and `bin` can spare."""
+        account: Found = {"runs": 0, "bytes": 0, "contents": 0, "failed": []}
+        tags = living_tags()
+        for run_id, leaf in wish["runs"]:
+            try:
+                rundir = os.path.join(self._workdir, "runs", component(run_id), component(leaf))
+                size = self._remove_run(rundir, tags)
+            except (OSError, VerbError) as error:
+                account["failed"].append([f"{run_id}/{leaf}", str(getattr(error, "strerror", None) or error)])
+                continue
+            account["runs"] += 1
+            account["bytes"] += size
+        self._empty_trash(account)
+        if wish["rest"]:
+            self._remove_rest(account)
+        return account
+
+    def _remove_run(self, rundir: str, tags: Set[str]) -> int:
+        """Take a part of a run out of sight in one step; it is looked at again, much may have happened since."""
+        part = self._part(rundir, tags)
+        state = part["state"]
+        if os.path.basename(rundir).partition("-")[2] != self._node:
+            raise VerbError("CC-RUN-010", "it belongs to another node")
+        if state is not None and state["state"] not in FINAL:
+            raise VerbError("CC-CLEAN-002", "it lives")
+        if state is None and part["age"] < DAY:
+            raise VerbError("CC-CLEAN-002", "it may just be coming into being")
+        if maybe_live(state) and part["age"] < DAY:
+            raise VerbError("CC-CLEAN-002", "it may live elsewhere")
+        if part["blocked"]:
+            raise VerbError("CC-CLEAN-002", part["blocked"])
+        let_in(rundir)  # without it, it cannot be moved
+        os.rename(rundir, os.path.join(make_below(self._workdir, "trash"), os.urandom(8).hex()))
+        with suppress(OSError):
+            os.rmdir(os.path.dirname(rundir))  # the last one takes the run's directory with it
+        return int(part["bytes"])
+
+    def _empty_trash(self, account: Found) -> None:
+        for entry in scan(os.path.join(self._workdir, "trash")):
+            self._step()
+            if entry.is_dir(follow_symlinks=False):
+                remove_tree(entry.path, self._step, self._tell(account))
+            else:
+                remove_quietly(entry.path)
+
+    def _tell(self, account: Found) -> Tell:
+        def tell(path: str, error: OSError) -> None:
+            account["failed"].append([path, error.strerror or str(error)])
+
+        return tell
+
+    def _remove_rest(self, account: Found) -> None:
+        for path, size in [*self._contents(), *self._payloads()]:
+            if not any(self._if_old(path)):
+                continue  # used since it was found
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+                account["contents"] += 1
+                account["bytes"] += size
+            if os.path.basename(path).startswith("payload"):
+                with suppress(OSError):
+                    os.rmdir(os.path.dirname(path))
+        count, size = self._environments.remove(self._tell(account))
+        account["environments"] = count
+        account["bytes"] += size
+
+
+def maybe_live(state: Optional[State]) -> bool:
+    """Whether a part of a run lives, or lives perhaps on another machine that shares the directory."""
+    return state is not None and (state["state"] not in FINAL or state["state"] == "UNKNOWN")
+
+
+def living_tags() -> Set[str]:
+    """Give the tags of all processes of runs that this account has here."""
+    found: Set[str] = set()
+    mark = b"CLUSTERCTL_RUN="
+    for pid in all_pids():
+        with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as source:
+            words = source.read().split(b"\0")
+            found.update(os.fsdecode(word[len(mark) :]) for word in words if word.startswith(mark))
+    return found
+
+
+def scan(folder: str) -> List[Any]:
+    """List a directory that may be gone; nothing if it is a link, which leads to what is not ours to remove."""
+    try:
+        if os.path.islink(folder):
+            return []
+        with os.scandir(folder) as found:
+            return list(found)
+    except OSError:
+        return []

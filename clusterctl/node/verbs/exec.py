@@ -1,0 +1,161 @@
+"""The verb `exec`: one command, what it writes, and how it ended; it lives no longer than the client stays.
+
+request {"argv": [program, arguments...], "keep": bytes of each stream that are sent, or null for all}
+node    {"stream": "stdout" | "stderr"} + bytes, as they come; {"beat": n} every 2 s in between; at last
+        {"ended": {"exit": code or null, "signal": number or null, "cut": [streams that were longer],
+        "left": [names of processes that it has left in the background]}}
+What the command leaves behind by ending stays, as with ssh: it may have been started for that. It is told.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import time
+from typing import Any, Dict, List, Optional
+
+from ..runtime.processes import (
+    OURS,
+    ROUND,
+    Sweep,
+    become_subreaper,
+    die_with_parent,
+    living,
+    reap,
+    send_signal,
+)
+from ..runtime.stream import Stream
+
+BEAT = 2.0
+TICK = 0.05  # seconds between looks at a command that has closed its output and goes on
+GRACE = 2.0  # seconds between TERM and KILL when the client leaves
+SETTLE = 0.2  # seconds for what is just ending after the command
+MOST_LEFT = 20
+PIECE = 1 << 16
+NOT_FOUND, CANNOT_RUN = 127, 126
+
+
+def run(request: Dict[str, Any], stream: Stream) -> None:
+    """Run the command to its end, or end it when the client leaves."""
+    become_subreaper()
+    try:
+        process = start([os.fsencode(word) for word in request["argv"]])
+    except (OSError, ValueError) as error:
+        refuse(stream, request["argv"][0], error)
+        return
+    relay = Relay(stream, process, request.get("keep"))
+    try:
+        relay.carry()
+    except BrokenPipeError:
+        end_all()
+        raise
+    if stream.ended:
+        end_all()
+    else:
+        stream.send({"ended": {**relay.account(), "left": name_left()}})
+
+
+def start(argv: List[bytes]) -> subprocess.Popen[bytes]:
+    """Start the command at home, in a session of its own, with nothing to read."""
+    home = os.path.expanduser("~")
+    return subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=home if os.path.isdir(home) else "/",
+        env={key: value for key, value in os.environ.items() if key not in OURS},
+        start_new_session=True,
+        preexec_fn=lambda: die_with_parent(signal.SIGKILL),  # noqa: PLW1509 - there is one thread
+    )
+
+
+def refuse(stream: Stream, program: str, error: Exception) -> None:
+    """Say as a shell would that there is no such program, or none that can be run."""
+    reason = getattr(error, "strerror", None) or str(error)
+    code = NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_RUN
+    stream.send({"stream": "stderr"}, f"{program}: {reason}\n".encode("utf-8", "replace"))
+    stream.send({"ended": {"exit": code, "signal": None, "cut": [], "left": []}})
+
+
+class Relay:
+    """Carries what a command writes to the client, up to `keep` bytes of each stream."""
+
+    def __init__(self, stream: Stream, process: subprocess.Popen[bytes], keep: Optional[int]) -> None:
+        self._stream = stream
+        self._process = process
+        pipes = {"stdout": process.stdout, "stderr": process.stderr}
+        self._open = {pipe.fileno(): name for name, pipe in pipes.items() if pipe is not None}
+        self._room = {"stdout": keep, "stderr": keep}
+        self._cut: List[str] = []
+        self._beats = 0
+        self._beaten = time.monotonic()
+
+    def carry(self) -> None:
+        """Carry until the command has ended and closed its output, or the client has left."""
+        for _ in self._stream.arrived():
+            pass
+        poller = select.poll()
+        for descriptor in (self._stream.fileno(), *self._open):
+            poller.register(descriptor, select.POLLIN)
+        while not self._stream.ended and (self._open or self._process.poll() is None):
+            for descriptor, _ in poller.poll((BEAT if self._open else TICK) * 1000):
+                if descriptor == self._stream.fileno():
+                    for _ in self._stream.arrived():
+                        pass
+                elif not self._pass_on(descriptor):
+                    poller.unregister(descriptor)
+            self._beat()
+
+    def account(self) -> Dict[str, Any]:
+        """Say how the command ended."""
+        status = self._process.wait()
+        exit_code, number = (status, None) if status >= 0 else (None, -status)
+        return {"exit": exit_code, "signal": number, "cut": self._cut}
+
+    def _pass_on(self, descriptor: int) -> bool:
+        name = self._open[descriptor]
+        data = os.read(descriptor, PIECE)
+        if not data:
+            del self._open[descriptor]
+            return False
+        room = self._room[name]
+        if room is not None:
+            self._room[name] = max(0, room - len(data))
+            if len(data) > room and name not in self._cut:
+                self._cut.append(name)
+            data = data[:room]
+        if data:
+            self._stream.send({"stream": name}, data)
+        return True
+
+    def _beat(self) -> None:
+        now = time.monotonic()
+        if now - self._beaten >= BEAT:
+            self._beaten = now
+            self._beats += 1
+            self._stream.send({"beat": self._beats})
+
+
+def name_left() -> List[str]:
+    """Name the processes that go on without the command."""
+    deadline = time.monotonic() + SETTLE
+    while living() and time.monotonic() < deadline:
+        time.sleep(ROUND)
+        for _ in reap():
+            pass
+    return sorted(stat.name for stat in living())[:MOST_LEFT]
+
+
+def end_all() -> None:
+    """End the command and all below it: TERM, and KILL for what is still there a moment later."""
+    deadline = time.monotonic() + GRACE
+    for stat in living():
+        send_signal(stat.identity, signal.SIGTERM)
+    while living() and time.monotonic() < deadline:
+        time.sleep(TICK)
+        for _ in reap():
+            pass
+    Sweep("exec").kill_all()

@@ -1,0 +1,103 @@
+"""The probe: what a node is, has and can reach, told in one frame; it writes nothing and imports no torch.
+
+Every question is asked in a thread of its own with a time limit of its own, so that one dead file system or
+name server costs one answer and not the report. An answer that is missing reads `{"problem": "why"}`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Callable
+
+from ..probe import gpu, network, python, system
+from ..probe.nvidia_smi import find
+from ..probe.questions import ask_all
+from ..state.lock_holders import ask_holders, names_in_use
+
+if TYPE_CHECKING:
+    from ..runtime.stream import Stream
+
+LIMIT = 2.0  # seconds; generous for a busy node, short enough that a dead mount does not hold up the others
+GPU_LIMIT = 7.5  # nvidia-smi has 5 s and then 2 s, and is killed then
+GPU_LIMITS = {"gpus": GPU_LIMIT, "gpu_health": GPU_LIMIT + 0.5}
+
+
+def run(request: dict[str, Any], stream: Stream) -> None:
+    """Answer a probe request with one frame `{"facts": {...}}`."""
+    received = time.time()
+    stream.send({"facts": gather(request, received)})
+    if request.get("stay"):
+        from ..diagnose.mesh import (  # when the facts are on their way: it loads what most probes never need
+            serve,
+        )
+
+        serve(stream)
+
+
+def gather(request: dict[str, Any], received: float) -> dict[str, Any]:
+    """Ask all questions at once; `received` is this node's time of the request's arrival (Unix s)."""
+    setup = _enter_setup(request)
+    nccl = python.ask_nccl_in_child()  # forked first: forking is safe only while there is one thread
+    answers = ask_all(_questions(request, nccl), GPU_LIMITS, LIMIT)
+    answers["setup"] = setup
+    answers["clock"] = {"received": received, "answered": time.time()}
+    return answers
+
+
+def _enter_setup(request: dict[str, Any]) -> dict[str, Any] | None:
+    """Look from now on into the environment that the job's `setup` makes, if it has one and that is here."""
+    if not request.get("setup"):
+        return None
+    from ..probe.python import enter
+
+    return enter(str(request.get("workdir") or "~/.clusterctl"), request["setup"])
+
+
+def _gpu_health() -> dict[str, Any] | None:
+    if find("nvidia-smi") is None:
+        return None
+    from ..probe.gpu import gpu_health
+
+    return gpu_health()
+
+
+def _questions(request: dict[str, Any], nccl: Callable[[], Any]) -> dict[str, Callable[[], Any]]:
+    workdir = str(request.get("workdir") or "~/.clusterctl")
+    payload = str(request.get("payload") or "")
+    peers = request.get("peers") or {}
+    return {
+        "gpus": gpu.gpus,
+        "gpu_health": _gpu_health,
+        "locks": lambda: ask_holders(names_in_use()),
+        "nccl": nccl,
+        "torch": python.torch,
+        "packages": python.packages,
+        "installed": python.installed,
+        "nics": network.nics,
+        "routing": network.routing_table,
+        "routes": lambda: network.routes(peers, LIMIT - 0.3),
+        "address": lambda: network.resolve(request.get("ip") or request.get("host") or ""),
+        "hostname": network.own_hostname,
+        "ports": network.port_range,
+        "workdir": lambda: system.workdir(workdir, payload),
+        "workdir_disk": lambda: system.disk(workdir),
+        "tmp_disk": lambda: system.disk("/tmp"),
+        "shm_disk": lambda: system.disk("/dev/shm"),
+        "home_disk": lambda: system.disk("~"),
+        "python_disk": lambda: system.disk(sys.prefix),
+        "shm_left": system.shared_memory,
+        "cgroup": system.cgroup,
+        "text": system.text,
+        "nccl_conf": system.nccl_conf,
+        "interpreter": system.interpreter,
+        "activate": python.activate,
+        "platform": system.platform,
+        "account": system.account,
+        "machine": system.machine,
+        "limits": system.limits,
+        "environment": system.environment,
+        "logind": system.logind,
+        "infiniband": network.infiniband,
+        "gpudirect": network.gpudirect,
+    }

@@ -1,0 +1,177 @@
+"""Write the run directory, start the guardian, relay."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import sys
+from contextlib import suppress
+from hashlib import sha256
+from typing import Any, Dict, List, Optional
+
+from ..runtime.processes import interpreter_options, restore_signals
+from ..runtime.stream import Stream, VerbError
+from ..state.run_record import Record, new_state
+from ..state.workdir import (
+    component,
+    make_below,
+    open_workdir,
+    read_bytes,
+    tail_of,
+    workdir_id,
+    write_atomically,
+    write_new,
+)
+
+UNCHECKED = b"\1\0\0\0" + b"\0" * 8  # byte code that is valid whatever the source's time is (PEP 552)
+
+
+def with_byte_code(path: str) -> str:
+    """Return the zip to run: one beside `path` that holds its byte code too, or `path` where that cannot be made.
+
+    Its name holds its hash, by which a damaged one is known.
+    """
+    folder, prefix = os.path.dirname(path), f"payload-{sys.implementation.cache_tag}-"
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            known = os.path.join(folder, name)
+            if not (name.startswith(prefix) and name.endswith(".zip")):
+                continue  # also one that another start is writing aside, and is about to rename
+            if name == f"{prefix}{sha256(read_bytes(known) or b'').hexdigest()}.zip":
+                os.utime(known)  # in use: `clean` leaves it alone
+                return known
+        content = build(read_bytes(path) or b"")
+        if content is not None:
+            made = os.path.join(folder, f"{prefix}{sha256(content).hexdigest()}.zip")
+            write_atomically(made, content)
+            return made
+    return path
+
+
+def build(source: bytes) -> Optional[bytes]:
+    """Compile every module of a zip; None if this interpreter cannot."""
+    import importlib.util
+    import io
+    import marshal
+    import zipfile
+
+    packed = io.BytesIO()
+    try:
+        with zipfile.ZipFile(io.BytesIO(source)) as plain, zipfile.ZipFile(packed, "w") as target:
+            for name in plain.namelist():
+                text = plain.read(name)
+                code = compile(text, name, "exec", dont_inherit=True)
+                target.writestr(zipfile.ZipInfo(name), text)  # for a job whose Python is another one
+                data = importlib.util.MAGIC_NUMBER + UNCHECKED + marshal.dumps(code)
+                target.writestr(zipfile.ZipInfo(name + "c"), data)
+    except (zipfile.BadZipFile, SyntaxError, ValueError):
+        return None
+    return packed.getvalue()
+
+
+Request = Dict[str, Any]
+LAST_WORDS = ("going", "listening", "failed", "ended")  # after which an agent may close
+
+
+def run(request: Request, stream: Stream) -> None:
+    """Start a run on this node and relay the dialogue between client and agent."""
+    workdir = open_workdir(request["workdir"])
+    payload = with_byte_code(ensure_payload(workdir, request["payload"]["sha256"], stream))
+    rundir = make_rundir(workdir, request["spec"])
+    stream.send({"event": "workdir", "id": workdir_id(workdir)})
+    ours, theirs = socket.socketpair()
+    start_guardian(payload, rundir, theirs)
+    theirs.close()
+    agent = Stream(ours.fileno(), ours.fileno())
+    agent.send({"secrets": request.get("secrets") or {}, "token": request.get("token")})
+    relay(stream, agent, rundir)
+
+
+def ensure_payload(workdir: str, digest: str, stream: Stream) -> str:
+    """Return the path of the payload's zip, asking the client for it if it is absent or damaged."""
+    path = os.path.join(make_below(workdir, "bin", digest), "payload.zip")
+    if sha256(read_bytes(path) or b"").hexdigest() == digest:
+        with suppress(OSError):
+            os.utime(path)  # in use: `clean` leaves it alone
+        return path
+    stream.send({"need": "payload"})
+    answer = stream.receive()
+    if answer is None:
+        raise BrokenPipeError("the client left")
+    if sha256(answer[1]).hexdigest() != digest:
+        raise VerbError("CC-RUN-012", "the payload did not arrive as it was sent")
+    write_atomically(path, answer[1], durable=True)
+    return path
+
+
+def make_rundir(workdir: str, spec: Dict[str, Any]) -> str:
+    """Make the run's directory on this node and write the spec, which must not be there yet."""
+    name = f"{int(spec.get('seat', spec['node_rank']))}-{component(spec['node'])}"
+    rundir = make_below(workdir, "runs", spec["run"], name)
+    path = os.path.join(rundir, "spec.json")
+    try:
+        write_new(path, json.dumps(spec, indent=1).encode("utf-8"))
+    except FileExistsError:
+        raise VerbError("CC-RUN-013", f"run {spec['run']} was started on {spec['node']} before") from None
+    record = Record(rundir, new_state(spec))
+    record.set()
+    if not record.flush():
+        os.unlink(path)
+        raise VerbError("CC-DISK-001", f"cannot write {os.path.join(rundir, 'state.json')}")
+    return rundir
+
+
+def start_guardian(payload: str, rundir: str, control: socket.socket) -> None:
+    """Fork twice and become the guardian: no terminal, no pipe of ours, nobody's child."""
+    argv = [sys.executable, *interpreter_options(), payload, "guardian", rundir, str(control.fileno())]
+    env = {key: value for key, value in os.environ.items() if key != "CLUSTERCTL_RUN"}
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+    log = os.open(os.path.join(rundir, "agent.log"), flags, 0o600)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setsid()
+            if os.fork() == 0:
+                become_guardian(argv, env, log, control)
+        finally:
+            os._exit(0)
+    os.close(log)
+    os.waitpid(pid, 0)
+
+
+def become_guardian(argv: List[str], env: Dict[str, str], log: int, control: socket.socket) -> None:
+    """Take the log as output, hand on the control socket, and exec."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    restore_signals()
+    os.set_inheritable(control.fileno(), True)
+    os.execve(argv[0], argv, env)
+
+
+def relay(client: Stream, agent: Stream, rundir: str) -> None:
+    """Carry frames both ways until the agent closes; a client that leaves is the agent's to judge."""
+    poller = select.poll()
+    poller.register(client, select.POLLIN)
+    poller.register(agent, select.POLLIN)
+    said = pass_on(client, agent)
+    while not (client.ended or agent.ended):
+        poller.poll()
+        pass_on(client, agent)
+        said = pass_on(agent, client) or said
+    if agent.ended and said not in LAST_WORDS:
+        log = tail_of(os.path.join(rundir, "agent.log")).strip()
+        raise VerbError("CC-RUN-014", f"the agent ended before its time: {log or 'it was killed'}")
+
+
+def pass_on(source: Stream, sink: Stream) -> str:
+    """Pass on what has arrived, also to one that takes no more; returns the last event."""
+    said = ""
+    for header, body in source.arrived():
+        said = header.get("event", "")
+        with suppress(BrokenPipeError):
+            sink.send(header, body)
+    return said

@@ -1,0 +1,215 @@
+"""@check, Hit, Finding, context, majority vote, fix texts.
+
+The terms of checks: a check is a function that looks at all nodes and yields hits; hits make findings.
+
+@check("CC-TIME-001", "warning", "the clocks differ", why="...", needs=("clock",))
+def clocks_differ(seen: Situation) -> Iterator[Hit]:
+    '''What `explain` prints.'''
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from clusterctl.errors import ClusterctlError
+from clusterctl.plans.diagnose.collective import Deep
+from clusterctl.plans.diagnose.mesh import Wire
+from clusterctl.plans.facts.facts import PACKAGES, Facts
+from clusterctl.plans.launch.network import NodeNetwork
+from clusterctl.specs.inventory.model import Node
+from clusterctl.specs.job.model import Job
+from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.text import command_line, quote_word
+
+Severity = Literal["error", "warning", "info"]
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is not as it should be; `nodes` are the ones to mend, in the inventory's order.
+
+    `waived` is the reason for which it does not count, where somebody gave one.
+    """
+
+    code: str
+    severity: Severity
+    nodes: tuple[str, ...]
+    evidence: str
+    why: str
+    fix: str
+    title: str
+    waived: str = ""
+
+
+@dataclass(frozen=True)
+class Hit:
+    """What a check saw; `shared` evidence names its nodes itself, other evidence is about each node alone."""
+
+    nodes: tuple[str, ...]
+    evidence: str
+    fix: str = ""
+    shared: bool = False
+
+
+def on(node: Node, evidence: str, fix: str = "") -> Hit:
+    """Report something about one node."""
+    return Hit((node.name,), evidence, fix)
+
+
+def across(nodes: Iterable[str], evidence: str, fix: str = "") -> Hit:
+    """Report something that only a comparison shows; the evidence names the nodes itself."""
+    return Hit(tuple(nodes), evidence, fix, shared=True)
+
+
+@dataclass(frozen=True)
+class Here:
+    """What this machine adds: key files that others may read, with their modes, and names beside the job's script."""
+
+    open_keys: Mapping[str, int] = field(default_factory=dict)
+    beside_script: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Situation:
+    """Everything that checks may look at; `known` are the nodes that answered what the check needs."""
+
+    nodes: tuple[Node, ...]
+    facts: Mapping[str, Facts]
+    failures: Mapping[str, ClusterctlError]
+    networks: Mapping[str, NodeNetwork]
+    job: Job | None = None
+    known: tuple[tuple[Node, Facts], ...] = field(default=())
+    wire: Wire | None = None
+    deep: Deep | None = None
+    here: Here = field(default_factory=Here)
+
+    def knowing(self, needs: Iterable[str]) -> Situation:
+        """Narrow `known` to the nodes that answered all these questions."""
+        asked = [(node, self.facts[node.name]) for node in self.nodes if node.name in self.facts]
+        wanted = frozenset(needs)
+        known = tuple((node, facts) for node, facts in asked if not wanted & _unknown(facts))
+        return replace(self, known=known)
+
+    def wants_gpus(self) -> bool:
+        """Tell whether the job trains on GPUs; without a job, whether any node has some."""
+        if self.job is None:
+            return any(facts.gpus.count for _, facts in self.known)
+        return self.job.backend == "nccl" or self.job.nproc_per_node == "gpu" or bool(self.job.gpus)
+
+
+def _unknown(facts: Facts) -> frozenset[str]:
+    """Name what a node could not tell, or cannot tell before `setup` has made its environment."""
+    return frozenset(facts.problems) | (PACKAGES if facts.setup.pending else frozenset())
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check as the registry and `explain` know it."""
+
+    code: str
+    severity: Severity
+    title: str
+    why: str
+    explanation: str
+    needs: tuple[str, ...]
+    find: Callable[[Situation], Iterable[Hit]]
+
+
+REGISTERED: dict[str, Check] = {}
+
+
+def check(
+    code: str, severity: Severity, title: str, *, why: str, needs: tuple[str, ...] = ()
+) -> Callable[[Callable[[Situation], Iterable[Hit]]], Callable[[Situation], Iterable[Hit]]]:
+    """Register a check; its docstring is the explanation, `needs` what a node must have answered."""
+
+    def register(find: Callable[[Situation], Iterable[Hit]]) -> Callable[[Situation], Iterable[Hit]]:
+        if code in REGISTERED:
+            raise ValueError(f"{code} is taken by {REGISTERED[code].find.__name__}")
+        REGISTERED[code] = Check(code, severity, title, why, inspect.getdoc(find) or "", needs, find)
+        return find
+
+    return register
+
+
+@dataclass(frozen=True)
+class Split:
+    """Nodes that do not agree; `majority` is `None` when there is none, and then all are odd."""
+
+    odd: tuple[str, ...]
+    majority: str | None
+    evidence: str
+
+
+def split_votes(values: Mapping[str, str]) -> Split | None:
+    """Group nodes by value; `None` if all agree."""
+    groups: dict[str, list[str]] = {}
+    for name, value in values.items():
+        groups.setdefault(value, []).append(name)
+    if len(groups) < 2:
+        return None
+    ranked = sorted(groups.items(), key=lambda pair: -len(pair[1]))
+    (winner, voters), (_, second) = ranked[:2]
+    if len(voters) == len(second):
+        told = "; ".join(f"{fold_names(names)}: {value}" for value, names in groups.items())
+        return Split(tuple(values), None, f"{told}; no majority")
+    others = [(value, names) for value, names in groups.items() if value != winner]
+    told = "; ".join(f"{fold_names(names)}: {value}" for value, names in others)
+    odd = tuple(name for name, value in values.items() if value != winner)
+    return Split(odd, winner, f"{told}; the other {len(voters)}: {winner}")
+
+
+def ssh_to(node: Node, command: str) -> str:
+    """Give the ssh command that runs something on a node."""
+    words = ["ssh"]
+    if node.ssh.config:
+        words += ["-F", node.ssh.config]
+    if node.ssh.port not in {None, 22}:
+        words += ["-p", str(node.ssh.port)]
+    if node.ssh.key:
+        words += ["-i", node.ssh.key]
+    if node.ssh.jump:
+        words += ["-J", node.ssh.jump]
+    if node.ssh.proxy_command:
+        words += ["-o", f"ProxyCommand={node.ssh.proxy_command}"]
+    target = f"{node.ssh.user}@{node.host}" if node.ssh.user else node.host
+    return f"{command_line(*words, target)} {quote_word(command)}"
+
+
+def ask_first(nodes: Iterable[Node], names: Collection[str], command: str) -> str:
+    """Give the ssh command that runs something on the first of the named nodes."""
+    return ssh_to(next(node for node in nodes if node.name in names), command)
+
+
+def without(names: Iterable[str]) -> str:
+    """Give the option that leaves nodes out."""
+    return command_line("--exclude", fold_names(list(names)))
+
+
+def as_root(node: Node, facts: Facts, command: str) -> str:
+    """Give the ssh command that runs something as root on a node."""
+    return ssh_to(node, command if facts.account.uid == 0 else f"sudo {command}")
+
+
+def pip_install(node: Node, facts: Facts, *packages: str) -> str:
+    """Give the command that installs packages for the node's interpreter."""
+    python = facts.interpreter.executable or node.python
+    return ssh_to(node, command_line(python, "-m", "pip", "install", *packages))
+
+
+def install_torch(node: Node, facts: Facts, version: str | None) -> str:
+    """Give the command that installs torch, in the given version if there is one.
+
+    A local tag such as +cu126 is only in PyTorch's own index or a mirror of it, which the user must choose.
+    """
+    command = pip_install(node, facts, f"torch=={version}" if version else "torch")
+    return f"{command}  # with --index-url: PyTorch's index" if "+" in (version or "") else command
+
+
+def in_inventory(node: Node, line: str) -> str:
+    """Say which line to write in the inventory."""
+    return f"inventory, node {node.name}: {line}"

@@ -1,0 +1,1 @@
+"""Plans and results of tests between nodes: connections (`mesh`) and the deep check (`collective`)."""

@@ -1,0 +1,138 @@
+"""How busy nodes are: samples read with distrust, what has been heard of each node, and alike nodes put together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from clusterctl.plans.facts.untrusted import clean_text, read_value
+from clusterctl.specs.inventory.model import Node
+
+REMEMBERED = 24  # samples
+BANDS = (5.0, 50.0, 90.0)  # per cent: idle, little, much, full
+
+
+@dataclass(frozen=True)
+class GpuGauge:
+    """One GPU: `busy` in per cent, memory in MiB, degrees Celsius, watts."""
+
+    index: int | None = None
+    name: str | None = None
+    busy: int | None = None
+    memory_used: int | None = None
+    memory: int | None = None
+    temperature: int | None = None
+    power: float | None = None
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes per second."""
+
+    received: float = 0.0
+    sent: float = 0.0
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What a node told at one moment: `cpu` from 0 to 1, memory in bytes; `gpu_pending` until its GPUs were asked."""
+
+    cpu: float | None = None
+    cores: int | None = None
+    load: float | None = None
+    memory: int | None = None
+    memory_free: int | None = None
+    nics: Mapping[str, Traffic] = field(default_factory=dict)
+    gpus: tuple[GpuGauge, ...] = ()
+    gpu_problem: str | None = None
+    gpu_pending: bool | None = None
+
+    @property
+    def gpu_busy(self) -> float | None:
+        """The mean of the GPUs' shares in per cent."""
+        known = [gpu.busy for gpu in self.gpus if gpu.busy is not None]
+        return sum(known) / len(known) if known else None
+
+    @property
+    def memory_used(self) -> int | None:
+        """Bytes in use."""
+        return None if self.memory is None or self.memory_free is None else self.memory - self.memory_free
+
+
+@dataclass(frozen=True)
+class Gauged:
+    """All that is known of one node: its newest sample and the shares before, or why there is none."""
+
+    node: Node
+    sample: Sample | None = None
+    heard: float | None = None  # by our clock
+    history: tuple[float, ...] = ()
+    trouble: str = ""
+
+    def hear(self, sample: Sample, now: float) -> Gauged:
+        """Take a new sample in; the history is of the GPUs where there are some, else of the processors."""
+        share = sample.gpu_busy if sample.gpus else None if sample.cpu is None else sample.cpu * 100
+        history = (*self.history, *(() if share is None else (share,)))[-REMEMBERED:]
+        return Gauged(self.node, sample, now, history)
+
+    def lose(self, trouble: str) -> Gauged:
+        """Note that nothing is heard; the last sample stays."""
+        return Gauged(self.node, self.sample, self.heard, self.history, clean_text(trouble))
+
+    @property
+    def traffic(self) -> Traffic:
+        """What the training NICs carry, or without `nic` in the inventory all NICs together."""
+        nics = self.sample.nics if self.sample else {}
+        chosen = [nics[name] for name in self.node.nic if name in nics] or list(nics.values())
+        return Traffic(sum(one.received for one in chosen), sum(one.sent for one in chosen))
+
+
+def read_sample(raw: object) -> Sample | None:
+    """Read what a node sent; None if it is no sample."""
+    value: Sample | None = read_value(Sample, raw, "sample", [])
+    return value
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How a value is spread over several nodes."""
+
+    least: float
+    usual: float
+    most: float
+
+
+def spread(values: Sequence[float]) -> Spread | None:
+    """Give least, median and most; None without values."""
+    return Spread(min(values), median(values), max(values)) if values else None
+
+
+def fold(nodes: Sequence[Gauged], now: float, silence: float, most: int) -> list[tuple[Gauged, ...]]:
+    """Put nodes that look alike together where there are more than `most`; else each is for itself.
+
+    Alike are nodes with the same trouble, the same number of GPUs, and GPUs and processors about as busy.
+    """
+    if len(nodes) <= most:
+        return [(one,) for one in nodes]
+    groups: dict[object, list[Gauged]] = {}
+    for one in nodes:
+        groups.setdefault(_look(one, now, silence), []).append(one)
+    return [tuple(group) for group in groups.values()]
+
+
+def _look(one: Gauged, now: float, silence: float) -> object:
+    if one.sample is None or is_silent(one, now, silence):
+        return "silent", bool(one.trouble)
+    sample = one.sample
+    shares = sample.gpu_busy, None if sample.cpu is None else sample.cpu * 100
+    return len(sample.gpus), sample.gpu_problem, tuple(_band(share) for share in shares)
+
+
+def _band(share: float | None) -> int | None:
+    return None if share is None else sum(share >= bound for bound in BANDS)
+
+
+def is_silent(one: Gauged, now: float, silence: float) -> bool:
+    """Tell whether a node has said nothing for `silence` seconds, or cannot be heard."""
+    return bool(one.trouble) or (one.heard is not None and now - one.heard > silence)

@@ -1,0 +1,106 @@
+"""What a node's agent is told to carry out: the spec, made from the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from clusterctl.plans.launch.plan import LaunchPlan, NodePlan
+from clusterctl.plans.launch.setup import hooks_to_spec
+from clusterctl.plans.launch.template import to_json
+from clusterctl.plans.runs.root_cause import restart_texts
+from clusterctl.specs.job.model import Restart
+
+# What torchrun, or a job that ran before in the same account, may have left in a node's environment.
+# torchrun takes the default of every flag from PET_*, so one stale variable changes the job.
+INHERITED = (
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "GROUP_RANK",
+    "GROUP_WORLD_SIZE",
+    "ROLE_RANK",
+    "ROLE_NAME",
+    "ROLE_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+)
+INHERITED_PREFIXES = ("PET_", "TORCHELASTIC_")
+
+
+def render_spec(plan: LaunchPlan, node: NodePlan, record: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the spec that a node's agent carries out; `record` adds who, when, in which cluster, and the setup."""
+    master = plan.nodes[0]
+    return {
+        "protocol": 1,
+        "run": plan.run_id,
+        "job": plan.job.name,
+        "node": node.name,
+        "node_rank": node.member.node_rank,
+        "nnodes": len(plan.nodes),
+        "nproc": node.nproc,
+        "world_size": plan.world_size,
+        "attempt": 1,
+        "grace": plan.job.grace,
+        "time_limit": plan.job.time_limit,
+        "log_limit": plan.job.log_limit,
+        "master_addr": master.ip,
+        "gang": has_gang(plan),
+        "hub": master.name,
+        **({"nodes": [one.name for one in plan.seats]} if node is plan.nodes[0] and has_gang(plan) else {}),
+        "address": node.ip,
+        "nic": list(node.nics),
+        "ports": _ports(node if plan.job.restart else master),
+        "python": node.python,
+        "module": node.module,
+        "processes": 1 if plan.job.one_process else node.nproc,
+        "gpus": [{"index": one.index, "id": one.id, "used": one.used} for one in node.devices],
+        "exclusive": plan.job.exclusive,
+        "argv": [to_json(word) for word in node.argv],
+        "env": {key: to_json(value) for key, value in node.env.items()},
+        "unset": list(INHERITED),
+        "unset_prefixes": list(INHERITED_PREFIXES),
+        "output_dir": f"{node.member.node.workdir}/outputs/{plan.job.name}",
+        **hooks_to_spec(plan.job),
+        **_render_restart(plan, node),
+        **record,
+    }
+
+
+def has_gang(plan: LaunchPlan) -> bool:
+    """Tell whether the nodes' agents meet at node 0's, and so end the run together without us."""
+    return len(plan.seats) > 1 and all(node.ip for node in plan.seats)
+
+
+def _ports(node: NodePlan) -> list[int] | None:
+    """Give the range that a node's own ports are taken from."""
+    return list(node.member.node.ports) if node.member.node.ports else None
+
+
+def _render_restart(plan: LaunchPlan, node: NodePlan) -> dict[str, Any]:
+    """Give what the agents need to start the run again by themselves; nothing for a job without `restart`."""
+    if plan.job.restart is None:
+        return {}
+    roster = [
+        {
+            "seat": seat,
+            "node": one.name,
+            "node_rank": None if one.member.spare else one.member.node_rank,
+            "address": one.ip,
+        }
+        for seat, one in enumerate(plan.seats)
+    ]
+    return {
+        "seat": node.member.node_rank,
+        "seats": len(roster),
+        "spare": node.member.spare,
+        "roster": roster,
+        "restart": render_wish(plan.job.restart),
+    }
+
+
+def render_wish(restart: Restart) -> dict[str, Any]:
+    """Give the job's `restart`, with the texts by which the agents tell one reason from another."""
+    texts = [list(pair) for pair in restart_texts()]
+    return {"max": restart.most, "on": list(restart.on), "progress": restart.progress, "texts": texts}

@@ -1,0 +1,171 @@
+"""Command lines of launchers, and variables for NICs and GPUs.
+
+What each launcher is called with on one node; for most it is the torchrun line.
+
+Facts behind the choice of flags, measured with torch 2.13: static rendezvous keeps the inventory's order as
+node_rank (c10d sorts nodes by the text of their addresses), needs no clock and no hostname; torchrun's own
+restarts race between nodes, so there are none; the default rdzv_id is the same for every job, so a unique one
+keeps a stale agent out; `--tee` tears lines, so workers write to files of their own.
+
+`torch.distributed.launch` is torchrun with one more argument for the script, `--local-rank=N`, unless it is
+told `--use-env`. The launchers `python` and `command` start one process, without torchrun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from clusterctl.plans.facts.facts import Facts
+from clusterctl.plans.launch.template import (
+    Fill,
+    Segment,
+    Text,
+    escape_dollars,
+    fill_argument,
+    fill_template,
+    text,
+)
+from clusterctl.specs.job.model import VISIBLE, Job
+
+MODULES: Mapping[str, str] = {"torchrun": "torch.distributed.run", "launch": "torch.distributed.launch"}
+
+# What programs that start their own workers look for; others ask for the placeholders.
+ONE_PROCESS_ENV: Mapping[str, str] = {
+    "MASTER_ADDR": "master_addr",
+    "MASTER_PORT": "master_port",
+    "NODE_RANK": "node_rank",
+    "NNODES": "nnodes",
+    "NPROC_PER_NODE": "nproc_per_node",
+}
+
+
+def plan_argv(job: Job, python: Text, values: Mapping[str, Segment]) -> tuple[Text, ...]:
+    """Give what follows `python -m MODULE`, or without a module all words; `values` are the placeholders'."""
+    return _plan_process(job, python, values) if job.one_process else _plan_torchrun(job, values)
+
+
+def _plan_process(job: Job, python: Text, values: Mapping[str, Segment]) -> tuple[Text, ...]:
+    program: tuple[Text, ...]
+    if job.launcher == "command":
+        program = tuple(fill_template(word, values) for word in job.command)
+    elif job.module is not None:
+        program = python, text("-m"), text(job.module)
+    else:
+        program = python, text(job.script or "")
+    return (*program, *(fill_template(arg, values) for arg in job.args))
+
+
+def one_process_env(job: Job, values: Mapping[str, Segment]) -> dict[str, Text]:
+    """Give the variables that lead a node's only process to the others; torchrun sets its own."""
+    return {key: text(values[name]) for key, name in ONE_PROCESS_ENV.items()} if job.one_process else {}
+
+
+def _plan_torchrun(job: Job, values: Mapping[str, Segment]) -> tuple[Text, ...]:
+    """Give torchrun's flags and the program; valid for torch 2.2 and later."""
+    return (
+        *_flag("--nnodes", values["nnodes"]),
+        *_flag("--node-rank", values["node_rank"]),
+        *_flag("--nproc-per-node", values["nproc_per_node"]),
+        *_flag("--rdzv-backend", "static"),
+        *_flag("--rdzv-id", values["run_id"]),
+        *_flag("--master-addr", values["master_addr"]),
+        *_flag("--master-port", Fill("master_port")),
+        *_flag("--max-restarts", "0"),
+        *_flag("--redirects", "3"),
+        *_flag("--log-dir", Fill("run_dir"), "/attempt-", values["attempt"]),
+        *([text("--use-env")] if job.use_env else []),
+        *_program(job),
+        *(fill_argument(arg, values) for arg in job.args),
+    )
+
+
+def _flag(name: str, *value: Segment) -> tuple[Text, Text]:
+    return text(name), text(*value)
+
+
+def _program(job: Job) -> tuple[Text, ...]:
+    """Give what is run, behind a `--`: without it torchrun takes --run or --log of the script for half of its own."""
+    if job.module is not None:
+        return text("--module"), text("--"), text(job.module)
+    return text("--"), text(escape_dollars(job.script or ""))
+
+
+Rule = Callable[[Sequence[str]], str]
+
+
+def _exact_list(nics: Sequence[str]) -> str:
+    return "=" + ",".join(nics)  # NCCL takes a bare name as a prefix: eth1 would also be eth10
+
+
+def _plain_list(nics: Sequence[str]) -> str:
+    return ",".join(nics)
+
+
+def _first(nics: Sequence[str]) -> str:
+    return nics[0]
+
+
+# Gloo knows exact names only. PyTorch ignores GLOO_IFACE; users' scripts ask for it.
+ALWAYS: Mapping[str, Rule] = {
+    "GLOO_IFACE": _plain_list,
+    "GLOO_SOCKET_IFNAME": _plain_list,
+    "TP_SOCKET_IFNAME": _first,
+}
+NCCL: Mapping[str, Rule] = {"NCCL_SOCKET_IFNAME": _exact_list}
+
+VENDORS: Mapping[str, Mapping[str, Rule]] = {
+    "nvidia": {**ALWAYS, **NCCL},
+    "amd": {**ALWAYS, **NCCL},  # RCCL reads NCCL's variables
+    "ascend": {**ALWAYS, "HCCL_SOCKET_IFNAME": _plain_list},
+    "cpu": {**ALWAYS, **NCCL},
+}
+
+# A GPU's index is the one that nvidia-smi shows; CUDA's own order puts the fastest first.
+# HIP counts within what ROCR shows, so that only one of the two may be set.
+SHOWS: Mapping[str, Mapping[str, Rule]] = {
+    "nvidia": {"CUDA_VISIBLE_DEVICES": _plain_list, "CUDA_DEVICE_ORDER": lambda _: "PCI_BUS_ID"},
+    "amd": {"HIP_VISIBLE_DEVICES": _plain_list},
+    "ascend": {"ASCEND_RT_VISIBLE_DEVICES": _plain_list},
+}
+
+
+SIMULATED_GPU = "Simulated GPU"  # the model that a GPU of `lab up --gpus` names
+
+
+def has_simulated_gpus(facts: Facts) -> bool:
+    """Tell whether a node's GPUs are those of `lab up --gpus`, on which nothing can be computed."""
+    return bool(facts.gpus.devices) and all(gpu.name == SIMULATED_GPU for gpu in facts.gpus.devices)
+
+
+def network_env(vendor: str, nics: Sequence[str]) -> dict[str, str]:
+    """Give the variables for a node's NICs; none without NICs. An unknown vendor is treated as `nvidia`."""
+    rules = VENDORS.get(vendor, VENDORS["nvidia"])
+    return {name: rule(nics) for name, rule in sorted(rules.items())} if nics else {}
+
+
+def visible_env(vendor: str, gpus: Sequence[int]) -> dict[str, str]:
+    """Give the variables that show a job these GPUs only; none for an empty list, which means all."""
+    rules = SHOWS.get(vendor, SHOWS["nvidia"])
+    return {name: rule([str(index) for index in gpus]) for name, rule in rules.items()} if gpus else {}
+
+
+def chosen_gpus(job: Job) -> int | None:
+    """Count the GPUs that a job chooses on each node; None if it takes all, or a placeholder chooses."""
+    if job.gpus:
+        return len(job.gpus)
+    values = [job.env[name] for name in VISIBLE if name in job.env]
+    if not values or "${" in values[0]:
+        return None
+    return len([word for word in values[0].split(",") if word.strip() and word.strip() != "-1"])
+
+
+def vendor_of(facts: Facts) -> str:
+    """Tell whose accelerators a node has: the hardware says it first, then torch, else `cpu`."""
+    seen = facts.gpus.vendor
+    if seen is not None and seen in VENDORS:
+        return seen
+    if facts.torch.hip:
+        return "amd"
+    if facts.torch.cuda:
+        return "nvidia"
+    return "ascend" if "torch-npu" in facts.packages else "cpu"

@@ -1,0 +1,208 @@
+"""Training IP and NICs of a node, RDMA ports.
+
+Which address and which NICs a node trains with, and why.
+
+The address: the inventory's `ip`; with `network`, the node's address in it; else what `host` resolves to on
+the node; where that is loopback (Debian gives every machine's own name 127.0.1.1), where SSH arrived.
+The NICs: the inventory's `nic`; with `network`, those that have an address in it; else the one that owns
+the training address. `nic` beats `network`; without `ip` and with a host on none of the NICs, the first
+address on the NICs is taken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+
+from clusterctl.plans.facts.facts import Facts
+from clusterctl.plans.facts.records import InfinibandPort, Nic
+from clusterctl.specs.inventory.model import Node
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that keeps a node from being used as the inventory says; `kind` is what checks look at."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class NodeNetwork:
+    """The training address and NICs of a node; `source` says why these."""
+
+    ip: str | None
+    nics: tuple[str, ...]
+    source: str
+    problems: tuple[Problem, ...] = ()
+
+
+def resolve_network(node: Node, facts: Facts | None) -> NodeNetwork:
+    """Choose address and NICs; without facts only what the inventory itself says is known."""
+    if facts is None:
+        ip = node.ip or (node.host if _ipv4(node.host) and not node.network else None)
+        return NodeNetwork(ip, node.nic, "inventory")
+    ip, source = _choose_ip(node, facts)
+    nics = _choose_nics(node, facts, ip)
+    return NodeNetwork(ip, nics, source, tuple(_problems(node, facts, ip, nics)))
+
+
+def _choose_ip(node: Node, facts: Facts) -> tuple[str | None, str]:
+    if node.ip:
+        return node.ip, "ip: in the inventory"
+    inside = [ip for ip in _on_nics(node, facts) if node.network and _within(ip, node.network)]
+    if node.network and (inside or not node.nic):
+        return _first(inside), f"network: {node.network}"
+    ip, source = _host_ip(node, facts)
+    chosen = _on_nics(node, facts)
+    if node.nic and chosen and ip not in chosen:
+        return chosen[0], f"first address on nic: {','.join(node.nic)}, which host {node.host} is not on"
+    return ip, source
+
+
+def _host_ip(node: Node, facts: Facts) -> tuple[str | None, str]:
+    answers = facts.address.addresses
+    known = [node.host] if _ipv4(node.host) else [ip for ip in answers if _ipv4(ip)]
+    usable = [ip for ip in known if not _loopback(ip) or _ipv4(node.host)]
+    ours = [ip for ip in usable if owner_of(facts, ip)]
+    if usable:
+        ip = (ours or usable)[0]
+        return ip, "host" if ip == node.host else f"host {node.host} on the node"
+    arrived = facts.machine.ssh_address
+    if arrived and _ipv4(arrived) and not _loopback(arrived):
+        found = "is loopback there" if known else "does not resolve there"
+        return arrived, f"where SSH arrived (host {node.host} {found})"
+    return None, f"host {node.host}"
+
+
+def _on_nics(node: Node, facts: Facts) -> list[str]:
+    """List the node's IPv4 addresses, on the inventory's NICs only where it names some."""
+    wanted = [_nic_named(facts, name) for name in node.nic] if node.nic else list(facts.nics)
+    return [ip for nic in wanted if nic for ip in nic.ipv4]
+
+
+def _choose_nics(node: Node, facts: Facts, ip: str | None) -> tuple[str, ...]:
+    if node.nic:
+        return tuple(node.nic)
+    owner = owner_of(facts, ip) if ip else None
+    if node.network:
+        inside = [nic.name for nic in facts.nics if nic.name and _any_within(nic, node.network)]
+        return tuple(sorted(inside, key=lambda name: name != owner))
+    return (owner,) if owner else ()
+
+
+def _problems(node: Node, facts: Facts, ip: str | None, nics: tuple[str, ...]) -> Iterable[Problem]:
+    if ip is None:
+        yield Problem("no-address", _no_address(node, facts))
+    on_nics = [problem for name in nics for problem in _nic_problems(facts, name)]
+    yield from on_nics
+    if ip and not owner_of(facts, ip):
+        yield Problem("address-on-no-nic", ip)
+    elif ip and nics and owner_of(facts, ip) not in nics and not on_nics:
+        yield Problem("address-on-other-nic", ip)
+
+
+def _nic_problems(facts: Facts, name: str) -> Iterable[Problem]:
+    nic = _nic_named(facts, name)
+    if nic is None:
+        yield Problem("nic-missing", name)
+    elif not nic.up or not nic.running:
+        yield Problem("nic-down", name)
+    elif not nic.ipv4:
+        yield Problem("nic-without-address", name)
+
+
+def _no_address(node: Node, facts: Facts) -> str:
+    if node.network:
+        return f"no address in {node.network}"
+    if facts.address.addresses:
+        return f"host {node.host} is {', '.join(facts.address.addresses)} on the node"
+    return f"host {node.host} does not resolve on the node"
+
+
+def owner_of(facts: Facts, ip: str) -> str | None:
+    """Name the NIC that has an address; all of 127.0.0.0/8 is on the loopback NIC."""
+    owner = _first(nic.name for nic in facts.nics if ip in nic.ipv4)
+    if owner or not _ipv4(ip) or not _loopback(ip):
+        return owner
+    return _first(nic.name for nic in facts.nics if nic.kind == "loopback")
+
+
+def training_nic(network: NodeNetwork, facts: Facts) -> Nic | None:
+    """Give the NIC that has the training address, or the first one that was chosen."""
+    owner = owner_of(facts, network.ip) if network.ip else None
+    name = owner if owner in network.nics else next(iter(network.nics), None)
+    return _nic_named(facts, name) if name else None
+
+
+def _nic_named(facts: Facts, name: str) -> Nic | None:
+    return next((nic for nic in facts.nics if nic.name == name), None)
+
+
+def _first(values: Iterable[str | None]) -> str | None:
+    return next((value for value in values if value), None)
+
+
+def route_nic(facts: Facts, ip: str) -> str | None:
+    """Name the NIC that the routing table gives for an address; `None` if there is no route."""
+    number = _ipv4(ip)
+    rows = [
+        row for row in facts.routing if row.usable and number and number in _row_network(row.to, row.prefix)
+    ]
+    best = sorted(rows, key=lambda row: (-(row.prefix or 0), row.metric or 0))
+    return best[0].nic if best else None
+
+
+def _row_network(to: str | None, prefix: int | None) -> IPv4Network:
+    try:
+        return IPv4Network((to or "", prefix or 0), strict=False)
+    except ValueError:
+        return IPv4Network("255.255.255.255/32")
+
+
+def _ipv4(text: str | None) -> IPv4Address | None:
+    try:
+        return IPv4Address(text or "")
+    except ValueError:
+        return None
+
+
+def _loopback(ip: str) -> bool:
+    return IPv4Address(ip).is_loopback
+
+
+def _any_within(nic: Nic, network: str) -> bool:
+    return any(_within(ip, network) for ip in nic.ipv4)
+
+
+def _within(ip: str, network: str) -> bool:
+    number = _ipv4(ip)
+    return number is not None and number in IPv4Network(network, strict=False)
+
+
+ACTIVE, INFINIBAND = "ACTIVE", "InfiniBand"
+_RATE = re.compile(r"([0-9.]+) *Gb/sec")
+
+
+def active_ports(facts: Facts) -> tuple[InfinibandPort, ...]:
+    """Give the ports that carry traffic."""
+    return tuple(port for port in facts.infiniband if port.state == ACTIVE)
+
+
+def rate_of(port: InfinibandPort) -> float | None:
+    """Give a port's rate in Gbit/s."""
+    found = _RATE.search(port.rate or "")
+    return float(found[1]) if found else None
+
+
+def plan_hcas(facts: Facts, nics: Collection[str]) -> str | None:
+    """Give the NCCL_IB_HCA that names, exactly, the ports of the chosen NICs; else all active InfiniBand ports.
+
+    NCCL by itself takes every active port. None where there is none.
+    """
+    ports = active_ports(facts)
+    ours = [port for port in ports if set(port.nics) & set(nics)]
+    chosen = ours or [port for port in ports if port.link == INFINIBAND]
+    return "=" + ",".join(f"{port.adapter}:{port.port}" for port in chosen) if chosen else None

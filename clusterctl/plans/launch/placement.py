@@ -1,0 +1,161 @@
+"""Which nodes, which node_rank, which GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from clusterctl.errors import UsageError
+from clusterctl.plans.facts.facts import Facts
+from clusterctl.plans.facts.records import Gpu
+from clusterctl.plans.launch.launchers import vendor_of
+from clusterctl.specs.inventory.model import Inventory, Node
+from clusterctl.specs.job.model import VISIBLE, Job
+from clusterctl.specs.nodeset import fold_names, select_nodes
+from clusterctl.specs.text import counted
+
+
+@dataclass(frozen=True)
+class Member:
+    """A node of the inventory with its rank in one run; node_rank 0 is the master.
+
+    A `spare` has no rank until it takes the place of another; its number only follows on the last rank.
+    """
+
+    node: Node
+    node_rank: int
+    spare: bool = False
+
+    @property
+    def name(self) -> str:
+        """The inventory's name of the node."""
+        return self.node.name
+
+
+def choose_nodes(inventory: Inventory, pattern: str | None, exclude: str | None) -> tuple[Node, ...]:
+    """Pick nodes by pattern, keep the inventory's order; `None` picks all."""
+    names = [node.name for node in inventory.nodes]
+    wanted = set(select_nodes(pattern, names)) if pattern is not None else set(range(len(names)))
+    dropped = set(select_nodes(exclude, names)) if exclude else set()
+    chosen = tuple(inventory.nodes[index] for index in sorted(wanted - dropped))
+    if not chosen:
+        raise UsageError(
+            f"no node is left: {exclude} excludes all that was chosen",
+            code="CC-USE-004",
+            fix=f"the inventory has {fold_names(names)}",
+        )
+    return chosen
+
+
+def plan_placement(
+    inventory: Inventory, job: Job, *, pattern: str | None = None, exclude: str | None = None
+) -> tuple[Member, ...]:
+    """Give each chosen node its node_rank; `--nodes` beats the job's `nodes:`, a count takes the first ones.
+
+    Nodes that are kept in reserve are chosen only by name. The spares that the job wants come last.
+    """
+    wanted = pattern if pattern is not None else (job.nodes if isinstance(job.nodes, str) else None)
+    named = wanted not in (None, "all")
+    found = choose_nodes(inventory, wanted if named else None, exclude)
+    nodes = tuple(node for node in found if named or not node.spare)
+    if not nodes:
+        raise UsageError(
+            f"every node that is left is a spare: {fold_names([node.name for node in found])}",
+            code="CC-USE-004",
+            fix="name those that the job shall run on, or drop `spare: true` from some of them",
+        )
+    if pattern is None and isinstance(job.nodes, int):
+        nodes = _first(nodes, job.nodes, inventory)
+    spares = _choose_spares(inventory, job, nodes, exclude)
+    chosen = tuple(Member(node, rank) for rank, node in enumerate(nodes))
+    return chosen + tuple(Member(node, rank, spare=True) for rank, node in enumerate(spares, len(nodes)))
+
+
+def _choose_spares(
+    inventory: Inventory, job: Job, nodes: Sequence[Node], exclude: str | None
+) -> tuple[Node, ...]:
+    """Take what the inventory keeps in reserve first, then what the job leaves over."""
+    count = job.restart.spares if job.restart else 0
+    if not count:
+        return ()
+    free = [node for node in choose_nodes(inventory, None, exclude) if node not in nodes]
+    if count > len(free):
+        left = f"{len(free)} of them" if free else "none"
+        raise UsageError(
+            f"the job wants {counted(count, 'spare')} beside its {counted(len(nodes), 'node')}, "
+            f"{left} can be had",
+            code="CC-USE-032",
+            fix="set `restart.spares` lower, choose fewer `nodes`, or add nodes with `spare: true` to the inventory",
+        )
+    return tuple(sorted(free, key=lambda node: not node.spare)[:count])
+
+
+def _first(nodes: Sequence[Node], count: int, inventory: Inventory) -> tuple[Node, ...]:
+    if count > len(nodes):
+        raise UsageError(
+            f"the job wants {count} nodes, {len(nodes)} can be used",
+            code="CC-USE-005",
+            fix=f"set `nodes: {len(nodes)}` in the job, or add nodes to {inventory.file}",
+        )
+    return tuple(nodes[:count])
+
+
+@dataclass(frozen=True)
+class Device:
+    """One GPU, or a slice of one; `index` is None for a slice, `used` its memory in use before the run, in MiB."""
+
+    index: int | None
+    id: str
+    used: int | None = None
+
+
+def wants_gpus(job: Job) -> bool:
+    """Tell whether a job trains on GPUs."""
+    return job.backend == "nccl" or job.nproc_per_node == "gpu" or bool(job.gpus)
+
+
+def plan_devices(job: Job, node: Node, facts: Facts) -> tuple[Device, ...]:
+    """Choose what a job takes of a node: its `gpus`, or what a variable shows it, else all that the node lends."""
+    known = _devices(facts)
+    if not wants_gpus(job) or not known:
+        return ()
+    lent = known if node.gpus is None else known[: node.gpus]
+    if job.gpus:
+        return tuple(device for device in known if device.index in job.gpus)
+    shown = next((text for name in VISIBLE if (text := job.env.get(name)) is not None), None)
+    if shown is None:
+        shown = next((text for name in VISIBLE if (text := facts.environment.get(name)) is not None), None)
+    return lent if shown is None or "${" in shown else _shown(shown, known)
+
+
+def _devices(facts: Facts) -> tuple[Device, ...]:
+    """Name what the probe saw; where it saw no UUIDs, as of AMD and Ascend, the vendor and the index are the name."""
+    named = [_device(gpu) for gpu in facts.gpus.devices if gpu.uuid]
+    if named:
+        return tuple(sorted(named, key=lambda device: device.index or 0))
+    vendor = vendor_of(facts)
+    return tuple(Device(index, f"{vendor}-{index}") for index in range(min(facts.gpus.count or 0, 64)))
+
+
+def _device(gpu: Gpu) -> Device:
+    return Device(gpu.index, gpu.uuid or "", gpu.memory_used)
+
+
+def _shown(text: str, known: Sequence[Device]) -> tuple[Device, ...]:
+    """Read a list of indices, of UUIDs or their beginnings, and of slices, as CUDA does: to the first that is none."""
+    found: list[Device] = []
+    for word in (word.strip() for word in text.split(",")):
+        if word.startswith("MIG-"):
+            found.append(Device(None, word))
+            continue
+        fits = [device for device in known if _is_meant(word, device)]
+        if not fits:
+            break
+        found += fits[:1]
+    return tuple(dict.fromkeys(found))
+
+
+def _is_meant(word: str, device: Device) -> bool:
+    if word.isdecimal():
+        return device.index == int(word)
+    return word.startswith("GPU-") and device.id.startswith(word)

@@ -1,0 +1,82 @@
+"""Jobs that start their workers themselves: whether these are told where they are, and which WORLD_SIZE they saw."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Collection, Mapping
+
+from clusterctl.protocol.untrusted import Untrusted
+from clusterctl.specs.job.model import Job
+from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.placeholders import Hole, parse_template
+
+UNAWARE, UNPLANNED = "CC-RUN-050", "CC-RUN-051"
+LARGEST_SCRIPT = 256 << 10  # bytes
+PLACES = frozenset({"node_rank", "nnodes", "master_addr", "master_port", "world_size"})
+
+# Whoever reads one of these can tell the nodes apart, or find the first of them.
+_READ = re.compile(
+    r"\b(MASTER_ADDR|MASTER_PORT|NODE_RANK|NNODES|WORLD_SIZE|RANK|HOSTNAME|hostname|gethostname|uname"
+    r"|CLUSTERCTL_(?!OUTPUT_DIR|PYTHON|RUN_ID|ATTEMPT)\w+)\b"
+)
+# Setting one is not reading it: os.environ["MASTER_ADDR"] = "localhost", export MASTER_ADDR=localhost.
+_SET = re.compile(
+    r"""environ\[\s*(["'])\w+\1\s*\]\s*=(?!=)|environ\.setdefault\(\s*(["'])\w+\2|^\s*(export\s+)?\w+=""",
+    re.M,
+)
+_HELP = (
+    "pass ${node_rank}, ${nnodes} and ${master_addr} on to it, or let `launcher: torchrun` start the workers"
+)
+
+
+def scripts_of(job: Job, paths: Collection[str]) -> tuple[str, ...]:
+    """Name the files among the code that a job runs, as far as its words show."""
+    words = [*job.command, *job.args, job.script or ""]
+    if job.module:
+        module = job.module.replace(".", "/")
+        words += [f"{module}.py", f"{module}/__main__.py"]
+    found = (posixpath.normpath(word) for word in words if word)
+    return tuple(dict.fromkeys(path for path in found if path in paths))
+
+
+def describe_unaware(job: Job, nnodes: int, scripts: Mapping[str, str]) -> str:
+    """Say that nothing shows how the processes of several nodes find each other; empty if something does.
+
+    `scripts` are the texts of the files that are run; without any there is nothing to tell it by.
+    """
+    if not job.one_process or nnodes < 2 or not scripts:
+        return ""
+    words = (*job.command, *job.args, *job.env.values())
+    holes = {piece.name for word in words for piece in parse_template(word) if isinstance(piece, Hole)}
+    if holes & PLACES or any(_READ.search(_SET.sub("", text)) for text in (*words, *scripts.values())):
+        return ""
+    where = ", ".join(scripts)
+    return (
+        f"{UNAWARE}: {nnodes} nodes would each start the same process, and neither the job nor {where} uses "
+        f"${{node_rank}}, NODE_RANK, MASTER_ADDR or the like: each may train by itself; {_HELP}"
+    )
+
+
+def describe_world_event(event: Untrusted) -> str:
+    """Say that processes of a node were started with another WORLD_SIZE; nothing for any other event."""
+    seen, planned = event.integer("seen", 0), event.integer("planned", 0)
+    if event.text("event", 40) != "world_size" or seen is None or planned is None:
+        return ""
+    return describe_unplanned(seen, planned)
+
+
+def describe_unplanned(seen: int, planned: int) -> str:
+    """Say what was seen and what it means."""
+    return (
+        f"{UNPLANNED}: workers run with WORLD_SIZE {seen}, planned are {planned}: "
+        f"they do not train together as the job says; {_HELP}"
+    )
+
+
+def render_unplanned(worlds: Mapping[str, tuple[int, int]]) -> list[str]:
+    """Say it of a run that has ended; `worlds` are what was seen and what was planned, by node."""
+    groups: dict[tuple[int, int], list[str]] = {}
+    for name, pair in worlds.items():
+        groups.setdefault(pair, []).append(name)
+    return [f"{fold_names(names)}: {describe_unplanned(*pair)}" for pair, names in groups.items()]

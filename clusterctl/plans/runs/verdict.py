@@ -1,0 +1,243 @@
+"""How a run ended, decided from what its nodes say."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from clusterctl.plans.runs.gang_record import NO_PROGRESS, Attempt, Record, best_record
+from clusterctl.plans.runs.root_cause import (
+    NO_ADDRESSES,
+    Cause,
+    Failure,
+    advised_command,
+    find_cause,
+    render_ending,
+    weigh,
+)
+from clusterctl.plans.runs.state import (
+    CANCELLED,
+    FAILED,
+    FAILED_SETUP,
+    LIVE,
+    LOST,
+    SUCCEEDED,
+    TIMEOUT,
+    UNKNOWN,
+    NodeState,
+    attempts_of,
+    roster_of,
+    taking_part,
+    whole_state,
+)
+from clusterctl.plans.runs.tracebacks import strip_rank
+from clusterctl.plans.sync.results import Outside, found_outside, outside_to_json
+from clusterctl.protocol.run_id import RunId
+
+STOPPED_BY = "stopped by "  # how the reason begins when a person asked for the end
+CONSEQUENCE = 3
+NO_PROGRESS_EXIT = 6
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The end of a run; by node: `parts` states, `left` what could not be ended, `gpu_memory` what is still in use.
+
+    `attempt` is the last one, `attempts` are those that another followed, or was to follow; `gave_up` is why there was
+    no other, `spares` are the nodes that were not needed. `after` is what went wrong with its commands then, `outside`
+    are files that the run has left outside the output directory, `worlds` the WORLD_SIZE that workers saw, and the
+    planned one.
+    """
+
+    run: RunId
+    state: str
+    parts: Mapping[str, str]
+    cause: Cause | None
+    reasons: Mapping[str, str]
+    left: Mapping[str, tuple[str, ...]]
+    gpu_memory: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    attempt: int = 1
+    attempts: tuple[Attempt, ...] = ()
+    gave_up: str = ""
+    spares: tuple[str, ...] = ()
+    after: Mapping[str, str] = field(default_factory=dict)
+    outside: Mapping[str, Outside] = field(default_factory=dict)
+    worlds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    unwatched: tuple[str, ...] = ()  # nodes that answer, but whose part was lost with its agent
+
+    @property
+    def exit_code(self) -> int:
+        """Give 0 only for success on every node, 6 where attempt after attempt got nowhere."""
+        if self.state == SUCCEEDED:
+            return 0
+        return NO_PROGRESS_EXIT if self.gave_up == NO_PROGRESS else 1
+
+
+def judge(
+    run: RunId,
+    parts: Mapping[str, NodeState | None],
+    failures: Sequence[Failure],
+    *,
+    stopped_at: float | None = None,
+    addresses: Mapping[str, str] = NO_ADDRESSES,
+) -> Verdict:
+    """Judge a run: success only if every node's torchrun ended with 0 and saw the planned WORLD_SIZE.
+
+    `addresses` are the nodes' on the training network.
+    """
+    counting, roster = taking_part(parts), roster_of(parts)
+    out = set(parts) - set(counting)
+    failures = [failure for failure in failures if failure.node not in out]
+    asked = _ended_between(counting) or _asked_to_end(counting, failures, stopped_at)
+    cause = None if asked else find_cause(failures, stopped_at, addresses)
+    lost = {failure.node for failure in failures if failure.lost} | {
+        seat.node for seat in roster if seat.lost
+    }
+    return Verdict(
+        run=run,
+        state=asked or _name_run(whole_state(parts), cause),
+        parts={name: _name_part(part, lost=name in lost) for name, part in parts.items()},
+        cause=cause,
+        reasons={name: part.reason for name, part in counting.items() if part and part.reason},
+        left={name: part.left for name, part in parts.items() if part and part.left},
+        gpu_memory={name: part.gpu_memory for name, part in parts.items() if part and part.gpu_memory},
+        attempt=max((part.attempt for part in parts.values() if part), default=1),
+        attempts=attempts_of(parts),
+        gave_up=next((part.gave_up for part in counting.values() if part and part.gave_up), ""),
+        spares=tuple(seat.node for seat in roster if seat.idle),
+        after={name: part.after for name, part in parts.items() if part and part.after},
+        outside=found_outside({name: part.outside for name, part in parts.items() if part}),
+        worlds={name: part.unplanned for name, part in parts.items() if part and part.unplanned},
+        unwatched=tuple(
+            name for name, part in parts.items() if part and part.state == LOST and name not in lost
+        ),
+    )
+
+
+def judge_recorded(
+    run: RunId, parts: Mapping[str, NodeState | None], names: Collection[str] = ()
+) -> Verdict | None:
+    """Judge a run that has ended by what its nodes have on record; None while it lives, or if they have nothing.
+
+    `names` are the nodes of the inventory, as far as they have no part.
+    """
+    record = best_record((part.record for part in parts.values() if part), {*parts, *names})
+    filled = fill_parts(parts, record)
+    if record is None or whole_state(filled) in LIVE:
+        return None
+    return judge(run, filled, record.failures, stopped_at=record.stopped_at, addresses=record.addresses)
+
+
+def fill_parts(parts: Mapping[str, NodeState | None], record: Record | None) -> dict[str, NodeState | None]:
+    """Put what the other nodes know in the place of what a node cannot say itself."""
+    template = next((part for part in parts.values() if part), None)
+    told = {part.node: part for part in record.parts} if record and template else {}
+    filled = dict(parts)
+    for name, one in told.items():
+        if filled.get(name) is None and template is not None and (name in filled or not one.lost):
+            told_so = replace(template, state=one.state, reason=one.reason, ranks=(), left=())
+            told_so = replace(told_so, outside=None, world_size_seen=None)
+            filled[name] = replace(told_so, node=name, node_rank=one.node_rank)
+    return filled
+
+
+def _ended_between(parts: Mapping[str, NodeState | None]) -> str:
+    """Name the end of a run that was waiting for its next attempt; what had failed before was to be tried again."""
+    known = [part for part in parts.values() if part]
+    if not all(part.roster for part in known):
+        return ""
+    if known and all(part.state == CANCELLED and part.reason.startswith(STOPPED_BY) for part in known):
+        return CANCELLED
+    return TIMEOUT if known and all(part.state == TIMEOUT for part in known) else ""
+
+
+def _asked_to_end(
+    parts: Mapping[str, NodeState | None], failures: Sequence[Failure], stopped_at: float | None
+) -> str:
+    """Name the state of a run that a person or its time limit ended, else nothing.
+
+    Either reaches the nodes one after the other; those that fail meanwhile only follow from it. A node that calls
+    itself cancelled had no failure when it was asked: however its ranks leave then, they were asked to.
+    """
+    known = [part for part in parts.values() if part]
+    stopped = any(part.state == CANCELLED and _was_asked(part) for part in known)
+    asked = CANCELLED if stopped else TIMEOUT if any(part.state == TIMEOUT for part in known) else ""
+    ended = {name for name, part in parts.items() if part and _was_asked(part)}
+    ending = [
+        failure
+        for failure in failures
+        if failure.signal is None and (failure.lost or failure.node not in ended)
+    ]
+    return asked if all(weigh(failure, stopped_at) >= CONSEQUENCE for failure in ending) else ""
+
+
+def _was_asked(part: NodeState) -> bool:
+    return part.state == TIMEOUT or (part.state == CANCELLED and part.reason.startswith(STOPPED_BY))
+
+
+def _name_run(state: str, cause: Cause | None) -> str:
+    if cause is not None and state not in (FAILED, FAILED_SETUP):
+        return LOST if cause.failure.lost else FAILED
+    return UNKNOWN if state in LIVE else state
+
+
+def _name_part(part: NodeState | None, *, lost: bool) -> str:
+    return LOST if lost else part.state if part else UNKNOWN
+
+
+def to_json(verdict: Verdict) -> dict[str, object]:
+    """Give the verdict's place in the NDJSON of `launch --json`."""
+    cause = verdict.cause
+    return {
+        "state": verdict.state,
+        "exit_code": verdict.exit_code,
+        "nodes": dict(verdict.parts),
+        "reasons": dict(verdict.reasons),
+        "left": {name: list(left) for name, left in verdict.left.items()},
+        "gpu_memory": {name: list(held) for name, held in verdict.gpu_memory.items()},
+        "attempt": verdict.attempt,
+        "attempts": [attempt_to_json(attempt) for attempt in verdict.attempts],
+        "gave_up": verdict.gave_up or None,
+        "spares": list(verdict.spares),
+        "after": dict(verdict.after),
+        "outside": {name: outside_to_json(one) for name, one in verdict.outside.items()},
+        "world_sizes": {name: seen for name, (seen, _) in verdict.worlds.items()},
+        "cause": cause_to_json(cause, verdict.run) if cause else None,
+    }
+
+
+def attempt_to_json(attempt: Attempt) -> dict[str, object]:
+    """Give one of the attempts that have ended; times by the clock of the node that told."""
+    return {
+        "attempt": attempt.number,
+        "reason": attempt.reason,
+        "text": attempt.text,
+        "node": attempt.node or None,
+        "began": attempt.began,
+        "ended": attempt.ended,
+        "progress": attempt.progress,
+    }
+
+
+def cause_to_json(cause: Cause, run: str) -> dict[str, object]:
+    """Give a cause as JSON: what failed first, what it said, what is known of it, and what followed."""
+    symptom = cause.known.symptom if cause.known else None
+    return {
+        **_failure_to_json(cause.failure),
+        "exception": strip_rank(cause.failure.exception),
+        "code": symptom.code if symptom else None,
+        "meaning": symptom.meaning if symptom else "",
+        "advice": symptom.advice if symptom else "",
+        "command": advised_command(cause, run),
+        "stderr": list(cause.failure.tail),
+        "consequences": [_failure_to_json(failure) for failure in cause.consequences],
+    }
+
+
+def _failure_to_json(failure: Failure) -> dict[str, object]:
+    return {
+        "node": failure.node,
+        "rank": failure.rank,
+        "ending": render_ending(failure),
+        "time": failure.time,
+    }

@@ -1,1 +1,0 @@
-"""Texts that ranks are known to end with, and what they mean."""

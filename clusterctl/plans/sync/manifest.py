@@ -1,0 +1,167 @@
+"""A source tree as a value: its entries, its hash, and what is refused before a byte is read.
+
+Empty directories are kept (training scripts expect them); a directory that holds anything is implied by what
+it holds. Of a file's mode only the executable bit travels.
+
+Tree hash, version 1: SHA-256 over `clusterctl-tree 1\\n` and then, for every entry in the order of its UTF-8
+path, `kind NUL mode NUL content NUL path NUL`. kind is file, link or dir; mode is 644 or 755 for files, else
+empty; content is the file's SHA-256 in hex, the link's target, or empty. node/sync/layout.py computes the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from clusterctl.errors import UsageError
+
+Kind = Literal["file", "link", "dir"]
+
+MAX_BYTES = 500_000_000
+MAX_FILES = 50_000
+MOST_FILES = 900_000  # whose names one frame can hold
+_NAMED = 5  # how many of the largest entries an error names
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file, symbolic link or empty directory; `path` is relative, with `/`."""
+
+    path: str
+    kind: Kind
+    mode: int  # 0o644 or 0o755 for a file, 0 otherwise
+    content: str  # SHA-256 of a file, target of a link, "" for a directory
+    size: int = 0  # bytes of a file
+
+    @property
+    def row(self) -> list[str | int]:
+        """Return the entry as it is sent to a node."""
+        return [self.path, self.kind, self.mode, self.content, self.size]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """All entries of a tree, in the order of their UTF-8 paths; made by `manifest_of`."""
+
+    entries: tuple[Entry, ...]
+
+    @cached_property
+    def hash(self) -> str:
+        """Return the tree hash, computed once."""
+        return tree_hash(self)
+
+    @cached_property
+    def blobs(self) -> dict[str, Entry]:
+        """Return one file for every distinct content, by SHA-256."""
+        found: dict[str, Entry] = {}
+        for entry in self.entries:
+            if entry.kind == "file":
+                found.setdefault(entry.content, entry)
+        return found
+
+    @property
+    def files(self) -> int:
+        """Count the files; links and empty directories are entries too."""
+        return sum(entry.kind == "file" for entry in self.entries)
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of all files together."""
+        return sum(entry.size for entry in self.entries)
+
+
+def manifest_of(entries: Iterable[Entry]) -> Manifest:
+    """Put entries in order."""
+    return Manifest(tuple(sorted(entries, key=lambda entry: entry.path.encode())))
+
+
+def tree_hash(manifest: Manifest) -> str:
+    """Hash names, kinds, modes and contents; the format stands at the top of this file."""
+    digest = hashlib.sha256(b"clusterctl-tree 1\n")
+    for entry in manifest.entries:
+        mode = f"{entry.mode:o}" if entry.kind == "file" else ""
+        digest.update(f"{entry.kind}\0{mode}\0{entry.content}\0{entry.path}\0".encode())
+    return digest.hexdigest()
+
+
+def leaves_tree(path: str, target: str) -> bool:
+    """Say whether the link at `path` points out of the tree, judged by its text alone."""
+    joined = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+    return target.startswith("/") or joined == ".." or joined.startswith("../")
+
+
+def text_of(name: bytes) -> str:
+    """Decode a name or link target; one that is not UTF-8 is refused, shown with its odd bytes escaped."""
+    try:
+        return name.decode("utf-8")
+    except UnicodeDecodeError:
+        shown = name.decode("utf-8", "backslashreplace")
+        raise UsageError(
+            f"a name in the source tree is not UTF-8: {shown}",
+            code="CC-SYNC-004",
+            fix="rename it, or name it in .gitignore or sync.exclude if the job does not need it",
+        ) from None
+
+
+def check_limits(files: Sequence[tuple[str, int]], *, big: bool = False, more: bool = False) -> None:
+    """Refuse a tree of more than 500 MB or 50 000 files, unless `big`, and one of more than MOST_FILES in any case.
+
+    `files` holds (path, bytes); `more` says that counting was given up.
+    """
+    size = sum(weight for _, weight in files)
+    if len(files) > MOST_FILES:
+        raise UsageError(
+            f"the source tree has {len(files)} files, the most that can be sent is {MOST_FILES}",
+            code="CC-SYNC-002",
+            fix="pack them into archives, or bring them to the nodes by other means",
+        )
+    if big or (size <= MAX_BYTES and len(files) <= MAX_FILES):
+        return
+    if size > MAX_BYTES:
+        what, limit = megabytes(size), megabytes(MAX_BYTES)
+        worst = [(path, megabytes(weight)) for path, weight in largest(files)]
+    else:
+        what, limit = f"{len(files)} files", str(MAX_FILES)
+        worst = [(path, f"{count} files") for path, count in largest((path, 1) for path, _ in files)]
+    raise UsageError(
+        f"the source tree has {'at least ' if more else ''}{what}, the limit is {limit}; largest: "
+        + ", ".join(f"{path} {weight}" for path, weight in worst),
+        code="CC-SYNC-002",
+        fix=f"keep what is not code out, here or in .gitignore: sync: {{exclude: [{worst[0][0]}]}}; "
+        "`--big` sends it all the same",
+    )
+
+
+def megabytes(size: int) -> str:
+    """Write a number of bytes for people."""
+    return f"{size / 1e6:.0f} MB" if size >= 10e6 else f"{size / 1e6:.1f} MB"
+
+
+def largest(files: Iterable[tuple[str, int]], limit: int = _NAMED) -> list[tuple[str, int]]:
+    """Name the heaviest files and directories, each as deep as one child holds nearly all of it."""
+    weights: dict[str, int] = defaultdict(int)
+    children: dict[str, set[str]] = defaultdict(set)
+    for path, weight in files:
+        below = path
+        while below:
+            weights[below] += weight
+            parent = posixpath.dirname(below.rstrip("/"))
+            parent += "/" if parent else ""
+            children[parent].add(below)
+            below = parent
+    tops = sorted(children[""], key=weights.__getitem__, reverse=True)[:limit]
+    return [(path, weights[path]) for path in (_descend(top, weights, children) for top in tops)]
+
+
+def _descend(top: str, weights: dict[str, int], children: dict[str, set[str]]) -> str:
+    while children[top]:
+        heaviest = max(children[top], key=weights.__getitem__)
+        if weights[heaviest] < 0.9 * weights[top]:
+            break
+        top = heaviest
+    return top

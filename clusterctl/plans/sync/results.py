@@ -1,0 +1,218 @@
+"""Which of a node's outputs are downloaded; files outside the output directory.
+
+What a node says it has to bring home, and what of it is taken: names are judged here, nothing is believed.
+
+A path is taken if its parts are plain names, if nothing else has that name, and if it lies below directories only.
+A link is made again if it is relative and its way up, which may only be its beginning, stays below the target:
+then it leads nowhere else, whatever the other links are.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clusterctl.protocol.untrusted import Row, Untrusted
+
+OUTPUTS, LOGS, CODE = "outputs", "logs", "code"
+MAX_ENTRIES = 100_000
+MAX_BYTES = 100 << 30
+LONGEST_PATH = 4095
+LONGEST_NAME = 255
+MAX_NAMES = 64 << 20  # bytes of all names of one node
+MOST_FOLDERS = 100_000  # beyond three for each entry: a path of 4095 bytes can name two thousand
+
+Stamp = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One thing on a node; `index` is what the node calls it, `path` is where it would lie here.
+
+    `own`: of this node's part of a run, where an output belongs to all nodes that share the work directory.
+    """
+
+    index: int
+    path: str
+    kind: str
+    size: int
+    stamp: Stamp
+    target: str
+    own: bool
+
+
+@dataclass(frozen=True)
+class Refused:
+    """What is not brought, and why."""
+
+    path: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What is taken of a node's list."""
+
+    files: tuple[Entry, ...]
+    folders: tuple[Entry, ...]
+    links: tuple[Entry, ...]
+    refused: tuple[Refused, ...]
+
+    @property
+    def size(self) -> int:
+        """Give the bytes of all files."""
+        return sum(entry.size for entry in self.files)
+
+
+def read_rows(rows: Iterable[Row], start: int, run: str | None) -> Iterator[Entry]:
+    """Read a batch of rows; of a run what lies below `logs-RUN` and `code-RUN`. ValueError for what is no row."""
+    for place, row in enumerate(rows):
+        if len(row) != 8:
+            raise ValueError("a row does not have 8 parts")
+        part, kind = row.text(0, 10), row.text(2, 10)
+        path, target = row.name(1, LONGEST_PATH), row.name(7, LONGEST_PATH)
+        if path is None or target is None:  # the system itself has none so long
+            raise ValueError("a row has a name that is none, or is too long")
+        size, *others = (row.integer(at, 0) for at in range(3, 7))
+        stamp = tuple(number for number in (size, *others) if number is not None)
+        if size is None or len(stamp) != 4:
+            raise ValueError("a row has a number that is none")
+        if kind not in ("file", "link", "dir", "other") or part not in (OUTPUTS, LOGS, CODE):
+            raise ValueError("a row is of no known kind")
+        here = path if part == OUTPUTS else f"{part}-{run}/{path}"
+        numbers = (stamp[0], stamp[1], stamp[2], stamp[3])
+        yield Entry(start + place, here, kind, size, numbers, target, part != OUTPUTS)
+
+
+def judge(entries: Sequence[Entry], *, folds: bool) -> Judged:
+    """Take what does no harm; `folds` says that the file system here does not tell upper from lower case."""
+    names = _Names(folds, MOST_FOLDERS + 3 * len(entries))
+    taken: dict[str, list[Entry]] = {"file": [], "dir": [], "link": []}
+    refused: list[Refused] = []
+    for entry in entries:
+        why = why_refused(entry) or names.take(entry)
+        if why:
+            refused.append(Refused(entry.path, why))
+        else:
+            taken[entry.kind].append(entry)
+    return Judged(tuple(taken["file"]), tuple(taken["dir"]), tuple(taken["link"]), tuple(refused))
+
+
+def why_refused(entry: Entry) -> str:
+    """Say what is wrong with an entry by itself; empty if nothing is."""
+    why = why_bad_path(entry.path)
+    if why:
+        return why
+    if entry.kind == "other":
+        return "neither file, link nor directory"
+    if entry.kind == "link" and not stays_inside(entry.path, entry.target):
+        return "a link that leads out of the directory"
+    return ""
+
+
+def why_bad_path(path: str) -> str:
+    """Say why a path cannot be used below a directory; empty if it can."""
+    try:
+        raw = path.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return "a name that is no text"
+    parts = raw.split(b"/")
+    if b"\0" in raw or any(part in (b"", b".", b"..") for part in parts):
+        return "a path that leads elsewhere"
+    if len(raw) > LONGEST_PATH or max(map(len, parts)) > LONGEST_NAME:
+        return "a name that is too long"
+    return ""
+
+
+def stays_inside(path: str, target: str) -> bool:
+    """Tell whether the link at `path` can be made without leading out of the directory that holds all."""
+    if not target or "\0" in target or target.startswith("/"):
+        return False
+    try:
+        target.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    parts = [part for part in target.split("/") if part not in ("", ".")]
+    climbs = next((place for place, part in enumerate(parts) if part != ".."), len(parts))
+    return ".." not in parts[climbs:] and climbs <= path.count("/")
+
+
+class _Names:
+    """The names that are taken and the directories that they imply, as a tree: no path is kept with all its parents."""
+
+    def __init__(self, folds: bool, most: int) -> None:
+        self._folds = folds
+        self._most = most
+        self._numbers: dict[tuple[int, str], int] = {}  # of each name below each directory; the root is 0
+        self._taken: dict[int, str] = {}
+        self._folders = {0}
+
+    def take(self, entry: Entry) -> str:
+        """Take a name; says why it cannot be had."""
+        *above, last = self._key(entry.path).split("/")
+        folder = 0
+        for part in above:
+            folder = self._number(folder, part)
+            if folder in self._taken:
+                return "below something that is no directory"
+            self._folders.add(folder)
+        number = self._number(folder, last)
+        if number in self._taken:
+            twice = self._taken[number] == entry.path
+            return "listed twice" if twice else "another name differs from it in case only"
+        if number in self._folders and entry.kind != "dir":
+            return "the name of a directory"
+        if len(self._numbers) > self._most:
+            return "too many directories"
+        if entry.kind == "dir":
+            self._folders.add(number)
+        else:
+            self._taken[number] = entry.path
+        return ""
+
+    def _number(self, folder: int, name: str) -> int:
+        if len(self._numbers) > self._most:
+            return self._numbers.get((folder, name), -1)
+        return self._numbers.setdefault((folder, name), len(self._numbers) + 1)
+
+    def _key(self, path: str) -> str:
+        return unicodedata.normalize("NFC", path).casefold() if self._folds else path
+
+
+NAMED = 5
+LONGEST_FILE_NAME = 200
+MOST = 1 << 63
+
+
+@dataclass(frozen=True)
+class Outside:
+    """The files of one node that were not sent with the code, or changed since; `more`: not all were counted."""
+
+    files: int
+    bytes: int
+    names: tuple[str, ...]
+    more: bool = False
+
+
+def parse_outside(raw: Untrusted) -> Outside | None:
+    """Read what a node says; None if it knows nothing, or if that makes no sense."""
+    files, size = raw.integer("files", 0, MOST), raw.integer("bytes", 0, MOST)
+    if files is None or size is None or not raw.is_list("names"):
+        return None
+    return Outside(files, size, raw.texts("names", NAMED, LONGEST_FILE_NAME), raw.flag("more"))
+
+
+def found_outside(parts: Mapping[str, Outside | None]) -> dict[str, Outside]:
+    """Keep the nodes that have such files."""
+    return {name: one for name, one in parts.items() if one is not None and (one.files or one.more)}
+
+
+def outside_to_json(one: Outside | None) -> dict[str, Any] | None:
+    """Give one node's; null where nothing is known."""
+    return (
+        None
+        if one is None
+        else {"files": one.files, "bytes": one.bytes, "names": list(one.names), "more": one.more}
+    )

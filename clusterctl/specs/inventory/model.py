@@ -1,0 +1,60 @@
+"""Inventory, Node, Ssh, Waiver (no pydantic)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiver:
+    """A finding that does not count; `nodes` is a pattern, `file` where the waiver was written."""
+
+    code: str
+    nodes: str
+    reason: str
+    file: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ssh:
+    """How SSH reaches a node; None leaves the choice to the user's own SSH set-up."""
+
+    user: str | None = None
+    port: int | None = None
+    key: str | None = None
+    jump: str | None = None
+    proxy_command: str | None = None
+    config: str | None = None
+    known_hosts: str | None = None
+    host_keys: Literal["strict", "accept-new"] | None = None
+    transport: Literal["paramiko", "openssh"] = "paramiko"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """A machine; node_rank is its index in the inventory, ip is None unless the inventory gives it."""
+
+    name: str
+    node_rank: int
+    host: str
+    ip: str | None = None
+    nic: tuple[str, ...] = ()
+    network: str | None = None
+    gpus: int | None = None
+    ports: tuple[int, int] | None = None
+    python: str = "python3"
+    activate: str | None = None
+    workdir: str = "~/.clusterctl"
+    spare: bool = False
+    ssh: Ssh = field(default_factory=Ssh)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inventory:
+    """A cluster; `file` is where it was written."""
+
+    cluster: str
+    file: str
+    nodes: tuple[Node, ...]
+    waive: tuple[Waiver, ...] = ()

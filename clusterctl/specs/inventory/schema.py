@@ -1,0 +1,239 @@
+"""Inventory.yaml as pydantic models."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from clusterctl.errors import UsageError
+from clusterctl.protocol.run_id import NAME_PATTERN
+from clusterctl.specs import addresses, values
+from clusterctl.specs.codes import BadValueError
+from clusterctl.specs.fields import (
+    FLAG,
+    NAME,
+    OPTIONAL_TEXT,
+    PYTHON,
+    Entry,
+    Leaf,
+    OneOrMore,
+    one_of,
+    optional,
+    text,
+    whole_number,
+)
+from clusterctl.specs.inventory.model import Waiver
+from clusterctl.specs.nodeset import ALL, parse_pattern
+
+CODE = r"CC-[A-Z]+-[0-9]{3}"
+LONGEST_REASON = 300
+
+
+def _parse_code(word: str) -> str:
+    if re.fullmatch(CODE, word.upper()):
+        return word.upper()
+    raise BadValueError(f"expected the code of a finding such as CC-NET-009, got {word!r}")
+
+
+def _parse_nodes(word: str) -> str:
+    try:
+        parse_pattern(word)
+    except UsageError as wrong:
+        raise BadValueError(wrong.message) from wrong
+    return word
+
+
+def _parse_reason(word: str) -> str:
+    if word.strip() and len(word) <= LONGEST_REASON and word.isprintable():
+        return word.strip()
+    raise BadValueError(f"expected a reason in one line of at most {LONGEST_REASON} characters")
+
+
+Code = Annotated[str, Leaf("the code of a finding", _parse_code, {"type": "string", "pattern": f"^{CODE}$"})]
+Which = Annotated[str, Leaf("a choice of nodes", _parse_nodes, {"type": "string", "minLength": 1})]
+Reason = Annotated[
+    str,
+    Leaf("a reason", _parse_reason, {"type": "string", "minLength": 1, "maxLength": LONGEST_REASON}),
+]
+
+
+class WaiveEntry(Entry):
+    """One finding of `check` that does not count, and why."""
+
+    model_config = ConfigDict(title="waive")
+
+    code: Code = Field(description="Code of the finding, such as `CC-NET-009`.")
+    nodes: Which = Field(ALL, description="On which nodes: names, ranges and globs such as `gpu[01-04]`.")
+    reason: Reason = Field(description="Why it does not count; it is shown whenever the waiver is used.")
+
+
+def waivers_of(entries: tuple[WaiveEntry, ...], file: str) -> tuple[Waiver, ...]:
+    """Give the waivers of a file."""
+    return tuple(
+        Waiver(code=entry.code, nodes=entry.nodes, reason=entry.reason, file=file) for entry in entries
+    )
+
+
+_NIC_SCHEMA = {"type": "string", "pattern": f"^{addresses.NIC_PATTERN}$"}
+
+Name = Annotated[str, NAME]
+NodeName = Annotated[
+    str | None,
+    Leaf("a name", values.parse_node_name, {"type": "string", "pattern": f"^{NAME_PATTERN}$"}),
+]
+Host = Annotated[
+    str, Leaf("a host name or address", addresses.parse_host, {"type": "string", "minLength": 1})
+]
+User = Annotated[str | None, optional("a user name", addresses.parse_user, text(addresses.USER_PATTERN))]
+Port = Annotated[int | None, Leaf("a port", values.parse_port, whole_number(minimum=1, maximum=65535))]
+Jump = Annotated[str | None, optional("a bastion", addresses.parse_jump, {"type": "string", "minLength": 1})]
+OptionalText = Annotated[str | None, OPTIONAL_TEXT]
+ProxyCommand = Annotated[
+    str | None, optional("a command", addresses.parse_proxy_command, {"type": "string", "minLength": 1})
+]
+HostKeys = Annotated[Literal["strict", "accept-new"] | None, one_of("strict", "accept-new")]
+Transport = Annotated[Literal["paramiko", "openssh"], one_of("paramiko", "openssh")]
+TrainingIp = Annotated[
+    str | None,
+    optional(
+        "an IPv4 address",
+        addresses.parse_training_ip,
+        {"type": "string", "pattern": f"^{addresses.IPV4_PATTERN}$"},
+    ),
+]
+Network = Annotated[
+    str | None,
+    optional(
+        "an IPv4 network",
+        addresses.parse_network,
+        {"type": "string", "pattern": f"^{addresses.IPV4_PATTERN}/[0-9]{{1,2}}$"},
+    ),
+]
+Nic = Annotated[str, Leaf("the name of a NIC", addresses.parse_nic, _NIC_SCHEMA)]
+Nics = Annotated[tuple[Nic, ...] | None, OneOrMore(_NIC_SCHEMA)]
+Gpus = Annotated[int | None, optional("a whole number", values.parse_count, whole_number(minimum=0))]
+Ports = Annotated[
+    tuple[int, int] | None,
+    optional(
+        "a range of ports",
+        addresses.parse_ports,
+        {"type": "string", "pattern": f"^{addresses.PORTS_PATTERN}$"},
+    ),
+]
+Workdir = Annotated[str, Leaf("a path", values.parse_workdir, {"type": "string", "pattern": "^(/|~/)."})]
+Python = Annotated[str, PYTHON]
+Flag = Annotated[bool, FLAG]
+
+
+class SshEntry(Entry):
+    """How SSH reaches a node; a node's own keys replace the cluster's one by one."""
+
+    model_config = ConfigDict(title="ssh")
+
+    user: User = Field(
+        None,
+        description="Login name on the node; default: what your SSH configuration says, "
+        "else the name you use on this machine.",
+    )
+    port: Port = Field(
+        None, description="Port of the node's SSH server; default: what your SSH configuration says, else 22."
+    )
+    key: OptionalText = Field(
+        None,
+        description="Private key file on this machine, `~` allowed; default: what your SSH configuration says, "
+        "else your SSH agent and usual keys.",
+    )
+    jump: Jump = Field(
+        None,
+        description="Bastion to go through, as ssh's `-J`: `user@host:port` or a name from your SSH configuration; "
+        "commas make a chain, `none` is the straight way.",
+    )
+    proxy_command: ProxyCommand = Field(
+        None,
+        description="Command whose input and output carry the connection, as OpenSSH's ProxyCommand; "
+        "`%h`, `%p`, `%r` stand for host, port and user, `%%` for a percent sign.",
+    )
+    config: OptionalText = Field(
+        None,
+        description="SSH configuration file on this machine to read instead of `~/.ssh/config`; `none`: read none.",
+    )
+    known_hosts: OptionalText = Field(
+        None,
+        description="File on this machine with the nodes' host keys; default: what your SSH configuration says, "
+        "else `~/.ssh/known_hosts`.",
+    )
+    host_keys: HostKeys = Field(
+        None,
+        description="What to do with a host key that is not known yet: refuse it (`strict`), or record it and "
+        "say so (`accept-new`); default: what your SSH configuration says, else `strict`.",
+    )
+    transport: Transport = Field(
+        "paramiko",
+        description="What speaks SSH: clusterctl itself (`paramiko`), or your own `ssh` program over a ControlMaster "
+        "(`openssh`), for logins with a password, a second factor or Kerberos.",
+    )
+
+
+class NodeSettings(Entry):
+    """What may stand at the top level for all nodes, and at a node for that one."""
+
+    ssh: SshEntry = Field(default_factory=SshEntry, description="How SSH reaches the node.")
+    python: Python = Field(
+        "python3",
+        description="Interpreter with torch on the node: an absolute path, `~/...`, or a bare command.",
+    )
+    activate: OptionalText = Field(
+        None,
+        description="Shell line run on the node before Python, such as `source /etc/profile.d/modules.sh`.",
+    )
+    workdir: Workdir = Field(
+        "~/.clusterctl", description="Directory on the node that clusterctl keeps everything in and owns."
+    )
+    nic: Nics = Field(
+        None,
+        description="NIC or NICs that carry the training, others on each node if need be; beats `network`.",
+    )
+    network: Network = Field(
+        None, description="IPv4 network (CIDR) of the training; each node uses the NIC with an address in it."
+    )
+    gpus: Gpus = Field(None, description="Number of GPUs that the node should have; `check` compares.")
+    ports: Ports = Field(
+        None,
+        description="Range that the rendezvous port is taken from, such as `20000-20100`; default: any.",
+    )
+
+
+class _Identity(Entry):
+    host: Host = Field(description="Where SSH goes: a host name or an address.")
+    name: NodeName = Field(None, description="Name of the node in all that is shown; default: its `host`.")
+    ip: TrainingIp = Field(
+        None,
+        description="IPv4 address for the training; default: found by `nic`, `network` or `host`.",
+    )
+    spare: Flag = Field(
+        False, description="Keep the node in reserve: no job takes it unless it names it, or wants `spares`."
+    )
+
+
+class NodeEntry(NodeSettings, _Identity):  # pydantic puts the fields of the last base first
+    """One node; the order of the nodes is their node_rank, and node 0 is the master."""
+
+    model_config = ConfigDict(title="node")
+
+
+class _Title(Entry):
+    cluster: Name = Field(description="Name of the cluster.")
+    waive: tuple[WaiveEntry, ...] = Field((), description="Findings of `check` that do not count, and why.")
+
+
+class InventoryFile(NodeSettings, _Title):
+    """The machines of one cluster; keys beside `cluster` and `nodes` are defaults for every node."""
+
+    model_config = ConfigDict(title="clusterctl inventory")
+
+    nodes: tuple[NodeEntry, ...] = Field(
+        description="The nodes; their order is the node_rank, and the first one is the master.",
+        json_schema_extra={"minItems": 1},
+    )

@@ -1,0 +1,255 @@
+"""Job.yaml as pydantic models, restart included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from clusterctl.errors import Issue, UsageError
+from clusterctl.specs import codes, values
+from clusterctl.specs.codes import BadValueError
+from clusterctl.specs.fields import (
+    ANY_TEXT,
+    FLAG,
+    NAME,
+    PYTHON,
+    TEXT,
+    Entry,
+    Leaf,
+    one_of,
+    optional,
+    whole_number,
+)
+from clusterctl.specs.inventory.schema import WaiveEntry
+from clusterctl.specs.job.hooks import HookEntry, NotifyEntry, OnEndEntry, SetupEntry
+from clusterctl.specs.job.model import REASONS, USUAL_REASONS, Reason, Restart
+from clusterctl.specs.nodeset import parse_pattern
+from clusterctl.specs.text import did_you_mean
+from clusterctl.specs.values import SIZE_PATTERN, parse_size
+from clusterctl.specs.yaml.tree import Listing, Table, quoted
+from clusterctl.specs.yaml.validate import repeated
+
+
+def _parse_pattern(text: str) -> str:
+    path = PurePosixPath(values.parse_text(text))
+    if path.is_absolute() or ".." in path.parts:
+        fix = "files below ${output_dir}, such as '**' or '*.pt'"
+        raise BadValueError(f"{quoted(text)} leaves the output directory", fix)
+    return text
+
+
+Word = Annotated[Reason, one_of(*REASONS)]
+Most = Annotated[int, Leaf("a whole number", values.parse_positive, whole_number(minimum=1))]
+Count = Annotated[int, Leaf("a whole number", values.parse_count, whole_number(minimum=0))]
+Pattern = Annotated[str, Leaf("a pattern", _parse_pattern, {"type": "string", "minLength": 1})]
+
+
+class RestartEntry(Entry):
+    """How the nodes start a failed run again by themselves."""
+
+    model_config = ConfigDict(title="restart")
+
+    max: Most = Field(3, description="How many times at most the run is started again.")
+    on: tuple[Word, ...] = Field(
+        USUAL_REASONS,
+        description="For which reasons; an error of the script itself is never among them. See below.",
+        json_schema_extra={"uniqueItems": True, "minItems": 1},
+    )
+    spares: Count = Field(
+        0, description="Nodes that are prepared in reserve; each takes the place of a node that is lost."
+    )
+    progress: Pattern = Field(
+        "**",
+        description="Files below `${output_dir}` that change when the run gets on, such as `*.pt`; three attempts in "
+        "a row that change none are the last.",
+    )
+
+
+def restart_of(entry: RestartEntry | None) -> Restart | None:
+    """Give a job's wish to be started again, if it has one."""
+    if entry is None:
+        return None
+    return Restart(most=entry.max, on=entry.on, spares=entry.spares, progress=entry.progress)
+
+
+def restart_issues(tree: Table) -> Iterator[Issue]:
+    """Yield what is wrong with these keys together."""
+    restart = tree.get("restart")
+    reasons = restart.get("on") if isinstance(restart, Table) else None
+    yield from repeated(reasons, "restart.on")
+    if isinstance(reasons, Listing) and not reasons.items:
+        fix = "such as [node_lost, worker_killed], or drop the line for the usual ones"
+        yield Issue(codes.NO_VALUE, "restart.on: expected at least one reason", reasons.place, fix)
+
+
+def _parse_nproc(word: str) -> int | str:
+    if word in ("gpu", "cpu"):
+        return word
+    if not any(character.isdigit() for character in word):
+        guess = did_you_mean(word, ("gpu", "cpu"))
+        raise BadValueError(f"expected gpu, cpu or a whole number, got {quoted(word)}{guess}")
+    return values.parse_positive(word)
+
+
+def _parse_nodes(choice: str) -> int | str:
+    if choice.isdecimal():
+        return values.parse_positive(choice)
+    try:
+        parse_pattern(choice)
+    except UsageError as error:
+        raise BadValueError(error.message, error.fix) from error
+    return choice
+
+
+_EMPTY_ARG = "write '' for an empty argument, 'null' in quotes for the word"
+_EMPTY_ENV = "write '' for an empty value, 'null' in quotes for the word"
+_ENV_NAME = {"type": "string", "pattern": f"^{values.FREE_ENV_PATTERN}$"}
+
+JobName = Annotated[str, NAME]
+Script = Annotated[str | None, Leaf("a path", values.parse_script, {"type": "string", "minLength": 1})]
+Module = Annotated[str | None, Leaf("a module", values.parse_module, {"type": "string", "minLength": 1})]
+Arg = Annotated[str, Leaf("a text", str, ANY_TEXT, if_nothing=_EMPTY_ARG)]
+Nproc = Annotated[
+    int | Literal["gpu", "cpu"],
+    Leaf(
+        "gpu, cpu or a whole number",
+        _parse_nproc,
+        {"anyOf": [{"enum": ["gpu", "cpu"]}, whole_number(minimum=1)]},
+    ),
+]
+NodeChoice = Annotated[
+    int | str,
+    Leaf("a choice of nodes", _parse_nodes, {"type": ["string", "integer"], "minLength": 1, "minimum": 1}),
+]
+Variable = Annotated[str, Leaf("the name of a variable", values.parse_env_name, _ENV_NAME)]
+EnvValue = Annotated[str, Leaf("a text", str, ANY_TEXT, if_nothing=_EMPTY_ENV)]
+Launcher = Annotated[
+    Literal["torchrun", "launch", "python", "command"], one_of("torchrun", "launch", "python", "command")
+]
+Flag = Annotated[bool, FLAG]
+GpuIndex = Annotated[int, Leaf("the index of a GPU", values.parse_count, whole_number(minimum=0))]
+Backend = Annotated[Literal["nccl", "gloo"], one_of("nccl", "gloo")]
+Via = Annotated[Literal["auto", "direct", "tree"], one_of("auto", "direct", "tree")]
+_DURATION = {
+    "type": ["string", "number"],
+    "pattern": f"^{values.DURATION_PATTERN}$",
+    "minLength": 1,
+    "minimum": 0,
+}
+Duration = Annotated[float, Leaf("a time", values.parse_duration, _DURATION)]
+Limit = Annotated[float | None, optional("a time", values.parse_limit, _DURATION)]
+_SIZE = {"type": ["string", "integer"], "pattern": f"^({SIZE_PATTERN})$", "minimum": 0, "maximum": 0}
+ByteLimit = Annotated[int, Leaf("a size", parse_size, _SIZE)]
+Text = Annotated[str, TEXT]
+OptionalPython = Annotated[str | None, PYTHON]
+OptionalText = Annotated[str | None, TEXT]
+
+
+class SyncEntry(Entry):
+    """What of the job's directory goes to the nodes."""
+
+    model_config = ConfigDict(title="sync")
+
+    source: Text = Field(
+        ".",
+        description="Directory that is copied to every node, relative to the job file; the job runs there.",
+    )
+    exclude: tuple[Text, ...] = Field(
+        (), description="What stays behind, in the words of `.gitignore`; `.gitignore` files count as well."
+    )
+    via: Via = Field(
+        "auto",
+        description="How the code travels: to every node from here (`direct`), or once, and then from node to node"
+        " over the training network (`tree`); `auto` passes it on where that saves much sending.",
+    )
+
+
+class JobFile(Entry):
+    """What to run on the nodes, and how; exactly one of `script`, `module` and `command` is given."""
+
+    model_config = ConfigDict(
+        title="clusterctl job",
+        json_schema_extra={"oneOf": [{"required": [key]} for key in ("script", "module", "command")]},
+    )
+
+    name: JobName = Field(description="Name of the job, the first part of the name of each of its runs.")
+    script: Script = Field(
+        None, description="Training script: a path inside `sync.source`, or an absolute path on the nodes."
+    )
+    module: Module = Field(None, description="Python module to run instead of a script, such as `pkg.train`.")
+    command: tuple[Arg, ...] = Field(
+        (), description="For `launcher: command`: a program and its arguments, run once on each node."
+    )
+    args: tuple[Arg, ...] = Field(
+        (), description="Arguments of the script, kept as written; placeholders are filled in."
+    )
+    nproc_per_node: Nproc = Field(
+        "gpu", description="Workers on each node: one per GPU (`gpu`), one per CPU core (`cpu`), or a number."
+    )
+    nodes: NodeChoice = Field(
+        "all", description="Which nodes: `all`, a count, or names, ranges and globs such as `gpu[01-04]`."
+    )
+    gpus: tuple[GpuIndex, ...] = Field(
+        (),
+        description="Indices of the GPUs to use on each node, such as `[0, 1]`; without it all.",
+        json_schema_extra={"uniqueItems": True, "minItems": 1},
+    )
+    exclusive: Flag = Field(
+        False, description="Have each node alone: no other run may be on it, whatever it uses; see below."
+    )
+    launcher: Launcher = Field("torchrun", description="What starts the workers on a node; see below.")
+    use_env: Flag = Field(
+        False, description="For `launcher: launch`: leave `--local-rank` out; LOCAL_RANK is always set."
+    )
+    backend: Backend = Field(
+        "nccl", description="Backend that the script uses; `check` looks for what it needs."
+    )
+    env: dict[Variable, EnvValue] = Field(
+        {},
+        description="Environment variables of the job, kept as written; placeholders are filled in.",
+        json_schema_extra={"additionalProperties": False},
+    )
+    secrets: tuple[Variable, ...] = Field(
+        (),
+        description="Names of variables that are taken from your environment and never shown or stored.",
+        json_schema_extra={"uniqueItems": True},
+    )
+    sync: SyncEntry = Field(default_factory=SyncEntry, description="Which code goes to the nodes.")
+    setup: SetupEntry | None = Field(
+        None, description="What is made on every node before the job starts, such as a venv from a lock file."
+    )
+    before: HookEntry | None = Field(
+        None,
+        description="Shell commands on every node before torchrun starts, in each attempt; one that fails ends it.",
+    )
+    after: HookEntry | None = Field(
+        None, description="Shell commands on every node when all its ranks have ended, however they have."
+    )
+    grace: Duration = Field(
+        30.0,
+        description="Time from the request to stop to the kill, such as `2m`; a bare number is seconds.",
+    )
+    time_limit: Limit = Field(
+        None,
+        description="How long the workers may run, such as `12h`; then they are stopped as by `stop`: `TIMEOUT`.",
+    )
+    log_limit: ByteLimit = Field(
+        50 * 1000**3,
+        description="How long the logs of a run may be on each node, such as `20GB`; beyond that the middle of the"
+        " longest is dropped. `0` for no limit.",
+    )
+    restart: RestartEntry | None = Field(
+        None,
+        description="When the nodes start a failed run again by themselves, and with which nodes in reserve.",
+    )
+    on_end: OnEndEntry | None = Field(
+        None,
+        description="A command of your own that is run when a run has ended, with the verdict on its stdin.",
+    )
+    notify: tuple[NotifyEntry, ...] = Field((), description="Messages to send when a run has ended.")
+    waive: tuple[WaiveEntry, ...] = Field((), description="Findings of `check` that do not count, and why.")
+    python: OptionalPython = Field(None, description="Interpreter for this job; beats the inventory's.")
+    activate: OptionalText = Field(None, description="Shell line run before Python; beats the inventory's.")

@@ -1,0 +1,76 @@
+"""What editors and the documentation know of both files, taken from the models.
+
+`python -m clusterctl.specs.json_schema inventory.schema.json` prints a schema, as it stands in schemas/.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from pydantic import BaseModel
+
+from clusterctl.specs.inventory.schema import InventoryFile, NodeEntry, NodeSettings, SshEntry, WaiveEntry
+from clusterctl.specs.job.hooks import NotifyEntry, OnEndEntry
+from clusterctl.specs.job.schema import JobFile, RestartEntry, SyncEntry
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+SCHEMAS: dict[str, type[BaseModel]] = {"inventory.schema.json": InventoryFile, "job.schema.json": JobFile}
+SECTIONS: dict[str, tuple[type[BaseModel], ...]] = {
+    "inventory": (InventoryFile, NodeEntry, SshEntry, WaiveEntry),
+    "job": (JobFile, SyncEntry, RestartEntry, OnEndEntry, NotifyEntry, WaiveEntry),
+}
+
+
+def render_schemas() -> dict[str, str]:
+    """Render the JSON Schema of each file, by the name it has in schemas/."""
+    return {name: _render_schema(model) for name, model in SCHEMAS.items()}
+
+
+def _render_schema(model: type[BaseModel]) -> str:
+    schema = model.model_json_schema()
+    for table in (schema, *schema["$defs"].values()):
+        inherits = table["title"] == NodeEntry.model_config["title"]
+        for key, value in table["properties"].items():
+            if reference := value.pop("allOf", None):  # pydantic before 2.9
+                value.update(reference[0])
+            value["title"] = key
+            if value.get("default") is None or (inherits and key in NodeSettings.model_fields):
+                value.pop("default", None)
+            table["properties"][key] = dict(sorted(value.items()))
+    return json.dumps({"$schema": DIALECT, **schema}, indent=2, ensure_ascii=False) + "\n"
+
+
+def render_reference(model: type[BaseModel]) -> str:
+    """Render the keys of a model as a Markdown table."""
+    rows = ["| key | default | meaning |", "|---|---|---|"]
+    for key, info in model.model_fields.items():
+        rows.append(f"| `{key}` | {_render_default(model, key)} | {info.description} |")
+    return "\n".join(rows) + "\n"
+
+
+def _render_default(model: type[BaseModel], key: str) -> str:
+    if model is NodeEntry and key in NodeSettings.model_fields:
+        return "as at the top level"
+    info = model.model_fields[key]
+    if info.is_required():
+        return "required"
+    default: Any = info.get_default(call_default_factory=True)
+    if default is None or isinstance(default, BaseModel) or default in ((), {}):
+        return ""
+    return f"`{default:g}s`" if isinstance(default, float) else f"`{default}`"
+
+
+def main(arguments: list[str]) -> int:
+    """Print a schema; returns the exit code."""
+    texts = render_schemas()
+    if len(arguments) != 1 or arguments[0] not in texts:
+        sys.stderr.write(f"usage: python -m clusterctl.specs.json_schema {'|'.join(texts)}\n")
+        return 2
+    sys.stdout.write(texts[arguments[0]])
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

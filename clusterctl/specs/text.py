@@ -1,0 +1,92 @@
+"""Plurals, the nearest word, durations, commands to paste, secrets left out."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterable
+from functools import lru_cache
+from typing import Any
+
+
+def counted(number: int, noun: str) -> str:
+    """Write a number before its noun, with an s unless it is one."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+LONGEST_GUESS = 64
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Name the known word that was probably meant, or None."""
+    return _nearest(word, tuple(known)) if len(word) <= LONGEST_GUESS else None
+
+
+@lru_cache(maxsize=1024)
+def _nearest(word: str, known: tuple[str, ...]) -> str | None:
+    from difflib import get_close_matches  # noqa: PLC0415  only an error needs it
+
+    folded = {name.casefold().replace("-", "_"): name for name in known}
+    found = get_close_matches(word.casefold().replace("-", "_"), folded, n=1)
+    return folded[found[0]] if found else None
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Render the guess as the end of a message: `, did you mean 'host'?`, or nothing."""
+    guess = nearest(word, known)
+    return f", did you mean {guess!r}?" if guess else ""
+
+
+_UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+
+
+def render_span(seconds: float) -> str:
+    """Write a span in its two largest units, whole seconds: `2 d 3 h`, `1 h 30 min`, `42 s`."""
+    rest = max(0, round(seconds))
+    parts: list[str] = []
+    for unit, size in _UNITS:
+        count, rest = divmod(rest, size)
+        if count and len(parts) < 2:
+            parts.append(f"{count} {unit}")
+        elif parts:
+            break
+    return " ".join(parts) or "0 s"
+
+
+SHORTEST = 4  # characters; shorter values occur in any text, and replacing them would tell more than it hides
+HIDDEN = "[secret]"
+
+
+def redact(text: str, secrets: Iterable[str]) -> str:
+    """Replace every secret value in a text, and each line of it; longer ones first, one may contain another."""
+    values = {part for secret in secrets for part in (secret, *secret.splitlines())}
+    for value in sorted(values, key=len, reverse=True):
+        if len(value) >= SHORTEST:
+            text = text.replace(value, HIDDEN)
+    return text
+
+
+def redact_tree(value: Any, secrets: Collection[str]) -> Any:
+    """Replace every secret value in every text of a value that is to become JSON."""
+    if isinstance(value, str):
+        return redact(value, secrets)
+    if isinstance(value, dict):
+        return {key: redact_tree(below, secrets) for key, below in value.items()}
+    return [redact_tree(below, secrets) for below in value] if isinstance(value, (list, tuple)) else value
+
+
+def command_line(*words: str, command: str = "") -> str:
+    """Join words to a command, each of them quoted; a leading `~/` is left to the shell that will expand it.
+
+    `command` is how it begins, ready to paste, such as `clusterctl -i FILE`.
+    """
+    return " ".join([*filter(None, [command]), *map(_quote_path, words)])
+
+
+def quote_word(word: str) -> str:
+    """Quote a word so that it reaches the program as it is."""
+    quoted = shlex.quote(word)
+    return f"'{word}'" if quoted == word and word.startswith("=") else quoted  # zsh expands a bare =word
+
+
+def _quote_path(word: str) -> str:
+    return f"~/{quote_word(word[2:])}" if word.startswith("~/") and len(word) > 2 else quote_word(word)

@@ -1,0 +1,1 @@
+"""YAML with places: text to a tree (`reader`, `tree`), tree to a pydantic model (`validate`)."""

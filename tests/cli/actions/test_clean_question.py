@@ -1,0 +1,67 @@
+"""Who may agree to what `clean` removes: a person who has seen it, or -y."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+import pytest
+
+from clusterctl.cli.actions.clean import Clean, Wishes
+from clusterctl.errors import UsageError
+from clusterctl.plans.cleanup import Bounds, Choice, parse_part
+from clusterctl.protocol.untrusted import Untrusted
+
+
+@pytest.mark.parametrize(
+    ("as_json", "yes", "at_terminal", "agreed"),
+    [
+        (False, False, True, True),
+        (True, False, True, False),  # nothing was shown to whoever sits there
+        (False, False, False, False),
+        (True, True, False, True),
+    ],
+)
+def test_nobody_agrees_to_what_was_not_shown(
+    monkeypatch: pytest.MonkeyPatch, as_json: bool, yes: bool, at_terminal: bool, agreed: bool
+) -> None:
+    """A person at a terminal says yes to every question; with --json there is none."""
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: at_terminal, raising=False)
+    monkeypatch.setattr(click, "confirm", lambda *_, **__: True)
+    wishes = Wishes(Bounds(), everyone=False, dry_run=False, yes=yes, as_json=as_json)
+    if agreed:
+        Clean((), wishes)._confirm()
+        return
+    with pytest.raises(UsageError) as caught:
+        Clean((), wishes)._confirm()
+    assert ("--dry-run" in caught.value.fix) == as_json
+
+
+OUTSIDE = {"files": 2, "bytes": 9, "names": ["0.ckpt"], "more": False}
+
+
+@pytest.mark.parametrize(
+    ("yes", "at_terminal", "answer", "kept"),
+    [
+        (False, True, False, True),
+        (False, True, True, False),
+        (True, False, False, False),  # -y agrees to all that was shown
+        (False, False, False, False),  # nobody is asked here: nothing at all is removed then
+    ],
+)
+def test_files_that_no_other_place_has_are_asked_about(
+    monkeypatch: pytest.MonkeyPatch, yes: bool, at_terminal: bool, answer: bool, kept: bool
+) -> None:
+    """A person may keep just the runs that have some, on all of their nodes."""
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: at_terminal, raising=False)
+    monkeypatch.setattr(click, "confirm", lambda *_, **__: answer)
+    parts = [
+        parse_part(
+            node, Untrusted({"run": f"{run}-20260101T000000-0001", "leaf": f"0-{node}", "outside": outside})
+        )
+        for run, node, outside in (("a", "gpu01", OUTSIDE), ("a", "gpu02", None), ("b", "gpu01", None))
+    ]
+    choice = Choice(tuple((part, "old") for part in parts if part), ())
+    wishes = Wishes(Bounds(), everyone=False, dry_run=False, yes=yes, as_json=False)
+    left = Clean((), wishes)._spare_stranded(choice)
+    assert {part.run[0] for part, _ in left.parts} == ({"b"} if kept else {"a", "b"})

@@ -1,0 +1,82 @@
+"""`clusterctl explain`: every code is told in full; what is no code names the nearest."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from clusterctl.cli.commands.explain import BOOK
+from clusterctl.cli.main import run
+from clusterctl.plans import explain
+from clusterctl.plans.checks.registry import checks
+
+PACKAGE = Path(explain.__file__).parents[1]
+KNOWN = explain.parse_book(json.loads(BOOK.read_text(encoding="utf-8")))
+
+
+def test_every_code_of_the_package_is_explained() -> None:
+    """Whatever a screen names, `explain` knows; of a check it shows a real case."""
+    named = {
+        code for path in PACKAGE.rglob("*.py") for code in re.findall(r"CC-[A-Z]+-\d{3}", path.read_text())
+    }
+    for code in sorted(named):
+        one = explain.explain(explain.find_code(code, KNOWN), KNOWN)
+        assert one.title and one.text, code
+        assert one.do or one.kind == "end of a rank", code
+        assert (code not in checks()) or (one.why and one.example and one.example.seen), code
+
+
+def test_a_finding_in_full(capsys: pytest.CaptureFixture[str]) -> None:
+    """Title, effect, reason, rule, example and remedy; the code may be short."""
+    assert run(["explain", "net-9"]) == 0
+
+    shown = capsys.readouterr().out
+    assert shown.startswith("CC-NET-009  the MTUs differ  (finding)\n")
+    for word in (
+        "effect  warning",
+        "why  Small messages pass",
+        "example  gpu2: 1500; the other ",
+        "ip link set",
+    ):
+        assert word in shown
+
+
+def test_an_error_and_a_known_text(capsys: pytest.CaptureFixture[str]) -> None:
+    """They are no findings, and are told all the same."""
+    assert run(["explain", "CC-USE-002"]) == 0
+    shown = capsys.readouterr().out
+    assert "no inventory was found" in shown
+    assert "do  `-i FILE`, or" in shown
+    assert run(["explain", "cc-job-22", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["schema"], told["code"], told["kind"]) == (1, "CC-JOB-022", "end of a rank")
+    assert told["command"].startswith("clusterctl exec")
+
+
+def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
+    """A family, and all of them."""
+    assert run(["explain", "TIME"]) == 0
+    shown = capsys.readouterr().out
+    assert "CC-TIME-001  the clock is wrong" in shown and "CC-NET" not in shown
+    assert run(["explain"]) == 0
+    assert len(re.findall(r"^  CC-", capsys.readouterr().out, re.MULTILINE)) == len(explain.titles(KNOWN))
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("CC-NET-999", "the nearest is CC-NET-"),
+        ("CC-NTE-003", "did you mean NET?"),
+        ("wire", "did you mean"),
+        ("???", "the families are SSH, PY"),
+        ("x" * 500, "A code looks like CC-NET-003"),
+    ],
+)
+def test_what_is_no_code(word: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2, and the nearest."""
+    assert run(["explain", word]) == 2
+    said = capsys.readouterr().err
+    assert "CC-USE-050" in said and (hint in said or word == "wire")

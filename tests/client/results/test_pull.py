@@ -1,0 +1,685 @@
+"""Results come home: from a real node over SSH, and from hostile ones that lie about everything."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from waiting import wait_until
+
+from clusterctl.client.results.pull import (
+    Listed,
+    bring,
+    choose_bringer,
+    choose_wants,
+    group_homes,
+    list_results,
+    make_rest,
+    name_homes,
+)
+from clusterctl.client.results.receive import Account, Room
+from clusterctl.client.results.target_dir import Landing, prepare_target
+from clusterctl.client.rpc import session as conversation
+from clusterctl.client.rpc import tasks
+from clusterctl.client.rpc.session import Frame, Talk
+from clusterctl.client.sync.scan import scan_source
+from clusterctl.errors import ConnectionLost, NodeError, SystemRefusal
+from clusterctl.plans.sync.results import Outside, judge
+from clusterctl.protocol.untrusted import Untrusted
+
+JOB = "digits"
+RUN = "digits-20261120T110000-ab12"
+AWKWARD = [
+    "a b.txt",
+    "quo'te\".txt",
+    "new\nline",
+    "-rf",
+    "$(touch x)",
+    "caf\u00e9",
+    "cafe\u0301",
+    "\u4e2d",
+    "~",
+]
+PYTHON = tasks.Interpreter(sys.executable, None)
+
+
+class Node:
+    """A node of this test: a real sshd, and the directory of a job's outputs behind it."""
+
+    def __init__(self, client: Any, server: Any, folder: Path) -> None:
+        self.client, self.workdir = client, folder / "work"
+        self.node = server.node("gpu01", workdir=str(self.workdir))
+        self.connection = client.connect(self.node)
+        self.outputs = self.workdir / "outputs" / JOB
+        self.outputs.mkdir(parents=True)
+        self.workdir.chmod(0o700)
+
+    def open(
+        self,
+        run: str | None = None,
+        most: int = 1000,
+        beacon: str = "b",
+        mark: str = "m",
+        parts: tuple[str, ...] = ("logs",),
+    ) -> Any:
+        """Begin a conversation."""
+        wish = {"parts": parts, "most": most, "beacon": beacon, "mark": mark}
+        return tasks.pull(self.connection, self.node, PYTHON, JOB, run, **wish)
+
+    def pull(
+        self,
+        target: Path,
+        *,
+        run: str | None = None,
+        overwrite: bool = False,
+        parts: tuple[str, ...] = ("logs",),
+        **wish: Any,
+    ) -> Account:
+        """Bring all home."""
+        with self.open(run, parts=parts) as session:
+            return fetch(session, target, overwrite=overwrite, **wish)
+
+
+def fetch(
+    session: Talk,
+    target: Path,
+    *,
+    overwrite: bool = False,
+    moved: Callable[[int], None] = lambda _: None,
+    node: str = "gpu01",
+) -> Account:
+    """Do what the verb does with one node."""
+    folds = prepare_target(target)
+    judged = judge(list_results(session, 1000, RUN, node).entries, folds=folds)
+    account, landing = Account(), Landing(target, node)
+    try:
+        wants = list(choose_wants(judged, landing, account, overwrite=overwrite))
+        bring(session, wants, landing, account, node=node, moved=moved)
+        make_rest(judged, landing, account)
+        landing.sweep()
+    finally:
+        landing.close()
+    return account
+
+
+@pytest.fixture
+def node(client: Any, server: Any, tmp_path: Path) -> Node:
+    """Give a node whose job has put out nothing yet."""
+    return Node(client, server, tmp_path)
+
+
+def listing(root: Path) -> dict[str, bytes | str]:
+    """Read a tree with other means than the code under test."""
+    found: dict[str, bytes | str] = {}
+    for path in root.rglob("*"):
+        name = str(path.relative_to(root))
+        if path.is_symlink():
+            found[name] = f"-> {path.readlink()}"
+        else:
+            found[name] = "dir" if path.is_dir() else path.read_bytes()
+    return found
+
+
+def test_everything_comes_home_as_it_is(node: Node, tmp_path: Path) -> None:
+    """Names, contents, links and empty folders; a second time nothing travels."""
+    (node.outputs / "deep/er").mkdir(parents=True)
+    (node.outputs / "empty").mkdir()
+    (node.outputs / "deep/er/model.pt").write_bytes(secrets.token_bytes(3_000_000))
+    (node.outputs / "zeros").write_bytes(bytes(2_000_000))
+    (node.outputs / "nothing").touch()
+    (node.outputs / "latest").symlink_to("deep/er/model.pt")
+    for name in AWKWARD:
+        (node.outputs / name).write_text(name)
+    (node.outputs / os.fsdecode(b"latin\xe9")).write_text("x")
+    first = node.pull(tmp_path / "home")
+    assert listing(tmp_path / "home/gpu01") == listing(node.outputs)
+    assert (first.files, first.unchanged, first.refused) == (4 + len(AWKWARD), 0, [])
+    seen: list[int] = []
+    second = node.pull(tmp_path / "home", moved=seen.append)
+    assert (second.files, second.unchanged, seen) == (0, first.files, [])
+
+
+def test_only_what_changed_travels(node: Node, tmp_path: Path) -> None:
+    """A grown log costs what was added, a new checkpoint its size."""
+    (node.outputs / "log").write_bytes(secrets.token_bytes(1_000_000))
+    (node.outputs / "model.pt").write_bytes(secrets.token_bytes(1000))
+    (node.outputs / "still").write_bytes(b"still")
+    node.pull(tmp_path / "home")
+    with (node.outputs / "log").open("ab") as log:
+        log.write(secrets.token_bytes(500))
+    (node.outputs / "model.pt").write_bytes(secrets.token_bytes(2000))
+    seen: list[int] = []
+    account = node.pull(tmp_path / "home", moved=seen.append)
+    assert listing(tmp_path / "home/gpu01") == listing(node.outputs)
+    assert (sum(seen), account.files, account.unchanged) == (2500, 2, 1)
+
+
+def test_a_broken_transfer_goes_on_where_it_stopped(node: Node, tmp_path: Path) -> None:
+    """Also inside of a large file; a part that was damaged meanwhile is brought anew."""
+    (node.outputs / "model.pt").write_bytes(secrets.token_bytes(4_000_000))
+    for damage in (False, True):
+        seen: list[int] = []
+
+        def cut(count: int, seen: list[int] = seen) -> None:
+            seen.append(count)
+            if sum(seen) > 2_000_000:
+                raise ConnectionLost("cut", code="CC-SSH-015")
+
+        with pytest.raises(ConnectionLost):
+            node.pull(tmp_path / f"home{damage}", moved=cut)
+        assert not (tmp_path / f"home{damage}/gpu01/model.pt").exists()
+        (part,) = (tmp_path / f"home{damage}/.clusterctl/gpu01.parts").iterdir()
+        if damage:
+            part.write_bytes(bytes(part.stat().st_size))
+        again: list[int] = []
+        account = node.pull(tmp_path / f"home{damage}", moved=again.append)
+        assert (account.files, sum(again) < 2_500_000) == (1, not damage)
+        assert listing(tmp_path / f"home{damage}/gpu01") == listing(node.outputs)
+        assert not (tmp_path / f"home{damage}/.clusterctl/gpu01.parts").exists()
+
+
+def test_a_file_that_was_changed_here_is_left_alone(node: Node, tmp_path: Path) -> None:
+    """Whether it came from the node or not; --overwrite replaces it. What is equal is known as such."""
+    for name in ("ours", "theirs", "equal"):
+        (node.outputs / name).write_text("node")
+    node.pull(tmp_path / "home")
+    home = tmp_path / "home/gpu01"
+    (home / "ours").write_text("mine")
+    (tmp_path / "home/.clusterctl/gpu01.json").unlink()
+    (home / "theirs").write_text("mine, longer")
+    account = node.pull(tmp_path / "home")
+    assert (sorted(account.kept), account.unchanged) == (["ours", "theirs"], 1)
+    assert (home / "ours").read_text() == "mine"
+    account = node.pull(tmp_path / "home", overwrite=True)
+    assert (account.kept, account.files) == ([], 2)
+    assert listing(home) == listing(node.outputs)
+
+
+def test_links_devices_and_what_is_closed_are_told(node: Node, tmp_path: Path) -> None:
+    """Links are never followed on the node; what cannot come is named, the rest comes."""
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    (node.outputs / "out").symlink_to(secret)
+    (node.outputs / "up").symlink_to("../../..")
+    os.mkfifo(node.outputs / "pipe")
+    (node.outputs / "good").write_text("good")
+    account = node.pull(tmp_path / "home")
+    assert {one.path for one in account.refused} == {"out", "up", "pipe"}
+    assert listing(tmp_path / "home/gpu01") == {"good": b"good"}
+
+
+def test_nothing_is_written_through_a_link_here(node: Node, tmp_path: Path) -> None:
+    """A directory that is a link here, or a file that is one, is in the way, not a way."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "file").write_text("mine")
+    (node.outputs / "d").mkdir()
+    (node.outputs / "d/x").write_text("x")
+    (node.outputs / "f").write_text("x")
+    home = tmp_path / "home/gpu01"
+    home.mkdir(parents=True)
+    (home / "d").symlink_to(outside)
+    (home / "f").symlink_to(outside / "file")
+    for overwrite in (False, True):
+        account = node.pull(tmp_path / "home", overwrite=overwrite)
+        assert {one.path for one in account.refused} == {"d/x", "f"}
+    assert listing(outside) == {"file": b"mine"}
+
+
+def test_logs_come_without_the_code(node: Node, tmp_path: Path) -> None:
+    """To a directory that bears the run's name."""
+    rundir = node.workdir / "runs" / RUN / "0-gpu01"
+    for name in ("attempt-1/r0/stdout.log", "code/train.py", "state.json"):
+        (rundir / name).parent.mkdir(parents=True, exist_ok=True)
+        (rundir / name).write_text(name)
+    node.pull(tmp_path / "home", run=RUN)
+    brought = {path for path, what in listing(tmp_path / "home/gpu01").items() if what != "dir"}
+    assert brought == {f"logs-{RUN}/attempt-1/r0/stdout.log", f"logs-{RUN}/state.json"}
+
+
+def test_what_was_left_in_the_code_comes_where_nothing_else_can_be(node: Node, tmp_path: Path) -> None:
+    """New and changed files, never what was sent; the node names them also where they are not asked for."""
+    rundir = node.workdir / "runs" / RUN / "0-gpu01"
+    (rundir / "code").mkdir(parents=True)
+    (rundir / "code/train.py").write_text("sent")
+    rows = [["train.py", "file", 0o644, hashlib.sha256(b"sent").hexdigest(), 4]]
+    (rundir / "manifest").write_bytes(zlib.compress(json.dumps(rows).encode()))
+    (rundir / "code/0.ckpt").write_text("weights")
+    (rundir / "code/last.ckpt").symlink_to("0.ckpt")
+    (node.outputs / "model.pt").write_text("output")
+    with node.open(RUN) as session:
+        listed = list_results(session, 1000, RUN, "gpu01")
+    assert listed.outside == Outside(1, 7, ("0.ckpt",))
+    assert {entry.path for entry in listed.entries} == {"model.pt"}
+    node.pull(tmp_path / "home", run=RUN, parts=("logs", "code"))
+    brought = {path: what for path, what in listing(tmp_path / "home/gpu01").items() if what != "dir"}
+    assert brought == {
+        "model.pt": b"output",
+        f"code-{RUN}/0.ckpt": b"weights",
+        f"code-{RUN}/last.ckpt": "-> 0.ckpt",
+    }
+
+
+def test_without_a_record_of_what_was_sent_all_of_the_code_comes(node: Node, tmp_path: Path) -> None:
+    """A run of an older version: its files are not told apart, so none is lost."""
+    rundir = node.workdir / "runs" / RUN / "0-gpu01"
+    (rundir / "code").mkdir(parents=True)
+    (rundir / "code/0.ckpt").write_text("weights")
+    with node.open(RUN) as session:
+        assert list_results(session, 1000, RUN, "gpu01").outside is None
+    node.pull(tmp_path / "home", run=RUN, parts=("code",))
+    assert listing(tmp_path / "home/gpu01")[f"code-{RUN}/0.ckpt"] == b"weights"
+
+
+def test_of_a_log_that_was_cut_both_ends_come(node: Node, tmp_path: Path) -> None:
+    """Not the gigabytes of zeros between them; a second time only what is new travels."""
+    log = node.workdir / "runs" / RUN / "0-gpu01" / "attempt-1" / "stdout.log"
+    log.parent.mkdir(parents=True)
+    with log.open("wb") as sink:
+        sink.write(b"first\n")
+        sink.seek(40 << 30)
+        sink.write(b"newest\n")
+    log.with_name("stdout.log.cut").write_text(json.dumps({"begin": 6, "end": 40 << 30, "freed": 40 << 30}))
+    note = b"[clusterctl: 42949672954 bytes of this log were dropped here to hold log_limit]\n"
+    for last in (b"newest\n", b"newest\nstill newer\n"):
+        node.pull(tmp_path / "home", run=RUN)
+        brought = tmp_path / f"home/gpu01/logs-{RUN}/attempt-1/stdout.log"
+        assert brought.read_bytes() == b"first\n" + note + last
+        with log.open("ab") as sink:
+            sink.write(b"still newer\n")
+
+
+def test_nodes_with_one_home_find_the_same_mark(node: Node) -> None:
+    """The first to light the beacon leaves its own, which the others read; it goes out with its session."""
+    with (
+        node.open(beacon="b1", mark="m1") as one,
+        node.open(beacon="b1", mark="m2") as other,
+        node.open(beacon="b2", mark="m3") as stranger,
+    ):
+        marks = [list_results(session, 9, "", "gpu01").mark for session in (one, other, stranger)]
+        assert marks in (["m1", "m1", "m3"], ["m2", "m2", "m3"])
+        assert len(list((node.workdir / "beacons").iterdir())) == 2
+    wait_until(lambda: not list((node.workdir / "beacons").iterdir()), "they go out")
+
+
+def test_too_many_files_are_refused_before_one_comes(node: Node) -> None:
+    """The limit is the client's, and the node need not keep to it for it to hold."""
+    for number in range(12):
+        (node.outputs / str(number)).touch()
+    with node.open(most=10) as session, pytest.raises(NodeError, match="more than 10") as caught:
+        list_results(session, 10, "", "gpu01")
+    assert caught.value.code == "CC-PULL-001"
+
+
+def test_a_job_that_put_out_nothing_is_no_error(node: Node, tmp_path: Path) -> None:
+    """Neither is one that this node has never seen."""
+    node.outputs.rmdir()
+    assert node.pull(tmp_path / "home") == Account()
+
+
+def test_results_are_no_code(node: Node, tmp_path: Path) -> None:
+    """A directory that is made for them is not sent with the next launch; one that was there is as it was."""
+    (node.outputs / "model.pt").write_text("x")
+    source = tmp_path / "source"
+    (source / "mine").mkdir(parents=True)
+    (source / "train.py").write_text("x")
+    node.pull(source / "outputs" / JOB)
+    node.pull(source / "mine")
+    files = {entry.path for entry in scan_source(source).manifest.entries if entry.kind == "file"}
+    assert files == {"train.py", "mine/gpu01/model.pt"}
+
+
+# ---- nodes that lie ----
+
+
+def row(path: str, kind: str = "file", size: int = 5, target: str = "", part: str = "outputs") -> list[Any]:
+    """Make a row."""
+    return [part, path, kind, size, 1, 1, 1, target]
+
+
+SHA = hashlib.sha256(b"hello").hexdigest()
+GOOD = ({"file": 0, "at": 0, "packed": False}, b"hello")
+WHOLE = ({"whole": 0, "sha256": SHA, "size": 5, "same": True}, b"")
+
+
+Said = tuple[dict[str, Any], bytes]
+
+
+class Hostile:
+    """A node that answers with frames of the test's own."""
+
+    def __init__(self, rows: Any, *answers: Said) -> None:
+        self._frames: Iterator[Said] = iter(
+            [
+                ({"rows": 1}, zlib.compress(json.dumps(rows).encode())),
+                ({"listed": 1, "more": False, "mark": "m"}, b""),
+                *answers,
+            ]
+        )
+        self.asked: list[Mapping[str, Any]] = []
+
+    def send(self, header: Mapping[str, Any], body: bytes = b"") -> None:
+        """Note what is asked."""
+        assert body == b""
+        self.asked.append(header)
+
+    def receive(self, timeout: float) -> Frame | None:
+        """Answer, then hang up."""
+        assert timeout > 0
+        frame = next(self._frames, None)
+        return None if frame is None else (Untrusted(frame[0]), frame[1])
+
+
+def test_the_conversation_that_all_lies_are_variations_of(tmp_path: Path) -> None:
+    """An honest answer is taken."""
+    account = fetch(Hostile([row("a")], GOOD, WHOLE, ({"brought": True}, b"")), tmp_path / "home")
+    assert (account.files, account.refused) == (1, [])
+    assert listing(tmp_path / "home/gpu01") == {"a": b"hello"}
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [({"file": 0, "at": 0, "packed": False}, b"hello world"), WHOLE],
+        [({"file": 0, "at": 0, "packed": False}, b"hellO"), WHOLE],
+        [({"file": 0, "at": 0, "packed": False}, b"hell"), WHOLE],
+        [({"file": 0, "at": 3, "packed": False}, b"lo"), WHOLE],
+        [({"file": 0, "at": -1, "packed": False}, b"hello"), WHOLE],
+        [({"file": 0, "at": "0", "packed": False}, b"hello"), WHOLE],
+        [({"file": 0, "at": 0, "packed": True}, b"not packed"), WHOLE],
+        [({"file": 0, "at": 0, "packed": True}, zlib.compress(bytes(50_000_000))), WHOLE],
+        [GOOD, GOOD, WHOLE],
+        [GOOD, ({"whole": 0, "sha256": "0" * 64, "size": 5, "same": True}, b"")],
+        [GOOD, ({"whole": 0, "sha256": None, "size": 5, "same": True}, b"")],
+        [({"file": 1, "at": 0, "packed": False}, b"hello")],
+        [({"file": [0], "at": 0, "packed": False}, b"hello")],
+        [({"brought": True}, b"")],
+        [({"unheard": "of"}, b"")],
+        [GOOD],
+        [],
+    ],
+    ids=repr,
+)
+def test_a_node_that_does_not_send_what_it_announced_harms_nothing(
+    tmp_path: Path, answers: list[Frame]
+) -> None:
+    """No file gets its name, and the error says whose fault it is."""
+    with pytest.raises((NodeError, ConnectionLost)) as caught:
+        fetch(Hostile([row("a")], *answers), tmp_path / "home")
+    assert (caught.value.code, caught.value.node) == ("CC-PULL-003", "gpu01")
+    assert listing(tmp_path / "home/gpu01") == {}
+
+
+@pytest.mark.parametrize("answer", [{"whole": 0, "sha256": SHA, "size": 4}, {"failed": 0, "why": "\x1b[2J"}])
+def test_a_file_that_did_not_keep_still_is_told(tmp_path: Path, answer: dict[str, Any]) -> None:
+    """It became shorter, or went away: the others come all the same."""
+    second = [({"file": 1, "at": 0, "packed": False}, b"hello"), ({**WHOLE[0], "whole": 1}, b"")]
+    node = Hostile([row("a"), row("b")], (answer, b""), *second, ({"brought": True}, b""))
+    account = fetch(node, tmp_path / "home")
+    assert [one.path for one in account.refused] == ["a"]
+    assert listing(tmp_path / "home/gpu01") == {"b": b"hello"}
+
+
+@pytest.mark.parametrize("path", ["../evil", "/tmp/evil", "a/../../evil", "nul\0l", ".", "\ud800"])
+def test_a_name_that_leads_out_is_not_asked_for(tmp_path: Path, path: str) -> None:
+    """Only its own directory is written to."""
+    node = Hostile([row(path), row(f"{path}/x"), row(path, "link", 0, "x")])
+    account = fetch(node, tmp_path / "in/home")
+    assert (len(account.refused), node.asked) == (3, [])
+    assert listing(tmp_path / "in/home/gpu01") == {}
+    assert {path.name for path in (tmp_path / "in").rglob("*")} <= {
+        "home",
+        ".gitignore",
+        ".clusterctl",
+        "gpu01",
+        "gpu01.lock",
+    }
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def test_a_link_does_not_become_a_way(tmp_path: Path) -> None:
+    """First a link to a directory, then a file through it, in one list or in two pulls."""
+    (tmp_path / "home/gpu01/d").mkdir(parents=True)
+    fetch(Hostile([row("l", "link", 0, "d")]), tmp_path / "home")
+    account = fetch(Hostile([row("l/x")]), tmp_path / "home")
+    assert [one.path for one in account.refused] == ["l/x"]
+    assert listing(tmp_path / "home/gpu01") == {"d": "dir", "l": "-> d"}
+
+
+THE_END = ({"brought": True}, b"")
+
+
+def test_a_part_does_not_replace_what_was_copied_by_hand(tmp_path: Path) -> None:
+    """A pull broke off, the user copied the file himself: the next pull leaves his as it is."""
+    with pytest.raises(ConnectionLost):
+        fetch(Hostile([row("a")], ({"file": 0, "at": 0, "packed": False}, b"hel")), tmp_path / "home")
+    (tmp_path / "home/gpu01/a").write_bytes(b"hello")
+    account = fetch(Hostile([row("a")], WHOLE, THE_END), tmp_path / "home")
+    assert (account.unchanged, account.files) == (1, 0)
+    assert listing(tmp_path / "home/gpu01") == {"a": b"hello"}
+
+
+@pytest.mark.parametrize("before", [None, b"12345"])
+def test_a_file_that_is_saved_here_meanwhile_is_left_alone(tmp_path: Path, before: bytes | None) -> None:
+    """Between the decision and the last byte hours may pass, with --overwrite too."""
+    mine = tmp_path / "home/gpu01/a"
+
+    class Slow(Hostile):
+        def receive(self, timeout: float) -> Frame | None:
+            frame = super().receive(timeout)
+            if frame is not None and "whole" in frame[0]:
+                mine.write_bytes(b"saved just now")
+            return frame
+
+    if before is not None:
+        mine.parent.mkdir(parents=True)
+        mine.write_bytes(before)
+    account = fetch(Slow([row("a")], GOOD, WHOLE, THE_END), tmp_path / "home", overwrite=True)
+    assert (account.files, account.kept) == (0, ["a"])
+    assert mine.read_bytes() == b"saved just now"
+
+
+def test_two_pulls_do_not_write_into_one_part(tmp_path: Path) -> None:
+    """The second is told of the first, and may come when that has ended."""
+    prepare_target(tmp_path / "home")
+    first = Landing(tmp_path / "home", "gpu01")
+    with pytest.raises(SystemRefusal) as caught:
+        Landing(tmp_path / "home", "gpu01")
+    assert caught.value.code == "CC-PULL-007"
+    Landing(tmp_path / "home", "gpu02").close()
+    first.close()
+    Landing(tmp_path / "home", "gpu01").close()
+
+
+def test_an_empty_part_does_not_hold_up_a_file_that_grew(tmp_path: Path) -> None:
+    """A pull that broke off before the first byte was written leaves one."""
+    fetch(Hostile([row("a")], GOOD, WHOLE, THE_END), tmp_path / "home")
+    grown = row("a", size=7)
+    prepare_target(tmp_path / "home")
+    landing = Landing(tmp_path / "home", "gpu01")
+    landing.part_of(list_results(Hostile([grown]), 9, "logs", "gpu01").entries[0]).touch()
+    landing.close()
+    sha = hashlib.sha256(b"hello!!").hexdigest()
+    rest = ({"file": 0, "at": 5, "packed": False}, b"!!")
+    node = Hostile([grown], rest, ({**WHOLE[0], "sha256": sha, "size": 7}, b""), THE_END)
+    assert fetch(node, tmp_path / "home").files == 1
+    assert listing(tmp_path / "home/gpu01") == {"a": b"hello!!"}
+
+
+def test_links_among_our_own_files_lead_nowhere(tmp_path: Path) -> None:
+    """A directory that came from elsewhere may hold them: nothing is swept or written through one."""
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious/key").write_text("mine")
+    ours = tmp_path / "home/.clusterctl"
+    ours.mkdir(parents=True)
+    (ours / ".gitignore").symlink_to(tmp_path / "precious/key")
+    (ours / "gpu01.parts").symlink_to(tmp_path / "precious")
+    with pytest.raises(SystemRefusal) as caught:
+        fetch(Hostile([row("a")], GOOD, WHOLE, THE_END), tmp_path / "home")
+    assert caught.value.code == "CC-PULL-004"
+    assert listing(tmp_path / "precious") == {"key": b"mine"}
+
+
+def test_whose_name_the_outputs_bear_brings_them() -> None:
+    """Two nodes must not write below one name at once: logs go there as well."""
+    assert choose_bringer(["gpu01", "gpu02"], "gpu02") == "gpu02"
+    assert choose_bringer(["gpu01", "gpu02"], "gpu07") == "gpu01"
+
+
+def test_a_list_that_unpacks_to_gigabytes_is_refused(tmp_path: Path) -> None:
+    """Nothing is unpacked beyond a limit."""
+    bomb = Hostile([])
+    packer = zlib.compressobj(9)
+    body = b"".join(packer.compress(bytes(1 << 20)) for _ in range(70)) + packer.flush()
+    bomb._frames = iter([({"rows": 1}, body)])
+    with pytest.raises(NodeError) as caught:
+        fetch(bomb, tmp_path / "home")
+    assert caught.value.code == "CC-PULL-003"
+
+
+def test_an_absurd_size_is_told_before_a_byte_comes(tmp_path: Path) -> None:
+    """There is no room for it, and it is the node's alone: the others are let in."""
+    room = Room(tmp_path)
+    with pytest.raises(NodeError) as caught:
+        room.reserve(1 << 60)
+    assert caught.value.code == "CC-PULL-002"
+    assert room.reserve(5)
+
+
+def test_what_one_node_announces_keeps_no_other_out_for_good(tmp_path: Path) -> None:
+    """Two that announce nearly all that is free do not begin together; then what the first really brought counts."""
+    room = Room(tmp_path)
+    most = shutil.disk_usage(tmp_path).free * 9 // 10
+    assert room.reserve(most)
+    assert not room.reserve(most)
+    room.measure()
+    assert room.reserve(most)
+
+
+FULL_DISK = """
+import sys
+sys.path[:0] = sys.argv[2:]
+from pathlib import Path
+from test_pull import Hostile, fetch, row, big
+try:
+    fetch(big(), Path(sys.argv[1]) / "home")
+except Exception as error:
+    print(error.code, type(error).__name__)
+print(sorted(p.name for p in (Path(sys.argv[1]) / "home/gpu01").iterdir()))
+"""
+
+
+def big() -> Hostile:
+    """A small file, and one that is larger than the disk."""
+    data = bytes(1_000_000)
+    pieces = [({"file": 1, "at": n * len(data), "packed": False}, data) for n in range(8)]
+    return Hostile([row("a"), row("b", size=8 * len(data))], GOOD, WHOLE, *pieces)
+
+
+def test_a_full_disk_here_is_a_clear_error(tmp_path: Path) -> None:
+    """What had arrived stays, and what had not has no name."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    how = "-m" if os.geteuid() == 0 else "-rm"
+    trial = ["unshare", how, "true"]
+    if shutil.which("unshare") is None or subprocess.run(trial, capture_output=True, check=False).returncode:
+        pytest.skip("mount namespaces are not allowed here")
+    paths = [
+        str(Path(__file__).parent),
+        *map(str, (Path(__file__).parents[2] / "support", Path(__file__).parents[3])),
+    ]
+    script = 'd=$1; shift; mount -t tmpfs -o size=4m tmpfs "$d" && exec "$@"'
+    program = [sys.executable, "-c", FULL_DISK, str(disk), *paths]
+    done = subprocess.run(
+        ["unshare", how, "sh", "-c", script, "sh", str(disk), *program],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == ["CC-PULL-002 SystemRefusal", "['a']"]
+
+
+# ---- nodes that share a home ----
+
+
+MARKS = {f"gpu0{number}": f"mark {number}" for number in range(1, 6)}
+
+
+def listed(first: str, place: str = "id") -> Listed:
+    """Make what a node says that has found another one's mark."""
+    return Listed((), MARKS.get(first, first), place)
+
+
+def test_a_home_keeps_its_name_whoever_answers(tmp_path: Path) -> None:
+    """Today its first node is off: the outputs go where they went before."""
+    prepare_target(tmp_path)
+    everybody = {name: listed("gpu02") for name in ("gpu01", "gpu02", "gpu03")}
+    groups = group_homes(everybody, MARKS)
+    assert groups == [["gpu01", "gpu02", "gpu03"]]
+    assert name_homes(groups, everybody, tmp_path) == {"gpu01": "gpu01"}
+    for rest in (["gpu02", "gpu03"], ["gpu03"]):
+        some = {name: listed(rest[0]) for name in rest}
+        assert name_homes(group_homes(some, MARKS), some, tmp_path) == {rest[0]: "gpu01"}
+
+
+def test_machines_made_from_one_image_do_not_share(tmp_path: Path) -> None:
+    """The same id, but each found its own mark."""
+    prepare_target(tmp_path)
+    clones = {name: listed(name) for name in ("gpu01", "gpu02")}
+    assert name_homes(group_homes(clones, MARKS), clones, tmp_path) == {"gpu01": "gpu01", "gpu02": "gpu02"}
+
+
+@pytest.mark.parametrize("lie", ["gpu02", "", "mark 2 ", "mark", "gpu05"])
+def test_a_node_that_says_it_shares_anothers_home_stands_alone(lie: str) -> None:
+    """It can name the node, and not the mark that this node alone was given; so the other's outputs come too."""
+    told = {"gpu01": Listed((), lie, "id")}
+    told |= {
+        name: listed(first) for name, first in (("gpu02", "gpu02"), ("gpu03", "gpu04"), ("gpu04", "gpu01"))
+    }
+    assert group_homes(told, MARKS) == [["gpu01"], ["gpu02"], ["gpu03"], ["gpu04"]]
+
+
+def test_the_id_of_anothers_directory_gives_nobody_its_name(tmp_path: Path) -> None:
+    """gpu05 was never seen to share that home; its files do not go where those of gpu01 lie."""
+    prepare_target(tmp_path)
+    shared = {name: listed("gpu01", "home") for name in ("gpu01", "gpu02")}
+    name_homes(group_homes(shared, MARKS), shared, tmp_path)
+    liar = {"gpu05": listed("gpu05", "home")}
+    assert name_homes(group_homes(liar, MARKS), liar, tmp_path) == {"gpu05": "gpu05"}
+
+
+def test_what_an_older_version_knew_of_homes_is_known(tmp_path: Path) -> None:
+    """It kept the name alone."""
+    prepare_target(tmp_path)
+    (tmp_path / ".clusterctl/homes.json").write_text('{"id": "gpu02"}')
+    both = {name: listed("gpu01") for name in ("gpu01", "gpu02")}
+    assert name_homes(group_homes(both, MARKS), both, tmp_path) == {"gpu01": "gpu02"}
+
+
+def test_a_damaged_list_of_homes_names_nothing(tmp_path: Path) -> None:
+    """Nor does one in which a name leads elsewhere."""
+    prepare_target(tmp_path)
+    one = {"gpu02": listed("gpu02")}
+    for text in ("", "[]", '{"id": "../x"}', '{"id": ""}'):
+        (tmp_path / ".clusterctl/homes.json").write_text(text)
+        assert name_homes([["gpu02"]], one, tmp_path) == {"gpu02": "gpu02"}
+
+
+def test_a_node_that_gets_nowhere_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beats alone are no progress."""
+    monkeypatch.setattr(conversation, "STALL", 0.05)
+    node = Hostile([row("a")])
+    node.receive = lambda timeout: (Untrusted({"beat": timeout, "steps": 7}), b"")  # type: ignore[method-assign]  # it never ends
+    with pytest.raises(NodeError) as caught:
+        fetch(node, tmp_path / "home")
+    assert caught.value.code == "CC-PULL-006"

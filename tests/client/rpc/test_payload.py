@@ -1,0 +1,168 @@
+"""What is sent to the nodes."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import io
+import json
+import os
+import subprocess
+import sys
+import zipfile
+import zlib
+from pathlib import Path
+
+import pytest
+
+from clusterctl.client.rpc import bundle
+
+VERBS = sorted(
+    path.stem for path in (bundle.PACKAGE / "node" / "verbs").glob("*.py") if path.stem != "__init__"
+)
+SHIPPED = [path for name in bundle.SHIPPED for path in sorted((bundle.PACKAGE / name).rglob("*.py"))]
+
+
+def file_of(name: str) -> Path:
+    """Where a module is."""
+    return bundle.PACKAGE.joinpath(*name.split(".")).with_suffix(".py")
+
+
+def imports_of(name: str) -> set[str]:
+    """List a module's relative imports as Python itself understands the file."""
+    tree = ast.parse(file_of(name).read_text())
+    found: set[str] = set()
+    for part in ast.walk(tree):
+        if isinstance(part, ast.ImportFrom) and part.level:
+            base = [*name.split(".")[: -part.level], *(part.module.split(".") if part.module else [])]
+            named = (
+                [base] if file_of(".".join(base)).is_file() else [[*base, alias.name] for alias in part.names]
+            )
+            found |= {".".join(one) for one in named}
+    return found
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_a_verbs_bundle_is_closed(name: str) -> None:
+    """A bundle holds everything that its modules import, and frames."""
+    held = bundle.modules(name)
+    assert {f"node.verbs.{name}", "node.runtime.stream"} <= held
+    assert {wanted for module in held for wanted in imports_of(module)} <= held
+
+
+def test_bundle_holds_the_sources() -> None:
+    """A bundle unpacks to the files, and is made once."""
+    sources = json.loads(zlib.decompress(bundle.bundle("probe")))
+    file = file_of("node.verbs.probe").read_text()
+    assert sources["clusterctl.node.verbs.probe"] == bundle.without_types(file) != file
+    assert bundle.bundle("probe") is bundle.bundle("probe")
+
+
+def test_modules_run_without_the_types_they_name(tmp_path: Path) -> None:
+    """What is sent needs nothing of `typing`, keeps its lines, and every module of it can be imported."""
+    for path in SHIPPED:
+        bare = bundle.without_types(path.read_text())
+        assert bare.count("\n") == path.read_text().count("\n")
+        target = tmp_path / "clusterctl" / path.relative_to(bundle.PACKAGE)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(bare)
+    (tmp_path / "clusterctl" / "__init__.py").touch()
+    code = "import sys, clusterctl.node.verbs.probe; assert 'typing' not in sys.modules\n"
+    code += "from importlib import import_module\n"
+    names = [
+        ".".join(path.relative_to(bundle.PACKAGE).with_suffix("").parts)
+        for path in SHIPPED
+        if path.stem not in ("__init__", "boot", "main")
+    ]
+    code += f"for name in {names}: import_module('clusterctl.' + name)"
+    subprocess.run(
+        [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {code}"], check=True
+    )
+
+
+def test_probe_does_not_carry_the_agent() -> None:
+    """Each verb brings what it needs, not the whole payload."""
+    assert "node.supervise.guardian" not in bundle.modules("probe")
+
+
+def test_zip_is_the_same_everywhere() -> None:
+    """Another process, another time zone, another order of files: the same bytes."""
+    code = "from clusterctl.client.rpc.bundle import payload_zip; print(payload_zip()[0])"
+    environment = {**os.environ, "TZ": "Asia/Tokyo", "PYTHONHASHSEED": "7"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True
+    )
+    digest, raw = bundle.payload_zip()
+    assert done.stdout.strip() == digest == hashlib.sha256(raw).hexdigest()
+
+
+def test_zip_holds_the_payload_and_runs(tmp_path: Path) -> None:
+    """Every file is in it, and Python can run it."""
+    raw = bundle.payload_zip()[1]
+    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+        names = archive.namelist()
+        assert (
+            archive.read("clusterctl/node/runtime/stream.py") == file_of("node.runtime.stream").read_bytes()
+        )
+        assert archive.read("clusterctl/__init__.py") == b""
+    assert names == sorted(names)
+    files = {f"clusterctl/{path.relative_to(bundle.PACKAGE).as_posix()}" for path in SHIPPED}
+    assert set(names) == {"__main__.py", "clusterctl/__init__.py", *files}
+    (tmp_path / "payload.zip").write_bytes(raw)
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "payload.zip"), "nonsense"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "nonsense" in done.stderr
+
+
+def test_changed_source_is_another_payload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The digest follows the content."""
+    for path in SHIPPED:
+        target = tmp_path / path.relative_to(bundle.PACKAGE)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(path.read_bytes())
+    changed = tmp_path / "node" / "runtime" / "stream.py"
+    changed.write_bytes(changed.read_bytes() + b"\n")
+    before = bundle.payload_zip()[0]
+    monkeypatch.setattr(bundle, "PACKAGE", tmp_path)
+    bundle.forget()
+    try:
+        assert bundle.payload_zip()[0] != before
+    finally:
+        monkeypatch.undo()
+        bundle.forget()
+    assert bundle.payload_zip()[0] == before
+
+
+def test_exec_and_sync_load_little() -> None:
+    """A command on a node costs its start: no agent's modules are sent for it, and nothing of `typing` is loaded."""
+    modules = ("verbs.exec", "runtime.processes", "runtime.stream")
+    assert bundle.modules("exec") == {f"node.{name}" for name in modules}
+    for verb in ("exec", "sync", "ps", "top"):
+        sources = [bundle.without_types(file_of(name).read_text()) for name in bundle.modules(verb)]
+        assert not [source for source in sources if "\nfrom typing import" in source], verb
+
+
+MOST_BYTES = {
+    "clean": 27_000,
+    "exec": 8_500,
+    "follow": 27_000,
+    "orphans": 17_000,
+    "probe": 40_000,
+    "ps": 16_500,
+    "pull": 26_500,
+    "start": 17_500,
+    "stop": 24_500,
+    "sync": 21_500,
+    "top": 8_200,
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_bundle_stays_small(verb: str) -> None:
+    """Each verb is sent to each node each time; an import from another folder can double what it takes."""
+    assert len(bundle.bundle(verb)) <= MOST_BYTES[verb]

@@ -1,0 +1,269 @@
+"""The user's SSH configuration as ssh itself reads it, and answers that are remembered no longer than they hold."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+from counting import check_growth
+from waiting import wait_until
+
+from clusterctl.client.ssh.config import SshConfig, split_paths, trace_files
+from clusterctl.client.ssh.route import Hop, Routes, login_name
+from clusterctl.errors import ClusterctlError, Unreachable
+from clusterctl.specs.inventory.model import Node, Ssh
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("ssh") is None, reason="ssh is not installed: apt install openssh-client"
+)
+
+COUNTING = '#!/bin/sh\necho asked >> "$0.count"\nexec ssh "$@"\n'
+
+
+class Desk:
+    """Configuration files in a folder, and an ssh that counts how often it is asked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.program = folder / "counting-ssh"
+        self.program.write_text(COUNTING)
+        self.program.chmod(0o755)
+        self.notices: list[str] = []
+
+    def write(self, text: str, name: str = "config") -> str:
+        """Write a file that has been there for a while; a young one is not trusted to stay as it is."""
+        path = self.folder / name
+        path.write_text(text)
+        then = time.time() - 60 - len(text)
+        os.utime(path, (then, then))
+        return str(path)
+
+    def routes(self, program: str | None = None) -> Routes:
+        """Begin a command."""
+        config = SshConfig(
+            self.notices.append, folder=self.folder / "answers", program=program or str(self.program)
+        )
+        return Routes(config)
+
+    def hop(self, host: str = "gpu1", **ssh: object) -> Hop:
+        """Work out the way to one node in a command of its own."""
+        node = Node(
+            name="n1", node_rank=0, host=host, ssh=Ssh(**{"config": str(self.folder / "config"), **ssh})
+        )
+        routes = self.routes()
+        routes.prepare([node])
+        return routes.find(node)
+
+    @property
+    def asked(self) -> int:
+        """Count how often ssh was asked."""
+        count = Path(f"{self.program}.count")
+        return count.read_text().count("asked") if count.exists() else 0
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """Start with no configuration; files count as old at once, as their times of change cannot be set."""
+    monkeypatch.setattr("clusterctl.client.ssh.config.RACY", 0)
+    return Desk(tmp_path)
+
+
+def test_every_key_that_counts(desk: Desk) -> None:
+    """Include, Match, tokens and first-wins are ssh's own; all that concerns us arrives."""
+    desk.write("Match originalhost gpu1\n  Port 2222\n", "more")
+    desk.write(
+        f"Include {desk.folder}/mo*\n"
+        "Host gpu?\n  HostName 10.0.0.1\n  User al\n  IdentityFile ~/keys/%n-%r\n  IdentityFile /k\n"
+        "  CertificateFile /c-%p\n  IdentitiesOnly yes\n  IdentityAgent /agent\n  HostKeyAlias %n.alias\n"
+        '  UserKnownHostsFile /known "/known two"\n  GlobalKnownHostsFile none\n  StrictHostKeyChecking accept-new\n'
+        "  ProxyJump me@b1:2200,[2001:db8::1]:22\n"
+        "Host b1\n  HostName 10.1.0.1\n"
+    )
+    hop = desk.hop()
+    assert (hop.host, hop.user, hop.port) == ("10.0.0.1", "al", 2222)
+    home = str(Path.home())
+    assert hop.identities == (f"{home}/keys/gpu1-al", "/k")
+    assert hop.certificates == ("/c-2222",)
+    assert (hop.identities_only, hop.agent, hop.host_key_alias) == (True, "/agent", "gpu1.alias")
+    assert hop.known_hosts == ("/known", "/known two")
+    assert hop.host_keys == "accept-new"
+    outer, inner = hop.chain()
+    assert (outer.host, outer.user, outer.port, outer.bastion) == ("10.1.0.1", "me", 2200, "me@b1:2200")
+    assert (inner.host, inner.port, inner.user) == ("2001:db8::1", 22, login_name())
+
+
+def test_the_inventory_beats_the_configuration(desk: Desk) -> None:
+    """Each key by itself; and `Match` sees the inventory's user."""
+    desk.write(
+        "Match user boss\n  IdentityFile /boss\nHost *\n  User al\n  Port 2200\n  ProxyJump other\n"
+        "  StrictHostKeyChecking accept-new\n  UserKnownHostsFile /known\n"
+    )
+    hop = desk.hop(user="boss", port=22, key="/k", jump="none", host_keys="strict", known_hosts="/mine")
+    assert (hop.user, hop.port, hop.key, hop.jump) == ("boss", 22, "/k", None)
+    assert (hop.host_keys, hop.known_hosts, hop.identities) == ("strict", ("/mine",), ("/boss",))
+    assert desk.hop(proxy_command="nc %h %p").proxy_command == "nc gpu1 2200"
+
+
+@pytest.mark.parametrize("word", ["no", "off", "ask", "yes"])
+def test_checking_is_never_below_strict(desk: Desk, word: str) -> None:
+    """What would accept a changed key counts as strict."""
+    desk.write(f"Host *\n  StrictHostKeyChecking {word}\n")
+    assert desk.hop().host_keys == "strict"
+
+
+def test_usual_keys_are_not_named_keys(desk: Desk) -> None:
+    """ssh lists the files that it tries unasked; they are searched for as before."""
+    desk.write("Host other\n  IdentityFile /k\n")
+    assert desk.hop().identities is None
+
+
+def test_one_of_the_usual_keys_may_be_named(desk: Desk) -> None:
+    """Who names id_rsa alone does not want id_ed25519 to be shown."""
+    desk.write("Host gpu*\n  IdentityFile ~/.ssh/id_rsa\n  IdentitiesOnly yes\n")
+    assert desk.hop().identities == (str(Path.home() / ".ssh" / "id_rsa"),)
+
+
+def test_the_inventorys_key_is_for_the_bastion_too(desk: Desk) -> None:
+    """Beside the usual ones; not where the configuration says which key the bastion wants."""
+    desk.write("Host named\n  IdentityFile /k\n")
+    plain, named = (desk.hop(key="/cluster", jump=jump).jump for jump in ("plain", "named"))
+    assert plain is not None
+    assert named is not None
+    assert (plain.offered, plain.identities) == ("/cluster", None)
+    assert (named.offered, named.identities) == (None, ("/k",))
+
+
+def test_a_proxy_command_of_the_configuration(desk: Desk) -> None:
+    """Its tokens are filled in, quoted."""
+    desk.write("Host gpu1\n  HostName 10.0.0.1\n  ProxyCommand ssh -W [%h]:%p gate-for-%n\n")
+    assert desk.hop().proxy_command == "ssh -W [10.0.0.1]:22 gate-for-gpu1"
+
+
+def test_answers_are_kept_until_any_file_changes(desk: Desk) -> None:
+    """Of the file itself, of an included one, of one that an Include would take up, and of ssh."""
+    desk.write(f"Include {desk.folder}/part-*\nHost gpu1\n  Port 1\n")
+    assert (desk.hop().port, desk.hop().port, desk.asked) == (1, 1, 1)
+    desk.write("Host gpu1\n  Port 2\n", "part-a")
+    assert (desk.hop().port, desk.hop().port, desk.asked) == (2, 2, 2)
+    desk.write("Host gpu1\n  Port 3\n", "part-a")
+    assert (desk.hop().port, desk.asked) == (3, 3)
+    desk.write("Host gpu1\n  Port 4\n", "part-0")
+    assert (desk.hop().port, desk.asked) == (4, 4)
+    (desk.folder / "part-0").unlink()
+    assert (desk.hop().port, desk.asked) == (3, 5)
+    desk.hop(user="al")
+    assert (desk.hop(user="al").user, desk.asked) == ("al", 6)
+    os.utime(desk.program, (1, 1))
+    assert (desk.hop().port, desk.asked) == (3, 7)
+
+
+def test_match_exec_is_asked_each_time(desk: Desk) -> None:
+    """Its answer depends on more than files; so it is for an included file, whatever the case of the words."""
+    desk.write(f"INCLUDE={desk.folder}/part\n")
+    desk.write(f'match host gpu1 !Exec "test -e {desk.folder}/flag"\n  Port 7\n', "part")
+    assert desk.hop().port == 7
+    (desk.folder / "flag").touch()
+    assert (desk.hop().port, desk.asked) == (22, 2)
+
+
+def test_a_match_that_takes_too_long_is_ended(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the program that it runs: nothing of it is left behind."""
+    monkeypatch.setattr("clusterctl.client.ssh.config.LIMIT", 3.0)
+    alive = desk.folder / "alive"
+    desk.write(f'Match exec "echo $$ > {alive}; sleep 300; true"\n  User nobody\n')
+    with pytest.raises(Unreachable) as caught:
+        desk.hop()
+    assert (caught.value.code, "timed out" in caught.value.evidence) == ("CC-SSH-019", True)
+    process = Path(f"/proc/{alive.read_text().strip()}")
+    wait_until(lambda: not process.exists(), "whoever adopted it has collected it")
+
+
+def test_a_young_file_is_not_trusted(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may change again without a new time stamp."""
+    monkeypatch.undo()
+    desk.write("Host gpu1\n  Port 1\n")
+    assert not trace_files(str(desk.folder / "config")).fixed
+
+
+def test_two_hundred_hosts_ask_no_program_the_second_time(desk: Desk) -> None:
+    """Misses run side by side; hits need no program, and not much work for each host."""
+    desk.write("Host *\n  Port 2200\n")
+    ssh = Ssh(config=str(desk.folder / "config"))
+    nodes = [Node(name=f"n{n}", node_rank=n, host=f"gpu{n}", ssh=ssh) for n in range(200)]
+    desk.routes().prepare(nodes)
+    asked = desk.asked
+    check_growth(lambda number: desk.routes().prepare(nodes[:number]), 200)
+    routes = desk.routes()
+    routes.prepare(nodes)
+    assert desk.asked == asked >= 200
+    assert {routes.find(node).port for node in nodes} == {2200}
+
+
+def test_damaged_answers_are_asked_anew(desk: Desk) -> None:
+    """And a folder that cannot be written is only slower."""
+    desk.write("Host gpu1\n  Port 1\n")
+    desk.hop()
+    (file,) = (desk.folder / "answers").iterdir()
+    for damage in ("", "{}", "[]", '{"mark": 1}', file.read_text()[:-9], "\0"):
+        file.write_text(damage)
+        assert desk.hop().port == 1
+
+
+def test_no_ssh_program_is_told_once(desk: Desk) -> None:
+    """The inventory alone counts then."""
+    nodes = [Node(name=f"n{n}", node_rank=n, host=f"10.0.0.{n}", ssh=Ssh(user="al")) for n in range(3)]
+    routes = desk.routes("/nonexistent/ssh")
+    routes.prepare(nodes)
+    assert [(routes.find(n).host, routes.find(n).user, routes.find(n).port) for n in nodes] == [
+        (f"10.0.0.{n}", "al", 22) for n in range(3)
+    ]
+    assert len(desk.notices) == 1
+    assert "ssh program" in desk.notices[0]
+
+
+def refusal(desk: Desk, **ssh: object) -> ClusterctlError:
+    """Return the error of a configuration that is of no use."""
+    with pytest.raises(Unreachable) as caught:
+        desk.hop(**ssh)
+    assert (caught.value.code, caught.value.node) == ("CC-SSH-019", "n1")
+    return caught.value
+
+
+def test_a_broken_configuration_is_no_reason_to_guess(desk: Desk) -> None:
+    """What ssh says of it is shown."""
+    desk.write("Host *\n  Prot 22\n")
+    assert "prot" in refusal(desk).evidence.lower()
+    assert "No such file" in refusal(desk, config=str(desk.folder / "none")).evidence
+
+
+@pytest.mark.parametrize(
+    "line", ["HostName -oProxyCommand=x", "HostName a;b", "User -l", "User $(x)", "ProxyJump a,-J"]
+)
+def test_hostile_values_stay_out(desk: Desk, line: str) -> None:
+    """A configuration must not smuggle in what an inventory may not hold."""
+    desk.write(f"Host gpu1\n  {line}\n")
+    refusal(desk)
+
+
+def test_paths_with_spaces() -> None:
+    """ssh prints files with one space between, quoted or not."""
+    assert split_paths("/a b /c ~/d e") == ["/a b", "/c", "~/d e"]
+
+
+@pytest.mark.parametrize("port", ["x", "", "0", "70000", "²"])
+def test_a_remembered_answer_that_is_no_port_is_refused(desk: Desk, port: str) -> None:
+    """The file of answers may have been written by anybody: what is wrong in it is no bug of ours."""
+    desk.write("Host gpu1\n Port 2222\n")
+    assert desk.hop().port == 2222
+    (answers,) = (desk.folder / "answers").iterdir()
+    answers.write_text(answers.read_text().replace('"2222"', json.dumps(port)))
+    if not port:
+        assert desk.hop().port == 22
+        return
+    with pytest.raises(Unreachable) as caught:
+        desk.hop()
+    assert (caught.value.code, desk.asked) == ("CC-SSH-019", 1)

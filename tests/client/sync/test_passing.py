@@ -1,0 +1,338 @@
+"""Nodes pass the code on among themselves: real processes on loopback, each with a work directory of its own."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import signal
+import socket
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pipenodes import PipeSession
+from waiting import HANG
+
+from clusterctl.client.sync.distribute import Passing, Place
+from clusterctl.client.sync.scan import ScanResult, scan_source
+from clusterctl.client.sync.upload import Synced, send_tree
+from clusterctl.errors import ClusterctlError
+from clusterctl.node.sync import transfer as giving
+from clusterctl.node.verbs import sync
+
+SIZE = 3_000_000
+LINGER = 0.3  # seconds that a node is dead before the kernel says so
+Deed = Callable[["Nodes", str], None]
+
+
+@pytest.fixture
+def scan(tmp_path: Path) -> ScanResult:
+    """A tree with one large and many small files."""
+    root = tmp_path / "source"
+    (root / "pkg").mkdir(parents=True)
+    (root / "weights.bin").write_bytes(secrets.token_bytes(SIZE))
+    for number in range(40):
+        (root / f"pkg/m{number}.py").write_text(f"x = {number}\n")
+    return scan_source(root)
+
+
+class Watched(PipeSession):
+    """A node that something is done to just before it is told where to take contents."""
+
+    def __init__(self, nodes: Nodes, name: str, place: int) -> None:
+        self.nodes, self.name = nodes, name
+        give = nodes.passing.offer(name, nodes.scan.manifest.size)
+        super().__init__(nodes.folder / name, node=name, rank=place, give=give)
+
+    def send(self, header: Mapping[str, Any], body: bytes = b"") -> None:
+        """Send a frame."""
+        if "take" in header:
+            self.nodes.meddle(self.nodes, self.nodes.name_at(header["take"]["port"]))
+        super().send(header, body)
+
+
+class Nodes:
+    """Some nodes, and what happened to them."""
+
+    def __init__(self, folder: Path, scan: ScanResult, count: int, via: str = "tree") -> None:
+        self.folder, self.scan = folder, scan
+        self.names = [f"gpu{place:02}" for place in range(count)]
+        self.notices: list[str] = []
+        places = {name: Place("127.0.0.1") for name in self.names}
+        self.passing = Passing(via, places, self.notices.append)  # type: ignore[arg-type]  # one of three words
+        self.sessions: dict[str, Watched] = {}
+        self.meddle: Deed = lambda _nodes, _giver: None
+
+    def bring(self) -> dict[str, Synced]:
+        """Bring the code to all at once."""
+
+        def one(place: int, name: str) -> Synced | None:
+            self.sessions[name] = Watched(self, name, place)
+            try:
+                return send_tree(self.sessions[name], self.scan, node=name, passing=self.passing)
+            except (ClusterctlError, BrokenPipeError):
+                return None
+
+        with ThreadPoolExecutor(len(self.names)) as pool:
+            brought = zip(self.names, pool.map(one, range(len(self.names)), self.names), strict=True)
+            return {name: synced for name, synced in brought if synced is not None}
+
+    def name_at(self, port: int) -> str:
+        """Say who listens on a port."""
+        return next(name for name, one in self.sessions.items() if port in listening(one.process.pid))
+
+    def code(self, name: str) -> dict[str, bytes]:
+        """Read what a node holds."""
+        (root,) = (self.folder / name / "runs").glob("*/*/code")
+        return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+    def end(self) -> None:
+        """Let all go."""
+        for one in self.sessions.values():
+            with suppress(ProcessLookupError):
+                one.process.send_signal(signal.SIGCONT)
+            one.close()
+
+
+def listening(pid: int) -> set[int]:
+    """List the ports on which a process listens."""
+    inodes = set()
+    with suppress(FileNotFoundError):  # it has ended
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):
+                inodes.add(str(link.readlink()).removeprefix("socket:[").removesuffix("]"))
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return {int(row[1].split(":")[1], 16) for row in rows if row[3] == "0A" and row[9] in inodes}
+
+
+def accepts(port: int) -> bool:
+    """Tell whether anybody listens on a port."""
+    with socket.socket() as caller:
+        return caller.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.fixture
+def made(tmp_path: Path, scan: ScanResult) -> Iterator[Callable[..., Nodes]]:
+    """Make nodes, which are gone in the end."""
+    known: list[Nodes] = []
+
+    def make(count: int, via: str = "tree") -> Nodes:
+        known.append(Nodes(tmp_path / f"nodes{len(known)}", scan, count, via))
+        return known[-1]
+
+    yield make
+    for nodes in known:
+        nodes.end()
+
+
+def test_the_code_leaves_here_once(made: Callable[..., Nodes], scan: ScanResult) -> None:
+    """One node is sent it, the others have it from each other; then nobody listens and nothing runs."""
+    nodes = made(6)
+    brought = nodes.bring()
+    held = nodes.code("gpu00")
+    assert (
+        sum(one.sent for one in brought.values()) == scan.manifest.size == SIZE + len("x = 0\n") * 10 + 7 * 30
+    )
+    assert sorted(one.taken for one in brought.values()) == [0] + [scan.manifest.size] * 5
+    assert len({one.giver for one in brought.values()}) > 2, "those that have it give it on"
+    assert all(nodes.code(name) == held for name in nodes.names)
+    ports = [listening(one.process.pid) for one in nodes.sessions.values()]
+    assert all(ports)
+
+    for session in nodes.sessions.values():
+        nodes.passing.keep(session)
+    nodes.passing.close()
+
+    assert [one.process.returncode for one in nodes.sessions.values()] == [0] * 6
+    assert not any(accepts(port) for port in set().union(*ports))
+    assert nodes.notices == []
+
+
+def kill(nodes: Nodes, giver: str) -> None:
+    """The giver is gone before it is asked."""
+    nodes.sessions[giver].process.kill()
+    nodes.sessions[giver].process.wait()
+
+
+def kill_under_way(nodes: Nodes, giver: str) -> None:
+    """The giver takes the call and dies before it has given anything."""
+    nodes.sessions[giver].process.send_signal(signal.SIGSTOP)
+    threading.Timer(LINGER, nodes.sessions[giver].process.kill).start()
+
+
+@pytest.mark.parametrize("deed", [kill, kill_under_way])
+def test_a_node_that_dies_costs_those_who_wait_for_it_a_way_round(
+    made: Callable[..., Nodes], scan: ScanResult, deed: Deed
+) -> None:
+    """The first giver dies: who was to take from it has the code from here, the others from nodes that live."""
+    nodes, lock = made(5), threading.Lock()
+    dead: list[str] = []
+
+    def meddle(nodes: Nodes, giver: str) -> None:
+        with lock:
+            if not dead:
+                dead.append(giver)
+                deed(nodes, giver)
+
+    nodes.meddle = meddle
+    brought = nodes.bring()
+    living = [name for name in nodes.names if name not in dead]
+    assert set(living) <= brought.keys()
+    assert all(nodes.code(name) == nodes.code(living[0]) for name in living)
+    assert sum(one.sent for name, one in brought.items() if name in living) == scan.manifest.size
+    assert len(nodes.notices) == 1
+    assert f"from {dead[0]} (" in nodes.notices[0]
+    assert "sent from here" in nodes.notices[0]
+
+
+def test_strangers_are_given_nothing(made: Callable[..., Nodes]) -> None:
+    """Wrong proofs, no proofs and endless lines get no byte of code, and the next node is served all the same."""
+    nodes = made(2)
+    nodes.meddle = lambda nodes, giver: knock(next(iter(listening(nodes.sessions[giver].process.pid))))
+    brought = nodes.bring()
+    assert sorted(one.taken > 0 for one in brought.values()) == [False, True]
+    assert nodes.notices == []
+
+
+def knock(port: int) -> None:
+    """Try to be let in without the token."""
+    answers = (
+        json.dumps({"nonce": "0" * 32, "proof": "0" * 64}).encode() + b"\n",
+        b"x" * 5000,
+        b"[]\n",
+        b"GET / HTTP/1.0\r\n\r\n",
+    )
+    for answer in answers:
+        with socket.create_connection(("127.0.0.1", port), 5) as stranger:
+            assert len(json.loads(stranger.recv(1000))["nonce"]) == 32
+            stranger.sendall(answer)
+            with suppress(ConnectionResetError):
+                assert stranger.recv(1000) == b""
+
+
+def test_who_proves_the_token_drop_by_drop_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are few places to take from: nobody keeps one by sending a byte now and then."""
+    monkeypatch.setattr(giving, "PROVE", 0.4)
+    ours, stranger = socket.socketpair()
+    over = threading.Event()
+
+    def drip() -> None:
+        with suppress(OSError):
+            while not over.wait(0.1):
+                stranger.sendall(b" ")
+
+    dripping = threading.Thread(target=drip)
+    dripping.start()
+    try:
+        with ours, pytest.raises(TimeoutError):
+            giving.examine(ours, b"token")
+    finally:
+        over.set()
+        dripping.join()
+        stranger.close()
+
+
+def test_a_giver_that_lies_is_found_out(made: Callable[..., Nodes], scan: ScanResult) -> None:
+    """Contents that are not what their hash says are not taken; the node has them from here."""
+    nodes = made(2)
+
+    def damage(nodes: Nodes, giver: str) -> None:
+        while not list((nodes.folder / giver).glob("runs/*/*/code")):  # it has looked at what it holds
+            time.sleep(0.01)
+        sha = next(entry.content for entry in scan.manifest.entries if entry.size == SIZE)
+        with (nodes.folder / giver / "store" / sha[:2] / sha).open("r+b") as stored:
+            stored.write(b"not what it was")
+
+    nodes.meddle = damage
+    brought = nodes.bring()
+    assert nodes.code("gpu00") == nodes.code("gpu01")
+    assert len(nodes.notices) == 1
+    assert "changed on its way" in nodes.notices[0]
+    assert sum(one.sent for one in brought.values()) >= scan.manifest.size + SIZE
+
+
+def test_a_frame_that_unpacks_without_end_is_refused() -> None:
+    """A few KiB of zeros, packed, would fill the memory of the node that takes them."""
+    bomb = zlib.compress(bytes(64 << 20))
+    for header in ({"blob": "a" * 64}, {"blobs": [["a" * 64, 64 << 20]]}):
+        with pytest.raises(zlib.error, match="more data"):
+            list(sync.contents(header, bomb))
+
+
+def test_a_node_that_has_all_gives_at_once(made: Callable[..., Nodes]) -> None:
+    """Where one node has the code already, nothing leaves here."""
+    nodes = made(1, "direct")
+    nodes.bring()
+    nodes.end()
+    more = made(4)
+    nodes.folder.rename(more.folder)
+    first = Watched(more, "gpu00", 0)
+    more.sessions["gpu00"] = first
+    send_tree(first, more.scan, node="gpu00", passing=more.passing)
+    del more.names[0]
+    assert [one.sent for one in more.bring().values()] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("via", "count", "size", "passes"),
+    [
+        ("auto", 2, 10**9, False),
+        ("auto", 16, 8_000_000, False),
+        ("auto", 8, 40_000_000, True),
+        ("direct", 8, 10**9, False),
+        ("tree", 2, 1, True),
+        ("tree", 1, 1, False),
+    ],
+)
+def test_when_the_code_is_passed_on(via: Any, count: int, size: int, passes: bool) -> None:
+    """`auto` weighs what would be sent; the two others do as they say."""
+    passing = Passing(via, {f"n{place}": Place("192.0.2.1", (20000, 20100)) for place in range(count)})
+    offer = passing.offer("n0", size)
+    assert (offer is not None) == passes
+    if offer:
+        assert offer == {"address": "192.0.2.1", "ports": (20000, 20100), "token": passing.token}
+        assert passing.token not in repr(passing)
+    assert passing.offer("unknown", size) is None
+
+
+def test_who_waits_for_a_node_that_fails_takes_its_place() -> None:
+    """The first fails before it has anything: the next is sent it, and the third takes it from the second."""
+    passing = Passing("tree", {name: Place("192.0.2.1") for name in "abc"})
+    assert passing.find("a", 1) is None
+    with ThreadPoolExecutor() as pool:
+        waiting = {pool.submit(passing.find, name, 1): name for name in "bc"}
+        passing.leave("a")
+        second = next(name for future, name in waiting.items() if _soon(future) is None)
+        passing.join(second, 4711)
+        passing.leave(second)
+        third = next(future for future, name in waiting.items() if name != second)
+        assert third.result(HANG).node == second  # type: ignore[union-attr]  # it is a giver
+
+
+def test_nodes_that_do_not_reach_each_other_are_all_sent_it_from_here() -> None:
+    """Two that took it from nobody are enough: nobody else waits for a giver that he cannot reach."""
+    names = [f"n{number}" for number in range(16)]
+    passing = Passing("tree", {name: Place("192.0.2.1") for name in names})
+    assert passing.find("n0", 1) is None
+    passing.release("n0")
+    passing.join("n0", 4711)
+    passing.leave("n0")
+    for name in ("n1", "n2"):
+        assert passing.find(name, 1) is not None
+        passing.release(name, "it does not answer")
+        passing.join(name, 4711)  # it has been sent it meanwhile
+        passing.leave(name)
+    with ThreadPoolExecutor(len(names)) as pool:
+        assert list(pool.map(lambda name: passing.find(name, 1), names[3:], timeout=HANG)) == [None] * 13
+
+
+def _soon(future: Any) -> Any:
+    with suppress(TimeoutError):
+        return future.result(0.2)
+    return "waits"

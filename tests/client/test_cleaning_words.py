@@ -1,0 +1,63 @@
+"""What a node says when it is cleaned is read with distrust."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
+
+from clusterctl.client.maintenance import ask_to_remove, hear_found
+from clusterctl.client.rpc import session
+from clusterctl.client.rpc.session import Session
+from clusterctl.errors import NodeError
+from clusterctl.protocol.untrusted import Untrusted
+
+
+class Told:
+    """A node that says one thing."""
+
+    stderr = ""
+
+    def __init__(self, header: Mapping[str, Any]) -> None:
+        self._frames = iter([(Untrusted(header), b"")])
+
+    def send(self, _: Mapping[str, Any]) -> None:
+        """Take what is asked."""
+
+    def receive(self, _: float) -> tuple[Untrusted, bytes] | None:
+        """Say it, then hang up."""
+        return next(self._frames, None)
+
+
+@pytest.mark.parametrize("runs", [5, "abc", {"a": 1}, [5, None, []], None])
+def test_runs_that_are_none_are_no_runs(runs: Any) -> None:
+    """A number where a list should be is no bug of this side."""
+    found = hear_found(cast(Session, Told({"found": {"place": "x", "runs": runs, "store": runs}})), "n1")
+    assert found is not None
+    assert (found.parts, found.store.contents) == ((), 0)
+
+
+@pytest.mark.parametrize("failed", [5, "abc", [5], None])
+def test_failures_that_are_none_are_not_told(failed: Any) -> None:
+    """Neither is what it says of its removals believed to be text."""
+    removed = ask_to_remove(cast(Session, Told({"removed": {"runs": "9", "failed": failed}})), (), "n1")
+    assert (removed.runs, removed.failed) == (0, ())
+
+
+@pytest.mark.parametrize("header", [{"found": 5}, {"found": []}])
+def test_what_is_no_answer_is_an_error(header: Mapping[str, Any]) -> None:
+    """And names the node's words, not ours."""
+    with pytest.raises(NodeError) as caught:
+        hear_found(cast(Session, Told(header)), "n1")
+    assert caught.value.code == "CC-RUN-004"
+
+
+def test_a_node_that_gets_nowhere_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beats alone are no progress: a removal on a dead mount would never end here."""
+    monkeypatch.setattr(session, "STALL", 0.05)
+    node = Told({})
+    node.receive = lambda limit: (Untrusted({"beat": limit, "steps": 7}), b"")  # type: ignore[method-assign]  # it never ends
+    with pytest.raises(NodeError, match="nothing moved") as caught:
+        hear_found(cast(Session, node), "n1")
+    assert (caught.value.code, caught.value.node) == ("CC-CLEAN-003", "n1")

@@ -1,0 +1,317 @@
+"""What the members of a gang send each other, read by plain values: in bounds, or refused with the kind's name."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import random
+from typing import Any
+
+import pytest
+
+from clusterctl.node.gang.channel import LONGEST_MESSAGE, Meeting, Seal, SealError
+from clusterctl.node.gang.hub import Member
+from clusterctl.node.gang.membership import Bounds, Order, bounds_of
+from clusterctl.node.gang.messages import (
+    LARGEST_RECORD,
+    TO_HUB,
+    TO_PEER,
+    Again,
+    Ask,
+    Beat,
+    Clear,
+    Ended,
+    Failed,
+    Go,
+    Gone,
+    Hello,
+    Listening,
+    Pause,
+    Ready,
+    Verdict,
+    as_facts,
+    make_record,
+    read_message,
+)
+from clusterctl.node.gang.roster import Told
+from clusterctl.protocol.untrusted import MalformedError, Untrusted, parse_object
+
+NODES = ("gpu01", "gpu02", "gpu03")
+ROSTER: list[dict[str, Any]] = [
+    {"seat": seat, "node": node, "node_rank": seat if seat < 2 else None} for seat, node in enumerate(NODES)
+]
+SPEC = {
+    "run": "job-20261120T110000-0123",
+    "nnodes": 2,
+    "seats": 3,
+    "world_size": 4,
+    "grace": 30.0,
+    "roster": ROSTER,
+    "restart": {"max": 3, "on": ["gpu"]},
+}
+BOUNDS = bounds_of(SPEC)
+FAILURE = {
+    "rank": 3, "exit": 1, "signal": None, "time": 10.0, "last_at": 9.0, "frozen": False,
+    "said": [{"at": 9.5, "lines": ["Traceback (most recent call last):", "ValueError: x"]}], "tail": ["ValueError: x"],
+}  # fmt: skip
+PART = {
+    "address": "10.0.0.2", "state": "FAILED", "reason": "rank 3", "time": 11.0, "stopped_at": 10.5,
+    "failures": [FAILURE],
+}  # fmt: skip
+ENTRY = {
+    "attempt": 1, "reason": "gpu", "node": "gpu02", "text": "ECC", "began": 1.0, "ended": 2.0, "progress": True
+}  # fmt: skip
+COURSE = {"attempt": 2, "roster": ROSTER, "history": [ENTRY]}
+RECORDED = {"node": "gpu02", "node_rank": 1, **PART}
+STORY = {"attempts": [ENTRY], "roster": ROSTER, "gave_up": "max", "state": "", "reason": ""}
+RECORD = {
+    "run": SPEC["run"], "hub": "gpu01", "whole": True, "stop": {"node": "gpu02", "reason": "r", "time": 10.0},
+    "parts": [RECORDED], **STORY,
+}  # fmt: skip
+END = {"gave_up": "max", "state": "", "reason": ""}
+STOP = {"reason": "stopped", "grace": 30.0, "occasion": "stop"}
+TOLD = Told(2, {0: 0, 1: 1}, {}, {}, [ENTRY])
+WHOLE: list[tuple[str, dict[str, Any], Any]] = [
+    ("hub", {"kind": "beat", "at": 5.0, "time": 6.0}, Beat(5.0, 6.0)),
+    ("hub", {"kind": "failed", "attempt": 2, "reason": "boom"}, Failed(2, "boom")),
+    ("hub", {"kind": "failed", "reason": "boom"}, Failed(1, "boom")),
+    ("hub", {"kind": "stop", **STOP}, Order("stopped", 30.0, "stop")),
+    ("hub", {"kind": "ended", "attempt": 1, "part": PART}, Ended(1, PART)),
+    ("hub", {"kind": "hello", "part": PART, "course": COURSE}, Hello(PART, TOLD)),
+    ("hub", {"kind": "hello", "part": None, "course": COURSE}, Hello(None, TOLD)),
+    ("hub", {"kind": "clear", "unfit": "", "progress": None}, Clear("", None)),
+    ("hub", {"kind": "ready", "attempt": 2, "port": None, "address": "10.0.0.1"}, Ready(2, None, "10.0.0.1")),
+    ("hub", {"kind": "ready", "attempt": 2, "port": 7, "address": "fe80::1"}, Ready(2, 7, "fe80::1")),
+    ("hub", {"kind": "listening", "attempt": 2, "port": 65535}, Listening(2, 65535)),
+    ("peer", {"kind": "beat", "at": 5.0}, Ask(5.0)),
+    ("peer", {"kind": "stop", **STOP, "grace": 0}, Order("stopped", 0.0, "stop")),
+    ("peer", {"kind": "verdict", "record": RECORD, "end": END}, Verdict(RECORD, END)),
+    ("peer", {"kind": "lost", "seat": 2, "why": "silent"}, Gone(2, "silent")),
+    ("peer", {"kind": "pause", "entry": ENTRY, "seconds": 1.5, "course": COURSE}, Pause(ENTRY, 1.5, TOLD)),
+    ("peer", {"kind": "again", "time_left": None, "course": COURSE}, Again(None, TOLD)),
+    ("peer", {"kind": "again", "time_left": 60, "course": COURSE}, Again(60.0, TOLD)),
+    ("peer", {"kind": "go", "master_addr": "10.0.0.1", "master_port": 1}, Go("10.0.0.1", 1)),
+]
+
+
+def read(side: str, message: Any, bounds: Bounds = BOUNDS) -> Any:
+    """Read a message as a channel does."""
+    told = parse_object(json.dumps(message).encode(), LONGEST_MESSAGE)
+    return read_message(told, TO_HUB if side == "hub" else TO_PEER, bounds)
+
+
+@pytest.mark.parametrize(("side", "message", "value"), WHOLE)
+def test_what_an_agent_sends_is_read_whole(side: str, message: Any, value: Any) -> None:
+    """Nothing of an honest message is lost."""
+    assert read(side, message) == value
+
+
+def test_every_kind_is_covered() -> None:
+    """The table above has them all, save those without anything in them."""
+    assert {message["kind"] for side, message, _ in WHOLE if side == "hub"} == TO_HUB.keys() - {"ack"}
+    assert {message["kind"] for side, message, _ in WHOLE if side == "peer"} == TO_PEER.keys() - {"welcome"}
+
+
+def spoilt(**change: Any) -> list[dict[str, Any]]:
+    """Change the last seat of the roster."""
+    return [*ROSTER[:2], {**ROSTER[2], **change}]
+
+
+BAD: list[tuple[str, dict[str, Any], str]] = [
+    ("hub", {"kind": "beat", "at": -1.0, "time": 6.0}, "beat"),
+    ("hub", {"kind": "beat", "at": True, "time": 6.0}, "beat"),
+    ("hub", {"kind": "failed", "attempt": 10**6, "reason": ""}, "failed"),
+    ("hub", {"kind": "failed", "attempt": "2", "reason": ""}, "failed"),
+    ("hub", {"kind": "stop", **STOP, "grace": 1e308}, "stop"),
+    ("hub", {"kind": "stop", **STOP, "grace": -0.1}, "stop"),
+    ("hub", {"kind": "stop", **STOP, "occasion": "whim"}, "stop"),
+    ("hub", {"kind": "ended", "part": {**PART, "state": "RUNNING"}}, "ended"),
+    ("hub", {"kind": "ended", "part": {**PART, "time": None}}, "ended"),
+    ("hub", {"kind": "ended", "part": {**PART, "state": "LOST"}}, "ended"),
+    ("hub", {"kind": "ended", "part": {**PART, "failures": "none"}}, "ended"),
+    ("hub", {"kind": "ended", "part": [PART]}, "ended"),
+    ("hub", {"kind": "ended"}, "ended"),
+    ("hub", {"kind": "beat", "at": 5.0, "time": 1e15}, "beat"),
+    ("hub", {"kind": "beat", "at": "soon", "time": 5.0}, "beat"),
+    ("hub", {"kind": "stop"}, "stop"),
+    ("hub", {"kind": "ready", "attempt": 2, "port": 0, "address": "10.0.0.1"}, "ready"),
+    ("hub", {"kind": "ready", "attempt": 2, "port": 70000, "address": "10.0.0.1"}, "ready"),
+    ("hub", {"kind": "ready", "attempt": 2, "port": 7, "address": "$(reboot)"}, "ready"),
+    ("hub", {"kind": "listening", "attempt": 2, "port": None}, "listening"),
+    ("hub", {"kind": "hello", "part": 5, "course": COURSE}, "hello"),
+    ("hub", {"kind": "hello", "part": None}, "hello"),
+    ("hub", {"kind": "hello", "part": None, "course": {**COURSE, "attempt": 99}}, "hello"),
+    ("hub", {"kind": "hello", "part": None, "course": {**COURSE, "roster": ROSTER[:2]}}, "hello"),
+    ("hub", {"kind": "hello", "part": None, "course": {**COURSE, "roster": [*ROSTER, ROSTER[0]]}}, "hello"),
+    ("hub", {"kind": "hello", "part": None, "course": {**COURSE, "roster": spoilt(node="x")}}, "hello"),
+    ("hub", {"kind": "hello", "part": None, "course": {**COURSE, "roster": spoilt(node_rank=1)}}, "hello"),
+    ("hub", {"kind": "hello", "part": None, "course": {**COURSE, "roster": spoilt(node_rank=2)}}, "hello"),
+    ("peer", {"kind": "verdict", "record": {**RECORD, "run": "other"}, "end": END}, "verdict"),
+    ("peer", {"kind": "verdict", "record": {**RECORD, "parts": [{**RECORDED, "node": "gpu99"}]}}, "verdict"),
+    ("peer", {"kind": "verdict", "record": {**RECORD, "parts": [{**RECORDED, "node_rank": 3}]}}, "verdict"),
+    ("peer", {"kind": "lost", "seat": 3, "why": ""}, "lost"),
+    ("peer", {"kind": "pause", "entry": ENTRY, "seconds": 31.0, "course": COURSE}, "pause"),
+    ("peer", {"kind": "pause", "entry": {}, "seconds": 1.0, "course": COURSE}, "pause"),
+    ("peer", {"kind": "again", "time_left": -1, "course": COURSE}, "again"),
+    ("peer", {"kind": "go", "master_addr": "", "master_port": 1}, "go"),
+    ("peer", {"kind": "go", "master_addr": "10.0.0.1", "master_port": 10**5}, "go"),
+    ("peer", {"kind": "ended", "part": PART}, "of no known kind"),
+    ("hub", {"kind": "verdict", "record": RECORD}, "of no known kind"),
+    ("hub", {"kind": ["beat"]}, "of no known kind"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("side", "message", "kind"), BAD)
+def test_what_no_agent_sends_is_refused(side: str, message: Any, kind: str) -> None:
+    """The error names the kind, and nothing that was sent."""
+    with pytest.raises(MalformedError, match=rf"^it sent a malformed message \({kind}"):
+        read(side, message)
+
+
+def test_a_stop_is_sent_with_a_grace_that_is_taken() -> None:
+    """A person may wait for a day on one node; the others are asked for no more than they would grant."""
+    facts = as_facts(Order("r", 86400.0, "stop"), BOUNDS)
+    assert read("hub", {"kind": "stop", **facts}).grace == BOUNDS.grace == 3600.0
+    patient = bounds_of({**SPEC, "grace": 7200.0})
+    assert read("hub", {"kind": "stop", **as_facts(Order("r", 86400.0), patient)}, patient).grace == 7200.0
+
+
+def test_names_without_a_list_of_them_are_names() -> None:
+    """A gang whose spec does not name the nodes takes what can be a node's name, and nothing else."""
+    bounds = bounds_of({"run": "r", "nnodes": 3})
+    assert bounds.is_name_of(2, "gpu-03.lab")
+    assert not any(
+        bounds.is_name_of(2, name) for name in ("", "-x", "a b", "a\n", "x" * 65, "a;reboot", "../a")
+    )
+    named = bounds_of({"run": "r", "nnodes": 3, "nodes": NODES})
+    assert named.is_name_of(2, "gpu03")
+    assert not named.is_name_of(1, "gpu03")
+
+
+def test_lists_and_texts_are_cut() -> None:
+    """More failures than ranks, and more or longer lines than are ever read, are left out; the record stays small."""
+    failure = {**FAILURE, "tail": ["t" * 9000] * 100, "said": [{"at": 1.0, "lines": ["s" * 9000] * 100}] * 9}
+    told = Untrusted({"kind": "ended", "part": {**PART, "reason": "r" * 9000, "failures": [failure] * 500}})
+    part = read_message(told, TO_HUB, BOUNDS).part
+    assert len(part["failures"]) == 6
+    assert {len(line) for one in part["failures"] for line in one["tail"]} == {400}
+    assert {
+        (len(one["tail"]), len(one["said"]), len(one["said"][0]["lines"])) for one in part["failures"]
+    } == {(20, 4, 16)}
+    wide = bounds_of({**SPEC, "world_size": 4000})
+    same_time = {**failure, "tail": ["t" * 400] * 20, "said": []}
+    told = Untrusted({"kind": "ended", "part": {**PART, "failures": [same_time] * 4000}})
+    part = read_message(told, TO_HUB, wide).part
+    assert len(json.dumps(part)) < 2 * LARGEST_RECORD
+    assert len(json.dumps(make_record({"run": "r"}, [part] * 3, None, whole=True))) < LONGEST_MESSAGE
+
+
+def test_a_beat_is_answered_once_asked() -> None:
+    """An answer to what was never asked is refused, so that nobody sets his clock by inventing the question."""
+    said: list[float] = []
+
+    class Channel:
+        quiet = 0
+
+        def send(self, kind: str, at: float) -> None:
+            assert kind == "beat"
+            said.append(at)
+
+    member = Member(Channel())  # type: ignore[arg-type]  # stands for a channel
+    member.beat()
+    member.answer(Beat(said[0], said[0] + 100.0))
+    assert 99 < member.offset < 101
+    with pytest.raises(SealError, match="not sent"):
+        member.answer(Beat(said[0] - 1e-3, 5.0))
+
+
+def test_a_seal_takes_no_message_without_end() -> None:
+    """Pieces that are empty, or more than a message may have, end the connection before they fill anything."""
+    meeting = Meeting("r", 1, "gpu02", "0" * 32, "1" * 32)
+    key = meeting.prove(b"token", "the peer speaks")
+    out, into = Seal(key), Seal(key)
+    for line in out.lines("[" * (LONGEST_MESSAGE + 1)):
+        try:
+            into.open(line.rstrip(b"\n"))
+        except SealError as error:
+            assert "without an end" in str(error)
+            break
+    else:
+        raise AssertionError("it was taken")
+    empty = Seal(key)
+    rest = "+ "
+    with pytest.raises(SealError, match="without an end"):
+        Seal(key).open(f"0 {empty._prove(rest)} {rest}".encode())
+
+
+SPOILED = [
+    None,
+    True,
+    -1,
+    0,
+    1e300,
+    -1e300,
+    10**18,
+    "",
+    "x" * 5000,
+    "\ud800\x1b[2J",
+    [],
+    [[]],
+    {},
+    {"a": 1},
+    [None] * 50,
+]
+
+
+def spoil(chance: random.Random, value: Any) -> Any:
+    """Change one place of a message: another value, one more, one fewer, the whole."""
+    copied = copy.deepcopy(value)
+    place = copied
+    while isinstance(place, (dict, list)) and place:
+        key = chance.choice(list(place)) if isinstance(place, dict) else chance.randrange(len(place))
+        if chance.random() < 0.4 or not isinstance(place[key], (dict, list)) or not place[key]:
+            if chance.random() < 0.2:
+                del place[key]
+            else:
+                place[key] = chance.choice(SPOILED)
+            return copied
+        place = place[key]
+    return copied
+
+
+def test_spoiled_messages_are_read_in_bounds_or_refused() -> None:
+    """Some thousand messages with a few places changed: a value that can be computed with, or MalformedError."""
+    chance = random.Random(11)
+    good = 0
+    for _ in range(6000):
+        side, message, _ = chance.choice(WHOLE)
+        for _ in range(chance.choice((1, 1, 2, 4))):
+            message = spoil(chance, message)
+        try:
+            value = read(side, {**message, "kind": message.get("kind")})
+        except MalformedError as error:
+            assert len(str(error)) < 300
+            assert str(error).isprintable()
+            continue
+        good += 1
+        check(value)
+        assert len(json.dumps(value)) < LONGEST_MESSAGE
+    assert 300 < good < 5500
+
+
+def check(value: Any) -> None:
+    """Look through everything: finite numbers, texts that can be written, nothing too long."""
+    if isinstance(value, dict):
+        for key, one in value.items():
+            check(key)
+            check(one)
+    elif isinstance(value, (list, tuple)):
+        assert len(value) < 100
+        for one in value:
+            check(one)
+    elif isinstance(value, str):
+        assert len(value.encode()) <= 4 * 4096
+    elif isinstance(value, (int, float)):
+        assert math.isfinite(value)
+        assert abs(value) <= 2e11

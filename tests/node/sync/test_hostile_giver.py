@@ -1,0 +1,251 @@
+"""Nodes that pass code on, one of which is hostile: it is bounded in bytes and time, and nothing of it stays."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import socket
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hostile.giver import Deed, Giver, knock, send
+
+from clusterctl.node.runtime.stream import Stream, encode
+from clusterctl.node.sync import transfer
+from clusterctl.node.sync.store import Store
+from clusterctl.node.sync.transfer import time_for
+from clusterctl.node.verbs.sync import contents
+
+TOKEN = "ab" * 32
+DATA = b"print(1)\n" * 500
+SHA = hashlib.sha256(DATA).hexdigest()
+OTHER = hashlib.sha256(b"another run's").hexdigest()
+SLOW = 60.0  # seconds; only that nothing goes on for ever
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    """Close all in the end."""
+    with ExitStack() as stack:
+        yield stack
+
+
+def packed(data: bytes) -> bytes:
+    """Compress as a giver does."""
+    return zlib.compress(data, 0)
+
+
+def endless(header: Any, body: bytes) -> Deed:
+    """Send one frame again and again, until the taker has had enough."""
+
+    def deed(taker: socket.socket) -> None:
+        while True:
+            send(taker, header, body)
+
+    return deed
+
+
+def frames(*told: tuple[Any, bytes]) -> Deed:
+    """Send some frames."""
+
+    def deed(taker: socket.socket) -> None:
+        for header, body in told:
+            send(taker, header, body)
+        taker.recv(1)  # until it hangs up
+
+    return deed
+
+
+def drip(taker: socket.socket) -> None:
+    """Give one byte at a time, in frames that are whole."""
+    for place in range(len(DATA)):
+        send(taker, {"blob": SHA, "last": False}, packed(DATA[place : place + 1]))
+        time.sleep(0.05)
+
+
+def drip_bytes(taker: socket.socket) -> None:
+    """Give one frame, a byte at a time."""
+    for byte in encode({"blobs": [[SHA, len(DATA)]]}, packed(DATA)):
+        taker.sendall(bytes([byte]))
+        time.sleep(0.05)
+
+
+def raw(content: bytes) -> Deed:
+    """Send bytes that are no frame."""
+    return lambda taker: taker.sendall(content)
+
+
+# What it does, and what is said of it.
+GIVERS: dict[str, tuple[Deed, str]] = {
+    "more than its size": (
+        endless({"blob": SHA, "last": False}, packed(bytes(1 << 16))),
+        "more than its 4500 bytes",
+    ),
+    "pieces of nothing": (endless({"blob": SHA, "last": False}, packed(b"")), "empty piece"),
+    "frames of nothing": (endless({"blobs": []}, packed(b"")), "nothing in it"),
+    "frames of another kind": (endless({"beat": 1}, b""), "nothing in it"),
+    "not asked for": (frames(({"blob": OTHER, "last": True}, packed(b"another run's"))), "not asked for"),
+    "something else": (frames(({"blob": SHA, "last": True}, packed(DATA[::-1]))), "changed on its way"),
+    "a bomb": (frames(({"blob": SHA, "last": True}, zlib.compress(bytes(64 << 20)))), "cannot be understood"),
+    "sizes that cannot be": (
+        frames(({"blobs": [[SHA, -1], [SHA, 10**30]]}, packed(DATA))),
+        "number that is too large",
+    ),
+    "sizes below nothing": (frames(({"blobs": [[SHA, -1]]}, packed(DATA))), "cannot be understood"),
+    "names of no type": (frames(({"blobs": [[["x"], 1], 5]}, packed(DATA))), "not asked for"),
+    "done at once": (frames(({"done": True}, b"")), "has not got everything"),
+    "a header that is a list": (frames(([1], b"")), "without a header"),
+    "a huge header": (raw(b"60000000 0\n" + b"{"), "too large"),
+    "a deep header": (raw(b"30000 0\n" + b"[" * 30_000), "nested too deeply"),
+    "no frame": (raw(b"x" * 200), "not a frame"),
+    "hangs up": (lambda _taker: None, "hung up"),
+    "a byte now and then": (drip, "too slow"),
+    "a frame a byte at a time": (drip_bytes, "too slow"),
+}
+
+
+@pytest.mark.parametrize("name", GIVERS)
+def test_a_hostile_giver_is_left(
+    tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """It is said what is wrong with it; nothing that it sent stays, and all is still known to be missing."""
+    monkeypatch.setattr(transfer, "GRACE", 1.0 if "slow" in GIVERS[name][1] else 30.0)
+    deed, why = GIVERS[name]
+    giver = Giver(TOKEN, deed)
+    stack.callback(giver.close)
+    (tmp_path / "work").mkdir(mode=0o700)
+    missing, began = {SHA}, time.monotonic()
+    with Store(str(tmp_path / "work")) as store:
+        problem = transfer.take(store, {SHA: len(DATA)}, missing, giver.where, contents, lambda: None)
+        left = [path for path in (tmp_path / "work" / "store").rglob("*") if path.is_file()]
+
+    assert why in problem
+    assert time.monotonic() - began < SLOW
+    assert left == []
+    assert missing == {SHA}
+
+
+class Giving:
+    """A real giver, with one content of its tree and one of another."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        folder.mkdir(mode=0o700)
+        self.store = stack.enter_context(Store(str(folder)))
+        self.store.add(SHA, DATA, len(DATA))
+        self.store.add(OTHER, b"another run's", 100)
+        offer = {"address": "127.0.0.1", "ports": None, "token": TOKEN}
+        self.giver = transfer.Giver(self.store, {SHA: len(DATA)}, offer)
+        stack.callback(self.giver.close)
+        self.where = {"address": "127.0.0.1", "port": self.giver.port, "token": TOKEN}
+
+    def serves(self, folder: Path) -> bool:
+        """Tell whether an honest taker gets what it needs."""
+        folder.mkdir(mode=0o700)
+        with Store(str(folder)) as store:
+            return transfer.take(store, {SHA: len(DATA)}, {SHA}, self.where, contents, lambda: None) == ""
+
+
+def read_all(conn: socket.socket) -> list[Any]:
+    """Read the headers of all frames up to the end."""
+    stream, found = Stream(conn.fileno(), conn.fileno()), []
+    while (frame := stream.receive(SLOW)) is not None:
+        found.append(frame[0])
+        if frame[0].get("done"):
+            break
+    return found
+
+
+def test_only_what_belongs_to_the_tree_is_given(tmp_path: Path, stack: ExitStack) -> None:
+    """The store has the files of other runs too: a name alone opens nothing, nor does a path, nor asking twice."""
+    giving = Giving(tmp_path / "work", stack)
+    with knock(giving.giver.port, TOKEN) as taker:
+        send(taker, {"want": [OTHER]})
+        assert read_all(taker) == [{"done": True}]
+    with knock(giving.giver.port, TOKEN) as taker:
+        send(taker, {"want": ["../../id"]})
+        assert read_all(taker) == [{"done": True}]
+    with knock(giving.giver.port, TOKEN) as taker:
+        send(taker, {"want": [SHA, SHA, SHA]})
+        assert read_all(taker)[0] == {"blobs": [[SHA, len(DATA)]]}
+
+
+WISHES = [
+    {"want": "everything"},
+    {"want": None},
+    {},
+    [],
+    {"want": [[SHA], 7, None]},
+    {"want": [SHA] * 10_000},
+]
+
+
+@pytest.mark.parametrize("wish", WISHES, ids=range(len(WISHES)))
+def test_an_odd_wish_harms_nobody(tmp_path: Path, stack: ExitStack, wish: Any) -> None:
+    """Whoever asks for nonsense gets nothing, and the next one is served."""
+    giving = Giving(tmp_path / "work", stack)
+    with knock(giving.giver.port, TOKEN) as taker, suppress(OSError):
+        send(taker, wish)
+        assert not any("blobs" in header for header in read_all(taker))
+    assert giving.serves(tmp_path / "next")
+
+
+def test_a_taker_that_does_not_read_is_left(
+    tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads a byte now and then; the giver does not stay with it for longer than the contents may take."""
+    monkeypatch.setattr(transfer, "GRACE", 1.0)
+    monkeypatch.setattr(transfer, "SLOWEST", 1e9)
+    (tmp_path / "work").mkdir(mode=0o700)
+    large = secrets.token_bytes(1 << 20) * 16
+    sha = hashlib.sha256(large).hexdigest()
+    store = stack.enter_context(Store(str(tmp_path / "work")))
+    store.add(sha, large, len(large))
+    giver = transfer.Giver(store, {sha: len(large)}, {"address": "127.0.0.1", "ports": None, "token": TOKEN})
+    stack.callback(giver.close)
+    with knock(giver.port, TOKEN) as taker:
+        taker.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        send(taker, {"want": [sha]})
+        began, got = time.monotonic(), 0
+        while time.monotonic() - began < SLOW:
+            time.sleep(0.05)
+            piece = taker.recv(1024)
+            got += len(piece)
+            if not giver_is_busy():
+                break
+    assert not giver_is_busy()
+    assert got < len(large)
+
+
+def giver_is_busy() -> bool:
+    """Tell whether a giver attends to anybody."""
+    return any("_attend" in thread.name for thread in threading.enumerate())
+
+
+def test_strangers_do_not_keep_takers_away(tmp_path: Path, stack: ExitStack) -> None:
+    """Many that connect and say nothing have no place that a taker needs; the oldest go first."""
+    giving = Giving(tmp_path / "work", stack)
+    for _ in range(3 * transfer.GUESTS):
+        stack.enter_context(socket.create_connection(("127.0.0.1", giving.giver.port), 10))
+    assert giving.serves(tmp_path / "next")
+    assert len(giving.giver._guests) <= transfer.GUESTS
+
+
+def test_time_is_known_from_the_sizes() -> None:
+    """A megabyte a second, and half a minute."""
+    assert time_for([]) == 30.0
+    assert time_for([500_000, 500_000]) == 31.0
+
+
+def test_a_header_is_bounded_by_what_the_tree_holds(tmp_path: Path, stack: ExitStack) -> None:
+    """A list of wishes that is longer than all contents' names is not even read."""
+    giving = Giving(tmp_path / "work", stack)
+    with knock(giving.giver.port, TOKEN) as taker, suppress(OSError):
+        send(taker, {"want": [SHA] * 10_000})
+        assert taker.recv(10) == b""
+    assert giving.serves(tmp_path / "next")

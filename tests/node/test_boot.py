@@ -1,0 +1,155 @@
+"""The bootstrap: any Python answers, noise does no harm, failures are frames."""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+import textwrap
+import zlib
+from pathlib import Path
+
+import pytest
+from session import BOOT, PAYLOAD, Session
+from waiting import HANG
+
+
+def modules(verb: str) -> bytes:
+    """Make a bundle of the real wire and one verb named `sample`."""
+    names = ("clusterctl.node.runtime.stream", "clusterctl.node.verbs.sample")
+    sources = dict(
+        zip(names, ((PAYLOAD / "runtime" / "stream.py").read_text(), textwrap.dedent(verb)), strict=True)
+    )
+    return zlib.compress(json.dumps(sources).encode())
+
+
+ECHO = """
+    from ..runtime.stream import Stream
+    def run(request, stream):
+        print("stray")
+        for header, body in iter(stream.receive, None):
+            stream.send({"request": request, "got": header}, body[::-1])
+"""
+
+
+def test_frames_go_both_ways() -> None:
+    """A verb gets its request and frames, bytes and large bodies included."""
+    with Session("sample", {"x": "é\n"}, modules=modules(ECHO)) as session:
+        session.send({"n": 1}, b"\x00\n12 3\n")
+        session.send({"n": 2}, b"ab" * 3_000_000)
+        session.hang_up()
+        first, second, end = session.frames()
+
+    assert first == ({"request": {"x": "é\n"}, "got": {"n": 1}}, b"\n3 21\n\x00")
+    assert second[1] == b"ba" * 3_000_000
+    assert end == ({"end": True}, b"")
+
+
+def test_frames_sent_with_the_bootstrap_are_not_lost() -> None:
+    """What stdin's buffer swallowed before the verb began still arrives."""
+    with Session("sample", {}, modules=modules(ECHO)) as session:
+        for number in range(50):
+            session.send({"n": number})
+        session.hang_up()
+        frames = session.frames()
+
+    assert [header["got"]["n"] for header, _ in frames[:-1]] == list(range(50))
+
+
+def test_noise_before_the_sentinel_is_ignored() -> None:
+    """A shell that prints a banner, and a verb that prints, break nothing."""
+    shell = f"printf 'Welcome\\n12 3\\n'; exec '{sys.executable}' -c '{BOOT}'"
+    with Session("sample", {}, modules=modules(ECHO), command=("/bin/sh", "-c", shell)) as session:
+        session.send({"n": 1})
+        session.hang_up()
+        frames = session.frames()
+        session.process.wait(HANG)
+
+        assert session.noise == b"Welcome\n12 3\n"
+        assert [header for header, _ in frames] == [{"request": {}, "got": {"n": 1}}, {"end": True}]
+        assert b"stray" in session.stderr_so_far()
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "message"),
+    [
+        ("raise KeyError('lost')", "", "KeyError: 'lost'"),
+        ("raise VerbError('CC-RUN-042', 'no such thing')", "CC-RUN-042", "no such thing"),
+        ("raise OSError(28, 'No space left on device', '/x/y')", "CC-DISK-001", "/x/y"),
+        ("open('/proc/no/file')", "CC-DISK-002", "cannot use /proc/no/file: No such file or directory"),
+        ("__import__('os').listdir(b'/proc/none')", "CC-DISK-002", "cannot use /proc/none: No such"),
+        ("raise BlockingIOError(11, 'Try again')", "", "the node's system refused: Try again"),
+        ("raise OSError(9, 'Bad file descriptor')", "", "OSError: [Errno 9] Bad file descriptor"),
+    ],
+)
+def test_a_failing_verb_answers_with_an_error_frame(body: str, code: str, message: str) -> None:
+    """Exceptions become frames; only bugs carry a traceback with source lines."""
+    verb = f"from ..runtime.stream import VerbError\ndef run(request, stream):\n    {body}\n"
+    with Session("sample", {}, modules=modules(verb)) as session:
+        (header, _), end = session.frames()
+
+    assert header["error"]["code"] == code
+    assert message in header["error"]["message"]
+    assert (body in header["error"]["traceback"]) == (code == "" and "refused" not in message)
+    assert end == ({"end": True}, b"")
+
+
+def test_a_client_that_leaves_ends_the_verb_quietly() -> None:
+    """No traceback is printed when nobody reads the answer."""
+    verb = "def run(request, stream):\n    while True:\n        stream.send({}, bytes(100000))\n"
+    session = Session("sample", {}, modules=modules(verb))
+    session.receive()
+    assert session.process.stdout is not None
+    session.process.stdout.close()
+    assert session.process.wait(HANG) == 0
+    assert session.stderr_so_far() == b""
+    session.process.stdout = None
+    session.close()
+
+
+def test_modules_in_the_home_directory_do_no_harm(tmp_path: Path) -> None:
+    """A json.py where the login shell starts is not imported."""
+    for name in ("json", "zlib", "payload", "select", "traceback"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('shadowed')")
+    with Session("sample", {}, modules=modules(ECHO), cwd=tmp_path) as session:
+        session.hang_up()
+        assert session.frames() == [({"end": True}, b"")]
+
+
+def test_an_old_python_says_that_it_is_too_old() -> None:
+    """The version check answers by frames; an impossible floor stands in for an old interpreter."""
+    boot = (PAYLOAD / "boot.py").read_bytes()
+    program = (
+        "import sys; sys.stdin.buffer.read(int(sys.stdin.buffer.readline()))\n"
+        f"sys.version_info=(3,4,10)\nexec(compile({boot!r},'boot','exec'))"
+    )
+    with Session("sample", {}, modules=b"", command=(sys.executable, "-c", program)) as session:
+        (header, _), end = session.frames()
+
+    assert header["error"]["code"] == "CC-PY-002"
+    assert "3.4.10" in header["error"]["message"]
+    assert end == ({"end": True}, b"")
+
+
+@pytest.mark.parametrize("path", sorted(PAYLOAD.rglob("*.py")), ids=lambda path: path.stem)
+def test_modules_keep_to_the_syntax_of_the_oldest_python(path: Path) -> None:
+    """Every module parses on 3.8, and evaluates no newer annotations."""
+    tree = ast.parse(path.read_text(), feature_version=(3, 8))
+    names = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    assert path.stem in ("boot", "__init__") or "__future__" in names
+
+
+def test_boot_keeps_to_the_syntax_of_old_pythons() -> None:
+    """No annotations, f-strings or other things that Python 2.7 and 3.4 cannot read."""
+    source = (PAYLOAD / "boot.py").read_text()
+    source.encode("ascii")
+    tree = ast.parse(source, feature_version=(3, 4))
+    too_new = (ast.AnnAssign, ast.JoinedStr, ast.Nonlocal, ast.NamedExpr, ast.YieldFrom, ast.AsyncFunctionDef)
+
+    for node in ast.walk(tree):
+        assert not isinstance(node, too_new), ast.dump(node)
+        if isinstance(node, ast.FunctionDef):
+            assert node.returns is None and not node.args.kwonlyargs, node.name
+            assert not any(argument.annotation for argument in node.args.args), node.name
+        if isinstance(node, ast.Raise):
+            assert node.cause is None

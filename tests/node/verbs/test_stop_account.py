@@ -1,0 +1,93 @@
+"""What `stop` counts as its own where the stop of another node has ended the run before."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from session import Session
+
+from clusterctl.node.state.lock_holders import share_of
+from clusterctl.node.verbs.stop import JUST_NOW, LAST_EVENTS, account_elsewhere, just_ended
+
+# Holds the lock of a run as an agent does, and tells one visitor whose it is.
+HOLD = """
+import json, os, socket, sys
+os.setuid(int(sys.argv[3]))
+door = socket.socket(socket.AF_UNIX)
+door.bind("\\0" + sys.argv[1])
+door.listen(4)
+print("held", flush=True)
+visitor = door.accept()[0]
+visitor.send(json.dumps({"run": sys.argv[2]}).encode())
+visitor.close()
+sys.stdin.read()
+"""
+RANK = {"pid": 4711, "name": "python3"}
+
+
+def write(rundir: Path, *events: dict[str, Any]) -> str:
+    """Write the events of a run."""
+    (rundir / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    return str(rundir)
+
+
+def end(state: str, ago: float) -> dict[str, Any]:
+    """Describe an end that cost one process."""
+    return {"time": time.time() - ago, "event": "ended", "state": state, "ended": [RANK]}
+
+
+def test_an_end_a_moment_ago_is_told(tmp_path: Path) -> None:
+    """Also behind more events than are looked at, the first of them cut in two."""
+    noise = [{"time": 0.0, "event": "workers", "filler": "x" * 1000}] * (LAST_EVENTS // 1000 + 5)
+    assert just_ended(write(tmp_path, *noise, end("CANCELLED", 1.0))) == [RANK]
+
+
+@pytest.mark.parametrize(("state", "ago"), [("CANCELLED", JUST_NOW + 1), ("SUCCEEDED", 0.0), ("FAILED", 0.0)])
+def test_another_end_is_not_ours(tmp_path: Path, state: str, ago: float) -> None:
+    """Long ago, or by itself: there was nothing left to stop."""
+    assert just_ended(write(tmp_path, end(state, ago))) == []
+
+
+def test_a_run_without_events_has_none(tmp_path: Path) -> None:
+    """It was never more than a directory."""
+    assert just_ended(str(tmp_path)) == []
+
+
+@pytest.mark.parametrize("content", ["", "{"])
+def test_a_run_whose_papers_are_lost_is_swept_all_the_same(tmp_path: Path, content: str) -> None:
+    """A power cut may leave an empty spec: what bears its tag is looked for, and told."""
+    run = "t-20261120T110000-ab12"
+    rundir = tmp_path / "runs" / run / "0-n"
+    rundir.mkdir(parents=True)
+    (rundir / "spec.json").write_text(content)
+    with Session("stop", {"workdir": str(tmp_path), "run": run, "node": "n", "grace": 0}) as session:
+        frames = session.frames()
+    assert frames[0][0] == {"stopped": {"ended": [], "left": [], "state": None}}
+
+
+def test_a_run_of_another_account_is_named(tmp_path: Path) -> None:
+    """Its lock says which run it is, and the kernel whose: nothing is touched, and it is not called ended."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can be somebody else")
+    run, somebody = f"t-20261120T110000-{os.getpid() % 65536:04x}", pwd.getpwnam("nobody")
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, share_of(run, "n"), run, str(somebody.pw_uid)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert holder.stdin is not None and holder.stdout is not None
+    with holder:
+        holder.stdout.readline()
+        with Session("stop", {"workdir": str(tmp_path), "run": run, "node": "n", "grace": 0}) as session:
+            told = session.frames()[0][0]["stopped"]
+        holder.stdin.close()
+    assert told == {"ended": [], "left": [], "state": None, "elsewhere": "nobody"}
+    assert account_elsewhere(run, "n") is None

@@ -1,0 +1,140 @@
+"""Checks: every case of the data files, and rules that hold for all of them."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from cases import ASKED, HEARD, answers, every_case, judge, nodes
+from rich.console import Console
+
+from clusterctl.console.findings import render_check, to_json
+from clusterctl.errors import Unreachable
+from clusterctl.plans.checks.framework import SEVERITIES, Hit, Situation, across, check, split_votes
+from clusterctl.plans.checks.registry import checks, evaluate, join_evidence, join_fixes
+from clusterctl.plans.facts.facts import parse_facts
+
+CASES = list(every_case())
+
+
+@pytest.mark.parametrize(
+    "case", [case for _, case in CASES], ids=[f"{f}: {case['name']}" for f, case in CASES]
+)
+def test_case(case: dict[str, Any]) -> None:
+    """A case gives exactly its findings, with these nodes and these words."""
+    found = {(finding.code, finding.waived): finding for finding in judge(case)}
+    expected = {(told["code"], told.get("waived", "")): told for told in case.get("findings", [])}
+    assert sorted(found) == sorted(expected), found
+    for key, told in expected.items():
+        finding = found[key]
+        assert finding.nodes == tuple(told["nodes"]), finding
+        assert finding.fix, f"{finding.code} says no way out"
+        for words in told.get("evidence", []):
+            assert words in finding.evidence
+        for words in told.get("fix", []):
+            assert words in finding.fix
+        assert told.get("whole_fix", finding.fix) == finding.fix
+
+
+def test_every_check_fires_in_some_case() -> None:
+    """No check is without a case that makes it speak."""
+    fired = {told["code"] for _, case in CASES for told in case.get("findings", [])}
+    assert sorted(set(checks()) - fired) == []
+
+
+@pytest.mark.parametrize("count", [1, 2, 8])
+def test_healthy_nodes_have_no_findings(count: int) -> None:
+    """Healthy nodes give nothing, with and without a job."""
+    assert judge({"nodes": count}) == ()
+    for job in (
+        {"backend": "nccl"},
+        {"backend": "gloo", "nproc_per_node": 2},
+        {"backend": "nccl", "nproc_per_node": 2},
+    ):
+        assert judge({"nodes": count, "job": job}) == ()
+
+
+def test_every_check_can_be_explained() -> None:
+    """Each check has a title, a reason of one sentence, and an explanation that says more."""
+    for one in checks().values():
+        assert one.severity in SEVERITIES
+        assert one.title and not one.title.endswith(".")
+        assert one.why.endswith(".") and len(one.why) < 140, one.code
+        assert len(one.explanation) > 20, one.code
+
+
+def test_findings_come_worst_first() -> None:
+    """Errors stand before warnings, warnings before notes."""
+    case = {"facts": {"gpu2": {"hostname.addresses": ["127.0.1.1"], "nics.1.mtu": 1500, "torch": None}}}
+    assert [finding.severity for finding in judge(case)] == ["error", "warning", "info"]
+
+
+def test_codes_are_taken_once() -> None:
+    """A second check under the same code is refused."""
+    with pytest.raises(ValueError, match="CC-NET-001 is taken"):
+
+        @check("CC-NET-001", "error", "again", why="Because.")
+        def again(seen: Situation) -> list[Any]:
+            return list(seen.nodes)
+
+
+def test_majority_names_the_odd_one() -> None:
+    """The odd node comes first, with the number of those that agree."""
+    split = split_votes({"a1": "x", "a2": "x", "a3": "y", "a4": "x"})
+    assert split is not None
+    assert (split.odd, split.majority, split.evidence) == (("a3",), "x", "a3: y; the other 3: x")
+
+
+def test_tie_blames_nobody() -> None:
+    """Without a majority both groups are told and all are named."""
+    split = split_votes({"a1": "x", "a2": "y"})
+    assert split is not None
+    assert (split.odd, split.majority) == (("a1", "a2"), None)
+    assert split.evidence == "a1: x; a2: y; no majority"
+
+
+def test_votes_that_agree_are_no_split() -> None:
+    """One value, or none at all, is agreement."""
+    assert split_votes({"a": "x", "b": "x"}) is None
+    assert split_votes({}) is None
+
+
+def test_long_evidence_and_fixes_are_cut() -> None:
+    """Many different lines end in a line that says how many more there are."""
+    hits = [across((f"a{n:02}",), f"line {n}", f"fix {n}") for n in range(30)]
+    assert join_evidence(hits).endswith("line 11\nand 18 more")
+    assert join_fixes(hits).endswith("fix 3\n# and likewise on a[04-29]")
+
+
+def test_lines_that_differ_in_numbers_alone_are_one() -> None:
+    """Twenty nodes with little room are one line; three are three."""
+    few = [Hit((f"a{n:02}",), f"{n}.5 GiB free on /") for n in range(1, 4)]
+    many = [Hit((f"a{n:02}",), f"{n}.5 GiB free on /") for n in range(1, 21)]
+    assert join_evidence(few) == "a01: 1.5 GiB free on /\na02: 2.5 GiB free on /\na03: 3.5 GiB free on /"
+    assert join_evidence(many) == "a[01-20]: 1.5 GiB free on / (a01; the others are alike)"
+
+
+def test_two_hundred_nodes_are_a_screen_that_can_be_read() -> None:
+    """Ten nodes in trouble among two hundred: each trouble is told once, and the whole fits on two screens."""
+    low = {f"gpu{n}": {"workdir_disk.free": (40 + n) * 10**6} for n in range(71, 91)}
+    odd = {
+        "gpu7": {"torch": None},
+        "gpu99": {"nics.1.mtu": 1500},
+        "gpu120": {"gpus": {"problem": "no answer within 7.5 s"}},
+    }
+    gone = {f"gpu{n}": f"there is no way to 10.0.0.{n}" for n in range(13, 18)}
+    failures = {name: Unreachable(text, code="CC-SSH-003") for name, text in gone.items()}
+    case = {"nodes": 200, "facts": {**odd, **low}}
+    told_by = {name: raw for name, raw in answers(case).items() if name not in gone}
+    facts = {name: parse_facts(raw, asked=ASKED, heard=HEARD) for name, raw in told_by.items()}
+    findings = evaluate(nodes(case), facts, failures)
+    console = Console(file=io.StringIO(), width=100)
+    render_check(console, nodes(case), facts, findings)
+    shown = console.file.getvalue()  # type: ignore[attr-defined]  # the file is the StringIO above
+
+    assert len(shown.splitlines()) < 50, shown
+    assert "gpu[13-17]: there is no way to 10.0.0.13 (gpu13; the others are alike)" in shown
+    assert shown.rstrip().endswith("200 nodes: not fit: 2 errors, 3 warnings")
+    told = to_json(nodes(case), facts, findings)
+    assert len(told["nodes"]) == 200 and sum(node["answered"] for node in told["nodes"]) == 195

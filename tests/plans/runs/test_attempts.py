@@ -1,0 +1,195 @@
+"""Runs that were started again: who counts, what is told, how they are called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clusterctl.node.gang.roster import Course
+from clusterctl.plans.runs.gang_record import GIVEN_UP, warn_of_losses
+from clusterctl.plans.runs.root_cause import Failure
+from clusterctl.plans.runs.selection import gather_runs, is_complete, may_hold
+from clusterctl.plans.runs.state import (
+    NodeState,
+    attempts_of,
+    parse_state,
+    roster_of,
+    taking_part,
+    whole_state,
+)
+from clusterctl.plans.runs.verdict import judge, to_json
+from clusterctl.protocol.run_id import RunId
+from clusterctl.protocol.untrusted import Untrusted
+
+FIRST = {"attempt": 1, "reason": "node_lost", "text": "gpu02 is lost", "node": "gpu02", "progress": True}
+
+
+RUN = "r-20260101T000000-0001"
+
+
+def roster(*ranks: int | None, lost: str = "") -> list[dict[str, Any]]:
+    """Write who has which rank, by the order of the seats."""
+    names = [f"gpu0{seat + 1}" for seat in range(len(ranks))]
+    return [
+        {"seat": seat, "node": name, "node_rank": ranks[seat], "lost": name == lost}
+        for seat, name in enumerate(names)
+    ]
+
+
+def part(state: str, **more: Any) -> NodeState:
+    """Build a node's part of a run on two nodes with a spare."""
+    return parse_state(Untrusted({"run": RUN, "state": state, "nnodes": 2, "seats": 3, "gang": True, **more}))
+
+
+REPLACED = {"attempt": 2, "roster": roster(0, None, 1, lost="gpu02"), "attempts": [FIRST]}
+
+
+def test_an_idle_spare_does_not_count() -> None:
+    """Neither while the run lives nor at its end, also if it does not answer."""
+    told = {"roster": roster(0, 1, None)}
+    done = {"gpu01": part("SUCCEEDED", **told), "gpu02": part("SUCCEEDED", **told)}
+
+    for spare in (part("SUCCEEDED", spare=True), part("LOST", spare=True), None):
+        parts = {**done, "gpu03": spare}
+        verdict = judge("r", parts, [])
+        assert (whole_state(parts), verdict.state, verdict.spares) == ("SUCCEEDED", "SUCCEEDED", ("gpu03",))
+    assert list(taking_part({**done, "gpu03": None})) == ["gpu01", "gpu02"]
+    assert whole_state({"gpu01": done["gpu01"], "gpu02": None, "gpu03": part("SUCCEEDED")}) == "UNKNOWN"
+
+
+def test_a_node_whose_place_was_taken_does_not_count() -> None:
+    """The run has succeeded without it, also if it comes back and tells of its own end; it is still called lost."""
+    done = {"gpu01": part("SUCCEEDED", **REPLACED), "gpu03": part("SUCCEEDED", **REPLACED)}
+    old = part("CANCELLED", roster=roster(0, 1, None), reason="node 0 (gpu01) is lost")
+    failed = Failure("gpu02", None, None, None, 5.0, (), "lost: it was silent", lost=True)
+
+    for gone in (None, old):
+        verdict = judge("r", {**done, "gpu02": gone}, [failed])
+        assert (verdict.state, verdict.exit_code, verdict.cause) == ("SUCCEEDED", 0, None)
+        assert verdict.parts["gpu02"] == "LOST"
+    told = to_json(verdict)
+    assert (told["attempt"], told["spares"], told["gave_up"]) == (2, [], None)
+    assert told["attempts"] == [{**FIRST, "began": None, "ended": None}]
+
+
+def test_attempts_without_progress_have_an_exit_code() -> None:
+    """A scheduler above can tell a job that gets nowhere from one that failed."""
+    for gave_up, code in (("no_progress", 6), ("max", 1), ("", 1)):
+        parts = {name: part("FAILED", gave_up=gave_up, **REPLACED) for name in ("gpu01", "gpu03")}
+        assert judge("r", parts, []).exit_code == code
+
+
+def test_spares_are_parts_of_a_run_too() -> None:
+    """A node that is silent may be one; all have been given the run when all three tell of it."""
+    one, two = part("RUNNING", node="gpu01"), part("RUNNING", node="gpu02")
+
+    assert gather_runs({"gpu01": [one], "gpu02": [two]}, ["gpu03"])[RUN]["gpu03"] is None
+    assert may_hold("gpu03", {"gpu01": one, "gpu02": two}, ["gpu03"])
+
+
+def test_what_a_node_says_of_attempts_is_read_with_distrust() -> None:
+    """Nonsense is left out; the ranks are those of its files."""
+    odd = [FIRST | {"ranks": {"1": {}, "x": 2}, "progress": 3}, 7, {"attempt": "x"}]
+    read = parse_state(Untrusted({"attempts": odd, "roster": [3, {"node": 4}], "gave_up": 5}))
+
+    assert [(one.number, one.ranks, one.progress) for one in read.attempts] == [
+        (0, (), None),
+        (1, (1,), None),
+    ]
+    assert (read.gave_up, len(read.roster)) == ("", 1)
+    assert attempts_of({"a": read, "b": None}) == read.attempts
+
+
+def test_a_run_is_complete_without_nodes_that_are_not_its_own() -> None:
+    """By count, or by the roster: then a lost node need not be waited for, and a stranger is no part of it."""
+    plain = {"nnodes": 2, "seats": 0}
+    half = {"gpu01": part("RUNNING", **plain)}
+    replaced = {"gpu01": part("RUNNING", **REPLACED), "gpu03": part("RUNNING", **REPLACED)}
+
+    assert not is_complete({})
+    assert not is_complete(half)
+    assert is_complete({**half, "gpu02": part("RUNNING", **plain)})
+    assert is_complete(replaced)
+    assert not is_complete({"gpu01": replaced["gpu01"]})
+    told = {name: [state] for name, state in replaced.items()}
+    assert list(gather_runs(told, ["gpu02", "gpu77"])[RUN]) == ["gpu01", "gpu03", "gpu02"]
+
+
+def test_a_stop_between_two_attempts_is_a_stop() -> None:
+    """What the attempt before had failed of was to be tried again; a node that failed by itself still counts."""
+    failed = Failure("gpu01", 0, 1, None, 5.0, exception="OSError: [Errno 98] Address already in use")
+    told = {"roster": roster(0, 1, None), "reason": "stopped by ann@laptop"}
+    parts = {name: part("CANCELLED", **told) for name in ("gpu01", "gpu02")}
+
+    assert judge("r", parts, [failed], stopped_at=9.0).state == "CANCELLED"
+    late = {name: part("TIMEOUT", **told) for name in parts}
+    assert judge("r", late, [failed], stopped_at=9.0).state == "TIMEOUT"
+    own = {**parts, "gpu01": part("FAILED", roster=told["roster"])}
+    assert judge("r", own, [failed], stopped_at=9.0).state == "FAILED"
+
+
+def test_a_roster_that_one_node_tells_decides_nothing() -> None:
+    """A million attempts of one liar call no honest node a spare; what two tell counts, whoever comes first."""
+    honest = {
+        name: part("FAILED", node=name, roster=roster(0, 1, None), attempt=1) for name in ("gpu01", "gpu02")
+    }
+    liar = part("SUCCEEDED", node="gpu03", roster=roster(None, None, 0), attempt=9999)
+    for parts in ({**honest, "gpu03": liar}, {"gpu03": liar, **honest}):
+        assert [seat.node_rank for seat in roster_of(parts)] == [0, 1, None]
+        failed = Failure("gpu02", 1, 1, None, 5.0)
+        verdict = judge(RunId(RUN), parts, [failed])
+        assert (verdict.state, verdict.cause and verdict.cause.failure.node) == ("FAILED", "gpu02")
+
+
+def test_a_roster_counts_where_nobody_else_tells_one() -> None:
+    """The others are silent: what the last one knows is all there is."""
+    alone = {
+        "gpu01": part("RUNNING", roster=roster(0, None, 1, lost="gpu02"), attempt=2),
+        "gpu02": None,
+        "gpu03": None,
+    }
+    assert [seat.lost for seat in roster_of(alone)] == [False, True, False]
+
+
+def test_who_is_lost_is_said_by_two() -> None:
+    """Of the same seats one node alone cannot write another off."""
+    told = {name: part("RUNNING", roster=roster(0, 1, None)) for name in ("gpu01", "gpu02")}
+    liar = part("RUNNING", roster=roster(0, 1, None, lost="gpu01"))
+    assert not any(seat.lost for seat in roster_of({**told, "gpu03": liar}))
+    assert roster_of({**told, "gpu01": liar, "gpu03": liar})[0].lost
+
+
+def lose_all(nodes: int, spares: int) -> tuple[int, str | None]:
+    """Lose one node after the other; gives how many the nodes themselves survive, and why there is no more."""
+    roster = [
+        {"seat": seat, "node": f"n{seat}", "node_rank": seat if seat < nodes else None}
+        for seat in range(nodes + spares)
+    ]
+    course = Course({"seat": 0, "seats": nodes + spares, "nnodes": nodes, "attempt": 1, "roster": roster})
+    for lost in range(nodes + spares):
+        here = nodes + spares - lost - 1
+        why = course.too_few(here, here)
+        if why is not None:
+            return lost, why
+    return nodes + spares, None
+
+
+@pytest.mark.parametrize(
+    ("nodes", "spares", "survived", "why", "said"),
+    [
+        (2, 2, 1, "majority", "2 spares, but only 1 lost node can be survived"),
+        (1, 1, 0, "majority", "1 spare, but no lost node can be survived"),
+        (2, 5, 3, "majority", "5 spares, but only 3 lost nodes can be survived"),
+        (2, 3, 2, "majority", "3 spares, but only 2 lost nodes can be survived"),
+        (3, 2, 2, "nodes", ""),
+        (2, 1, 1, "nodes", ""),
+        (4, 0, 0, "nodes", ""),
+    ],
+)
+def test_how_many_losses_are_survived(nodes: int, spares: int, survived: int, why: str, said: str) -> None:
+    """What launch says beforehand is what the nodes do; each of the two reasons has a text of its own."""
+    assert lose_all(nodes, spares) == (survived, why)
+    assert warn_of_losses(nodes, spares).startswith(said)
+    assert bool(warn_of_losses(nodes, spares)) == bool(said)
+    assert len({GIVEN_UP["nodes"], GIVEN_UP["majority"]}) == 2

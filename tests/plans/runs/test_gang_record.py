@@ -1,0 +1,175 @@
+"""The nodes' record of a run's end: read with distrust, put together, judged as a watcher would judge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clusterctl.plans.runs.gang_record import best_record, given_up, parse_record
+from clusterctl.plans.runs.root_cause import Failure
+from clusterctl.plans.runs.state import NodeState, parse_state
+from clusterctl.plans.runs.verdict import judge_recorded
+from clusterctl.protocol.untrusted import Untrusted
+
+RAISED = {
+    "rank": 1,
+    "exit": 1,
+    "signal": None,
+    "time": 12.6,
+    "last_at": 12.5,
+    "frozen": False,
+    "said": [{"at": 10.0, "lines": ["Traceback (most recent call last):", "ValueError: bad loss"]}],
+    "tail": ["ValueError: bad loss", "cleaning up"],
+}
+CLOSED = {
+    "rank": 0,
+    "exit": 1,
+    "signal": None,
+    "time": 10.2,
+    "last_at": 10.2,
+    "said": [
+        {
+            "at": 10.1,
+            "lines": ["Traceback (most recent call last):", "RuntimeError: Connection closed by peer"],
+        }
+    ],
+    "tail": ["RuntimeError: Connection closed by peer"],
+}
+
+
+def part(node: str, rank: int, state: str, *failures: dict[str, Any], reason: str = "") -> dict[str, Any]:
+    """Write one node's part."""
+    about = {"node": node, "node_rank": rank, "state": state, "reason": reason, "time": 13.0}
+    return {**about, "stopped_at": None, "failures": list(failures)}
+
+
+def record(*parts: dict[str, Any], whole: bool = True) -> dict[str, Any]:
+    """Write a record."""
+    return {"run": "a-1", "hub": "gpu01", "whole": whole, "stop": {"time": 10.3}, "parts": list(parts)}
+
+
+def state(node: str, rank: int, word: str, gang: Any = True) -> NodeState:
+    """Read a node's state."""
+    return parse_state(
+        Untrusted({"run": "a-1", "node": node, "node_rank": rank, "nnodes": 2, "state": word, "gang": gang})
+    )
+
+
+def test_the_cause_is_what_was_said_first() -> None:
+    """The rank that raised and died last is the cause, also when only the other node still answers."""
+    told = record(part("gpu01", 0, "FAILED", CLOSED), part("gpu02", 1, "FAILED", RAISED))
+    parts = {"gpu01": state("gpu01", 0, "FAILED", told), "gpu02": None}
+    verdict = judge_recorded("a-1", parts)
+
+    assert verdict is not None
+    assert (verdict.state, verdict.parts) == ("FAILED", {"gpu01": "FAILED", "gpu02": "FAILED"})
+    assert verdict.cause is not None
+    failure = verdict.cause.failure
+    assert (failure.node, failure.rank, failure.exception) == ("gpu02", 1, "ValueError: bad loss")
+    assert (failure.raised_at, failure.tail[-1]) == (10.0, "cleaning up")
+
+
+def test_a_lost_hub_leaves_what_the_others_know() -> None:
+    """Each of the others has only its own part: they are put together, and node 0 is lost."""
+    lost = part("gpu01", 0, "LOST", reason="the connection ended")
+    ones = [
+        parse_record(Untrusted(record(lost, part(f"gpu0{rank + 1}", rank, "CANCELLED"), whole=False)))
+        for rank in (1, 2)
+    ]
+    best = best_record(ones, {"gpu01", "gpu02", "gpu03"})
+
+    assert best is not None
+    assert {one.node: one.state for one in best.parts} == {
+        "gpu01": "LOST",
+        "gpu02": "CANCELLED",
+        "gpu03": "CANCELLED",
+    }
+    assert [(failure.node, failure.lost) for failure in best.failures] == [("gpu01", True)]
+    assert best.on_clock(2.0).failures[0].time == 11.0
+
+
+def test_a_live_run_has_no_verdict() -> None:
+    """One part has ended and recorded it, the other lives."""
+    own = record(part("gpu01", 0, "SUCCEEDED"), whole=False)
+    assert (
+        judge_recorded(
+            "a-1", {"gpu01": state("gpu01", 0, "SUCCEEDED", own), "gpu02": state("gpu02", 1, "RUNNING")}
+        )
+        is None
+    )
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        None, True, [], {}, {"parts": {}}, {"parts": [1, None, []]}, {"parts": [{}], "stop": 3},
+        {"parts": [{"failures": 7}]}, {"parts": [{"failures": [{"said": {"a": 1}, "tail": 3}]}]},
+        {"parts": [{"failures": [{"said": [{"lines": [1, "x"], "at": "y"}], "time": "z", "rank": True}]}]},
+        {"parts": [{"time": float("nan"), "failures": [{"time": 10**400, "last_at": float("inf")}]}]},
+    ],
+)  # fmt: skip
+def test_nonsense_is_no_error(raw: object) -> None:
+    """A node may write anything."""
+    found = parse_record(Untrusted(raw))
+    assert found is None or all(isinstance(part.node, str) for part in found.parts)
+
+
+SILENT = "it was silent for 20 s"
+
+
+def test_a_node_that_only_its_peers_lost_is_the_cause() -> None:
+    """SSH hears it, and it knows of nothing but its own end; one with trouble of its own is left alone."""
+    told = parse_record(
+        Untrusted(
+            record(
+                part("gpu01", 0, "CANCELLED"),
+                part("gpu02", 1, "LOST", reason=SILENT),
+                part("gpu03", 2, "CANCELLED"),
+            )
+        )
+    )
+    assert told is not None
+    stopped = Failure("gpu02", 1, None, 9, 12.0)
+
+    assert [(one.node, one.reason) for one in given_up(told, [stopped], 10.3)] == [
+        ("gpu02", f"lost: {SILENT}")
+    ]
+    assert (
+        given_up(told, [Failure("gpu02", None, None, None, 9.0, reason="the agent was killed")], 10.3) == []
+    )
+
+
+def test_a_hub_that_lost_all_others_is_itself_cut_off() -> None:
+    """Two of three nodes are not cut off at once."""
+    told = parse_record(
+        Untrusted(
+            record(
+                part("gpu01", 0, "CANCELLED"),
+                *(part(f"gpu0{n + 1}", n, "LOST", reason=SILENT) for n in (1, 2)),
+            )
+        )
+    )
+    assert told is not None
+
+    assert [one.node for one in given_up(told, [], 10.3)] == ["gpu01"]
+
+
+def test_what_the_kernel_killed_for_memory_is_on_record() -> None:
+    """And whether a rank ended after its node was told to: both are read from the record as they were seen."""
+    starved = {"rank": 0, "exit": None, "signal": 9, "time": 9.0, "starved": True}
+    leaves = {"rank": 1, "exit": 143, "signal": None, "time": 11.0}
+    told = parse_record(
+        Untrusted(record({**part("gpu01", 0, "FAILED", starved, leaves), "stopped_at": 10.0}))
+    )
+    assert told is not None
+    assert [(one.starved, one.after_stop) for one in told.failures] == [(True, False), (False, True)]
+
+
+def test_a_record_that_one_node_alone_keeps_decides_nothing() -> None:
+    """Of different records the one counts that most nodes have; a liar's comes with a million attempts."""
+    honest = parse_record(Untrusted(record(part("gpu01", 0, "FAILED"), part("gpu02", 1, "CANCELLED"))))
+    lie = record(*(part(f"x{number}", number, "SUCCEEDED") for number in range(50)))
+    liar = parse_record(Untrusted({**lie, "attempts": [{}] * 9999}))
+    for records in ([honest, honest, liar], [liar, honest, honest]):
+        assert best_record(records, {"gpu01", "gpu02", *(f"x{number}" for number in range(50))}) == honest

@@ -1,0 +1,182 @@
+"""Reads the cases of checks: a healthy cluster, what differs from it, and the findings that follow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from clusterctl import errors
+from clusterctl.plans.checks.framework import Here
+from clusterctl.plans.checks.registry import Choice, Finding, checks, choose_checks, evaluate, grant
+from clusterctl.plans.diagnose.collective import MARK, Deep, read_deep
+from clusterctl.plans.diagnose.mesh import MASTER, MESH, Way, Wire
+from clusterctl.plans.facts.facts import Facts, parse_facts, plan_calls, with_words
+from clusterctl.specs.inventory.model import Node, Ssh, Waiver
+from clusterctl.specs.job.model import Job
+
+HERE = Path(__file__).parents[1] / "plans" / "cases"
+ASKED, HEARD = 1790000000.0, 1790000000.07  # our clock around the healthy node's answer
+
+
+def read_cases(name: str) -> list[dict[str, Any]]:
+    """Read one family's cases."""
+    return list(YAML(typ="safe").load((HERE / f"{name}.yaml").read_text()))
+
+
+def healthy_answer(number: int) -> dict[str, Any]:
+    """Give the raw answer of healthy node `gpuN`, without routes."""
+    return dict(json.loads(_healthy(number)))
+
+
+def _healthy(number: int) -> str:
+    return _healthy_text().replace("NUMBER", str(number))
+
+
+@cache
+def _healthy_text() -> str:
+    text = (HERE / "healthy.yaml").read_text().replace("{n}", "NUMBER")
+    return json.dumps(YAML(typ="safe").load(text))
+
+
+def _routes(number: int, count: int) -> dict[str, Any]:
+    others = (other for other in range(1, count + 1) if other != number)
+    return {
+        f"gpu{n}": {"address": f"10.0.0.{n}", "source": f"10.0.0.{number}", "nic": "eth0"} for n in others
+    }
+
+
+def change(tree: Any, dotted: str, value: Any) -> None:
+    """Set the value at a path such as `nics.1.mtu`; the word `gone` removes it."""
+    *path, last = dotted.split(".")
+    for key in path:
+        tree = tree[int(key)] if isinstance(tree, list) else tree.setdefault(key, {})
+    if value == "gone":
+        del tree[int(last) if isinstance(tree, list) else last]
+    elif isinstance(tree, list):
+        tree[int(last)] = value
+    else:
+        tree[last] = value
+
+
+def answers(case: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Give the raw answers of a case's nodes; `all` changes every one of them."""
+    count = case.get("nodes", 3)
+    raw = {f"gpu{n}": {**healthy_answer(n), "routes": _routes(n, count)} for n in range(1, count + 1)}
+    for name, changes in case.get("facts", {}).items():
+        for one in raw if name == "all" else name.split(","):
+            for dotted, value in changes.items():
+                change(raw[one], dotted.replace("~", "."), deepcopy(value))
+    return raw
+
+
+def nodes(case: Mapping[str, Any]) -> tuple[Node, ...]:
+    """Give the inventory's nodes of a case."""
+    wanted = case.get("inventory", {})
+    found = []
+    for rank in range(case.get("nodes", 3)):
+        node = Node(name=f"gpu{rank + 1}", node_rank=rank, host=f"10.0.0.{rank + 1}", ssh=Ssh(user="alice"))
+        values = {**wanted.get("all", {}), **wanted.get(node.name, {})}
+        values = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+        if "ssh" in values:
+            values["ssh"] = Ssh(**values["ssh"])
+        found.append(replace(node, **values))
+    return tuple(found)
+
+
+def judge(case: Mapping[str, Any]) -> tuple[Finding, ...]:
+    """Evaluate a case."""
+    failures = {name: _failure(told) for name, told in case.get("failures", {}).items()}
+    facts: dict[str, Facts] = {
+        name: parse_facts(raw, asked=ASKED, heard=HEARD)
+        for name, raw in answers(case).items()
+        if name not in failures
+    }
+    for name, said in case.get("noise", {}).items():  # what the login shell prints, in one line or more
+        facts[name] = with_words(facts[name], "", said.encode())
+    told = case.get("here", {})
+    here = Here(told.get("open_keys", {}), tuple(told.get("beside_script", ())))
+    job = Job(name="j", file="job.yaml", script="t.py", **case["job"]) if "job" in case else None
+    return evaluate(nodes(case), facts, failures, job, wire_of(case), deep_of(case), choice_of(case), here)
+
+
+def choice_of(case: Mapping[str, Any]) -> Choice:
+    """Give the chosen checks and the waivers of a case: `only`, `skip`, and `waive` as in a file."""
+    told = case.get("waive", [])
+    waivers = [Waiver(**{"nodes": "all", "file": "inventory.yaml", **one}) for one in told]
+    names = [node.name for node in nodes(case)]
+    left_out = choose_checks(checks(), case.get("only", []), case.get("skip", []))
+    return Choice(left_out, grant(checks(), waivers, names))
+
+
+def deep_of(case: Mapping[str, Any]) -> Deep | None:
+    """Give the deep check of a case: what its leader would have written, read as that is read."""
+    told = case.get("deep")
+    if told is None:
+        return None
+    names = tuple(node.name for node in nodes(case))
+    trouble = {
+        "trouble": told.get("trouble", ""),
+        "fix": told.get("fix", ""),
+        "at": tuple(told.get("at", ())),
+    }
+    said = [*told.get("rounds", ()), *({"found": told["found"]} for _ in range("found" in told))]
+    lines = ["Some noise", MARK + "{", MARK + "[" * 100000, *(MARK + json.dumps(one) for one in said)]
+    return read_deep(lines, Deep("gloo", names, len(names), **trouble))
+
+
+def wire_of(case: Mapping[str, Any]) -> Wire | None:
+    """Give the proof on the wire of a case: all ways are open but for `ways`, by `caller>peer` or `caller>*`."""
+    told = case.get("wire")
+    if told is None:
+        return None
+    names = tuple(node.name for node in nodes(case) if node.name not in told.get("out", ()))
+    calls = plan_calls(names)
+    ends = [(caller, peer, MESH) for caller, peers in calls.items() for peer in peers]
+    ends += [(name, names[0], MASTER) for name in names[1:]]
+    ways = [_way(told.get("ways", {}), *each) for each in ends]
+    for rail, changes in told.get("rails", {}).items():
+        ways += [replace(_way(changes, *each), rail=rail) for each in ends if each[2] == MESH]
+    return Wire(names, tuple(ways), told.get("absent", {}), 20003, 0.3)
+
+
+def _way(changes: Mapping[str, Mapping[str, Any]], caller: str, peer: str, door: str) -> Way:
+    ip = f"10.0.0.{caller[3:]}"
+    values: dict[str, Any] = {
+        "step": "done",
+        "connect": 0.0002,
+        "seconds": 0.004,
+        "least_rtt": 100,
+        "own": ip,
+        "seen": ip,
+    }
+    values |= {"mss": 8948, "got": 262144, "acked": 262300} if door == MESH else {"mss": 8948}
+    for pattern, change_of in changes.items():
+        one, other = pattern.removeprefix("master:").split(">")
+        if (
+            pattern.startswith("master:") == (door == MASTER)
+            and one in ("*", caller)
+            and other in ("*", peer)
+        ):
+            values |= change_of
+    return Way(caller, peer, door, **values)
+
+
+def _failure(told: Mapping[str, Any]) -> errors.ClusterctlError:
+    kind: type[errors.ClusterctlError] = getattr(errors, told["is"])
+    words = {key: value for key, value in told.items() if key not in ("is", "message")}
+    return kind(told["message"], **words)
+
+
+def every_case() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Give all cases with the name of their file."""
+    for path in sorted(HERE.glob("*.yaml")):
+        if path.stem != "healthy":
+            for case in read_cases(path.stem):
+                yield path.stem, case
