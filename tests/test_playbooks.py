@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from variants import VARIANT
 
 from clusterctl.specs.inventory.parse import parse_inventory
 from clusterctl.specs.job.parse import parse_job
@@ -118,6 +119,7 @@ def test_all_ranks_end_with_the_same_parameters(trained: tuple[Path, str]) -> No
     assert len(set(hashes)) == 1
 
 
+@VARIANT
 def test_a_checkpoint_is_resumed(trained: tuple[Path, str]) -> None:
     """Training goes on where it stopped, and no file written aside is left over."""
     output, _ = trained

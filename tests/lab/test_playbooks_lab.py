@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from driving import cctl, leftovers, read_until, said, start_cctl
-from variants import first
+from variants import VARIANT, first
 from waiting import HANG
 
 from clusterctl.lab.labs import Lab
@@ -63,6 +63,7 @@ def test_launch_legacy(rented: Lab, job: str) -> None:
     ]
 
 
+@VARIANT
 def test_mp_spawn(rented: Lab) -> None:
     """Two nodes with two workers of the script's own make a world of four, which learns and saves once."""
     lines = launch(rented, "mp-spawn/job.yaml", "--", "--epochs", "2")
@@ -73,6 +74,7 @@ def test_mp_spawn(rented: Lab) -> None:
     assert [line.rpartition("/")[2] for line in lines if line.startswith("saved")] == ["model.pt"]
 
 
+@VARIANT
 def test_tcp_init_mnist(rented: Lab) -> None:
     """Both processes meet at the address that was filled in, make the same files and learn from them."""
     lines = launch(rented, "tcp-init-mnist/job.yaml", "--", "--epochs", "2")
