@@ -130,6 +130,7 @@ def test_a_checkpoint_is_resumed(trained: tuple[Path, str]) -> None:
     assert [file.name for file in output.iterdir()] == ["checkpoint.pt"]
 
 
+@VARIANT
 def test_a_run_that_is_started_again_goes_on_where_it_was(trained: tuple[Path, str]) -> None:
     """By itself from its own checkpoint; that of another run is none of its business."""
     output, _ = trained

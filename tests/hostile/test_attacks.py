@@ -363,6 +363,19 @@ VARIANTS = {
     ("sync", "sync.endless-unknown"),
     ("init", "probe.error-escapes"),
     ("launch", "start.endless-unknown"),
+    ("ps", "ps.crowded"),
+    ("ps", "ps.run-absolute"),
+    ("ps --json", "ps.texts-escapes"),
+    ("attach any", "ps.stolen-file"),
+    ("attach", "follow.events-deep"),
+    ("logs", "follow.crowded"),
+    ("logs -t", "follow.numbers-inf"),
+    ("pull", "pull.crowded"),
+    ("sync", "sync.numbers-huge"),
+    ("stop", "stop.numbers-huge"),
+    ("exec", "exec.numbers-huge"),
+    ("top", "top.crowded"),
+    ("exec", "exec.error-escapes"),
 }
 NUMBERS = count()
 

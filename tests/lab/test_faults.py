@@ -21,7 +21,7 @@ from driving import (
     start_cctl,
     tagged,
 )
-from variants import first
+from variants import VARIANT, first
 from waiting import HANG, wait_until
 
 from clusterctl.lab.labs import Lab, LabNode, NodeProcess, break_node
@@ -252,6 +252,7 @@ def test_a_wrong_nic_name_is_caught_by_check(cluster: Lab, tmp_path: Path) -> No
     assert leftovers(cluster) == {}
 
 
+@VARIANT
 def test_a_nic_that_is_down_is_caught_by_check(make_lab: Callable[..., Lab]) -> None:
     """SSH goes over another NIC, so check can see that the training NIC is down."""
     lab = make_lab(n=2, nics=["mgmt0+ib0", "mgmt1+ib1"], name="two")

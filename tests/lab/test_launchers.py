@@ -7,6 +7,7 @@ from pathlib import Path
 
 from driving import cctl, leftovers, make_project, read_until, said, start_cctl
 from ruamel.yaml import YAML
+from variants import VARIANT
 from waiting import HANG
 
 from clusterctl.lab.labs import Lab
@@ -90,6 +91,7 @@ def with_gpus(lab: Lab, counts: list[int]) -> str:
     return json.dumps(inventory)
 
 
+@VARIANT
 def test_an_old_script_on_nodes_that_lend_different_numbers_of_gpus(cluster: Lab, tmp_path: Path) -> None:
     """torch.distributed.launch passes --local-rank; one worker here and two there make a world of three."""
     job = make_project(

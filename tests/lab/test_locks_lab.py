@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from driving import cctl, kill_leftovers, leftovers, make_project, read_until, run_id, start_cctl
+from variants import VARIANT
 from waiting import HANG
 
 from clusterctl.lab.labs import Lab
@@ -127,6 +128,7 @@ def test_memory_that_stays_in_use_is_told(gpus: Lab, project: Callable[..., Path
     assert leftovers(gpus) == {}
 
 
+@VARIANT
 def test_a_job_may_want_its_nodes_alone(gpus: Lab, project: Callable[..., Path]) -> None:
     """`exclusive: true` keeps out also runs that use no GPU."""
     alone = start_cctl(

@@ -86,6 +86,7 @@ def test_tcp_init_mnist(rented: Lab) -> None:
     assert len([line for line in lines if re.match(r"epoch \d of 2 took [\d.]+ s", line)]) == 2
 
 
+@VARIANT
 def test_private_network(rented: Lab) -> None:
     """The data are put in place once; each node's own NIC is in all three variables."""
     made = launch(rented, "private-network/make-data.yaml")
@@ -101,6 +102,7 @@ def test_private_network(rented: Lab) -> None:
     assert accuracies(lines)[-1] > 95
 
 
+@VARIANT
 def test_allreduce_bench(rented: Lab, tmp_path: Path) -> None:
     """A row for every size, bars, and a picture and numbers that `pull` brings home."""
     lines = launch(rented, "allreduce-bench/job.yaml")
