@@ -129,7 +129,8 @@ _WORDS: tuple[tuple[str, type[ConnectError], str, str, str], ...] = (
         "it may limit connections (MaxStartups, PerSourcePenalties): wait a little, and read its log",
     ),
     (
-        "closed by UNKNOWN port|[Cc]onnection closed|[Cc]onnection reset|stdio forward|kex_exchange|banner exchange: ",
+        "UNKNOWN port|[Cc]onnection closed|[Cc]onnection reset|[Bb]roken pipe|stdio forward|kex_exchange"
+        "|banner exchange: ",
         Unreachable,
         BETWEEN,
         "the way to {place} through {via} ended",

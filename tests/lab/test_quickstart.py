@@ -31,6 +31,7 @@ from pathlib import Path
 
 {options}
 
+time.sleep(2)  # as long as torch takes to load: the stand-in for torchrun does not wait for the other nodes
 epochs = parse_options().epochs
 for epoch in range(epochs):
     if os.environ["RANK"] == "0":

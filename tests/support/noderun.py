@@ -13,15 +13,19 @@ import sys
 import time
 import zipfile
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from session import PAYLOAD, Session
 from waiting import HANG, wait_until
 
+from clusterctl.node.verbs.start import build
+
 STUB = Path(__file__).parents[1] / "stub"  # stands in for torch
 
 
+@cache
 def payload_zip() -> bytes:
     """Build the zip that guardian and gate run from."""
     content = io.BytesIO()
@@ -33,6 +37,14 @@ def payload_zip() -> bytes:
                 name = path.relative_to(PAYLOAD.parents[1]).as_posix()
                 archive.writestr(zipfile.ZipInfo(name), path.read_bytes())
     return content.getvalue()
+
+
+@cache
+def byte_code() -> tuple[str, bytes]:
+    """Compile the zip once for all tests: the name under which a node keeps the result, and the result."""
+    content = build(payload_zip())
+    assert content is not None
+    return f"payload-{sys.implementation.cache_tag}-{hashlib.sha256(content).hexdigest()}.zip", content
 
 
 def processes_with(text: str) -> dict[int, str]:
@@ -82,12 +94,15 @@ class NodeRun:
         }
         self.args = changes.pop("args", [])
         self.token = changes.pop("token", "")
+        was_here = changes.pop("was_here", True)
         self.spec["env"].update(changes.pop("env", {}))
         self.spec.update(changes)
         self.code.mkdir(parents=True, mode=0o700)
         for folder in (self.workdir, self.rundir.parent.parent, self.rundir.parent, self.rundir):
             folder.chmod(0o700)
         (self.code / "train.py").write_text(script)
+        if was_here:
+            self.provide_payload()
         self.session: Session | None = None
         self.heard: list[dict[str, Any]] = []
         self.port = 0
@@ -101,6 +116,15 @@ class NodeRun:
     def code(self) -> Path:
         """Where the run's code lies."""
         return self.rundir / "code"
+
+    def provide_payload(self) -> None:
+        """Leave what an earlier run leaves on a node: the payload and its byte code, which takes long to make."""
+        folder = self.workdir / "bin" / hashlib.sha256(self.zip).hexdigest()
+        for made in (folder.parent, folder):
+            made.mkdir(mode=0o700)
+        for name, content in (("payload.zip", self.zip), byte_code()):
+            (folder / name).write_bytes(content)
+            (folder / name).chmod(0o600)
 
     @property
     def tag(self) -> str:

@@ -40,7 +40,8 @@ def test_a_failure_on_one_node_ends_all(node: Make) -> None:
     ((block,)) = failure["said"]
     assert block["lines"][0] == "Traceback (most recent call last):"
     assert failure["tail"][-1] == block["lines"][-1] == "ValueError: bad loss"
-    assert all(began <= moment <= time.time() for moment in (block["at"], failure["time"]))
+    # seconds since 1970, by the hub's clock, which each node knows as well as a loaded machine lets it
+    assert all(abs(moment - began) < HANG for moment in (block["at"], failure["time"]))
     assert all((node.rundir / "gang.json").stat().st_mode & 0o777 == 0o600 for node in gang.nodes)
 
 

@@ -316,7 +316,7 @@ def test_a_run_is_started_once(node: Make) -> None:
 
 def test_the_payload_is_sent_once_and_verified(node: Make) -> None:
     """A damaged copy on the node is replaced; a good one is used without asking."""
-    run = node(BARE).use_stub().go()
+    run = node(BARE, was_here=False).use_stub().go()
     run.ended()
     (stored,) = (run.workdir / "bin").glob("*/payload.zip")
     assert any("need" in header for header in run.heard)
