@@ -129,12 +129,17 @@ def test_a_slow_key_exchange_behind_a_command(client: Client) -> None:
         client.connect(node_named("n1", proxy_command=command), Timeouts(greeting=3.0, handshake=6.0))
 
 
-def test_command_that_dies_later_is_noticed(server: Server, client: Client, relay: str) -> None:
+def test_command_that_dies_later_is_noticed(
+    server: Server, client: Client, relay: str, tmp_path: Path
+) -> None:
     """A connection through a command that is killed is lost, and no limit has to pass."""
     from clusterctl.errors import ConnectionLost
 
     connection = client.connect(server.node(proxy_command=relay))
-    session = Session(connection, "probe", {"peers": {}, "workdir": "/tmp"}, python="/bin/cat")
+    silent = tmp_path / "python"
+    silent.write_text("#!/bin/sh\nexec cat >/dev/null\n")
+    silent.chmod(0o755)
+    session = Session(connection, "probe", {"peers": {}, "workdir": "/tmp"}, python=str(silent))
     os.kill(connection.transport.sock._process.pid, 9)
     with pytest.raises(ConnectionLost):
         session.receive(HANG)
