@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import catalogue
 import chinese
 import faults
+import imports
 import plots
 import troubles
 from book import BOOK, book
@@ -275,12 +276,22 @@ KINDS: Mapping[str, Callable[[str], str]] = {
     "faults": fault_table,
     "catalogue": failing,
     "troubles": told,
+    "layers": imports.layers,
+    "tree": imports.tree,
+    "inside": imports.inside,
 }
+LITERAL = ("layers", "tree", "inside")  # code, and not words: the same in every language
 
 
 def render(page: str, say: Callable[[str], str] = str) -> str:
     """Fill every generated part of a page; `say` puts it into the page's language."""
-    return PART.sub(lambda found: f"{found[1]}\n{say(fill(found[2], found[3] or ''))}\n\n{found[4]}", page)
+
+
+    def part(found: re.Match[str]) -> str:
+        text = fill(found[2], found[3] or "")
+        return f"{found[1]}\n{text if found[2] in LITERAL else say(text)}\n\n{found[4]}"
+
+    return PART.sub(part, page)
 
 
 def fill(kind: str, name: str) -> str:

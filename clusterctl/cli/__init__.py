@@ -1,6 +1,5 @@
-"""The command line: `main` finds a verb, `options` is what verbs share.
+"""The command line: finds the verb, runs it, turns the result into an exit code.
 
-A verb's options are in `commands/`, its steps in `actions/`, files, connections and exit codes in
-`context/`. What is printed is in `console`, what happens on nodes in `client`. Start with `main`, then
-`commands/launch`.
+`main` has the table of verbs, `options` the options that verbs share. A verb's options are in `commands/`, its
+steps in `actions/`. Not here: output (`console/`) and work on nodes (`client/`). Start with `main`.
 """

@@ -1,7 +1,6 @@
-"""The launching machine's side, with effects: SSH, conversations with nodes, code, logs, results.
+"""The launching machine: everything with an effect there or over SSH.
 
-`ssh/` connects (`openssh` by the user's own ssh), `rpc/` talks to nodes, `launch/` starts a run, `sync/`
-sends code, `watch/` follows, `results/` downloads, `local/` is about this machine. `preflight`,
-`maintenance` and `utilization` serve one verb each. Decisions are in `plans`, what is printed in `console`.
-Start with `rpc/tasks`.
+`ssh/` connects, `rpc/` talks to nodes, `launch/` starts a run, `sync/` sends code, `watch/` follows, `results/`
+downloads, `local/` is about this machine. `openssh` connects with the user's own ssh. Not here: decisions
+(`plans/`) and output (`console/`). Start with `rpc/tasks`.
 """

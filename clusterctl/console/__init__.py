@@ -1,6 +1,5 @@
-"""Everything that is printed, as text, tables or JSON; one module per kind of output.
+"""Everything that is printed: text, tables, JSON.
 
-`terminal` has colour and verbosity, `text` makes texts safe to print, `progress` shows what a command is
-doing, `errors` how it failed. Nothing here asks a node or decides anything. Start with `terminal`, then
-`verdict`.
+One module per kind of output; `terminal` has colour and verbosity, `text` makes foreign text safe to print, `logs`
+prints log lines, `progress` the running command. Not here: questions to nodes and decisions. Start with `terminal`.
 """

@@ -1,7 +1,7 @@
-"""What is sent to nodes and runs there: standard library only, Python 3.8 and later, relative imports only.
+"""Code that is sent to nodes and runs there.
 
-`boot` is the first code on a node and runs one of `verbs/`; `main` is the zip's entry: guardian and agent
-(`supervise/`), the agents of a run among each other (`gang/`), `setup/`. `state/` and `runtime/` are below
-all of them. Small modules stay apart where a verb's bundle would grow. The other side is `client/rpc`.
-Start with `verbs/start`.
+Standard library only, Python 3.8 and later, relative imports, no import from outside except `protocol`. `boot` runs
+first and loads one of `verbs/`; `main` is the entry of the zip, from which guardian and agent run. Modules stay
+small where joining them would enlarge a verb's bundle. Not here: the client's side (`client/rpc`). Start with
+`verbs/start`, then `supervise/`.
 """

@@ -1,5 +1,5 @@
-"""What client and node must agree on: the reader of untrusted JSON, run ids, which rank exited first.
+"""What client and nodes must agree on.
 
-Pure, standard library only, Python 3.8: these modules are sent to the nodes, beside `node`. Start with
-`untrusted`, which reads everything that another machine or another account has written.
+Pure, standard library only, Python 3.8: sent to nodes together with `node`. Start with `untrusted`, which reads
+everything that another machine or account has written.
 """

@@ -1,6 +1,6 @@
-"""What users write: inventory and job, read with all mistakes at once; pure.
+"""What users write: inventory and job, with all mistakes reported at once.
 
-`inventory/` and `job/` have the values (`model`), the file format (`schema`) and the way between (`parse`,
-`render`); `yaml/` reads YAML with line numbers, `importers/` the files of other tools. The other modules
-are field types and texts that all of them use. Start with `job/model`.
+Pure. `inventory/` and `job/` each have values, file format and parser; `yaml/` reads YAML with line numbers,
+`importers/` reads files of other tools; the other modules are field types and texts. Not here: reading the file
+(`cli/context/load`). Start with `job/model`.
 """

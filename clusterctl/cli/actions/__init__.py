@@ -1,5 +1,5 @@
-"""What a verb does, step by step, with nodes, files and the screen.
+"""The steps of each verb, one module per verb.
 
-`launch` is the longest and a good start; `preflight` checks the nodes, `find_runs` asks them for their
-runs. Options are in `cli/commands`; what is decided without effects is in `plans`.
+`preflight` probes and checks the nodes for `check` and `launch`, `find_runs` lists runs for the verbs that take one.
+Not here: options (`cli/commands`) and decisions without effects (`plans/`). Start with `launch`.
 """

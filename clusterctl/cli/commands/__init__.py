@@ -1,4 +1,5 @@
-"""One module per verb: its options and help, and nothing that takes long to import.
+"""One module per verb: its options and help text.
 
-The work is in `cli/actions`, imported when the verb runs. `status` also holds `ps`.
+Nothing here takes long to import. `status` also holds `ps`. Not here: the work, which is in `cli/actions` and is
+imported when the verb runs. Start with `launch`.
 """

@@ -1,3 +1,5 @@
-"""What verbs need around their work: inventory and job files (`load`), the job's code (`code`), connections
-and exit codes (`nodes`), bug reports (`crash`).
+"""What every verb sets up first: files, connections, exit codes.
+
+`load` reads inventory and job, `code` the job's source tree, `nodes` opens connections and chooses exit codes,
+`crash` writes bug reports. Not here: parsing (`specs/`). Start with `load`.
 """

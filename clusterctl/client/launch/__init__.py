@@ -1,5 +1,5 @@
-"""A launch on all nodes: everything up to the gate, then GO (`prepare`), locks of other runs, files of
-`setup`.
+"""A launch on all nodes, from the first agent to GO.
 
-What will run is decided in `plans/launch`.
+`prepare` starts the agents, sends the code and sends GO; `locks` handles GPUs that other runs hold, `setup` the
+files of the job's environment. Not here: what will run (`plans/launch`). Start with `prepare`.
 """

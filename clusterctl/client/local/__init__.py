@@ -1,3 +1,5 @@
-"""This machine: private files (`private_files`), parsed files kept for the next command (`parse_cache`),
-notifications and `on_end` (`notify`).
+"""Files and notifications on the launching machine.
+
+`private_files` writes files that only the user may read, `parse_cache` keeps parsed files, `notify` posts messages
+and runs `on_end`. Not here: the text of messages (`plans/notify`).
 """

@@ -1,5 +1,5 @@
-"""`pull`: list and fetch outputs (`pull`), receive one file (`receive`), write below one directory only
-(`target_dir`).
+"""Download a run's outputs and logs (`pull`).
 
-Which files are taken is decided in `plans/sync/results`.
+`pull` asks and fetches, `receive` takes one file, `target_dir` writes below one directory only. Not here: which
+files are accepted (`plans/sync/results`). Start with `pull`.
 """

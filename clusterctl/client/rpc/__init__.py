@@ -1,6 +1,6 @@
-"""Conversations with nodes: a verb is sent as a bundle of modules, frames go both ways.
+"""Talk to nodes: one session per verb and node, frames in both directions.
 
-`tasks` has one function per verb; `session` is one conversation, `frames` its format, `bundle` what is
-sent, `fanout` the same on many nodes, `errors` how it fails. The other side is `node/boot` and
-`node/verbs`.
+`tasks` has one function per verb; `session` is one conversation, `frames` its format, `channels` the two transports,
+`bundle` what is sent, `fanout` the same on many nodes. Not here: the node's side (`node/boot`, `node/verbs`) and
+connecting (`client/ssh`). Start with `tasks`.
 """

@@ -1,5 +1,5 @@
-"""SSH connections by paramiko: configuration, hosts and bastions on the way, host keys, logins.
+"""SSH connections with paramiko: configuration, bastions, host keys, logins.
 
-Connections by the user's own ssh are in `client/openssh`; what is said over a connection is in
-`client/rpc`. Start with `connect`, which lists its errors; `route` decides over which hosts.
+`route` decides the hops to a node, `connect` opens one and lists its errors. Not here: connections with the user's
+own ssh (`client/openssh`) and what is sent over a connection (`client/rpc`). Start with `connect`.
 """

@@ -1,5 +1,5 @@
-"""The job's code: find it (`scan`), hash it (`contents`), send it to one node (`upload`) or from node to node
-(`distribute`).
+"""Send the job's code to the nodes.
 
-What is ignored is decided in `plans/sync`; the other side is `node/sync`.
+`scan` walks the source tree, `contents` hashes it, `upload` sends it to one node, `distribute` lets nodes pass it
+on. Not here: what is ignored (`plans/sync`) and the node's side (`node/sync`). Start with `upload`.
 """

@@ -1,4 +1,5 @@
-"""Watching a run: one stream per node (`follower`), logs (`reader`), attach until the run ends (`monitor`).
+"""Follow a run: events, logs, the end.
 
-`node_report` keeps what one node has reported. The verdict is in `plans/runs`, the screen in `console`.
+`follower` reads one stream per node, `monitor` follows until the run ends, `reader` shows logs, `node_report` keeps
+what one node has reported. Not here: the verdict (`plans/runs`) and output (`console/`). Start with `monitor`.
 """

@@ -1,1 +1,5 @@
-"""Nodes as plain processes at loopback addresses, with an SSH server by paramiko (`server`)."""
+"""Nodes as plain processes on loopback addresses.
+
+`backend` starts them, `server` is their SSH server, built with paramiko. Not here: nodes with namespaces
+(`lab/netns`).
+"""

@@ -1,4 +1,4 @@
-"""Tests between nodes: connections (`mesh`) and collectives (`collective`, the deep check).
+"""Network tests between nodes.
 
-Plans and results are in `plans/diagnose`.
+`mesh` tests connections, `collective` is the deep check. Not here: who calls whom, and results (`plans/diagnose`).
 """

@@ -1,5 +1,5 @@
-"""Facts of a node for `check`: `questions` asks with time limits, the other modules answer. The verb is
-`verbs/probe`.
+"""Facts of a node for `check`.
 
-What the facts mean is decided in `plans/checks`.
+`questions` runs them with time limits, the other modules answer. Not here: the verb (`node/verbs/probe`) and what
+the facts mean (`plans/checks`). Start with `questions`.
 """

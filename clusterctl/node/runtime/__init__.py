@@ -1,1 +1,4 @@
-"""Below everything on a node: event loop, frames over descriptors (`stream`), processes, sockets, exit codes."""
+"""Below everything else on a node: event loop, frames, processes, sockets, exit codes.
+
+Imports nothing of the other folders. `stream` has the frames, `event_loop` the agent's loop.
+"""

@@ -1,6 +1,6 @@
-"""A run on one node: the guardian, the agent below it, one attempt, its end.
+"""A run on one node: guardian, agent, one attempt, its end.
 
-`guardian` ends everything if the agent dies; `agent` runs `attempt`, which goes through `startup` and
-`gate` to `torchrun`; `shutdown` ends processes; `evidence` keeps what failed ranks wrote. Agreement with
-other nodes is in `gang/`.
+`guardian` ends everything if the agent dies; `agent` runs `attempt`, which goes through `startup` and `gate` to
+`torchrun`; `shutdown` ends processes; `evidence` reads what failed ranks wrote. Not here: agreement with other
+nodes (`node/gang`). Start with `agent`.
 """

@@ -1,3 +1,5 @@
-"""Code on a node: contents by hash (`store`), trees (`layout`), from node to node (`transfer`), files that a
-run leaves outside its output directory (`outside_files`).
+"""The job's code on a node: store, trees, transfer to other nodes.
+
+`store` keeps contents by hash, `layout` builds trees, `transfer` passes contents to another node, `outside_files`
+finds what a run leaves outside its output directory. Not here: the verb (`node/verbs/sync`).
 """

@@ -1,1 +1,4 @@
-"""Plans and results of tests between nodes: connections (`mesh`) and the deep check (`collective`)."""
+"""Plans and results of the tests between nodes.
+
+`mesh` is the connection test, `collective` the deep check. Not here: the tests themselves (`node/diagnose`).
+"""

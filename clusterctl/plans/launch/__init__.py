@@ -1,3 +1,5 @@
-"""What a launch will run: nodes and ranks (`placement`), addresses (`network`), command lines (`launchers`),
-the plan itself (`plan`) and the text of it that a node's agent gets (`agent_spec`).
+"""What a launch will run: ranks, addresses, environment, command lines.
+
+`placement` chooses nodes and ranks, `network` addresses, `launchers` command lines; `plan` joins them, `agent_spec`
+is the form that a node's agent reads. Not here: starting it (`client/launch`). Start with `plan`.
 """

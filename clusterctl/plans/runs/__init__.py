@@ -1,5 +1,5 @@
-"""What became of a run: its state, its verdict, its root cause, and which run is meant.
+"""How a run ended: state, verdict, root cause; and which run is meant.
 
-`root_cause` chooses the cause, with the texts in `plans/known_errors`; `tracebacks` reads what a rank
-wrote; `gang_record` reads what the nodes recorded together.
+`root_cause` chooses the cause by the texts of `plans/known_errors`, `tracebacks` parses what a rank wrote,
+`gang_record` what the nodes recorded together. Not here: following a run (`client/watch`). Start with `verdict`.
 """

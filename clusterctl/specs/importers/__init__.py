@@ -1,3 +1,5 @@
-"""Inventories from the files of other tools: `detect` recognises the format, each format has a module,
-`imported` is what they return.
+"""Inventories from files of other tools.
+
+`detect` recognises the format, each format has a module, `imported` is what they return. Not here: writing the
+inventory (`specs/inventory/render`). Start with `detect`.
 """

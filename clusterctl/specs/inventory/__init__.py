@@ -1,3 +1,5 @@
-"""The inventory: values (`model`, without pydantic), file format (`schema`), text to values (`parse`) and back
-(`render`).
+"""The inventory file: values, format, parser.
+
+`model` has the values, `schema` the file format, `parse` and `render` go between text and values. Only `schema`
+imports pydantic. Not here: files of other tools (`specs/importers`). Start with `model`.
 """
