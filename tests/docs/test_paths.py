@@ -1,0 +1,78 @@
+"""Paths that the pages for contributors name exist, and the drawing of the package is drawn from the package."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pages import ROOT
+
+sys.path.insert(0, str(ROOT / "docs"))
+
+import imports
+
+PACKAGE = ROOT / "clusterctl"
+PAGES = [
+    ROOT / "CONTRIBUTING.md",
+    *(page for name in ("architecture.md", "extending.md") for page in sorted((ROOT / "docs").glob(f"*/{name}"))),
+]
+SPAN = re.compile(r"`([^`\n]+)`")
+PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)*/?")
+FILE = re.compile(r"[\w-]+\.(?:py|yaml|md|json|toml|txt)")
+
+
+def paths(text: str) -> Iterator[str]:
+    """Give what in a text's code spans is a path: of letters, with a slash in it or a file's ending."""
+    for span in SPAN.findall(re.sub(r"(?ms)^```.*?^```$", "", text)):
+        word = span.split("::")[0]
+        if PATH.fullmatch(word) and ("/" in word or FILE.fullmatch(word)) and not word.startswith("CC-"):
+            yield word
+
+
+def is_there(path: str) -> bool:
+    """Tell whether a path exists in the checkout or in the package; modules may be named without `.py`."""
+    places = (ROOT / path, PACKAGE / path)
+    return any(place.exists() or place.with_suffix(".py").exists() for place in places)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_path_on_the_page_exists(page: Path) -> None:
+    """A file that has moved is named where it is now."""
+    named = list(paths(page.read_text(encoding="utf-8")))
+
+    assert len(named) > 5
+    assert [path for path in named if path not in NOT_OURS and not is_there(path)] == []
+
+
+NOT_OURS = {  # on a node, in a job, or to be made by the reader
+    *("code/", "job.yaml", "README.md", "README.zh-CN.md", ".ci/run", "inventory.yaml"),
+}
+
+
+@pytest.mark.parametrize("folder", imports.folders())
+def test_a_folders_docstrings_name_what_is_there(folder: str) -> None:
+    """A docstring of a folder leads to modules and folders that exist."""
+    text = (PACKAGE / folder / "__init__.py").read_text(encoding="utf-8")
+    wrong = [path for path in paths(text) if not is_there(path) and not is_there(f"{folder}/{path}")]
+
+    assert wrong == []
+    assert len(imports.purpose(folder)) <= 100, "its first sentence is a line of the tree"
+
+
+def test_the_picture_has_every_layer_and_module() -> None:
+    """No layer or module is left out, and no arrow leads upwards."""
+    layers = {module.layer for module in imports.modules()} - {"__main__"}
+
+    assert layers == set(imports.LAYERS)
+    assert len(imports.modules()) == len([path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"])
+    assert {("cli", "console"), ("console", "client"), ("client", "plans"), ("plans", "specs")} <= set(
+        imports.shortest(imports.layer_imports())
+    )
+
+
+def test_arrows_that_follow_from_others_are_left_out() -> None:
+    """A chain says what a long arrow would say again."""
+    assert imports.shortest({("a", "b"), ("b", "c"), ("a", "c"), ("a", "d")}) == [("a", "b"), ("a", "d"), ("b", "c")]
