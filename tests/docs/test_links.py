@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -31,10 +32,33 @@ def test_every_page_of_the_manual_can_be_reached() -> None:
     assert {page.name for page in index.parent.glob("*.md")} - {index.name} <= named
 
 
+NOTES = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+INDEX = ROOT / "docs" / "decisions" / "README.md"
+ROW = re.compile(r"^- \[?(\d+)(?:\]\(([^)]+)\))?: .+$", re.MULTILINE)
+SUPERSEDED = re.compile(r"[Ss]uperseded (?:in part )?by \[(?:decision )?(\d+)\]")
+
+
 def test_decisions_are_numbered_without_gaps() -> None:
     """0001, 0002, ...: a note keeps its number, and its heading begins with it."""
-    notes = sorted((ROOT / "docs" / "decisions").glob("*.md"))
-
-    assert [int(note.name[:4]) for note in notes] == list(range(1, len(notes) + 1))
-    for note in notes:
+    assert [int(note.name[:4]) for note in NOTES] == list(range(1, len(NOTES) + 1))
+    for note in NOTES:
         assert note.read_text(encoding="utf-8").startswith(f"# {int(note.name[:4])}. ")
+
+
+def test_every_decision_is_in_the_index_once() -> None:
+    """A new note gets its line under a topic; a line may be there before its note is, without a link."""
+    rows = ROW.findall(INDEX.read_text(encoding="utf-8"))
+    numbers = [int(number) for number, _ in rows]
+
+    assert {int(note.name[:4]) for note in NOTES} <= set(numbers)
+    assert len(numbers) == len(set(numbers))
+    assert [(number, link) for number, link in rows if link and int(link[:4]) != int(number)] == []
+
+
+def test_superseded_decisions_say_so_at_their_top_and_in_the_index() -> None:
+    """Whoever finds the older note is led to the newer one."""
+    index = {found[1]: SUPERSEDED.findall(found[0]) for found in ROW.finditer(INDEX.read_text(encoding="utf-8"))}
+    tops = {str(int(note.name[:4])): "".join(note.read_text(encoding="utf-8").split("\n")[:4]) for note in NOTES}
+
+    assert {number: SUPERSEDED.findall(top) for number, top in tops.items()} == {n: index[n] for n in tops}
+    assert any(index.values())
