@@ -286,7 +286,6 @@ LITERAL = ("layers", "tree", "inside")  # code, and not words: the same in every
 def render(page: str, say: Callable[[str], str] = str) -> str:
     """Fill every generated part of a page; `say` puts it into the page's language."""
 
-
     def part(found: re.Match[str]) -> str:
         text = fill(found[2], found[3] or "")
         return f"{found[1]}\n{text if found[2] in LITERAL else say(text)}\n\n{found[4]}"

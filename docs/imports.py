@@ -36,7 +36,9 @@ def modules() -> tuple[Module, ...]:
     paths = [path for path in sorted(PACKAGE.rglob("*.py")) if path.name != "__init__.py"]
     names = {".".join(path.relative_to(PACKAGE).with_suffix("").parts): path for path in paths}
     return tuple(
-        Module(name, path.parent.relative_to(PACKAGE).as_posix(), frozenset(_imports(name, path, names.keys())))
+        Module(
+            name, path.parent.relative_to(PACKAGE).as_posix(), frozenset(_imports(name, path, names.keys()))
+        )
         for name, path in names.items()
     )
 
@@ -67,7 +69,11 @@ def layers(_: str) -> str:
 
 
 def _boxes(layer: str) -> str:
-    inner = [f"{folder.partition('/')[2]} {_held(folder)}" for folder in folders() if folder.startswith(f"{layer}/")]
+    inner = [
+        f"{folder.partition('/')[2]} {_held(folder)}"
+        for folder in folders()
+        if folder.startswith(f"{layer}/")
+    ]
     rows = [inner[place : place + PER_LINE] for place in range(0, len(inner), PER_LINE)]
     return "".join("<br>" + " · ".join(row) for row in rows)
 
@@ -112,7 +118,9 @@ def tree(_: str) -> str:
     rows = [(f"{'  ' * one.count('/')}{one.rpartition('/')[2]}/", _held(one), purpose(one)) for one in order]
     width = max(len(name) for name, _, _ in rows)
     lines = [f"  {name:{width}} {count:3}  {text}" for name, count, text in rows]
-    return "\n".join(["```text", "clusterctl/", *lines, f"  {'errors.py':{width}} {'':3}  {_errors()}", "```"])
+    return "\n".join(
+        ["```text", "clusterctl/", *lines, f"  {'errors.py':{width}} {'':3}  {_errors()}", "```"]
+    )
 
 
 def purpose(folder: str) -> str:
@@ -126,7 +134,7 @@ def _errors() -> str:
 
 
 def _first_sentence(text: str) -> str:
-    return " ".join(text.split("\n\n")[0].split()).partition(". ")[0].rstrip(".").replace("`", "")
+    return " ".join(text.split("\n\n", maxsplit=1)[0].split()).partition(". ")[0].rstrip(".").replace("`", "")
 
 
 def inside(_: str) -> str:
@@ -136,7 +144,9 @@ def inside(_: str) -> str:
     lines = []
     for folder in sorted(folders(), key=lambda one: (LAYERS.index(one.partition("/")[0]), one)):
         layer = folder.partition("/")[0]
-        below = sorted(to for start, to in pairs if start == folder and to.startswith(f"{layer}/") and to != folder)
+        below = sorted(
+            to for start, to in pairs if start == folder and to.startswith(f"{layer}/") and to != folder
+        )
         if below and "/" in folder:
             lines.append(f"{folder:15} -> {', '.join(to.partition('/')[2] for to in below)}")
     return "\n".join(["```text", *lines, "```"])

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from suites import cost_of
 from surroundings import remove, shut_out
 
 HOME = pytest.StashKey[Path]()
@@ -60,8 +61,16 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         remove(config.stash[HOME])
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spread the files that wait for real nodes, the longest first, evenly among those that only compute."""
+    """Give every test its suite; spread files that wait for real nodes, the longest first, among those that compute."""
+    for item in items:
+        cost = cost_of(item)
+        if not cost:
+            raise pytest.UsageError(
+                f"{item.nodeid} is marked as belonging to more than one of unit, process, lab"
+            )
+        item.add_marker(cost)
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)

@@ -57,8 +57,12 @@ def test_every_decision_is_in_the_index_once() -> None:
 
 def test_superseded_decisions_say_so_at_their_top_and_in_the_index() -> None:
     """Whoever finds the older note is led to the newer one."""
-    index = {found[1]: SUPERSEDED.findall(found[0]) for found in ROW.finditer(INDEX.read_text(encoding="utf-8"))}
-    tops = {str(int(note.name[:4])): "".join(note.read_text(encoding="utf-8").split("\n")[:4]) for note in NOTES}
+    index = {
+        found[1]: SUPERSEDED.findall(found[0]) for found in ROW.finditer(INDEX.read_text(encoding="utf-8"))
+    }
+    tops = {
+        str(int(note.name[:4])): "".join(note.read_text(encoding="utf-8").split("\n")[:4]) for note in NOTES
+    }
 
     assert {number: SUPERSEDED.findall(top) for number, top in tops.items()} == {n: index[n] for n in tops}
     assert any(index.values())

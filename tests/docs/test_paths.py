@@ -17,7 +17,11 @@ import imports
 PACKAGE = ROOT / "clusterctl"
 PAGES = [
     ROOT / "CONTRIBUTING.md",
-    *(page for name in ("architecture.md", "extending.md") for page in sorted((ROOT / "docs").glob(f"*/{name}"))),
+    *(
+        page
+        for name in ("architecture.md", "extending.md")
+        for page in sorted((ROOT / "docs").glob(f"*/{name}"))
+    ),
 ]
 SPAN = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)*/?")
@@ -67,7 +71,9 @@ def test_the_picture_has_every_layer_and_module() -> None:
     layers = {module.layer for module in imports.modules()} - {"__main__"}
 
     assert layers == set(imports.LAYERS)
-    assert len(imports.modules()) == len([path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"])
+    assert len(imports.modules()) == len(
+        [path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"]
+    )
     assert {("cli", "console"), ("console", "client"), ("client", "plans"), ("plans", "specs")} <= set(
         imports.shortest(imports.layer_imports())
     )
@@ -75,4 +81,8 @@ def test_the_picture_has_every_layer_and_module() -> None:
 
 def test_arrows_that_follow_from_others_are_left_out() -> None:
     """A chain says what a long arrow would say again."""
-    assert imports.shortest({("a", "b"), ("b", "c"), ("a", "c"), ("a", "d")}) == [("a", "b"), ("a", "d"), ("b", "c")]
+    assert imports.shortest({("a", "b"), ("b", "c"), ("a", "c"), ("a", "d")}) == [
+        ("a", "b"),
+        ("a", "d"),
+        ("b", "c"),
+    ]

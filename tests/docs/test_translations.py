@@ -73,7 +73,8 @@ def test_generated_tables_have_their_words() -> None:
     shown = {"you see", "code", "do", *(title for _, title in troubles.families())}
     for page in TRANSLATED:
         for _, kind, name, _ in generate.PART.findall(english(page).read_text(encoding="utf-8")):
-            shown |= set() if kind in ("troubles", *generate.LITERAL) else set(chinese.wanted(generate.fill(kind, name)))
+            literal = kind in ("troubles", *generate.LITERAL)
+            shown |= set() if literal else set(chinese.wanted(generate.fill(kind, name)))
     found = {text: list(chinese.entries(text)) for text in shown}
 
     assert [text for text, entries in found.items() if not entries] == [], "without Chinese"

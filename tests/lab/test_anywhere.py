@@ -28,8 +28,6 @@ from waiting import HANG, wait_until
 
 from clusterctl.lab.labs import Lab, LabNode
 
-pytestmark = pytest.mark.lab
-
 CUTS = 10
 
 # Numbers its lines until it is told that it is enough; fails when it is told to.

@@ -14,8 +14,6 @@ from terminal import converse
 from clusterctl.lab import labs
 from clusterctl.lab.labs import Lab
 
-pytestmark = pytest.mark.lab
-
 SLEEPS = "import time; time.sleep(600)"
 
 

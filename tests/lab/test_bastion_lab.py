@@ -6,12 +6,9 @@ import json
 import re
 from pathlib import Path
 
-import pytest
 from driving import STUBBED, cctl, leftovers, make_project, said
 
 from clusterctl.lab.labs import Lab, break_node, heal_node
-
-pytestmark = pytest.mark.lab
 
 
 def behind(lab: Lab, folder: Path) -> Path:

@@ -6,13 +6,10 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import pytest
 from driving import cctl, leftovers, make_project, read_until, start_cctl
 from waiting import HANG, wait_until
 
 from clusterctl.lab.labs import Lab
-
-pytestmark = pytest.mark.lab
 
 WAITING = """
 import datetime, os, time, torch, torch.distributed as dist

@@ -15,8 +15,6 @@ from driving import cctl
 from clusterctl.lab.labs import Lab
 from clusterctl.lab.labs import LabNode as Node
 
-pytestmark = pytest.mark.lab
-
 FOLDER = "/tmp/faulty"
 # A file system whose server never answers: whoever looks at it waits, as for an NFS server that is gone.
 DEAD_MOUNT = """

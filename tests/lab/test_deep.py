@@ -13,8 +13,6 @@ from waiting import HANG, wait_until
 
 from clusterctl.lab.labs import Lab
 
-pytestmark = pytest.mark.lab
-
 SLOW = ["tbf", "rate", "30mbit", "burst", "32kb", "latency", "50ms"]
 
 

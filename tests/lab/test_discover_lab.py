@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
 from driving import cctl
 
 from clusterctl.specs.inventory.parse import parse_inventory
@@ -14,7 +13,6 @@ from clusterctl.specs.inventory.parse import parse_inventory
 if TYPE_CHECKING:
     from conftest import Bed
 
-pytestmark = pytest.mark.lab
 
 
 def test_discovered_nodes_pass_the_check(make_lab: Callable[..., Bed], tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
 from driving import cctl, kill_leftovers, leftovers, make_project
 from waiting import wait_until
 
@@ -15,7 +14,6 @@ from clusterctl.lab.labs import Lab
 if TYPE_CHECKING:
     from conftest import Webhook
 
-pytestmark = pytest.mark.lab
 
 # Reduces for ever: when one node's ranks are ended first, the others' connections break.
 REDUCING = """

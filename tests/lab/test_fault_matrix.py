@@ -27,8 +27,6 @@ from clusterctl.lab import labs
 from clusterctl.lab.build import up
 from clusterctl.lab.labs import Lab
 
-pytestmark = pytest.mark.lab
-
 NICS = ("mgmt0+enp65s0f0", "mgmt0+ib0np0", "mgmt0+eno2")  # SSH does not go over the NIC that is cut
 # Faults of whole nodes have nodes of their own; all others share the first three.
 # What ./test strikes; the others are like one of these, and left to ./test --all.

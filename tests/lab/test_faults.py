@@ -26,8 +26,6 @@ from waiting import HANG, wait_until
 
 from clusterctl.lab.labs import Lab, LabNode, NodeProcess, break_node
 
-pytestmark = pytest.mark.lab
-
 # The worst guests: workers that ignore TERM, with children that left their session.
 STUBBORN = """
 import os, signal, subprocess, sys, time

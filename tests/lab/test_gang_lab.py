@@ -12,8 +12,6 @@ from waiting import wait_until
 
 from clusterctl.lab.labs import Lab
 
-pytestmark = pytest.mark.lab
-
 # Ranks that hang as in a collective; one raises when it is told to.
 HANGING = """
 import os, time

@@ -14,8 +14,6 @@ from clusterctl.lab.labs import Lab
 from clusterctl.specs.inventory.parse import parse_inventory
 from clusterctl.specs.job.parse import parse_job
 
-pytestmark = pytest.mark.lab
-
 
 @pytest.fixture
 def lab(make_lab: Callable[..., Lab]) -> Lab:

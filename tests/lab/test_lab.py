@@ -21,7 +21,7 @@ from clusterctl.lab.labs import Lab, LabNode
 from clusterctl.lab.machine import find_program
 from clusterctl.lab.state import Process, identify
 
-pytestmark = [pytest.mark.lab, pytest.mark.usefixtures("namespaces")]
+pytestmark = pytest.mark.usefixtures("namespaces")
 
 ROOT = str(Path(__file__).parents[2])
 KINDS = ("pid", "net", "mnt")

@@ -29,8 +29,6 @@ from waiting import HANG, wait_until
 
 from clusterctl.lab.labs import Lab
 
-pytestmark = pytest.mark.lab
-
 HOSTILE = [
     "",
     " ",

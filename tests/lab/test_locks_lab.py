@@ -14,8 +14,6 @@ from waiting import HANG
 
 from clusterctl.lab.labs import Lab
 
-pytestmark = pytest.mark.lab
-
 SIM = "/tmp/sim"
 # Stands for nvidia-smi on a node without a GPU: SIMULATED, two GPUs, each with as much in use as /tmp/sim/used says.
 NVIDIA_SMI = """#!/bin/sh

@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from driving import HELLO, cctl, leftovers, make_project, said
 
 from clusterctl.lab.labs import Lab
-
-pytestmark = pytest.mark.lab
 
 
 def test_check_and_launch_over_openssh(cluster: Lab, tmp_path: Path, place: Path) -> None:

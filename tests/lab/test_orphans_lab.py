@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from driving import cctl, kill_leftovers, leftovers, make_project, tagged
 from waiting import wait_until
 
 from clusterctl.lab.labs import Lab
-
-pytestmark = pytest.mark.lab
 
 SLEEP = "import time; time.sleep(60)"
 

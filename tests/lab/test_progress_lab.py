@@ -11,8 +11,6 @@ from terminal import act_on, what_remains
 
 from clusterctl.lab.labs import Lab
 
-pytestmark = pytest.mark.lab
-
 WAITING = "waiting for its sshd"
 
 

@@ -149,7 +149,6 @@ def steady(line: str) -> str:
     return line.strip()
 
 
-@pytest.mark.lab
 @pytest.mark.timeout(400)  # a dozen commands, one after the other
 def test_the_page(shell: Shell) -> None:
     """From `lab up` to `lab down`; the first launch trains. What is lost and takes 20 s is left to other tests."""

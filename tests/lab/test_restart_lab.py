@@ -6,14 +6,11 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from driving import cctl, leftovers, make_project, read_until, start_cctl
 from waiting import wait_until
 
 from clusterctl.lab.labs import Lab, break_node, heal_node
 from clusterctl.specs.nodeset import fold_names
-
-pytestmark = pytest.mark.lab
 
 # Counts to 40 together, every node keeping the count; a later attempt goes on at the highest that any of them has.
 COUNTING = """

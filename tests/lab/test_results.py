@@ -18,7 +18,6 @@ from clusterctl.lab.labs import Lab, break_node
 if TYPE_CHECKING:
     from conftest import Bed
 
-pytestmark = pytest.mark.lab
 
 WRITES = """
 import os, socket

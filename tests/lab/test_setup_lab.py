@@ -15,8 +15,6 @@ from wheels import make_wheel
 
 from clusterctl.lab.labs import Lab
 
-pytestmark = pytest.mark.lab
-
 # Nodes see the machine's own /etc: what pip is configured to there is none of our tests' business.
 SHUT_OUT = {"PIP_CONFIG_FILE": "/dev/null"}
 SAYS = "import os, sys, tool; print(tool.VERSION, sys.prefix, sys.prefix + '/bin' == os.environ['PATH'].split(':')[0])"

@@ -16,8 +16,6 @@ from clusterctl.lab.build import up
 from clusterctl.lab.labs import Lab
 from clusterctl.lab.simulated_gpus import MODE_FILE, render_smi
 
-pytestmark = pytest.mark.lab
-
 
 @pytest.fixture
 def simulated(place: Path, namespaces: None) -> Iterator[Lab]:  # noqa: ARG001 - skips where there can be none

@@ -15,8 +15,6 @@ from waiting import HANG, wait_until
 
 from clusterctl.lab.labs import Lab
 
-pytestmark = pytest.mark.lab
-
 SIM = "/tmp/simtop"
 SMI = "#!/bin/sh\necho '0, Simulated GPU, 93, 1024, 81920, 66, 300.5'\n"  # SIMULATED: there is no GPU
 

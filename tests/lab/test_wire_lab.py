@@ -17,7 +17,6 @@ from clusterctl.lab.machine import find_program
 if TYPE_CHECKING:
     from conftest import Bed
 
-pytestmark = pytest.mark.lab
 TABLE = """
 table ip proof {
   chain i { type filter hook input priority 0; }

@@ -75,6 +75,7 @@ def test_asking_is_allowed_only_when_meant() -> None:
     assert "BatchMode=yes" in session_argv("ssh", node(), "/s")
 
 
+@pytest.mark.process
 def test_ssh_understands_the_words() -> None:
     """The program that is here takes them all, a path with blanks and percent signs included."""
     calls = [

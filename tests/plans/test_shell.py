@@ -22,6 +22,8 @@ from clusterctl.plans.ssh import (
     render_bootstrap,
 )
 
+pytestmark = pytest.mark.process  # every case starts a shell
+
 SHELLS = ["sh", "bash", "dash", "zsh", "ksh", "mksh", "busybox", "fish", "tcsh", "csh"]
 HOSTILE = [
     "plain",

@@ -151,6 +151,7 @@ def test_what_was_folded_selects_the_same_nodes(names: list[str]) -> None:
     assert {names[index] for index in select_nodes(fold_names(chosen), names)} == set(chosen)
 
 
+@pytest.mark.process
 def test_it_is_light() -> None:
     """Choosing nodes needs neither pydantic nor ruamel.yaml."""
     heavy = "[name for name in sys.modules if name.startswith(('pydantic', 'ruamel'))]"

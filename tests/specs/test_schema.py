@@ -47,6 +47,7 @@ def test_all_schemas_are_checked_in() -> None:
     assert {path.name for path in SCHEMAS.iterdir()} == set(render_schemas())
 
 
+@pytest.mark.process
 def test_the_command_prints_a_schema() -> None:
     """As the docstring promises."""
     command = [sys.executable, "-m", "clusterctl.specs.json_schema"]

@@ -238,6 +238,7 @@ def _git(top: Path, *words: str) -> bytes:
     return subprocess.run(command, cwd=top, env=env, check=True, capture_output=True).stdout
 
 
+@pytest.mark.process
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 @pytest.mark.parametrize("seed", [1, 2])
 def test_random_trees_are_read_as_git_reads_them(tmp_path: Path, seed: int) -> None:

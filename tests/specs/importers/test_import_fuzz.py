@@ -120,7 +120,7 @@ HUGE: dict[str, tuple[int, Callable[[int], str]]] = {
 }
 
 
-@pytest.mark.heavy
+@pytest.mark.process
 @pytest.mark.parametrize("name", HUGE)
 def test_huge_files_end(name: str) -> None:
     """A file within the size limit is read or refused; what is written stays small enough to be read."""
@@ -129,7 +129,7 @@ def test_huge_files_end(name: str) -> None:
     judge_import(text(size), "f", "auto", None)
 
 
-@pytest.mark.heavy
+@pytest.mark.process
 @pytest.mark.parametrize("name", HUGE)
 def test_work_grows_with_the_file(name: str) -> None:
     """Ten times the file is about ten times the work, not a hundred times."""

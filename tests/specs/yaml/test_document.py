@@ -62,7 +62,7 @@ def refuse(text: str) -> SpecError:
     return caught.value
 
 
-@pytest.mark.heavy
+@pytest.mark.process
 @pytest.mark.parametrize("name", TOO_MUCH)
 def test_too_much_is_refused(name: str) -> None:
     """With the reason."""
@@ -81,7 +81,7 @@ def test_too_much_costs_no_more_than_its_text(name: str) -> None:
     count_calls(lambda: refuse(text), 100 * len(text))
 
 
-@pytest.mark.heavy
+@pytest.mark.process
 @pytest.mark.parametrize("name", HUGE)
 def test_huge_texts_end(name: str) -> None:
     """A text within the limits is examined, and its errors are few enough to be read."""
@@ -92,7 +92,7 @@ def test_huge_texts_end(name: str) -> None:
     assert all(len(issue.message) < 300 for issue in issues)
 
 
-@pytest.mark.heavy
+@pytest.mark.process
 @pytest.mark.parametrize("name", HUGE)
 def test_work_grows_with_the_text(name: str) -> None:
     """Ten times the text is about ten times the work, not a hundred times."""
