@@ -21,9 +21,8 @@ DOCS = ROOT / "docs"
 INDEX = DOCS / "zh" / "README.md"
 TRANSLATED = sorted(path for path in (DOCS / "zh").glob("*.md") if path != INDEX)
 FRONT = ROOT / "README.zh-CN.md"
-ENGLISH_ONLY = {  # what is made from English texts of the program, and what is for those who change it
-    *("command-line.md", "findings.md", "catalogue.md"),
-    *("architecture.md", "benchmarks.md"),
+ENGLISH_ONLY = {  # what is made from English texts of the program, and what is measured
+    *("command-line.md", "findings.md", "catalogue.md", "benchmarks.md"),
 }
 CODE = re.compile(r"\bCC-[A-Z]+-[0-9]{3}\b")
 TEST = re.compile(r"\btests/[\w/]+\.py::\w+")
