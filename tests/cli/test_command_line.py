@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 from waiting import HANG
 
 from clusterctl.cli.context.crash import as_bug, note_bug
+from clusterctl.cli.main import VERBS, root
+from clusterctl.cli.main import run as main
 from clusterctl.client.rpc.errors import reported
 from clusterctl.protocol.untrusted import Untrusted
 
@@ -141,6 +146,34 @@ def test_wrong_words_say_what_is_wrong_and_exit_2(
     assert "CC-" in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+def test_an_option_without_its_value_leads_to_the_help_of_its_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Every option of every verb that takes a value, last on the line: the `--help` that describes it is named."""
+    missing = [(path, option) for path, options in options_with_values(root, ()) for option in options]
+    assert {path[0] for path, _ in missing if path} == set(VERBS)
+
+    for path, option in missing:
+        assert main([*path, option]) == 2
+        err = capsys.readouterr().err
+        assert f"Option '{option}' requires an argument." in err
+        assert re.search(rf"fix: see `[^`]+{''.join(f' {word}' for word in path)} --help`\n", err), err
+
+
+def options_with_values(
+    command: click.Command, path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+    """Give every command below one, its words, and its options that take a value."""
+    options = [one for one in command.params if isinstance(one, click.Option)]
+    yield path, [name for one in options if not (one.is_flag or one.count) for name in one.opts]
+    if isinstance(command, click.Group):
+        ctx = click.Context(command)
+        for name in command.list_commands(ctx):
+            below = command.get_command(ctx, name)
+            assert below is not None
+            yield from options_with_values(below, (*path, name))
 
 
 def test_all_errors_of_a_file_come_at_once_with_their_places(folder: Path) -> None:
