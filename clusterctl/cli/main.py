@@ -51,7 +51,6 @@ class NamedContext(click.Context):
     ) -> bool | None:
         if isinstance(exc_value, click.UsageError) and exc_value.ctx is None:
             exc_value.ctx = self
-            exc_value.cmd = self.command
         return super().__exit__(exc_type, exc_value, tb)
 
 

@@ -430,18 +430,50 @@ def test_a_strange_terminal_is_no_bug(folder: Path) -> None:
     assert run(folder, "inventory", "show", "--json", PYTHONIOENCODING="ascii").returncode == 0
 
 
-def test_an_interrupt_while_modules_load_shows_no_traceback(tmp_path: Path) -> None:
-    """Ctrl-C at once after Enter: 130 and one word."""
-    (tmp_path / "click.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+INTERRUPT = """
+import os, signal, sys
+class Interrupt:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == os.environ["INTERRUPTED_AT"]:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupt)
+"""
+INSTALLED = "import sys\nfrom clusterctl.__main__ import main\nif __name__ == '__main__':\n    sys.exit(main())\n"
+
+
+@pytest.mark.parametrize("how", ["clusterctl", "cctl", "-m"])
+@pytest.mark.parametrize("module", ["clusterctl.__main__", "clusterctl.cli.main", "click", "clusterctl.errors"])
+def test_an_interrupt_while_modules_load_shows_no_traceback(tmp_path: Path, how: str, module: str) -> None:
+    """Ctrl-C at once after Enter: 130 and one word, as soon as the first module of ours is found."""
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPT)
+    (tmp_path / how).write_text(INSTALLED)
+    started = ["-m", "clusterctl"] if how == "-m" else [str(tmp_path / how)]
     done = subprocess.run(
-        [sys.executable, "-m", "clusterctl", "ps"],
-        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}"},
+        [sys.executable, *started, "ps"],
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}", "INTERRUPTED_AT": module},
         capture_output=True,
         text=True,
         check=False,
     )
 
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
+@pytest.mark.parametrize("words", [["-c", "{}"], ["{file}", "clusterctl"], ["-m", "mine", "clusterctl"]])
+def test_a_program_that_imports_us_keeps_its_own_end(tmp_path: Path, words: list[str]) -> None:
+    """As a library we change nothing about how an interrupt or an error ends a process."""
+    text = "import clusterctl, sys\nprint(sys.excepthook is sys.__excepthook__)\n"
+    (tmp_path / "mine.py").write_text(text)
+    done = subprocess.run(
+        [sys.executable, *(word.format(text, file=tmp_path / "mine.py") for word in words)],
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout == "True\n"
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "gbk", "latin-1", "utf-8"])
