@@ -9,10 +9,33 @@ The names below are the public Python API; they load when they are first used.
     print(clusterctl.render_plan(plan))
 """
 
-from __future__ import annotations
+import sys
+
+_COMMANDS = ("clusterctl", "cctl")
+
+
+def _end_interrupted(kind: "type[BaseException]", error: BaseException, trace: "TracebackType | None") -> None:
+    """Leave with 130 if Ctrl-C ends the command outside of its `main`; all else is shown as Python shows it."""
+    if issubclass(kind, KeyboardInterrupt):
+        sys.stderr.write("interrupted\n")
+        sys.exit(130)
+    sys.__excepthook__(kind, error, trace)
+
+
+def _is_command() -> bool:
+    """Tell whether this process is the command: what Python runs, also after `-m`, stands before the words for it."""
+    asked = sys.orig_argv[-len(sys.argv) :][:1]
+    return bool(asked) and asked[0].rpartition("/")[2] in _COMMANDS
+
+
+# These are the first lines of ours that run: an interrupt before them meets nothing but Python. A program that imports
+# this package keeps its own hook.
+if _is_command():
+    sys.excepthook = _end_interrupted
 
 TYPE_CHECKING = False  # typing takes as long to load as all that follows, and Ctrl-C may come meanwhile
 if TYPE_CHECKING:
+    from types import TracebackType
     from typing import Any
 
     from clusterctl.errors import ClusterctlError as ClusterctlError
@@ -39,7 +62,7 @@ _HOMES = {
 __all__ = ["__version__", *_HOMES]  # noqa: PLE0604 - the keys are strings
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name not in _HOMES:
         raise AttributeError(f"module 'clusterctl' has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415 - so that nothing is imported before Ctrl-C is expected

@@ -8,6 +8,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from types import TracebackType
 
 import click
 
@@ -39,6 +40,26 @@ VERBS = {
 }
 
 
+class NamedContext(click.Context):
+    """A context that names its command in errors; click names none where an option lacks its value."""
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        tb: TracebackType | None,
+    ) -> bool | None:
+        if isinstance(exc_value, click.UsageError) and exc_value.ctx is None:
+            exc_value.ctx = self
+        return super().__exit__(exc_type, exc_value, tb)
+
+
+def _name_in_errors(command: click.Command) -> None:
+    command.context_class = NamedContext
+    for one in getattr(command, "commands", {}).values():
+        _name_in_errors(one)
+
+
 class Verbs(click.Group):
     """A group whose commands are imported only when they are called, so that `--help` is quick."""
 
@@ -52,6 +73,7 @@ class Verbs(click.Group):
             return None
         module = importlib.import_module(f"clusterctl.cli.commands.{VERBS[cmd_name][0]}")
         command: click.Command = getattr(module, cmd_name)
+        _name_in_errors(command)
         return command
 
     def resolve_command(

@@ -168,9 +168,9 @@ def refuse_surplus(words: Sequence[str], verb: str) -> None:
     for word in reversed(surplus):
         del kept[len(kept) - 1 - kept[::-1].index(word)]
     raise UsageError(
-        f"{verb} does not expect {shlex.join(surplus)}",
+        f"unexpected {'arguments' if len(surplus) > 1 else 'argument'}: {shlex.join(surplus)}",
         code=SURPLUS_WORDS,
-        fix=f"for the script: {_command()} {verb} {shlex.join([*kept, '--', *surplus, *behind])}",
+        fix=f"arguments of the script: {_command()} {verb} {shlex.join([*kept, '--', *surplus, *behind])}",
     )
 
 
@@ -182,9 +182,9 @@ def refuse_mixed(command: Sequence[str], verb: str) -> None:
     start = typed.index(command[0])
     told = f"{verb} {shlex.join([*typed[:start], '--', *typed[start:]])}"
     raise UsageError(
-        f"{shlex.join(typed[start:])}: whose options are these?",
+        f"unexpected options after the command without `--`: {shlex.join(typed[start:])}",
         code=SURPLUS_WORDS,
-        fix=f"the command's: {_command()} {told}; options of clusterctl stand before the --",
+        fix=f"options of the command: {_command()} {told}; options of clusterctl stand before the --",
     )
 
 

@@ -116,7 +116,7 @@ def _plan_nic(number: int, index: int, name: str, *, last: bool) -> Nic:
     return Nic(
         name=name,
         address=f"10.77.{net}.{number}",
-        mac=f"02:4c:41:42:{net:02x}:{number:02x}",
+        mac=_mac(net, number),
         bridge=bridge_name(net),
         cable=f"gpu{number}-{index}",
     )
@@ -151,18 +151,29 @@ def session_environment(plan: LabPlan, node: NodePlan) -> dict[str, str]:
     }
 
 
+OUTSIDE = 254  # the number of the machine outside, where the nodes count from 1
+
+
+def _mac(net: int, number: int) -> str:
+    return f"02:4c:41:42:{net:02x}:{number:02x}"
+
+
 def bridge_name(net: int) -> str:
     """The bridge of a subnet 10.77.<net>.0/24."""
     return BRIDGES[net] if net < len(BRIDGES) else f"extra{net - 1}"
 
 
 def render_bridges(nodes: Sequence[NodePlan]) -> str:
-    """Lines for `ip -batch` that build the bridges; 10.77.<net>.254 is the machine outside."""
+    """Lines for `ip -batch` that build the bridges; 10.77.<net>.254 is the machine outside.
+
+    Each has a MAC address of its own. Without one the kernel gives it that of a cable: when that node loses power, the
+    machine outside has another address, and the other nodes send to the old one for up to two minutes.
+    """
     lines = ["link set lo up"]
     nets = {nic.bridge: nic.address.split(".")[2] for node in nodes for nic in node.nics}
     for bridge, net in nets.items():
-        lines.append(f"link add name {bridge} up type bridge")
-        lines.append(f"addr add 10.77.{net}.254/24 dev {bridge}")
+        lines.append(f"link add name {bridge} address {_mac(int(net), OUTSIDE)} up type bridge")
+        lines.append(f"addr add 10.77.{net}.{OUTSIDE}/24 dev {bridge}")
     return "\n".join(lines) + "\n"
 
 

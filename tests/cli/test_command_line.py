@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 from waiting import HANG
 
 from clusterctl.cli.context.crash import as_bug, note_bug
+from clusterctl.cli.main import VERBS, root
+from clusterctl.cli.main import run as main
 from clusterctl.client.rpc.errors import reported
 from clusterctl.protocol.untrusted import Untrusted
 
@@ -141,6 +146,34 @@ def test_wrong_words_say_what_is_wrong_and_exit_2(
     assert "CC-" in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+def test_an_option_without_its_value_leads_to_the_help_of_its_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Every option of every verb that takes a value, last on the line: the `--help` that describes it is named."""
+    missing = [(path, option) for path, options in options_with_values(root, ()) for option in options]
+    assert {path[0] for path, _ in missing if path} == set(VERBS)
+
+    for path, option in missing:
+        assert main([*path, option]) == 2
+        err = capsys.readouterr().err
+        assert f"Option '{option}' requires an argument." in err
+        assert re.search(rf"fix: see `[^`]+{''.join(f' {word}' for word in path)} --help`\n", err), err
+
+
+def options_with_values(
+    command: click.Command, path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+    """Give every command below one, its words, and its options that take a value."""
+    options = [one for one in command.params if isinstance(one, click.Option)]
+    yield path, [name for one in options if not (one.is_flag or one.count) for name in one.opts]
+    if isinstance(command, click.Group):
+        ctx = click.Context(command)
+        for name in command.list_commands(ctx):
+            below = command.get_command(ctx, name)
+            assert below is not None
+            yield from options_with_values(below, (*path, name))
 
 
 def test_all_errors_of_a_file_come_at_once_with_their_places(folder: Path) -> None:
@@ -397,18 +430,50 @@ def test_a_strange_terminal_is_no_bug(folder: Path) -> None:
     assert run(folder, "inventory", "show", "--json", PYTHONIOENCODING="ascii").returncode == 0
 
 
-def test_an_interrupt_while_modules_load_shows_no_traceback(tmp_path: Path) -> None:
-    """Ctrl-C at once after Enter: 130 and one word."""
-    (tmp_path / "click.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+INTERRUPT = """
+import os, signal, sys
+class Interrupt:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == os.environ["INTERRUPTED_AT"]:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupt)
+"""
+INSTALLED = "import sys\nfrom clusterctl.__main__ import main\nif __name__ == '__main__':\n    sys.exit(main())\n"
+
+
+@pytest.mark.parametrize("how", ["clusterctl", "cctl", "-m"])
+@pytest.mark.parametrize("module", ["clusterctl.__main__", "clusterctl.cli.main", "click", "clusterctl.errors"])
+def test_an_interrupt_while_modules_load_shows_no_traceback(tmp_path: Path, how: str, module: str) -> None:
+    """Ctrl-C at once after Enter: 130 and one word, as soon as the first module of ours is found."""
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPT)
+    (tmp_path / how).write_text(INSTALLED)
+    started = ["-m", "clusterctl"] if how == "-m" else [str(tmp_path / how)]
     done = subprocess.run(
-        [sys.executable, "-m", "clusterctl", "ps"],
-        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}"},
+        [sys.executable, *started, "ps"],
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}", "INTERRUPTED_AT": module},
         capture_output=True,
         text=True,
         check=False,
     )
 
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
+@pytest.mark.parametrize("words", [["-c", "{}"], ["{file}", "clusterctl"], ["-m", "mine", "clusterctl"]])
+def test_a_program_that_imports_us_keeps_its_own_end(tmp_path: Path, words: list[str]) -> None:
+    """As a library we change nothing about how an interrupt or an error ends a process."""
+    text = "import clusterctl, sys\nprint(sys.excepthook is sys.__excepthook__)\n"
+    (tmp_path / "mine.py").write_text(text)
+    done = subprocess.run(
+        [sys.executable, *(word.format(text, file=tmp_path / "mine.py") for word in words)],
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout == "True\n"
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "gbk", "latin-1", "utf-8"])

@@ -73,4 +73,5 @@ def test_words_elsewhere_are_refused(line: str, meant: str) -> None:
     with pytest.raises(UsageError) as refused:
         typed(line)
     assert refused.value.code == "CC-USE-092"
+    assert refused.value.message.startswith("unexpected ")
     assert meant in refused.value.fix

@@ -85,8 +85,13 @@ class _Host(paramiko.ServerInterface):
         return OPEN_SUCCEEDED
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:  # noqa: ARG002 - the same
-        threading.Thread(target=self.serve, args=[channel], daemon=True).start()
+        threading.Thread(target=self._serve, args=[channel], daemon=True).start()
         return True
+
+    def _serve(self, channel: paramiko.Channel) -> None:
+        """Serve until the visitor is gone, which paramiko reports in any of three ways."""
+        with suppress(OSError, EOFError, paramiko.SSHException):
+            self.serve(channel)
 
     def serve(self, channel: paramiko.Channel) -> None:
         """Say nothing."""
@@ -123,9 +128,8 @@ class FloodsOutput(_Host):
 
     def serve(self, channel: paramiko.Channel) -> None:
         """Flood."""
-        with suppress(OSError):
-            while True:
-                channel.sendall(PIECE)
+        while True:
+            channel.sendall(PIECE)
 
 
 class FloodsErrors(_Host):
@@ -133,9 +137,8 @@ class FloodsErrors(_Host):
 
     def serve(self, channel: paramiko.Channel) -> None:
         """Flood."""
-        with suppress(OSError):
-            while True:
-                channel.sendall_stderr(PIECE)
+        while True:
+            channel.sendall_stderr(PIECE)
 
 
 class FloodsLine(_Host):
@@ -143,8 +146,7 @@ class FloodsLine(_Host):
 
     def serve(self, channel: paramiko.Channel) -> None:  # noqa: ARG002 - there is no need of it
         """Flood."""
-        with suppress(OSError, EOFError, paramiko.SSHException):
-            self.flood(cMSG_IGNORE, PIECE[:30000])
+        self.flood(cMSG_IGNORE, PIECE[:30000])
 
 
 def as_server(host: type[_Host]) -> Conduct:

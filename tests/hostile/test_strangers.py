@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import paramiko
 import pytest
 from ground import ADDRESS_SPACE, HANG, HERE
-from stranger import CONDUCTS, Stranger
+from stranger import CONDUCTS, FloodsErrors, FloodsOutput, Stranger
 
 # The errors of the way in, and those of a server that lets us in but gives no interpreter.
 EXPECTED = {
@@ -29,6 +30,8 @@ EXPECTED = {
     "floods-errors": ("CC-SSH-004", "CC-SSH-017"),
     "floods-line": ("CC-SSH-004",),
 }
+# A server whose visitor is gone ends quietly.
+pytestmark = pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 MOST_MEMORY = 300 << 20
 LONGEST = 16 << 10  # characters of an error
 
@@ -69,3 +72,22 @@ def test_a_visit_ends(stranger: Stranger, codes: tuple[str, ...], tmp_path: Path
     assert len(said["text"]) < LONGEST
     assert json.loads((tmp_path / "used.json").read_text())["kib"] << 10 < MOST_MEMORY
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("kind", [FloodsOutput, FloodsErrors])
+@pytest.mark.parametrize("end", [EOFError, OSError, paramiko.SSHException])
+def test_a_server_whose_visitor_is_gone_ends_quietly(
+    kind: type[FloodsOutput | FloodsErrors], end: type[Exception]
+) -> None:
+    """paramiko reports it in three ways, by chance; none of them is an exception of a thread in pytest's summary."""
+
+    class Gone:
+        def sendall(self, _: bytes) -> None:
+            raise end
+
+        sendall_stderr = sendall
+
+    before = set(threading.enumerate())
+    assert kind(None).check_channel_exec_request(Gone(), b"")
+    for thread in set(threading.enumerate()) - before:
+        thread.join(HANG)

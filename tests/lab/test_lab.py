@@ -278,6 +278,21 @@ def test_power_cut_says_no_goodbye_and_heal_brings_the_same_node_back(make_lab) 
     assert lab.ssh("gpu02", "cat /proc/sys/kernel/random/boot_id") != boot
 
 
+def test_the_machine_outside_keeps_its_address_when_nodes_lose_power(make_lab) -> None:
+    """No MAC address that the other nodes have learnt goes with a node: their SSH sessions would stall for minutes."""
+    lab = make_lab(n=2)
+    probe = f"{find_program('ip')} neigh show 10.77.0.254"
+    before = lab.ssh("gpu01", probe).split()
+
+    labs.break_node(lab, "gpu01", "power")
+    labs.break_node(lab, "gpu02", "power")
+    labs.heal_node(lab, "gpu01")
+    after = lab.ssh("gpu01", probe).split()
+
+    assert "lladdr" in before
+    assert after[after.index("lladdr") + 1] == before[before.index("lladdr") + 1]
+
+
 def test_a_node_whose_init_was_killed_is_off_and_heals(make_lab) -> None:
     """The lab notices a node that died without `break`."""
     lab = make_lab(n=2)
