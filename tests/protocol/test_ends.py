@@ -10,12 +10,12 @@ import pytest
 
 from clusterctl.client.watch.follower import LogLines
 from clusterctl.client.watch.node_report import Part
-from clusterctl.node.gang.messages import read_part
 from clusterctl.node.gang.membership import Bounds
-from clusterctl.node.gang.restart_reason import blame, read_texts
+from clusterctl.node.gang.messages import read_part
+from clusterctl.node.gang.restart_reason import blame
 from clusterctl.node.supervise.evidence import TAIL_LINES, TRACEBACK, Line, boil_down, tracebacks
-from clusterctl.plans.runs.gang_record import parse_record
-from clusterctl.plans.runs.root_cause import Cause, find_cause, restart_texts
+from clusterctl.protocol.end_record import parse_record
+from clusterctl.protocol.root_cause import Cause, find_cause, restart_reason
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.parse import parse_inventory
 
@@ -113,8 +113,9 @@ def test_nodes_and_client_judge_alike(path: Path) -> None:
     case = json.loads(path.read_text(encoding="utf-8"))
     expected, record = case["expected"], record_of(case)
     named = (expected["node"], expected["rank"], expected["code"])
-    decided = blame(record["parts"], read_texts(restart_texts()))
+    decided = blame(record)
 
     assert (decided.reason, decided.node) == (expected["restart"], expected["node"]), decided
-    assert name_of(shown_afterwards(record)) == named
-    assert name_of(shown_live(case, record)) == named
+    for shown in (shown_afterwards(record), shown_live(case, record)):
+        assert name_of(shown) == named
+        assert restart_reason(shown) == expected["restart"]

@@ -5,16 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from clusterctl.plans.runs.gang_record import NO_PROGRESS, Attempt, Record, best_record
-from clusterctl.plans.runs.root_cause import (
-    NO_ADDRESSES,
-    Cause,
-    Failure,
-    advised_command,
-    find_cause,
-    render_ending,
-    weigh,
-)
+from clusterctl.plans.known_errors import advised_command, guidance_of
+from clusterctl.plans.runs.gang_record import NO_PROGRESS, Attempt, best_record
 from clusterctl.plans.runs.state import (
     CANCELLED,
     FAILED,
@@ -30,9 +22,18 @@ from clusterctl.plans.runs.state import (
     taking_part,
     whole_state,
 )
-from clusterctl.plans.runs.tracebacks import strip_rank
 from clusterctl.plans.sync.results import Outside, found_outside, outside_to_json
+from clusterctl.protocol.end_record import Record
+from clusterctl.protocol.root_cause import (
+    NO_ADDRESSES,
+    Cause,
+    Failure,
+    find_cause,
+    render_ending,
+    weigh,
+)
 from clusterctl.protocol.run_id import RunId
+from clusterctl.protocol.tracebacks import strip_rank
 
 STOPPED_BY = "stopped by "  # how the reason begins when a person asked for the end
 CONSEQUENCE = 3
@@ -221,13 +222,14 @@ def attempt_to_json(attempt: Attempt) -> dict[str, object]:
 
 def cause_to_json(cause: Cause, run: str) -> dict[str, object]:
     """Give a cause as JSON: what failed first, what it said, what is known of it, and what followed."""
-    symptom = cause.known.symptom if cause.known else None
+    code = cause.known.symptom.code if cause.known else None
+    guidance = guidance_of(code or "")
     return {
         **_failure_to_json(cause.failure),
         "exception": strip_rank(cause.failure.exception),
-        "code": symptom.code if symptom else None,
-        "meaning": symptom.meaning if symptom else "",
-        "advice": symptom.advice if symptom else "",
+        "code": code,
+        "meaning": guidance.meaning,
+        "advice": guidance.advice,
         "command": advised_command(cause, run),
         "stderr": list(cause.failure.tail),
         "consequences": [_failure_to_json(failure) for failure in cause.consequences],

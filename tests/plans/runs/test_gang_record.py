@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from clusterctl.plans.runs.gang_record import best_record, given_up, parse_record
-from clusterctl.plans.runs.root_cause import Failure
+from clusterctl.plans.runs.gang_record import best_record, given_up
 from clusterctl.plans.runs.state import NodeState, parse_state
 from clusterctl.plans.runs.verdict import judge_recorded
+from clusterctl.protocol.end_record import parse_record
+from clusterctl.protocol.root_cause import Failure
 from clusterctl.protocol.untrusted import Untrusted
 
 RAISED = {

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from clusterctl.plans.runs.root_cause import Failure
 from clusterctl.plans.runs.state import NodeState, parse_state
 from clusterctl.plans.runs.verdict import judge, to_json
+from clusterctl.protocol.root_cause import Failure
 from clusterctl.protocol.untrusted import Untrusted
 
 LOST = Failure("gpu02", None, None, None, 5.0, (), "lost: the connection broke", lost=True)
