@@ -396,7 +396,7 @@ def _find_left(
 
 def _as_end(each: _Weighed, stopped_at: float | None) -> RankEnd:
     failure = each.failure
-    complaint, well = _complaint(failure), _ended_well(failure)
+    complaint, well = _complaint(each), _ended_well(failure)
     in_time = stopped_at is None or min(each.moment, failure.time) <= stopped_at + CLOCK_SLACK
     return RankEnd(
         failure.node,
@@ -409,10 +409,13 @@ def _as_end(each: _Weighed, stopped_at: float | None) -> RankEnd:
     )
 
 
-def _complaint(failure: Failure) -> str:
+def _complaint(each: _Weighed) -> str:
     """Return what a rank wrote of others that went away or did not come, also in the last lines before a signal."""
-    said = replace(failure, signal=None) if failure.signal in KILLS else failure
-    return (_said(failure) or "\n".join(failure.tail)) if is_consequence(said) else ""
+    failure, known = each.failure, each.known
+    if failure.signal in KILLS and not failure.exception:
+        known = find_symptom(replace(failure, signal=None))
+    follows = _grade(known, failure) in (WAITED, PEER_GONE)
+    return _said(failure) or "\n".join(failure.tail) if follows else ""
 
 
 def render_ending(failure: Failure) -> str:

@@ -43,6 +43,10 @@ from .roster import (
 
 LARGEST_RECORD = 512 << 10
 FIRST = 32  # failures that keep their words when there are far too many
+CHAINED = (
+    "another exception occurred:",
+    "direct cause of the following exception:",
+)  # before the next traceback
 LEANEST = 3  # lines of each failure's last words when there are very many
 LOST = "LOST"
 ENDS = tuple(state for state in FINAL if state not in (LOST, "UNKNOWN"))  # that a node can tell of itself
@@ -106,12 +110,20 @@ def _wordless(failure: Facts, spared: Set[int]) -> Facts:
 
 def _leaner(part: Part, most: int) -> Part:
     failures = [
-        {**failure, "said": failure["said"][-1:], "tail": failure["tail"][-most:]}
+        {**failure, "said": _last_chain(failure["said"]), "tail": failure["tail"][-most:]}
         if "said" in failure
         else failure
         for failure in part["failures"]
     ]
     return {**part, "failures": failures}
+
+
+def _last_chain(said: List[Facts]) -> List[Facts]:
+    """Keep the last traceback, and the first of its chain: that one may be the cause."""
+    first = len(said) - 1
+    while first > 0 and any(line.endswith(CHAINED) for line in said[first]["lines"]):
+        first -= 1
+    return [*said[first : len(said) - 1][:1], *said[-1:]]
 
 
 def read_part(told: Untrusted, bounds: Bounds) -> Part:

@@ -91,6 +91,8 @@ def judge(
     failures = [failure for failure in failures if failure.node not in out]
     asked = _ended_between(counting) or _asked_to_end(counting, failures, stopped_at)
     cause = None if asked else find_cause(failures, stopped_at, addresses)
+    if cause is not None and cause.is_stop and _failed_otherwise(counting, failures):
+        cause = None
     lost = {failure.node for failure in failures if failure.lost} | {
         seat.node for seat in roster if seat.lost
     }
@@ -170,6 +172,15 @@ def _asked_to_end(
         if failure.signal is None and (failure.lost or failure.node not in ended)
     ]
     return asked if all(weigh(failure, stopped_at) >= CONSEQUENCE for failure in ending) else ""
+
+
+def _failed_otherwise(parts: Mapping[str, NodeState | None], failures: Sequence[Failure]) -> bool:
+    """Tell whether a node failed without a process that failed: then the ranks that were stopped explain nothing."""
+    known = {failure.node for failure in failures}
+    return any(
+        part and part.reason and part.state in (FAILED, FAILED_SETUP) and name not in known
+        for name, part in parts.items()
+    )
 
 
 def _was_asked(part: NodeState) -> bool:
