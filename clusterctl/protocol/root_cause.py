@@ -197,12 +197,16 @@ class _Weighed:
 def _weigh_all(failures: Sequence[Failure], stopped_at: float | None) -> list[_Weighed]:
     """Weigh each failure once: there may be thousands, and the hub has other things to do."""
     first_ends: dict[str, float] = {}  # by node: when the first rank ended that torchrun did not end
+    agent_ends: dict[str, float] = {}  # by node: when torchrun, the agent or its guardian was killed
     for each in failures:
         if each.rank is not None and each.signal != signal.SIGTERM and not _ended_well(each):
             first_ends[each.node] = min(each.time, first_ends.get(each.node, each.time))
+        if each.reason and not each.lost:
+            agent_ends[each.node] = min(each.time, agent_ends.get(each.node, each.time))
     weighed = []
     for each in failures:
-        known, by_torchrun = find_symptom(each), _is_torchruns_stop(each, first_ends)
+        known = find_symptom(each)
+        by_torchrun = _is_torchruns_stop(each, first_ends) or _ended_with_agent(each, agent_ends)
         stopped = by_torchrun or _is_our_stop(each, stopped_at)
         asked = by_torchrun or _was_told(each, stopped_at)
         weighed.append(_Weighed(each, known, _weigh(each, known, stopped_at, stopped=stopped), asked))
@@ -332,6 +336,12 @@ def _is_torchruns_stop(failure: Failure, first_ends: Mapping[str, float]) -> boo
         return False
     latest = failure.time + (0.0 if failure.signal is None else CLOCK_SLACK)
     return first_ends.get(failure.node, float("inf")) <= latest
+
+
+def _ended_with_agent(failure: Failure, agent_ends: Mapping[str, float]) -> bool:
+    """Tell whether a rank was killed because nothing looked after it any more."""
+    by_kill = failure.rank is not None and failure.signal in KILLS
+    return by_kill and agent_ends.get(failure.node, float("inf")) <= failure.time + CLOCK_SLACK
 
 
 # ---- nodes that are gone ----

@@ -1,5 +1,5 @@
-"""What became of a run: its state, its verdict, its root cause, and which run is meant.
+"""What became of a run: its state, its verdict, and which run is meant.
 
-`root_cause` chooses the cause, with the texts in `plans/known_errors`; `tracebacks` reads what a rank
-wrote; `gang_record` reads what the nodes recorded together.
+`verdict` says how a run ended, `gang_record` which of the nodes' records counts. The cause is chosen by
+`protocol/root_cause`, as on the nodes; what is shown of it is in `plans/known_errors`.
 """
