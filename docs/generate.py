@@ -29,9 +29,9 @@ from troubles import plain
 
 from clusterctl.cli.main import VERBS, root
 from clusterctl.plans.checks.registry import checks
-from clusterctl.plans.known_errors import Grade
+from clusterctl.plans.known_errors import guidance_of
 from clusterctl.plans.launch.launchers import VENDORS, network_env
-from clusterctl.plans.runs.root_cause import all_symptoms
+from clusterctl.protocol.known_errors import all_symptoms
 from clusterctl.specs.fields import Leaf, OneOrMore
 from clusterctl.specs.inventory.schema import InventoryFile, NodeEntry, NodeSettings, SshEntry, WaiveEntry
 from clusterctl.specs.job.hooks import HookEntry, NotifyEntry, OnEndEntry, SetupEntry
@@ -217,14 +217,16 @@ def findings(prefix: str) -> str:
 def symptoms(_: str) -> str:
     """Write the texts of ranks that are known, with the command that is shown for them."""
     return "\n".join(
-        f"### {one.code}\n\n**{plain(one.meaning)}** ({GRADES[one.grade]}). {plain(one.advice)}"
+        f"### {code}\n\n**{plain(one.meaning)}** ({GRADES[grade]}). {plain(one.advice)}"
         + (f" See [{one.see}](#{one.see.lower()}).\n" if one.see else "\n")
         + (f"\n`{one.fill(troubles.NAMED)}`\n" if one.command else "")
-        for one in all_symptoms()
+        for code, grade, one in (
+            (known.code, known.grade, guidance_of(known.code)) for known in all_symptoms()
+        )
     )
 
 
-GRADES: Mapping[Grade, str] = {
+GRADES: Mapping[str, str] = {
     "own": "a cause",
     "doubtful": "a cause, unless another rank has a better one",
     "waited": "mostly a consequence: a rank did not come",

@@ -12,7 +12,7 @@ from book import HEADING, written
 from ruamel.yaml import YAML
 
 from clusterctl.plans.checks.registry import checks
-from clusterctl.plans.runs.root_cause import all_symptoms
+from clusterctl.plans.known_errors import GUIDANCE
 
 HERE = Path(__file__).parent
 CODES = HERE / "codes.yaml"
@@ -68,7 +68,7 @@ def english() -> dict[str, tuple[str, str, str]]:
     """Give for every code its title or meaning, and where it has them the advice and the command."""
     found = {code: (title_of(text), "", "") for code, text in written(FINDINGS.read_text(encoding="utf-8"))}
     found |= {code: (one.title, "", "") for code, one in checks().items()}
-    return found | {one.code: (one.meaning, one.advice, one.fill(NAMED)) for one in all_symptoms()}
+    return found | {code: (one.meaning, one.advice, one.fill(NAMED)) for code, one in GUIDANCE.items()}
 
 
 def title_of(text: str) -> str:

@@ -18,7 +18,6 @@ from clusterctl.console.terminal import out, print_table, wants_color
 from clusterctl.console.text import json_text, sanitize
 from clusterctl.console.verdict import LONGEST_LINE, render_attempts, render_cause, render_stranded
 from clusterctl.plans.runs.gang_record import Seat
-from clusterctl.plans.runs.root_cause import signal_name
 from clusterctl.plans.runs.selection import Owner, owner_of
 from clusterctl.plans.runs.state import (
     FAILED,
@@ -39,10 +38,11 @@ from clusterctl.plans.runs.state import (
     roster_of,
     whole_state,
 )
-from clusterctl.plans.runs.tracebacks import clip
 from clusterctl.plans.runs.verdict import attempt_to_json, cause_to_json, judge_recorded
 from clusterctl.plans.sync.results import found_outside, outside_to_json
+from clusterctl.protocol.root_cause import signal_name
 from clusterctl.protocol.run_id import RunId
+from clusterctl.protocol.tracebacks import clip
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import render_span
 

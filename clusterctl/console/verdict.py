@@ -10,13 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from clusterctl.console.progress import render_size
 from clusterctl.console.terminal import wants_color
 from clusterctl.console.text import sanitize
+from clusterctl.plans.known_errors import advised_command, guidance_of
 from clusterctl.plans.launch.world_size import render_unplanned
 from clusterctl.plans.runs.gang_record import GIVEN_UP, Attempt
-from clusterctl.plans.runs.root_cause import Cause, Failure, advised_command, find_symptom, render_ending
 from clusterctl.plans.runs.state import CANCELLED, LOST, SUCCEEDED
-from clusterctl.plans.runs.tracebacks import clip, strip_rank
 from clusterctl.plans.runs.verdict import Verdict
 from clusterctl.plans.sync.results import Outside
+from clusterctl.protocol.root_cause import Cause, Failure, find_symptom, render_ending
+from clusterctl.protocol.tracebacks import clip, strip_rank
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import command_line, counted
 
@@ -119,8 +120,9 @@ def _how(cause: Cause) -> str:
 def _render_known(cause: Cause, run: str, command: str) -> list[str]:
     if cause.known is None:
         return []
-    symptom = cause.known.symptom
-    text = f"{symptom.code}: {symptom.meaning}. {symptom.advice}"
+    code = cause.known.symptom.code
+    guidance = guidance_of(code)
+    text = f"{code}: {guidance.meaning}. {guidance.advice}"
     lines = textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
     advised = advised_command(cause, run)
     return [*lines, f"    {command}{advised.removeprefix('clusterctl')}"] if advised else lines

@@ -2,5 +2,5 @@
 
 No clock, chance, environment, socket or file. `launch/` is what will run, `facts/` what nodes report, `checks/` what
 is wrong with it, `runs/` how a run ended, `sync/` which files, `diagnose/` tests between nodes; `known_errors` is the
-table of error texts. Not here: effects (`client/`). Start with `launch/plan`.
+advice on known errors. Not here: effects (`client/`). Start with `launch/plan`.
 """

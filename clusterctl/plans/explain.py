@@ -13,8 +13,8 @@ from typing import Any
 
 from clusterctl.errors import UsageError
 from clusterctl.plans.checks.registry import checks
-from clusterctl.plans.known_errors import Symptom
-from clusterctl.plans.runs.root_cause import all_symptoms
+from clusterctl.plans.known_errors import GUIDANCE, guidance_of
+from clusterctl.protocol.known_errors import Symptom, all_symptoms
 from clusterctl.specs.text import nearest
 
 WRITTEN = re.compile(r"(?:CC-)?([A-Z]+)(?:-(\d{1,3}))?", re.IGNORECASE)
@@ -71,7 +71,7 @@ def parse_book(raw: Mapping[str, Any]) -> Book:
 def titles(book: Book) -> dict[str, str]:
     """Give every code and what it means in a few words, family by family."""
     told = {code: one.title for code, one in checks().items()}
-    told |= {one.code: one.meaning for one in all_symptoms()}
+    told |= {code: one.meaning for code, one in GUIDANCE.items()}
     told |= {code: _first_words(text) for code, text in book.errors.items()}
     order = {family: place for place, family in enumerate(book.families)}
     return dict(sorted(told.items(), key=lambda pair: (order.get(family_of(pair[0]), 99), pair[0])))
@@ -137,15 +137,16 @@ def _explain_symptom(symptom: Symptom, happens: tuple[str, ...]) -> Explanation:
         "waited": "Mostly a consequence: a rank did not come.",
         "peer": "Mostly a consequence: a rank went away.",
     }
+    guidance = guidance_of(symptom.code)
     return Explanation(
         symptom.code,
         "end of a rank",
-        symptom.meaning,
+        guidance.meaning,
         grades[symptom.grade],
-        text=symptom.advice,
+        text=guidance.advice,
         happens=happens,
-        command=symptom.fill(SHOWN),
-        see=symptom.see,
+        command=guidance.fill(SHOWN),
+        see=guidance.see,
     )
 
 

@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from clusterctl.plans.launch.template import quote, text
-from clusterctl.plans.runs.root_cause import render_ending
 from clusterctl.plans.runs.state import CANCELLED, SUCCEEDED, TIMEOUT
-from clusterctl.plans.runs.tracebacks import strip_rank
 from clusterctl.plans.runs.verdict import Verdict, to_json
+from clusterctl.protocol.root_cause import render_ending
+from clusterctl.protocol.tracebacks import strip_rank
 from clusterctl.protocol.untrusted import MalformedError, parse_object
 from clusterctl.specs.job.model import Notify, OnEnd
 from clusterctl.specs.nodeset import fold_names

@@ -1,6 +1,6 @@
 """Which rank exited first, where all others only report that a peer closed its connection.
 
-The nodes (`node/gang/restart_reason.py`) and the client (`plans/runs/root_cause.py`) decide it with this code.
+A part of `root_cause`, which brings the ranks into this form.
 """
 
 from __future__ import annotations

@@ -17,10 +17,11 @@ from clusterctl.cli.options import Settings
 from clusterctl.client.openssh import hand_command
 from clusterctl.console.verdict import render_cause
 from clusterctl.plans.checks.framework import ssh_to, without
-from clusterctl.plans.known_errors import Recognised
+from clusterctl.plans.known_errors import advised_command
 from clusterctl.plans.notify import Ended, render_message
-from clusterctl.plans.runs.root_cause import Cause, Failure, advised_command, all_symptoms, find_cause
 from clusterctl.plans.runs.verdict import Verdict, cause_to_json, judge_recorded
+from clusterctl.protocol.known_errors import Recognised, all_symptoms
+from clusterctl.protocol.root_cause import Cause, Failure, find_cause
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node, Ssh
 from clusterctl.specs.text import command_line

@@ -9,9 +9,9 @@ import pytest
 from failures import fail
 
 from clusterctl.console.verdict import render_cause, show_verdict
-from clusterctl.plans.runs.root_cause import Failure, find_cause
-from clusterctl.plans.runs.tracebacks import clip
 from clusterctl.plans.runs.verdict import judge, to_json
+from clusterctl.protocol.root_cause import Failure, find_cause
+from clusterctl.protocol.tracebacks import clip
 
 MEMORY = (
     "Traceback (most recent call last):",

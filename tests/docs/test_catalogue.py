@@ -12,7 +12,7 @@ from pages import ROOT
 from clusterctl.cli.commands.explain import BOOK
 from clusterctl.plans import explain
 from clusterctl.plans.checks.registry import checks
-from clusterctl.plans.runs.root_cause import all_symptoms
+from clusterctl.protocol.known_errors import all_symptoms
 
 sys.path.insert(0, str(ROOT / "docs"))
 

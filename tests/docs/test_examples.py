@@ -124,9 +124,9 @@ def test_inventory_show_writes_these_keys() -> None:
 
 def test_the_verdict_has_these_keys() -> None:
     """The same for the last line of `launch --json`, names of nodes aside."""
-    from clusterctl.plans.runs.root_cause import Failure
     from clusterctl.plans.runs.state import parse_state
     from clusterctl.plans.runs.verdict import judge, to_json
+    from clusterctl.protocol.root_cause import Failure
 
     failures = [Failure("gpu01", rank, 1, None, rank, ("no",)) for rank in (0, 1)]
     written = to_json(judge("a-1", {"gpu01": parse_state(Untrusted(STATE))}, failures))

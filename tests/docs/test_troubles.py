@@ -9,8 +9,7 @@ import sys
 import pytest
 from pages import ROOT
 
-from clusterctl.plans.known_errors import BY_SIGNAL, ENDED_EARLY, STARVED
-from clusterctl.plans.runs.root_cause import recognise
+from clusterctl.protocol.known_errors import BY_SIGNAL, ENDED_EARLY, STARVED, recognise
 
 sys.path.insert(0, str(ROOT / "docs"))
 

@@ -38,7 +38,7 @@ from clusterctl.client.watch.monitor import describe_log_event
 from clusterctl.client.watch.node_report import Attempts, Part
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.cleanup import Bounds, choose, to_end
-from clusterctl.plans.runs.gang_record import attempt_of, best_record, given_up
+from clusterctl.plans.runs.gang_record import attempt_of, best_record, with_losses
 from clusterctl.plans.runs.selection import Owner, gather_runs, is_complete, own_first, owner_of, submitted
 from clusterctl.plans.runs.state import attempts_of, node_ranks, whole_state
 from clusterctl.plans.sync.results import judge
@@ -285,7 +285,7 @@ def drive_ps(line: Line, _: Place) -> object:
     told = [(submitted(parts), is_complete(parts), owner_of(parts)) for parts in runs.values()]
     told_records = (part.record for parts in runs.values() for part in parts.values() if part)
     records = best_record(told_records, {"gpu01", "gpu02", "gpu03"})
-    blamed = given_up(records, records.failures, records.stopped_at) if records else ()
+    blamed = with_losses(records, records.failures, records.stopped_at) if records else ()
     return listing, known, told, blamed, list(own_first(runs, ME))
 
 

@@ -21,8 +21,8 @@ from clusterctl.plans.notify import (
     sign_feishu,
     to_record,
 )
-from clusterctl.plans.runs.root_cause import Cause, Failure
 from clusterctl.plans.runs.verdict import Verdict
+from clusterctl.protocol.root_cause import Cause, Failure
 from clusterctl.specs.job.model import Notify, OnEnd
 from clusterctl.specs.text import render_span
 

@@ -7,7 +7,8 @@ import signal
 import pytest
 
 from clusterctl.plans.checks.registry import checks
-from clusterctl.plans.runs.root_cause import all_symptoms, recognise
+from clusterctl.plans.known_errors import GUIDANCE, guidance_of
+from clusterctl.protocol.known_errors import all_symptoms, recognise
 
 # What torch, NCCL, Gloo, CUDA, Python and the kernel really print, cut to the telling part.
 TEXTS = {
@@ -93,8 +94,9 @@ def test_an_abort_after_the_last_line_has_its_way_out() -> None:
     known = recognise("", tail, signal.SIGABRT)
     assert known is not None
     assert known.symptom.code == "CC-JOB-044"
-    assert f"`{tail[-1]}`" in known.symptom.advice
-    assert "destroy_process_group()" in known.symptom.advice
+    advice = guidance_of(known.symptom.code).advice
+    assert f"`{tail[-1]}`" in advice
+    assert "destroy_process_group()" in advice
 
 
 def test_own_words_are_not_known() -> None:
@@ -110,7 +112,8 @@ def test_every_symptom_is_tried_here_once() -> None:
 
 def test_every_symptom_can_be_told() -> None:
     """It has a meaning, advice, a check that exists if it names one, and a command that needs no name it may lack."""
-    for one in all_symptoms():
+    assert sorted(GUIDANCE) == [one.code for one in all_symptoms()]
+    for code, one in GUIDANCE.items():
         assert one.meaning
         assert one.advice.endswith(".")
         assert not one.see or one.see in checks()
@@ -121,7 +124,7 @@ def test_every_symptom_can_be_told() -> None:
             "CC-JOB-017": {"path": "/p"},
             "CC-JOB-060": {"program": "accelerate"},
         }
-        filled = one.fill({**needed, **given.get(one.code, {})})
+        filled = one.fill({**needed, **given.get(code, {})})
         assert bool(filled) == bool(one.command)
         assert filled.startswith("clusterctl ") or not filled
 
@@ -131,7 +134,7 @@ def test_what_a_node_says_cannot_leave_its_quotes() -> None:
     known = recognise('FileNotFoundError: [Errno 2] No such file or directory: "/d\'; rm -rf x"', (), None)
 
     assert known is not None
-    assert known.symptom.fill({**known.names, "node": "n"}) == ""
+    assert guidance_of(known.symptom.code).fill({**known.names, "node": "n"}) == ""
 
 
 @pytest.mark.parametrize(

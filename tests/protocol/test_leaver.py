@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from clusterctl.node.gang.restart_reason import blame, read_texts
-from clusterctl.plans.runs.gang_record import parse_record
-from clusterctl.plans.runs.root_cause import find_cause, restart_texts
+from clusterctl.node.gang.restart_reason import blame
+from clusterctl.protocol.end_record import parse_record
 from clusterctl.protocol.leaver import RankEnd, find_leavers
+from clusterctl.protocol.root_cause import find_cause
 from clusterctl.protocol.untrusted import Untrusted
 
-TEXTS = read_texts(restart_texts())
 TERM, KILL = signal.SIGTERM, signal.SIGKILL
 RAISED = "Traceback (most recent call last):"
 
@@ -152,7 +151,7 @@ def test_the_rank_that_left_early_is_named(
     """With 0, or asleep in its clean-up when the stop comes: it is the cause, and no reason to start again."""
     record = record_of(nodes, stops)
     node = f"gpu0{expected // len(nodes[0]) + 1}"
-    found = blame(record["parts"], TEXTS)
+    found = blame(record)
 
     assert name_cause(record) == (node, expected, "CC-JOB-053")
     assert (found.reason, found.node) == ("code", node)
@@ -198,7 +197,7 @@ def test_nobody_is_blamed_without_evidence(nodes: list[list[Rank]], stops: Mappi
     record = record_of(nodes, stops)
 
     assert name_cause(record)[1:] == (0, "CC-JOB-052")
-    assert blame(record["parts"], TEXTS).reason == "network"
+    assert blame(record).reason == "network"
 
 
 def test_of_several_silent_ranks_on_the_named_node_none_is_chosen() -> None:
@@ -218,7 +217,7 @@ def test_a_rank_that_somebody_else_ended_with_term_is_named() -> None:
     record = record_of(nodes, {0: 633.45, 2: 633.45})
 
     assert name_cause(record) == ("gpu02", 1, "CC-JOB-045")
-    assert blame(record["parts"], TEXTS)[:2] == ("worker_killed", "gpu02")
+    assert blame(record)[:2] == ("worker_killed", "gpu02")
 
 
 def test_one_that_left_goes_before_one_that_was_only_waited_for() -> None:
@@ -228,7 +227,7 @@ def test_one_that_left_goes_before_one_that_was_only_waited_for() -> None:
     record["parts"][0]["failures"][0]["said"] = [waiting]
 
     assert name_cause(record) == ("gpu03", 2, "CC-JOB-053")
-    assert blame(record["parts"], TEXTS)[:2] == ("code", "gpu03")
+    assert blame(record)[:2] == ("code", "gpu03")
 
 
 LOCAL = (

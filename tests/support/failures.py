@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from clusterctl.plans.runs.root_cause import Failure
-from clusterctl.plans.runs.tracebacks import Words
+from clusterctl.protocol.root_cause import Failure
+from clusterctl.protocol.tracebacks import Words
 
 
 def fail(

@@ -22,11 +22,6 @@ while not os.path.exists(place):
     time.sleep(0.01)
 exec(open(place).read())
 """
-TEXTS = [
-    ["secondary", "Connection closed by peer"],
-    ["gpu", "CUDA error: uncorrectable ECC error"],
-    ["code", "SyntaxError"],
-]
 USUAL = ["node_lost", "worker_killed", "network", "gpu", "port_taken"]
 
 
@@ -38,7 +33,6 @@ class RestartGang(GangRun):
             "max": 3,
             "on": USUAL,
             "progress": "**",
-            "texts": TEXTS,
             "pause": 0.2,
             **changes.pop("restart", {}),
         }

@@ -20,8 +20,9 @@ from clusterctl.client.rpc.fanout import try_on
 from clusterctl.client.rpc.session import Session
 from clusterctl.client.rpc.tasks import measure_clock
 from clusterctl.errors import ClusterctlError, ConnectError, ConnectionLost, HostKeyError, NodeError
-from clusterctl.plans.runs.gang_record import MOST_RANK, attempt_of
+from clusterctl.plans.runs.gang_record import attempt_of
 from clusterctl.plans.runs.state import NodeState, parse_state
+from clusterctl.protocol.end_record import MOST_RANK
 from clusterctl.protocol.untrusted import LATEST, MalformedError, Untrusted, parse_object
 from clusterctl.specs.inventory.model import Node
 

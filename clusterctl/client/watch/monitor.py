@@ -27,9 +27,10 @@ from clusterctl.client.watch.follower import (
 from clusterctl.client.watch.node_report import Attempts, Part
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.launch.world_size import describe_world_event
-from clusterctl.plans.runs.gang_record import Record, best_record, given_up
+from clusterctl.plans.runs.gang_record import best_record, with_losses
 from clusterctl.plans.runs.state import FAILED, FAILED_SETUP, LOST, TIMEOUT, UNKNOWN, NodeState
 from clusterctl.plans.runs.verdict import Verdict, fill_parts, judge
+from clusterctl.protocol.end_record import Record
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
@@ -164,7 +165,7 @@ class Attached:
         failures += [failure for failure in known if failure.node in unheard]
         stops = [self._stopped_at, *(part.stopped_at for part in self._parts.values())]
         stopped_at = min((moment for moment in stops if moment is not None), default=None)
-        failures += given_up(told, failures, stopped_at) if told else []
+        failures = with_losses(told, failures, stopped_at) if told else failures
         states = {name: part.state if name in heard else None for name, part in self._parts.items()}
         parts, addresses = fill_parts(states, told), told.addresses if told else {}
         return judge(self._wish.run, parts, failures, stopped_at=stopped_at, addresses=addresses)
@@ -184,7 +185,7 @@ class Attached:
         if self._return_limits.pop(update.node, None) is not None and self.stopping:
             self._end_rest()
         self._alone_since = None
-        part.met = True
+        part.met, part.last_seen = True, time.time()
         if not isinstance(update, StateChange):
             self._breaks.pop(update.node, None)
         if isinstance(update, LogLines):

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from clusterctl.client.watch.follower import LogLines
-from clusterctl.plans.runs.gang_record import (
-    MOST_ATTEMPTS,
-    MOST_EXIT,
-    MOST_RANK,
-    MOST_SIGNAL,
-    Seat,
-    attempt_of,
-)
-from clusterctl.plans.runs.root_cause import Failure, signal_name
+from clusterctl.plans.runs.gang_record import Seat, attempt_of
 from clusterctl.plans.runs.state import LOST, UNKNOWN, WAITING, NodeState, roster_of
-from clusterctl.plans.runs.tracebacks import Words
+from clusterctl.protocol.end_record import MOST_ATTEMPTS, MOST_EXIT, MOST_RANK, MOST_SIGNAL
+from clusterctl.protocol.root_cause import Failure, signal_name
+from clusterctl.protocol.tracebacks import Words
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.nodeset import fold_names
@@ -40,7 +34,10 @@ class End:
 
 @dataclass
 class Part:
-    """One node's part: `offset` is its clock minus ours, `met` whether it was ever heard, `lost` why we gave it up."""
+    """One node's part: `offset` is its clock minus ours, `met` whether it was ever heard, `lost` why we gave it up.
+
+    `last_seen` is when anything came from it, on our clock.
+    """
 
     node: Node
     offset: float
@@ -48,6 +45,7 @@ class Part:
     ended: bool = False
     lost: str = ""
     met: bool = True
+    last_seen: float | None = None
     asked: bool = False
     stopped_at: float | None = None  # when the node was first told to end the run, on our clock
     broken: End | None = None
@@ -124,7 +122,8 @@ class Part:
                 self._node_failure(self.state.reason or self.state.state, self.state.since - self.offset)
             ]
         if self.lost:
-            found.append(self._node_failure(f"lost: {self.lost}", now, lost=True))
+            lost = Failure(self.node.name, None, None, None, now, reason=f"lost: {self.lost}", lost=True)
+            found.append(replace(lost, last_seen=self.last_seen))
         return found + [self._failure(rank, event) for rank, event in sorted(self.finished.items())]
 
     def _broken(self) -> Iterator[Failure]:
@@ -164,8 +163,8 @@ class Part:
             ),
         )
 
-    def _node_failure(self, reason: str, time: float, *, lost: bool = False) -> Failure:
-        return Failure(self.node.name, None, None, None, time, reason=reason, lost=lost)
+    def _node_failure(self, reason: str, time: float) -> Failure:
+        return Failure(self.node.name, None, None, None, time, reason=reason)
 
     def _when(self, end: End) -> float:
         """Give the moment of an event on our clock; one without a time came with the end of its part."""

@@ -18,6 +18,7 @@ import hmac
 import json
 import os
 import socket
+import time
 from hashlib import sha256
 from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional
 
@@ -114,6 +115,7 @@ class Link:
         self._heard = bytearray()
         self._unsent = bytearray()
         self.closed = False
+        self.last_seen = time.time()
         conn.setblocking(False)
         loop.watch(conn.fileno(), self._read)
 
@@ -163,6 +165,7 @@ class Link:
         except OSError as error:
             self.fail(describe(error))
             return
+        self.last_seen = time.time()  # also if it has closed the connection: a node without power does not
         if not piece:
             self.fail("the connection ended")
             return
@@ -231,6 +234,11 @@ class Channel:
     def closed(self) -> bool:
         """Whether it has ended."""
         return self._link.closed
+
+    @property
+    def last_seen(self) -> float:
+        """Return when anything came from the other side, by our clock."""
+        return self._link.last_seen
 
     def _take(self, line: bytes) -> None:
         told = self._in.open(line)

@@ -10,7 +10,6 @@ from .listener import Door
 from .membership import Facts, Gang, Order, Part, Side, limit_of
 from .messages import Clear, Hello, Message, lost_part, make_record
 from .peer import RestartPeer
-from .restart_reason import NODE_LOST, Blame
 from .restarts import Restarts, Standing
 from .roster import NODES, Told
 
@@ -22,11 +21,13 @@ class Heir(RestartHub):
 
     def __init__(self, standing: Standing) -> None:
         super().__init__(standing)
+        self._last_seen.update(standing.last_seen)
         self._tellings: Dict[int, Told] = {}
+        self._fallen = 0  # the seat that led before
 
-    def take_over(self, fallen: str) -> None:
+    def take_over(self, fallen: int) -> None:
         """Lead on, after a hub that is lost: wait for the others."""
-        self._known = Blame(NODE_LOST, fallen, f"{fallen} is lost")
+        self._fallen = fallen
         self._going = True
         self.phase = GATHERING
         self._silence = True
@@ -61,9 +62,15 @@ class Heir(RestartHub):
             self.course.lose(seat, "it did not come to the next hub")
         self.expected = set(self.course.ranks)
         for seat in self.expected - set(self.parts):
-            why = next((one.get("reason") for one in self.course.roster if one["seat"] == seat), "")
-            self.parts[seat] = lost_part(self.course.node(seat), self.rank_of(seat), why or "", time.time())
+            self.parts[seat] = self._part_of_lost(seat)
+        if self._fallen not in self.expected:
+            self._beside = [self._part_of_lost(self._fallen)]
         self._all_ended()
+
+    def _part_of_lost(self, seat: int) -> Part:
+        why = next((one.get("reason") for one in self.course.roster if one["seat"] == seat), "")
+        seen = self._last_seen.get(seat)
+        return lost_part(self.course.node(seat), self.rank_of(seat), why or "", time.time(), seen)
 
     def _hear(self, member: Member, message: Message) -> None:
         if not isinstance(message, Hello):
@@ -155,7 +162,7 @@ class Circle(Gang):
         elif min(able) == self.course.here:
             heir = Heir(standing)
             self.role = heir
-            heir.take_over(self.course.node(fallen))
+            heir.take_over(fallen)
         else:
             peer = RestartPeer(standing, min(able))
             self.role = peer
@@ -165,7 +172,12 @@ class Circle(Gang):
         """End with what is known here: who is lost, and our part."""
         standing = self.standing
         lost = [entry for entry in self.course.roster if entry.get("lost") and entry["node_rank"] is not None]
-        parts = [lost_part(one["node"], one["node_rank"], one["reason"], time.time()) for one in lost]
+        parts = [
+            lost_part(
+                one["node"], one["node_rank"], one["reason"], time.time(), standing.last_seen.get(one["seat"])
+            )
+            for one in lost
+        ]
         parts += [standing.part] if standing.part is not None else []
         able = len({*self.course.doors, self.course.here} - self.course.lost)
         gave_up = None if standing.wish is not None else self.course.too_few(able, able) or NODES

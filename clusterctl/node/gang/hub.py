@@ -6,6 +6,7 @@ import time
 from collections import deque
 from typing import Any, Deque, Dict, List, Optional, Set, Tuple
 
+from ...protocol.reasons import CODE, NODE_LOST
 from ..state.run_record import time_to_prepare
 from .channel import Channel, SealError, write
 from .listener import Door
@@ -42,11 +43,12 @@ from .messages import (
     make_record,
     on_clock,
 )
-from .restart_reason import CLOCK_SLACK, NODE_LOST, Blame, blame
+from .restart_reason import Blame, blame
 from .restarts import READY_LIMIT, Standing
-from .roster import CODE, MAJORITY, NO_PROGRESS, NODES
+from .roster import MAJORITY, NO_PROGRESS, NODES
 
 CLOCK_LOOKS = 8  # answers among which the quickest tells a peer's clock best
+CLOCK_SLACK = 0.2  # seconds by which a node's clock may be misjudged
 OPEN_BEATS = 64  # questions that an answer can still be to
 
 
@@ -93,6 +95,7 @@ class Hub(Gang):
         self.stop: Optional[Facts] = None
         self._came: Dict[int, str] = {}  # the names of those who were ever here
         self._went: Dict[int, str] = {}  # why they left before GO
+        self._last_seen: Dict[int, float] = {}  # the last sign of life of those that left
         self._going = False
         self._told = False
         self._patience = float("inf")  # the shortest that the others were told
@@ -195,6 +198,7 @@ class Hub(Gang):
 
     def _left(self, member: Member, why: str) -> None:
         rank = member.channel.rank
+        self._last_seen[rank] = member.channel.last_seen
         if self._going and rank not in self.parts:
             self.members.pop(rank, None)
             self._lose(rank, member.channel.node, why)
@@ -203,7 +207,7 @@ class Hub(Gang):
             self._forget(member)
 
     def _lose(self, rank: int, node: str, why: str) -> None:
-        part = lost_part(node, self.rank_of(rank), why, time.time())
+        part = lost_part(node, self.rank_of(rank), why, time.time(), self._last_seen.get(rank))
         self.parts[rank] = part
         self._look_at_end(node, part)
 
@@ -237,7 +241,9 @@ class Hub(Gang):
         """Whoever has not ended long after the stop is lost: its agent may be there, and never say so."""
         for seat in self.expected - set(self.parts):
             if seat in self.members:
-                self.members.pop(seat).channel.close()
+                channel = self.members.pop(seat).channel
+                self._last_seen[seat] = channel.last_seen
+                channel.close()
             self._lose(seat, self.name_of(seat), "it did not end after the stop")
 
     def _look_at_end(self, node: str, part: Part) -> None:
@@ -302,6 +308,7 @@ class RestartHub(Hub):
         self._silence = False
         self._go_at = 0.0
         self._known: Optional[Blame] = None  # what no part tells
+        self._beside: List[Part] = []  # of lost nodes without a rank, which are judged too
         self._begin_round()
 
     def _begin_round(self) -> None:
@@ -341,6 +348,7 @@ class RestartHub(Hub):
             super()._left(member, why)
         else:
             self.members.pop(member.channel.rank, None)
+            self._last_seen[member.channel.rank] = member.channel.last_seen
             self._silence = self._silence or member.channel.quiet >= self._most_quiet
             self._lose(member.channel.rank, member.channel.node, why)
 
@@ -434,7 +442,8 @@ class RestartHub(Hub):
     def _blame(self, parts: List[Part]) -> Blame:
         """Find the reason; a node that cannot even begin is of no more use than one that is lost."""
         known, self._known = self._known, None
-        found = blame(parts, self.policy.texts)
+        parts, self._beside = [*parts, *self._beside], []
+        found = blame(make_record(self.side.spec, parts, self.stop, whole=True))
         if known is not None and found.reason != NODE_LOST:
             return known
         for seat, part in self.parts.items():

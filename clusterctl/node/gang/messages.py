@@ -3,7 +3,8 @@
 The parts of a run's end, and the record that all agents keep of it: how they are written, and read from others.
 
 A part is one node's account of its end: {node, node_rank, address, state, reason, time, stopped_at, failures}. The
-record puts the parts together, their times turned to the hub's clock: {run, hub, whole, stop, parts}; `whole` is false
+record puts the parts together, their times turned to the hub's clock: {run, hub, whole, stop, parts}; the part of a
+lost node has its last sign of life as `last_seen`; `whole` is false
 in what a node writes before the others were heard, or without the hub. A run that may be started again adds
 {attempts, roster, gave_up, state, reason}, see roster.py.
 
@@ -22,12 +23,12 @@ import json
 import re
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Set
 
+from ...protocol.reasons import CODE
 from ...protocol.untrusted import LATEST, MalformedError, Untrusted
 from ..state.run_record import FINAL
 from ..supervise.evidence import BLOCK_LINES, LONGEST_LINE, TAIL_LINES, TRACEBACKS
 from .membership import FAILURE, LONGEST_NODE, LONGEST_REASON, STOP, TIME, Bounds, Order, required
 from .roster import (
-    CODE,
     MAJORITY,
     MOST,
     NO_PROGRESS,
@@ -42,6 +43,10 @@ from .roster import (
 
 LARGEST_RECORD = 512 << 10
 FIRST = 32  # failures that keep their words when there are far too many
+CHAINED = (
+    "another exception occurred:",
+    "direct cause of the following exception:",
+)  # before the next traceback
 LEANEST = 3  # lines of each failure's last words when there are very many
 LOST = "LOST"
 ENDS = tuple(state for state in FINAL if state not in (LOST, "UNKNOWN"))  # that a node can tell of itself
@@ -53,10 +58,10 @@ Part = Dict[str, Any]
 Facts = Dict[str, Any]
 
 
-def lost_part(node: str, rank: int, reason: str, time: float) -> Part:
-    """Write the part of a node that cannot do it itself any more."""
+def lost_part(node: str, rank: int, reason: str, time: float, last_seen: Optional[float]) -> Part:
+    """Write the part of a node that cannot do it itself any more; `last_seen` is its last sign of life, if known."""
     about = {"node": node, "node_rank": rank, "address": "", "state": LOST, "reason": reason, "time": time}
-    return {**about, "stopped_at": None, "failures": []}
+    return {**about, "last_seen": last_seen, "stopped_at": None, "failures": []}
 
 
 def on_clock(part: Part, offset: float) -> Part:
@@ -105,12 +110,20 @@ def _wordless(failure: Facts, spared: Set[int]) -> Facts:
 
 def _leaner(part: Part, most: int) -> Part:
     failures = [
-        {**failure, "said": failure["said"][-1:], "tail": failure["tail"][-most:]}
+        {**failure, "said": _last_chain(failure["said"]), "tail": failure["tail"][-most:]}
         if "said" in failure
         else failure
         for failure in part["failures"]
     ]
     return {**part, "failures": failures}
+
+
+def _last_chain(said: List[Facts]) -> List[Facts]:
+    """Keep the last traceback, and the first of its chain: that one may be the cause."""
+    first = len(said) - 1
+    while first > 0 and any(line.endswith(CHAINED) for line in said[first]["lines"]):
+        first -= 1
+    return [*said[first : len(said) - 1][:1], *said[-1:]]
 
 
 def read_part(told: Untrusted, bounds: Bounds) -> Part:
@@ -155,6 +168,8 @@ def _read_recorded(told: Untrusted, bounds: Bounds) -> Part:
     if not bounds.is_name(node):
         raise MalformedError("a part of no node of this run")
     about = {"node": node, "node_rank": rank, "address": told.text("address", LONGEST_ADDRESS)}
+    if state == LOST:
+        end["last_seen"] = _shifted(told, "last_seen")
     return {**about, **end, "stopped_at": _shifted(told, "stopped_at"), "failures": failures}
 
 

@@ -53,6 +53,7 @@ class Peer(Gang):
         self._part: Optional[Part] = None
         self._welcome = False
         self._lost = ""
+        self._last_seen: Optional[float] = None  # the hub's last sign of life
         self._grace = float(spec.get("grace") or 0.0)  # the longest that a node of this run may take to end
         self._going = self._told = self._over = False
         self._most_quiet = silent_beats(side.spec, interval_of(side.spec))
@@ -181,7 +182,7 @@ class Peer(Gang):
 
     def _lose(self, why: str) -> None:
         """End our part without the hub; if it has ended, all that can be done is done."""
-        self._channel = None
+        self._forget_channel()
         self.side.loop.drop("join")
         self.side.loop.drop("hub")
         self._lost = why
@@ -190,6 +191,11 @@ class Peer(Gang):
         elif not self._over:
             self.side.tell("join_failed", error=why, port=self._port)
             self.side.stop(self._without_hub(why))
+
+    def _forget_channel(self) -> None:
+        """Forget the connection, but for when the hub was last heard."""
+        if self._channel is not None:
+            self._last_seen, self._channel = self._channel.last_seen, None
 
     def _without_hub(self, why: str) -> Order:
         return Order(f"node {self._hub_seat} ({self._hub}) is lost: {why}", FAILURE_WAIT, FAILURE)
@@ -237,7 +243,7 @@ class Peer(Gang):
     def _conclude(self) -> None:
         """Keep what is known here: our part, and that the hub is gone."""
         if self._lost and self._part is not None and not self._told:
-            hub = lost_part(self._hub, 0, self._lost, time.time())
+            hub = lost_part(self._hub, 0, self._lost, time.time(), self._last_seen)
             self.side.keep(make_record(self.side.spec, [hub, self._part], None, whole=False))
         self._leave()
 
@@ -344,7 +350,9 @@ class RestartPeer(Peer):
         if self._told or self._over or not self._going:
             super()._lose(why)
             return
-        self._channel = None
+        self._forget_channel()
+        if self._last_seen is not None:
+            self.standing.last_seen[self._hub_seat] = self._last_seen
         self.side.loop.drop("join")
         self.side.loop.drop("hub")
         self._over = True

@@ -280,6 +280,7 @@ class Standing:
         self.part: Optional[Part] = None
         self.clear: Optional[Facts] = None
         self.idle = bool(side.spec.get("spare"))
+        self.last_seen: Dict[int, float] = {}  # the last sign of life of those who led, by seat
         self.until = 0.0  # when the search for the next hub is given up; 0 where there is one
 
     @property

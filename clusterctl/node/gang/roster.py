@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
+from ...protocol.reasons import CODE
 from ...protocol.untrusted import MalformedError, Untrusted
 from .membership import LONGEST_NODE, LONGEST_PAUSE, Bounds, required
-from .restart_reason import Texts, read_texts
 
 Facts = Dict[str, Any]
 
-NO_PROGRESS = "no_progress"  # why the gang gives a run up: nothing new in three attempts,
+NO_PROGRESS = "no_progress"  # why the gang gives a run up: CODE, nothing new in three attempts,
 MOST = "max"  # as many restarts as the job allows,
-CODE = "code"  # an error of the script itself,
 REASON = "reason"  # a reason that the job does not name,
 NODES = "nodes"  # fewer nodes than the job needs,
 MAJORITY = "majority"  # or not more than half of all: the others might go on as well
@@ -31,7 +30,6 @@ class Policy(NamedTuple):
     most: int
     on: Tuple[str, ...]
     progress: str
-    texts: Texts
     pause: float  # seconds before the first restart
     warm: float  # of these the last, in which gates may import torch already
 
@@ -48,10 +46,9 @@ class Policy(NamedTuple):
 
 def read_policy(wish: Facts) -> Policy:
     """Read the spec's `restart`."""
-    texts = read_texts(wish.get("texts"))
     progress, pause = str(wish.get("progress") or "**"), float(wish.get("pause") or PAUSE)
     warm = WARM if wish.get("warm") is None else float(wish["warm"])
-    return Policy(int(wish["max"]), tuple(wish["on"]), progress, texts, pause, warm)
+    return Policy(int(wish["max"]), tuple(wish["on"]), progress, pause, warm)
 
 
 class Told(NamedTuple):

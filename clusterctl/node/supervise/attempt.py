@@ -43,6 +43,7 @@ class Attempt:
         self.afterwards = Afterwards(agent, spec)
         self.evidence = Evidence(agent.rundir, {})
         self.stopped_at: Optional[float] = None
+        self.lost_at = 0.0  # when its agent or guardian was
         self.torchrun_killed: Optional[Facts] = None
         self.ended = False
         self._secrets: Dict[str, str] = {}
@@ -146,6 +147,7 @@ class Attempt:
     def lose(self, reason: str) -> None:
         """End everything at once, because whoever should protect it is gone."""
         self.seen = self.seen._replace(lost=reason)
+        self.lost_at = time.time()
         self.agent.gang.failed(reason)
         self.deadline.now()
 
@@ -256,7 +258,7 @@ class Attempt:
             log, code, number = self.torchrun.log, self.seen.exit, self.seen.signal
             failures.append(self.evidence.failure_of_torchrun(log, code, number))
         if self.seen.lost is not None:
-            failures.append({"rank": None, "reason": self.seen.lost, "time": time.time()})
+            failures.append({"rank": None, "reason": self.seen.lost, "time": self.lost_at})
         about = {name: self.spec.get(name) for name in ("node", "node_rank", "address")}
         end = {"state": state, "reason": reason, "time": time.time(), "stopped_at": self.stopped_at}
         return {**about, **end, "failures": failures}

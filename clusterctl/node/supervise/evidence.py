@@ -148,7 +148,7 @@ def is_full(folder: str) -> bool:
 def tracebacks(lines: List[Line]) -> List[List[Line]]:
     """Cut out the last tracebacks, each with the lines before it and all that follows it."""
     starts = [number for number, line in enumerate(lines) if TRACEBACK in line.text][-TRACEBACKS:]
-    cuts = [max(0, start - BEFORE) for start in starts]
+    cuts = [max(start - BEFORE, before + 1) for before, start in zip([-1, *starts], starts)]
     ends = [*cuts[1:], len(lines)]
     return [lines[cut : ends[number]] for number, cut in enumerate(cuts)]
 

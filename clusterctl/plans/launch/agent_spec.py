@@ -8,7 +8,6 @@ from typing import Any
 from clusterctl.plans.launch.plan import LaunchPlan, NodePlan
 from clusterctl.plans.launch.setup import hooks_to_spec
 from clusterctl.plans.launch.template import to_json
-from clusterctl.plans.runs.root_cause import restart_texts
 from clusterctl.specs.job.model import Restart
 
 # What torchrun, or a job that ran before in the same account, may have left in a node's environment.
@@ -101,6 +100,5 @@ def _render_restart(plan: LaunchPlan, node: NodePlan) -> dict[str, Any]:
 
 
 def render_wish(restart: Restart) -> dict[str, Any]:
-    """Give the job's `restart`, with the texts by which the agents tell one reason from another."""
-    texts = [list(pair) for pair in restart_texts()]
-    return {"max": restart.most, "on": list(restart.on), "progress": restart.progress, "texts": texts}
+    """Give the job's `restart`."""
+    return {"max": restart.most, "on": list(restart.on), "progress": restart.progress}

@@ -1,5 +1,6 @@
-"""How a run ended: state, verdict, root cause; and which run is meant.
+"""How a run ended: state, verdict, and which run is meant.
 
-`root_cause` chooses the cause by the texts of `plans/known_errors`, `tracebacks` parses what a rank wrote,
-`gang_record` what the nodes recorded together. Not here: following a run (`client/watch`). Start with `verdict`.
+`verdict` says how a run ended, `gang_record` which of the nodes' records counts. The cause is chosen by
+`protocol/root_cause`, as on the nodes; its meaning and advice are in `plans/known_errors`.
+Not here: following a run (`client/watch`). Start with `verdict`.
 """

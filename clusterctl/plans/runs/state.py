@@ -9,20 +9,22 @@ from dataclasses import dataclass, replace
 from clusterctl.plans.facts.gpu_use import render_memory
 from clusterctl.plans.facts.untrusted import LARGEST_PID, LONGEST_NAME
 from clusterctl.plans.runs.gang_record import (
-    MOST_ATTEMPTS,
-    MOST_EXIT,
-    MOST_RANK,
     MOST_RANKS,
-    MOST_SEATS,
-    MOST_SIGNAL,
     Attempt,
-    Record,
     Seat,
     parse_attempts,
-    parse_record,
     parse_roster,
 )
 from clusterctl.plans.sync.results import Outside, parse_outside
+from clusterctl.protocol.end_record import (
+    MOST_ATTEMPTS,
+    MOST_EXIT,
+    MOST_RANK,
+    MOST_SEATS,
+    MOST_SIGNAL,
+    Record,
+    parse_record,
+)
 from clusterctl.protocol.run_id import RunId, parse_job_name, parse_run_id
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.text import render_span

@@ -5,16 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from clusterctl.plans.runs.gang_record import NO_PROGRESS, Attempt, Record, best_record
-from clusterctl.plans.runs.root_cause import (
-    NO_ADDRESSES,
-    Cause,
-    Failure,
-    advised_command,
-    find_cause,
-    render_ending,
-    weigh,
-)
+from clusterctl.plans.known_errors import advised_command, guidance_of
+from clusterctl.plans.runs.gang_record import NO_PROGRESS, Attempt, best_record
 from clusterctl.plans.runs.state import (
     CANCELLED,
     FAILED,
@@ -30,9 +22,18 @@ from clusterctl.plans.runs.state import (
     taking_part,
     whole_state,
 )
-from clusterctl.plans.runs.tracebacks import strip_rank
 from clusterctl.plans.sync.results import Outside, found_outside, outside_to_json
+from clusterctl.protocol.end_record import Record
+from clusterctl.protocol.root_cause import (
+    NO_ADDRESSES,
+    Cause,
+    Failure,
+    find_cause,
+    render_ending,
+    weigh,
+)
 from clusterctl.protocol.run_id import RunId
+from clusterctl.protocol.tracebacks import strip_rank
 
 STOPPED_BY = "stopped by "  # how the reason begins when a person asked for the end
 CONSEQUENCE = 3
@@ -90,6 +91,8 @@ def judge(
     failures = [failure for failure in failures if failure.node not in out]
     asked = _ended_between(counting) or _asked_to_end(counting, failures, stopped_at)
     cause = None if asked else find_cause(failures, stopped_at, addresses)
+    if cause is not None and cause.is_stop and _failed_otherwise(counting, failures):
+        cause = None
     lost = {failure.node for failure in failures if failure.lost} | {
         seat.node for seat in roster if seat.lost
     }
@@ -171,6 +174,15 @@ def _asked_to_end(
     return asked if all(weigh(failure, stopped_at) >= CONSEQUENCE for failure in ending) else ""
 
 
+def _failed_otherwise(parts: Mapping[str, NodeState | None], failures: Sequence[Failure]) -> bool:
+    """Tell whether a node failed without a process that failed: then the ranks that were stopped explain nothing."""
+    known = {failure.node for failure in failures}
+    return any(
+        part and part.reason and part.state in (FAILED, FAILED_SETUP) and name not in known
+        for name, part in parts.items()
+    )
+
+
 def _was_asked(part: NodeState) -> bool:
     return part.state == TIMEOUT or (part.state == CANCELLED and part.reason.startswith(STOPPED_BY))
 
@@ -221,13 +233,14 @@ def attempt_to_json(attempt: Attempt) -> dict[str, object]:
 
 def cause_to_json(cause: Cause, run: str) -> dict[str, object]:
     """Give a cause as JSON: what failed first, what it said, what is known of it, and what followed."""
-    symptom = cause.known.symptom if cause.known else None
+    code = cause.known.symptom.code if cause.known else None
+    guidance = guidance_of(code or "")
     return {
         **_failure_to_json(cause.failure),
         "exception": strip_rank(cause.failure.exception),
-        "code": symptom.code if symptom else None,
-        "meaning": symptom.meaning if symptom else "",
-        "advice": symptom.advice if symptom else "",
+        "code": code,
+        "meaning": guidance.meaning,
+        "advice": guidance.advice,
         "command": advised_command(cause, run),
         "stderr": list(cause.failure.tail),
         "consequences": [_failure_to_json(failure) for failure in cause.consequences],

@@ -19,8 +19,8 @@ from waiting import HANG, wait_until
 
 from clusterctl.cli.actions.notify import check_hooks, remember_hooks, remind, tell_end
 from clusterctl.errors import UsageError
-from clusterctl.plans.runs.root_cause import Cause, Failure
 from clusterctl.plans.runs.verdict import Verdict
+from clusterctl.protocol.root_cause import Cause, Failure
 from clusterctl.specs.inventory.model import Inventory
 from clusterctl.specs.inventory.parse import parse_inventory
 from clusterctl.specs.job.model import Job

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from clusterctl.node.gang.channel import LONGEST_MESSAGE
 from clusterctl.node.gang.membership import bounds_of
-from clusterctl.node.gang.messages import FIRST, make_record
-from clusterctl.node.gang.restart_reason import blame, read_texts
+from clusterctl.node.gang.messages import FIRST, fit, lost_part, make_record
+from clusterctl.node.gang.restart_reason import blame
 from clusterctl.node.gang.restarts import translate
 from clusterctl.node.gang.roster import Course, Told, read_policy, read_told
 from clusterctl.protocol.untrusted import Untrusted
 
-TEXTS = read_texts(
-    [
-        ["secondary", "Connection closed by peer"],
-        ["gpu", "uncorrectable ECC"],
-        ["out_of_memory", "CUDA out of memory"],
-        ["port_taken", "EADDRINUSE"],
-        ["broken row", "("],
-    ]
-)
 LOST_PEER = "RuntimeError: [gloo] Connection closed by peer [10.0.0.2]:4242"
 
 
@@ -99,7 +93,7 @@ CASES: list[tuple[str, list[Any], str, str]] = [
         "the earlier of two",
         [
             part("a", rank(0, said=[said("KeyError: 1", at=8.0)])),
-            part("b", rank(1, said=[said("RuntimeError: uncorrectable ECC", at=7.0)])),
+            part("b", rank(1, said=[said("RuntimeError: uncorrectable ECC error", at=7.0)])),
         ],
         "gpu",
         "b",
@@ -113,10 +107,10 @@ CASES: list[tuple[str, list[Any], str, str]] = [
     ("a crash", [part("a", rank(0, sig=11))], "worker_crashed", "a"),
     ("an exit without a word", [part("a", rank(0, exit_code=3))], "code", "a"),
     ("no memory", [part("a", rank(0, sig=9, starved=True))], "out_of_memory", "a"),
-    ("last words before a crash", [part("a", rank(0, sig=6, tail=["uncorrectable ECC"]))], "gpu", "a"),
+    ("last words before a crash", [part("a", rank(0, sig=6, tail=["uncorrectable ECC error"]))], "gpu", "a"),
     (
         "last words before a kill mean nothing",
-        [part("a", rank(0, sig=9, tail=["uncorrectable ECC"]))],
+        [part("a", rank(0, sig=9, tail=["uncorrectable ECC error"]))],
         "worker_killed",
         "a",
     ),
@@ -201,9 +195,60 @@ CASES: list[tuple[str, list[Any], str, str]] = [
 )
 def test_blame(parts: list[Any], reason: str, node: str) -> None:
     """The reason is that of the failure from which the others follow."""
-    found = blame(parts, TEXTS)
+    found = blame({"parts": parts})
 
     assert (found.reason, found.node) == (reason, node)
+
+
+CHEAP = """
+import sys
+sys.path.insert(0, {root!r})
+from importlib import import_module
+for name in {names}:
+    import_module("clusterctl.node." + name)
+judge = ["root_cause", "known_errors", "tracebacks", "end_record", "leaver"]
+before = [name for name in judge if "clusterctl.protocol." + name in sys.modules]
+from clusterctl.node.gang.restart_reason import blame
+print(before, blame({{"parts": []}}).reason, "clusterctl.protocol.root_cause" in sys.modules)
+"""
+
+
+def test_an_agent_that_starts_does_not_load_the_judge() -> None:
+    """Only the end of an attempt needs it, not a run that goes well; whatever else the agent imports."""
+    package = Path(__file__).parents[3] / "clusterctl"
+    names = [
+        ".".join(path.relative_to(package / "node").with_suffix("").parts)
+        for path in sorted((package / "node").rglob("*.py"))
+        if path.stem not in ("__init__", "boot", "main")
+    ]
+    code = CHEAP.format(root=str(package.parent), names=names)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.split("\n")[0] == "[] code True"
+
+
+def test_the_last_sign_of_life_is_what_the_hub_has_seen() -> None:
+    """An exception from before it is the script's own error, one from after it follows from the loss."""
+    own = part("a", rank(0, said=[said("ValueError: x", at=9.0)]))
+    reasons = [
+        blame({"parts": [own, lost_part("b", 1, "silent", 40.0, last_seen)]}).reason
+        for last_seen in (9.5, 8.5, None)
+    ]
+
+    assert reasons == ["code", "node_lost", "node_lost"]
+
+
+def test_a_record_that_is_made_smaller_keeps_the_first_exception_of_a_chain() -> None:
+    """Where hundreds of ranks have failed, one of them with an exception of its own: that one is still the cause."""
+    chain = [said("KeyError: 'x'", at=8.0), said(LOST_PEER, at=9.5, before=CHAIN)]
+    older = said("OSError: logged and survived", at=1.0)
+    long = {"tail": ["y" * 400] * 20}
+    parts = [part("a", rank(0, **{**long, "said": [older, *chain]}))]
+    parts += [part(f"n{one}", rank(one, said=[older, said(LOST_PEER)], **long)) for one in range(1, 100)]
+    record = fit({"parts": parts})
+
+    assert [len(one["failures"][0]["said"]) for one in record["parts"][:2]] == [2, 1]
+    assert (blame(record).reason, blame(record).node) == ("code", "a")
 
 
 def course_of(nnodes: int, spares: int) -> Course:
@@ -300,7 +345,7 @@ def test_outnumbered(nnodes: int, spares: int, lost: int, outnumbered: bool) -> 
 
 def test_policy() -> None:
     """Pauses double up to half a minute."""
-    policy = read_policy({"max": 2, "on": ["gpu"], "texts": []})
+    policy = read_policy({"max": 2, "on": ["gpu"]})
 
     assert [policy.pause_before(restart) for restart in (1, 2, 3, 9)] == [1.0, 2.0, 4.0, 30.0]
     assert [

@@ -31,7 +31,7 @@ SPEC: dict[str, Any] = {
     "master_addr": "127.0.0.1",
     "hub": "gpu01",
     "roster": [{"seat": seat, "node": f"gpu0{seat + 1}", "node_rank": seat} for seat in (0, 1)],
-    "restart": {"max": 3, "on": ["node_lost"], "texts": []},
+    "restart": {"max": 3, "on": ["node_lost"]},
 }
 
 

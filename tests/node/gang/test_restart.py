@@ -189,6 +189,22 @@ def test_what_is_not_tried_again(
     assert gang.record(0)["gave_up"] == gave_up
 
 
+@pytest.mark.parametrize("lost", [1, 0])
+def test_an_error_of_the_script_is_not_tried_again_when_a_node_is_lost_after_it(
+    node: Make, lost: int
+) -> None:
+    """The exception was written while the node still answered; the same if it is the hub that is lost."""
+    gang = RestartGang(node, spares=1).begin()
+    gang.order(1, lost, "signal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(300)")
+    gang.order(1, 1 - lost, "raise ValueError('bad loss')")
+    fallen, other = gang.nodes[lost], gang.nodes[1 - lost]
+    wait_until(lambda: "stopping" in [event["event"] for event in fallen.events()], "the stop", every=0.005)
+    vanish(fallen)
+    gang.ended()
+
+    assert (other.state()["gave_up"], other.state()["attempt"]) == ("code", 1)
+
+
 def test_three_attempts_without_progress_are_enough(node: Make) -> None:
     """A new file that matters counts as progress, whatever else is written does not."""
     gang = RestartGang(node, 1, restart={"max": 9, "progress": "*.pt"}).begin()

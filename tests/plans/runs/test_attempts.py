@@ -8,7 +8,6 @@ import pytest
 
 from clusterctl.node.gang.roster import Course
 from clusterctl.plans.runs.gang_record import GIVEN_UP, warn_of_losses
-from clusterctl.plans.runs.root_cause import Failure
 from clusterctl.plans.runs.selection import gather_runs, is_complete, may_hold
 from clusterctl.plans.runs.state import (
     NodeState,
@@ -19,6 +18,7 @@ from clusterctl.plans.runs.state import (
     whole_state,
 )
 from clusterctl.plans.runs.verdict import judge, to_json
+from clusterctl.protocol.root_cause import Failure
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.untrusted import Untrusted
 

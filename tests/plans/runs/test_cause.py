@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from clusterctl.plans.runs.root_cause import Failure, find_cause, render_ending
-from clusterctl.plans.runs.tracebacks import Words, is_exception_line
+from clusterctl.protocol.root_cause import Failure, find_cause, render_ending
+from clusterctl.protocol.tracebacks import Words, is_exception_line
 
 TRACEBACK = (
     "Traceback (most recent call last):",

@@ -13,8 +13,8 @@ import pytest
 
 from clusterctl.client.watch.follower import LogLines
 from clusterctl.client.watch.node_report import Part
-from clusterctl.plans.runs.root_cause import Cause, Failure, find_cause
 from clusterctl.plans.runs.verdict import judge, to_json
+from clusterctl.protocol.root_cause import Cause, Failure, find_cause
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.parse import parse_inventory
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from clusterctl.plans.runs.gang_record import best_record, given_up, parse_record
-from clusterctl.plans.runs.root_cause import Failure
+from clusterctl.plans.runs.gang_record import best_record, given_up, with_losses
 from clusterctl.plans.runs.state import NodeState, parse_state
 from clusterctl.plans.runs.verdict import judge_recorded
+from clusterctl.protocol.end_record import parse_record
+from clusterctl.protocol.root_cause import Failure, find_cause, restart_reason
 from clusterctl.protocol.untrusted import Untrusted
 
 RAISED = {
@@ -173,3 +174,31 @@ def test_a_record_that_one_node_alone_keeps_decides_nothing() -> None:
     liar = parse_record(Untrusted({**lie, "attempts": [{}] * 9999}))
     for records in ([honest, honest, liar], [liar, honest, honest]):
         assert best_record(records, {"gpu01", "gpu02", *(f"x{number}" for number in range(50))}) == honest
+
+
+def test_a_node_that_answers_us_but_not_its_peers_is_lost_to_them() -> None:
+    """What it reports itself is shown, and it goes before an exception that another rank raised over it."""
+    agent = Failure("gpu02", None, None, None, 9.0, reason="the agent was killed")
+    raised = Failure(
+        "gpu01", 0, 1, None, 10.2, exception="KeyError: 'x'", message="KeyError: 'x'", raised_at=10.0
+    )
+    lost = {**part("gpu02", 1, "LOST", reason="the connection ended"), "time": 9.1, "last_seen": 9.1}
+    told = parse_record(Untrusted(record(part("gpu01", 0, "FAILED"), lost)))
+    assert told is not None
+    cause = find_cause(with_losses(told, [agent, raised], 10.3), 10.3)
+
+    assert cause is not None
+    assert (cause.failure.reason, restart_reason(cause)) == ("the agent was killed", "node_lost")
+    assert told.on_clock(2.0).failures[-1].last_seen == 7.1
+
+
+def test_a_record_of_an_older_version_has_no_last_sign_of_life() -> None:
+    """The moment at which the loss was noticed is taken for it."""
+    lost = part("gpu02", 1, "LOST", reason=SILENT)
+    for moment, shown in ((13.5, "gpu02"), (12.0, "gpu01")):
+        raised = {**RAISED, "said": [{**RAISED["said"][0], "at": moment}], "last_at": moment, "rank": 0}
+        told = parse_record(Untrusted({**record(part("gpu01", 0, "FAILED", raised), lost), "stop": None}))
+        assert told is not None
+        cause = find_cause(told.failures, told.stopped_at)
+        assert cause is not None
+        assert cause.failure.node == shown

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from clusterctl.plans.runs.root_cause import Failure
 from clusterctl.plans.runs.state import NodeState, parse_state
 from clusterctl.plans.runs.verdict import judge, to_json
+from clusterctl.protocol.root_cause import Failure
 from clusterctl.protocol.untrusted import Untrusted
 
 LOST = Failure("gpu02", None, None, None, 5.0, (), "lost: the connection broke", lost=True)
@@ -83,3 +83,15 @@ def test_a_node_that_answers_without_its_agent_is_not_away() -> None:
     parts = {"a": part("LOST", "agent and guardian are gone"), "gpu02": None}
     verdict = judge("r", parts, [LOST], stopped_at=10.0)
     assert (dict(verdict.parts), verdict.unwatched) == ({"a": "LOST", "gpu02": "LOST"}, ("a",))
+
+
+def test_ranks_that_were_stopped_do_not_explain_a_node_that_failed_without_one() -> None:
+    """There the reason of the node is shown, and not a SIGTERM that was our own."""
+    parts = {
+        "a": part("FAILED", "rank 3 saw WORLD_SIZE 2, planned were 4"),
+        "b": part("CANCELLED", "a: rank 3"),
+    }
+    stopped = Failure("b", 1, None, 15, 10.3, after_stop=True)
+    verdict = judge("r", parts, [stopped], stopped_at=10.0)
+
+    assert (verdict.state, verdict.cause, verdict.reasons["a"]) == ("FAILED", None, parts["a"].reason)

@@ -1,0 +1,8 @@
+"""Why an attempt ended: the words of a job's `restart.on`, and `code` for an error of the script, never tried again."""
+
+from __future__ import annotations
+
+NODE_LOST, AGENT_KILLED = "node_lost", "agent_killed"
+WORKER_KILLED, WORKER_CRASHED = "worker_killed", "worker_crashed"
+OUT_OF_MEMORY, NETWORK, GPU, PORT_TAKEN = "out_of_memory", "network", "gpu", "port_taken"
+CODE = "code"

@@ -1,0 +1,443 @@
+"""The one judge of a run's end: which failure is the cause, which only follow, and whether it may be tried again.
+
+The hub asks it for the reason of a restart (`node/gang/restart_reason.py`), the client for what it shows
+(`plans/runs/verdict.py`). What the ranks wrote decides, not which of them ended first: a rank that raises and then
+cleans up for seconds ends after the innocent ranks whose connections it closed (measured: 2.6 s after).
+
+    OWN        an exception of the rank's own            DOUBTFUL   that, or the answer to another rank's end
+    SUDDEN     killed, crashed, exited without a word    WAITED     a rank did not come, PEER_GONE: or went away
+    TORCHRUN   torchrun itself failed                    STOPPED    we ended it, or torchrun did; WELL: exit code 0
+
+The best evidence is the cause, of equals the earliest. A node that is lost goes before all of it but an exception of
+a rank's own that was written while the node still answered. What reads a record is in `end_record`.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from . import reasons
+from .known_errors import ENDED_EARLY, FOLLOWING, KILLS, STARVED, Recognised, recognise
+from .leaver import RankEnd, find_leavers
+from .tracebacks import strip_rank
+
+SHORTEST_GRACE = 0.5  # seconds; a KILL sooner after our stop is not ours
+CLOCK_SLACK = 0.2  # seconds by which a node's clock may be misjudged
+LOG_LAG = 0.5  # seconds that a line may take from a rank to us
+STILL_THERE = 5.0  # seconds; a node that answers so long after our stop is not why the run ended
+TERMINATED = 128 + signal.SIGTERM  # the exit code by which a shell or a handler reports it
+OLD = 60.0  # seconds after which an exception that was survived has nothing to do with the end
+NO_ADDRESSES: Mapping[str, str] = MappingProxyType({})
+WAITED_FOR = Recognised(FOLLOWING[0])
+
+OWN, SUDDEN, TORCHRUN, DOUBTFUL, WAITED, PEER_GONE, STOPPED, WELL = range(8)  # the best first
+_GRADES = {"own": OWN, "doubtful": DOUBTFUL, "waited": WAITED, "peer": PEER_GONE}
+
+_WORD = re.compile(r"\w+")
+_IN_COLLECTIVE = re.compile(r"[/\\]torch[/\\]distributed[/\\]")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One rank, one node's torchrun (rank None), or a node (`reason`), that did not end well.
+
+    Times are seconds on the launcher's clock, or the hub's; `raised_at` is when the traceback of `exception` was heard,
+    `origin` the first exception of its chain, `where` the file of its innermost frame, `went_on` whether the rank
+    survived it. `frozen`: a signal had stopped it while it lived. `starved`: the kernel killed because memory ran out.
+    `after_stop`: its node had been told to end the run before it ended; None if only the clocks can tell.
+    `lost`: the other nodes do not hear the node any more; `cut_off`: likewise, but we do, and it reports `reason`.
+    `last_seen` is the last sign of life of both, None if unknown.
+    A rank that ended with 0 is here too: it is to blame if the others still needed it.
+    """
+
+    node: str
+    rank: int | None
+    exit: int | None
+    signal: int | None
+    time: float
+    tail: tuple[str, ...] = ()
+    exception: str = ""
+    message: str = ""
+    raised_at: float | None = None
+    reason: str = ""
+    lost: bool = False
+    origin: str = ""
+    where: str = ""
+    went_on: bool = False
+    frozen: bool = False
+    starved: bool = False
+    after_stop: bool | None = None
+    cut_off: bool = False
+    last_seen: float | None = None
+
+
+@dataclass(frozen=True)
+class Cause:
+    """The failure to show first, and those that followed from it.
+
+    `stopped`: our stop cut its clean-up short. `known`: what its text means. `awaited`: it is blamed because the
+    others waited for it in vain. `left`: because they lost their connections to it, and only the stop ended it.
+    `silent`: where several may be, the ranks that complained of nothing. `ended`: the consequences that are nothing
+    but our stop, or torchrun's; an exit code of a rank's own is not. `weight`: the best evidence that there is.
+    """
+
+    failure: Failure
+    consequences: tuple[Failure, ...]
+    stopped: bool = False
+    known: Recognised | None = None
+    awaited: bool = False
+    left: bool = False
+    silent: tuple[Failure, ...] = ()
+    ended: tuple[Failure, ...] = ()
+    weight: int = OWN
+
+    @property
+    def is_stop(self) -> bool:
+        """Tell whether nothing is known but ranks that we ended."""
+        return self.weight == STOPPED
+
+    @property
+    def has_left(self) -> bool:
+        """Tell whether it is blamed because it ended while the others still needed it."""
+        return self.known is not None and self.known.symptom == ENDED_EARLY
+
+
+def restart_reason(cause: Cause) -> str:
+    """Return why a run that ended so may be started again, a word of `restart.on`; CODE if that would not help."""
+    failure = cause.failure
+    if failure.lost or failure.cut_off:
+        return reasons.NODE_LOST
+    if cause.is_stop:
+        return reasons.CODE
+    if failure.reason:
+        return reasons.AGENT_KILLED
+    if cause.known is not None or failure.signal is None or failure.exception:
+        return reason_of(cause.known)
+    return reasons.AGENT_KILLED if failure.rank is None else reasons.WORKER_CRASHED
+
+
+def reason_of(known: Recognised | None) -> str:
+    """Return for which reason a known text lets a run be started again; CODE for one that nobody knows."""
+    if known is None:
+        return reasons.CODE
+    return reasons.NETWORK if known.symptom.follows else known.symptom.restart or reasons.CODE
+
+
+def find_cause(
+    failures: Sequence[Failure], stopped_at: float | None, addresses: Mapping[str, str] = NO_ADDRESSES
+) -> Cause | None:
+    """Choose the cause; what began after `stopped_at`, when we ended the run, is our own doing.
+
+    `addresses` are the nodes' training addresses, which the ranks' words may hold.
+    """
+    told = _weigh_all([_without_old_words(_own_words(each), stopped_at) for each in failures], stopped_at)
+    ordered = sorted((each for each in told if each.weight != WELL), key=lambda each: each.order)
+    if not ordered:
+        return None
+    lost = _find_lost(ordered, stopped_at)
+    first = lost or ordered[0]
+    awaited, silent = _find_awaited(ordered, first.weight)
+    early, several = _find_left(told, first.weight, stopped_at, addresses)
+    early = None if awaited and awaited.failure.frozen else early
+    chosen = early or awaited or first
+    followed = [each for each in ordered if each is not chosen and not _says_the_same(each, chosen)]
+    return Cause(
+        chosen.failure,
+        tuple(each.failure for each in followed),
+        stopped=_is_our_stop(chosen.failure, stopped_at),
+        known=Recognised(ENDED_EARLY) if early else WAITED_FOR if awaited else chosen.known,
+        awaited=chosen is awaited,
+        left=early is not None and early.asked,
+        silent=() if early or awaited else tuple(each.failure for each in silent or several),
+        ended=tuple(
+            each.failure for each in followed if each.weight == STOPPED and not _chose_its_code(each.failure)
+        ),
+        weight=first.weight,
+    )
+
+
+def _chose_its_code(failure: Failure) -> bool:
+    """Tell whether a rank ended with a code that no signal explains: it may have failed when the stop was under way."""
+    return failure.rank is not None and failure.signal is None and failure.exit != TERMINATED
+
+
+def weigh(failure: Failure, stopped_at: float | None) -> int:
+    """Rank the evidence of one failure by itself: OWN, SUDDEN, TORCHRUN, and from DOUBTFUL on what may only follow."""
+    return _weigh_all([_own_words(failure)], stopped_at)[0].weight
+
+
+# ---- the weight of one failure ----
+
+
+@dataclass(frozen=True, eq=False)
+class _Weighed:
+    """A failure, what its words mean, how telling they are, and whether it ended after it had been told to."""
+
+    failure: Failure
+    known: Recognised | None
+    weight: int
+    asked: bool
+
+    @property
+    def moment(self) -> float:
+        """Return when it failed, as far as that is known."""
+        failure = self.failure
+        return failure.raised_at if failure.exception and failure.raised_at is not None else failure.time
+
+    @property
+    def order(self) -> tuple[int, float]:
+        """Return the place in the order of blame."""
+        return self.weight, self.moment
+
+
+def _weigh_all(failures: Sequence[Failure], stopped_at: float | None) -> list[_Weighed]:
+    """Weigh each failure once: there may be thousands, and the hub has other things to do."""
+    first_ends: dict[str, float] = {}  # by node: when the first rank ended that torchrun did not end
+    agent_ends: dict[str, float] = {}  # by node: when torchrun, the agent or its guardian was killed
+    for each in failures:
+        if each.rank is not None and each.signal != signal.SIGTERM and not _ended_well(each):
+            first_ends[each.node] = min(each.time, first_ends.get(each.node, each.time))
+        if each.reason and not each.lost:
+            agent_ends[each.node] = min(each.time, agent_ends.get(each.node, each.time))
+    weighed = []
+    for each in failures:
+        known = find_symptom(each)
+        by_torchrun = _is_torchruns_stop(each, first_ends) or _ended_with_agent(each, agent_ends)
+        stopped = by_torchrun or _is_our_stop(each, stopped_at)
+        asked = by_torchrun or _was_told(each, stopped_at)
+        weighed.append(_Weighed(each, known, _weigh(each, known, stopped_at, stopped=stopped), asked))
+    return weighed
+
+
+def _weigh(failure: Failure, known: Recognised | None, stopped_at: float | None, *, stopped: bool) -> int:
+    if _ended_well(failure):
+        return WELL
+    if not failure.exception and (stopped or _left_when_asked(failure)):
+        return STOPPED
+    grade = _grade(known, failure)
+    if grade != OWN:
+        return grade
+    if failure.exception:
+        return _weigh_exception(failure, stopped_at, stopped=stopped)
+    return SUDDEN if failure.rank is not None or failure.reason else TORCHRUN
+
+
+def _weigh_exception(failure: Failure, stopped_at: float | None, *, stopped: bool) -> int:
+    if stopped_at is not None and (failure.raised_at or failure.time) > stopped_at + LOG_LAG:
+        return PEER_GONE
+    if stopped and failure.went_on:
+        return DOUBTFUL
+    return OWN if failure.rank is not None else TORCHRUN
+
+
+def find_symptom(failure: Failure) -> Recognised | None:
+    """Name what the failure's words or ending are known to mean."""
+    said = _said(failure)
+    if said and not _is_of_torch(said):
+        said = said.partition("\n")[0]  # what follows may be anybody's
+    if failure.starved and not said:
+        return Recognised(STARVED)
+    if (
+        failure.rank is None
+    ):  # by the signal of torchrun nothing is known, but what it wrote before a KILL is not why
+        tail = () if failure.reason or failure.signal in KILLS else failure.tail
+        return recognise(said, tail, None) or _find_in_origin(failure)
+    return recognise(said, () if failure.reason else failure.tail, failure.signal) or _find_in_origin(failure)
+
+
+def _find_in_origin(failure: Failure) -> Recognised | None:
+    """Name what the first exception of a chain is known to mean, if it is the rank's own failure."""
+    known = recognise(failure.origin, (), None) if failure.origin else None
+    return known if known is not None and known.symptom.grade == "own" else None
+
+
+def _said(failure: Failure) -> str:
+    return strip_rank(failure.message or failure.exception)
+
+
+def is_consequence(failure: Failure) -> bool:
+    """Tell whether the last words only report that another rank went away or did not come."""
+    return _grade(find_symptom(failure), failure) in (WAITED, PEER_GONE)
+
+
+def _grade(known: Recognised | None, failure: Failure) -> int:
+    """Grade a text; that a connection broke may be a plain program's own trouble, and a collective's error nobody's."""
+    grade = _GRADES.get(known.symptom.grade, OWN) if known else OWN
+    of_torch = not failure.exception or _is_of_torch(strip_rank(failure.exception))
+    if grade in (WAITED, PEER_GONE) and not of_torch and failure.rank is not None:
+        return DOUBTFUL
+    if known is None and failure.exception and of_torch and _IN_COLLECTIVE.search(failure.where):
+        return DOUBTFUL
+    return grade
+
+
+def _is_of_torch(said: str) -> bool:
+    found = _WORD.match(said)
+    word = found[0] if found else ""
+    return (
+        word == "RuntimeError"
+        or said.startswith("torch.")
+        or (word.endswith("Error") and "Dist" in word[: -len("Error")])
+    )
+
+
+def _own_words(failure: Failure) -> Failure:
+    """Of a chain of exceptions take the first, where either it or the last only reports others."""
+    if not failure.origin or failure.origin == failure.exception:
+        return failure
+    first = replace(failure, exception=failure.origin, message=failure.origin, where="")
+    return first if is_consequence(first) or is_consequence(failure) else failure
+
+
+def _without_old_words(failure: Failure, stopped_at: float | None) -> Failure:
+    """Forget an exception that a rank had survived when something else ended it."""
+    if not failure.went_on or failure.signal is None:
+        return failure
+    recent = failure.time - (failure.raised_at or failure.time) < OLD
+    if recent and _is_our_stop(failure, stopped_at):
+        return failure
+    return replace(failure, exception="", message="", origin="", where="", raised_at=None)
+
+
+def _ended_well(failure: Failure) -> bool:
+    return failure.exit == 0 and failure.signal is None
+
+
+def _was_told(failure: Failure, stopped_at: float | None) -> bool:
+    """Tell whether a rank ended after we had told its node to end the run."""
+    if failure.after_stop is not None:
+        return failure.after_stop
+    return stopped_at is not None and failure.time >= stopped_at - CLOCK_SLACK
+
+
+def _is_our_stop(failure: Failure, stopped_at: float | None) -> bool:
+    """Tell whether our own TERM, or the KILL that follows it after the grace, ended the process (or torchrun)."""
+    if stopped_at is None:
+        return False
+    after = failure.time - stopped_at
+    if failure.rank is None and not failure.reason:
+        return after >= 0
+    by_term = failure.signal == signal.SIGTERM and _was_told(failure, stopped_at)
+    return by_term or (failure.signal == signal.SIGKILL and after >= SHORTEST_GRACE)
+
+
+def _left_when_asked(failure: Failure) -> bool:
+    """Tell whether a rank handles SIGTERM: it saves what it has, says nothing, and leaves with a code of its own."""
+    return bool(failure.after_stop) and failure.rank is not None and failure.signal is None
+
+
+def _is_torchruns_stop(failure: Failure, first_ends: Mapping[str, float]) -> bool:
+    """Tell whether torchrun ended this rank because another one of the same node had failed before."""
+    if failure.signal != signal.SIGTERM and not _ended_well(failure):
+        return False
+    latest = failure.time + (0.0 if failure.signal is None else CLOCK_SLACK)
+    return first_ends.get(failure.node, float("inf")) <= latest
+
+
+def _ended_with_agent(failure: Failure, agent_ends: Mapping[str, float]) -> bool:
+    """Tell whether a rank was killed because nothing looked after it any more."""
+    by_kill = failure.rank is not None and failure.signal in KILLS
+    return by_kill and agent_ends.get(failure.node, float("inf")) <= failure.time + CLOCK_SLACK
+
+
+# ---- nodes that are gone ----
+
+
+def _find_lost(ordered: Sequence[_Weighed], stopped_at: float | None) -> _Weighed | None:
+    """Find the node whose loss is the cause, unless a rank had failed by itself while the node still answered.
+
+    A node that answered long after the stop is none: it is given up because it does not end.
+    """
+    lost = [each for each in ordered if each.failure.lost or each.failure.cut_off]
+    first = min(lost, key=_last_sign, default=None)
+    if first is None:
+        return None
+    seen = first.failure.last_seen
+    others = [each for each in ordered if not (each.failure.lost or each.failure.cut_off)]
+    if seen is not None and stopped_at is not None and seen > stopped_at + STILL_THERE:
+        return None if any(each.weight <= SUDDEN for each in others) else first
+    own = any(each.weight == OWN and _was_raised_before(each.failure, seen) for each in others)
+    return None if own else first
+
+
+def _last_sign(lost: _Weighed) -> float:
+    return lost.failure.time if lost.failure.last_seen is None else lost.failure.last_seen
+
+
+def _was_raised_before(failure: Failure, moment: float | None) -> bool:
+    """Tell whether an exception was certainly written before; one that the rank survived may be any time's."""
+    if moment is None or not failure.raised_at or failure.went_on:
+        return False
+    return failure.raised_at < moment
+
+
+def _says_the_same(one: _Weighed, other: _Weighed) -> bool:
+    """Tell whether two witnesses lost the same node."""
+    return one.failure.lost and other.failure.lost and one.failure.node == other.failure.node
+
+
+# ---- ranks that say nothing ----
+
+
+def _find_awaited(ordered: Sequence[_Weighed], weight: int) -> tuple[_Weighed | None, tuple[_Weighed, ...]]:
+    """Where all only complain of waiting, those who do not complain were waited for: one of them, or several."""
+    if weight != WAITED:
+        return None, ()
+    silent = tuple(each for each in ordered if each.weight == STOPPED)
+    suspects = [each for each in silent if each.failure.frozen] or silent
+    return (suspects[0], ()) if len(suspects) == 1 else (None, silent)
+
+
+def _find_left(
+    told: Sequence[_Weighed], weight: int, stopped_at: float | None, addresses: Mapping[str, str]
+) -> tuple[_Weighed | None, tuple[_Weighed, ...]]:
+    """Find the rank that left while the others needed it, or several of which it may be any."""
+    ranks = [each for each in told if each.failure.rank is not None]
+    ends = [_as_end(each, stopped_at) for each in ranks] if weight in (WAITED, PEER_GONE) else []
+    found = tuple(ranks[place] for place in find_leavers(ends, addresses))
+    if weight == WAITED:  # for whom that only the stop ended, see _find_awaited
+        found = tuple(each for each in found if not each.asked)
+    return (found[0], ()) if len(found) == 1 else (None, found)
+
+
+def _as_end(each: _Weighed, stopped_at: float | None) -> RankEnd:
+    failure = each.failure
+    complaint, well = _complaint(each), _ended_well(failure)
+    in_time = stopped_at is None or min(each.moment, failure.time) <= stopped_at + CLOCK_SLACK
+    return RankEnd(
+        failure.node,
+        failure.time,
+        exited_0=well,
+        asked=each.asked,
+        silent=each.asked and not complaint and each.weight >= STOPPED,
+        by_itself=failure.signal is None,
+        complaint=complaint if in_time and not well else "",
+    )
+
+
+def _complaint(each: _Weighed) -> str:
+    """Return what a rank wrote of others that went away or did not come, also in the last lines before a signal."""
+    failure, known = each.failure, each.known
+    if failure.signal in KILLS and not failure.exception:
+        known = find_symptom(replace(failure, signal=None))
+    follows = _grade(known, failure) in (WAITED, PEER_GONE)
+    return _said(failure) or "\n".join(failure.tail) if follows else ""
+
+
+def render_ending(failure: Failure) -> str:
+    """Say how it ended: `exit code 1`, `killed by SIGKILL`, or the reason."""
+    if failure.signal is not None:
+        return f"killed by {signal_name(failure.signal)}"
+    return f"exit code {failure.exit}" if failure.exit is not None else failure.reason or "ended"
+
+
+def signal_name(number: int) -> str:
+    """Give a signal's name, e.g. SIGKILL for 9."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,121 @@
+"""Recorded ends of runs: what the nodes decide about a restart and what the client shows name the same failure."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterctl.client.watch.follower import LogLines
+from clusterctl.client.watch.node_report import Part
+from clusterctl.node.gang.membership import Bounds
+from clusterctl.node.gang.messages import read_part
+from clusterctl.node.gang.restart_reason import blame
+from clusterctl.node.supervise.evidence import TAIL_LINES, TRACEBACK, Line, boil_down, tracebacks
+from clusterctl.protocol.end_record import parse_record
+from clusterctl.protocol.root_cause import Cause, find_cause, restart_reason
+from clusterctl.protocol.untrusted import Untrusted
+from clusterctl.specs.inventory.parse import parse_inventory
+
+CASES = sorted((Path(__file__).parent / "cases" / "ends").glob("*.json"))
+NODES = {
+    node.name: node
+    for node in parse_inventory("cluster: c\nnodes: [{host: gpu01}, {host: gpu02}, {host: gpu03}]", "-").nodes
+}
+BOUNDS = Bounds("r", tuple(NODES), 3, 3, 8, 1, 60.0, 30.0)
+
+
+def failure_of(rank: Any, stderr: list[Any]) -> dict[str, Any]:
+    """Write what the agent has to say of a rank, by its own code for reading the end of stderr."""
+    end = {"rank": rank["rank"], "exit": rank["exit"], "signal": rank["signal"], "time": rank["time"]}
+    if rank["exit"] == 0:
+        return end
+    heard = [(time, line) for time, number, line in stderr if number == rank["rank"]]
+    lines = [Line(place, line) for place, (_, line) in enumerate(heard)]
+    said = []
+    for block in tracebacks(lines):
+        place = next(line.place for line in block if TRACEBACK in line.text)
+        said.append({"at": heard[place][0], "lines": boil_down(block)})
+    last = rank.get("last_at", max([time for time, _ in heard], default=rank["time"]))
+    flags = {"frozen": rank.get("frozen", False), **({"starved": True} if rank.get("starved") else {})}
+    tail = [line.text for line in lines[-TAIL_LINES:]]
+    return {**end, "last_at": last, **flags, "said": said, "tail": tail}
+
+
+def record_of(case: Any) -> dict[str, Any]:
+    """Write the nodes' record of a run: every part has come to the hub as a message."""
+    parts = []
+    for number, name in enumerate(NODES):
+        ranks = [rank for rank in case["ranks"] if rank["node"] == name]
+        about = [node for node in case["nodes"] if node["node"] == name]
+        where = {"node": name, "node_rank": number}
+        if about and "lost" in about[0]:
+            times = {"time": about[0]["time"], "last_seen": about[0]["last_seen"], "stopped_at": None}
+            parts.append(
+                {**where, **times, "address": "", "state": "LOST", "reason": about[0]["lost"], "failures": []}
+            )
+        elif ranks or about:
+            failures = [failure_of(rank, case["stderr"]) for rank in ranks]
+            failures += [{"rank": None, "reason": one["reason"], "time": one["time"]} for one in about]
+            end = {"state": "FAILED", "reason": "why", "time": 640.0, "address": f"10.0.0.{number + 1}"}
+            told = {**end, "stopped_at": case["stops"].get(name), "failures": failures}
+            parts.append({**where, **read_part(Untrusted(json.loads(json.dumps(told))), BOUNDS)})
+    return {"run": "r", "hub": "gpu01", "whole": True, "stop": None, "parts": parts}
+
+
+def shown_afterwards(record: Any) -> Cause:
+    """Judge as the client does for a run that it has not watched."""
+    told = parse_record(Untrusted(record))
+    assert told is not None
+    cause = find_cause(told.failures, told.stopped_at, told.addresses)
+    assert cause is not None
+    return cause
+
+
+def shown_live(case: Any, record: Any) -> Cause:
+    """Judge as the client does that has followed the run; of lost nodes it knows what the others say."""
+    parts = {name: Part(node, 0.0) for name, node in NODES.items()}
+    for rank in sorted(case["ranks"], key=lambda rank: rank["time"]):
+        end = {name: rank[name] for name in ("rank", "exit", "signal", "time")}
+        if rank.get("frozen"):
+            parts[rank["node"]].frozen.add(rank["rank"])
+        parts[rank["node"]].hear_event(Untrusted({"event": "rank_exited", **end}))
+    for name, moment in case["stops"].items():
+        parts[name].hear_event(Untrusted({"event": "stopping", "time": moment}))
+    at = {rank["rank"]: rank for rank in case["ranks"]}
+    for time, rank, line in case["stderr"]:
+        entry = LogLines(at[rank]["node"], rank, "stderr", "f", 0, None, (line,), (len(line) + 1,))
+        parts[at[rank]["node"]].hear_lines(entry, time)
+    for rank in case["ranks"]:
+        if "last_at" in rank:
+            parts[rank["node"]].words[rank["rank"]].notice(rank["last_at"])
+    told = parse_record(Untrusted(record))
+    assert told is not None
+    known = [failure for failure in told.failures if failure.rank is None or failure.starved]
+    own = [each for part in parts.values() for each in part.failures(99.0)]
+    replaced = {(each.node, each.rank) for each in known}
+    failures = [each for each in own if (each.node, each.rank) not in replaced] + known
+    cause = find_cause(failures, min(case["stops"].values(), default=None), told.addresses)
+    assert cause is not None
+    return cause
+
+
+def name_of(cause: Cause) -> tuple[str, int | None, str]:
+    """Give the node, the rank and the code that are shown."""
+    return cause.failure.node, cause.failure.rank, cause.known.symptom.code if cause.known else ""
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_nodes_and_client_judge_alike(path: Path) -> None:
+    """Node, rank, code and reason are what the case expects, on both sides."""
+    case = json.loads(path.read_text(encoding="utf-8"))
+    expected, record = case["expected"], record_of(case)
+    named = (expected["node"], expected["rank"], expected["code"])
+    decided = blame(record)
+
+    assert (decided.reason, decided.node) == (expected["restart"], expected["node"]), decided
+    for shown in (shown_afterwards(record), shown_live(case, record)):
+        assert name_of(shown) == named
+        assert restart_reason(shown) == expected["restart"]
