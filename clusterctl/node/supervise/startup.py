@@ -280,7 +280,10 @@ class Departure:
             self._listener.finish()
 
     def end(self, code: Optional[int]) -> None:
-        """Torchrun has ended: nobody will listen any more."""
+        """Torchrun has ended: nobody will listen any more.
+
+        One that has started workers has listened, however short: their end is how the run went, not a failed start.
+        """
         if self._listener is not None and self._listener.waiting:
             self._listener.finish()
-            self._tell_listening(code == 0)
+            self._tell_listening(code == 0 or bool(self._attempt.workers()))

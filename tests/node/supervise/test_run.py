@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import stat
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from noderun import NodeRun
@@ -279,6 +282,36 @@ def test_torchrun_that_never_can_listen_is_told(node: Make) -> None:
     assert (state["state"], state["reason"]) == ("FAILED", "torchrun exited with 1")
     ports = [event["port"] for event in run.events() if event["event"] == "port_taken"]
     assert len(ports) == 3
+
+
+def test_a_script_that_fails_before_torchrun_was_seen_listening_has_run(node: Make) -> None:
+    """An agent that gets no processor meanwhile tells of a run that failed by its script, not of a failed start."""
+    run = node("def f(:\n")
+    run.start()
+    run.hear("ready")
+    agent, torchrun = run.pid("agent"), run.pid("torchrun")
+    assert run.session is not None
+    run.session.send({"do": "go", "master_port": run.port})
+    wait_until(lambda: "going" in [event["event"] for event in run.events()], "going", every=0.001)
+    with suppress(ProcessLookupError):  # where this test comes too late it proves nothing, and fails nothing
+        os.kill(agent, signal.SIGSTOP)
+        wait_until(lambda: is_over(torchrun), "torchrun's end")
+        os.kill(agent, signal.SIGCONT)
+    heard = run.hear("listening", "failed")
+    state = run.ended()
+
+    assert heard["event"] == "listening"
+    assert (state["state"], state["reason"]) == ("FAILED", "rank 0 exited with 1")
+    assert "SyntaxError" in run.output(0, "stderr")
+
+
+def is_over(pid: int) -> bool:
+    """Tell whether a process has ended, though nobody has asked how."""
+    stat_file = Path(f"/proc/{pid}/stat")
+    try:
+        return stat_file.read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
 
 
 def test_no_port_left_is_told(node: Make) -> None:
