@@ -14,7 +14,9 @@ import sys
 _COMMANDS = ("clusterctl", "cctl")
 
 
-def _end_interrupted(kind: "type[BaseException]", error: BaseException, trace: "TracebackType | None") -> None:
+def _end_interrupted(
+    kind: "type[BaseException]", error: BaseException, trace: "TracebackType | None"
+) -> None:
     """Leave with 130 if Ctrl-C ends the command outside of its `main`; all else is shown as Python shows it."""
     if issubclass(kind, KeyboardInterrupt):
         sys.stderr.write("interrupted\n")

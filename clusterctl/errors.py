@@ -16,8 +16,8 @@ ClusterctlError                 exit 1   something failed; carries code, evidenc
 │   ├── NoInterpreter                    the configured Python is missing or too old
 │   ├── SyncError                        the code did not arrive as it is here
 │   └── StartError                       guardian, agent or gate did not come up
-├── PartlyDone                  exit 5   some nodes answered, some did not
-├── SystemRefusal               exit 1   this machine refused a file or our output: disk full, no permission
+├── PartialFailure                  exit 5   some nodes answered, some did not
+├── LocalSystemError               exit 1   this machine refused a file or our output: disk full, no permission
 ├── LabError                    exit 2   the lab cannot run on this machine, or not as asked
 └── InternalError               exit 70  a bug of ours
 """
@@ -49,7 +49,7 @@ class UsageError(ClusterctlError):
 
 
 @dataclass(frozen=True, order=True)
-class Place:
+class Location:
     """A position in a file; line and column count from 1."""
 
     file: str
@@ -66,7 +66,7 @@ class Issue:
 
     code: str
     message: str
-    place: Place | None
+    location: Location | None
     fix: str = ""
 
 
@@ -75,8 +75,8 @@ class SpecError(UsageError):
 
     def __init__(self, issues: Iterable[Issue]) -> None:
         self.issues = tuple(issues)
-        first = self.issues[0]
-        super().__init__(first.message, code=first.code, fix=first.fix)
+        first_issue = self.issues[0]
+        super().__init__(first_issue.message, code=first_issue.code, fix=first_issue.fix)
 
 
 class ChecksFailed(ClusterctlError):
@@ -137,13 +137,13 @@ class StartError(NodeError):
     """Guardian, agent or gate did not come up on the node."""
 
 
-class PartlyDone(ClusterctlError):
+class PartialFailure(ClusterctlError):
     """Some nodes answered and some did not."""
 
     exit_code = 5
 
 
-class SystemRefusal(ClusterctlError):
+class LocalSystemError(ClusterctlError):
     """This machine's system refused a file or our output."""
 
 

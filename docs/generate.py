@@ -28,11 +28,11 @@ from book import BOOK, book
 from troubles import plain
 
 from clusterctl.cli.main import VERBS, root
-from clusterctl.plans.checks.registry import checks
+from clusterctl.plans.checks.registry import all_checks
 from clusterctl.plans.known_errors import guidance_of
-from clusterctl.plans.launch.launchers import VENDORS, network_env
+from clusterctl.plans.launch.launchers import VENDOR_NIC_RULES, network_env
 from clusterctl.protocol.known_errors import all_symptoms
-from clusterctl.specs.fields import Leaf, OneOrMore
+from clusterctl.specs.fields import OneOrMore, ScalarType
 from clusterctl.specs.inventory.schema import InventoryFile, NodeEntry, NodeSettings, SshEntry, WaiveEntry
 from clusterctl.specs.job.hooks import HookEntry, NotifyEntry, OnEndEntry, SetupEntry
 from clusterctl.specs.job.schema import JobFile, RestartEntry, SyncEntry
@@ -84,9 +84,9 @@ def kind_of(info: FieldInfo) -> str:
         return "keys, see below"
     if any(isinstance(note, OneOrMore) for note in info.metadata):
         return f"{noun_in(annotation)}, or a list of them, or null"
-    leaf = next((note for note in info.metadata if isinstance(note, Leaf)), None)
+    leaf = next((note for note in info.metadata if isinstance(note, ScalarType)), None)
     if leaf is not None:
-        return leaf.noun + (", or null" if leaf.null else "")
+        return leaf.noun + (", or null" if leaf.nullable else "")
     if getattr(annotation, "__origin__", None) is dict:
         return "variables and their values"
     inner = get_args(annotation)[0]
@@ -99,7 +99,7 @@ def kind_of(info: FieldInfo) -> str:
 def noun_in(annotation: Any) -> str:
     """Find the noun of the innermost kind of value."""
     for note in getattr(annotation, "__metadata__", ()):
-        if isinstance(note, Leaf):
+        if isinstance(note, ScalarType):
             return note.noun
     return next((noun for inner in get_args(annotation) if (noun := noun_in(inner))), "")
 
@@ -114,7 +114,7 @@ def default_of(model: type[BaseModel], key: str) -> str:
     default: Any = info.get_default(call_default_factory=True)
     if default is None or isinstance(default, BaseModel) or default in ((), {}):
         return "none"
-    if any(isinstance(note, Leaf) and note.parse is parse_size for note in info.metadata):
+    if any(isinstance(note, ScalarType) and note.parse is parse_size for note in info.metadata):
         return f"`{Size(default)}`"
     if isinstance(default, bool):
         return "`true`" if default else "`false`"
@@ -131,7 +131,7 @@ def variables(nics: str) -> str:
     names = nics.split(",")
     rows = (
         (vendor, "<br>".join(f"`{key}={value}`" for key, value in network_env(vendor, names).items()))
-        for vendor in VENDORS
+        for vendor in VENDOR_NIC_RULES
     )
     return table(("accelerators", f"variables for `nic: [{', '.join(names)}]`"), rows)
 
@@ -209,7 +209,7 @@ def findings(prefix: str) -> str:
     """Write the checks of one family."""
     return "\n".join(
         f"### {code}\n\n**{plain(one.title)}** ({one.severity}). {plain(one.why)}\n\n{plain(one.explanation)}\n"
-        for code, one in checks().items()
+        for code, one in all_checks().items()
         if code.startswith(f"CC-{prefix}-")
     )
 
@@ -218,8 +218,8 @@ def symptoms(_: str) -> str:
     """Write the texts of ranks that are known, with the command that is shown for them."""
     return "\n".join(
         f"### {code}\n\n**{plain(one.meaning)}** ({GRADES[grade]}). {plain(one.advice)}"
-        + (f" See [{one.see}](#{one.see.lower()}).\n" if one.see else "\n")
-        + (f"\n`{one.fill(troubles.NAMED)}`\n" if one.command else "")
+        + (f" See [{one.related_check}](#{one.related_check.lower()}).\n" if one.related_check else "\n")
+        + (f"\n`{one.render_command(troubles.NAMED)}`\n" if one.command else "")
         for code, grade, one in (
             (known.code, known.grade, guidance_of(known.code)) for known in all_symptoms()
         )

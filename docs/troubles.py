@@ -11,7 +11,7 @@ from typing import Any
 from book import HEADING, written
 from ruamel.yaml import YAML
 
-from clusterctl.plans.checks.registry import checks
+from clusterctl.plans.checks.registry import all_checks
 from clusterctl.plans.known_errors import GUIDANCE
 
 HERE = Path(__file__).parent
@@ -67,8 +67,10 @@ def does() -> dict[str, str]:
 def english() -> dict[str, tuple[str, str, str]]:
     """Give for every code its title or meaning, and where it has them the advice and the command."""
     found = {code: (title_of(text), "", "") for code, text in written(FINDINGS.read_text(encoding="utf-8"))}
-    found |= {code: (one.title, "", "") for code, one in checks().items()}
-    return found | {code: (one.meaning, one.advice, one.fill(NAMED)) for code, one in GUIDANCE.items()}
+    found |= {code: (one.title, "", "") for code, one in all_checks().items()}
+    return found | {
+        code: (one.meaning, one.advice, one.render_command(NAMED)) for code, one in GUIDANCE.items()
+    }
 
 
 def title_of(text: str) -> str:

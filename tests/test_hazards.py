@@ -119,21 +119,21 @@ TRUSTED_JSON = {
     "clusterctl/client/sync/contents.py:_load": "our own file",
     "clusterctl/node/boot.py:boot": "the client, whose code we are",
     "clusterctl/node/runtime/stream.py:__init__": "the client",
-    "clusterctl/node/verbs/sync.py:take_manifest": "the client",
+    "clusterctl/node/verbs/sync.py:receive_manifest": "the client",
     "clusterctl/node/supervise/spawn.py:_read": "our own child",
     "clusterctl/node/supervise/gate.py:read_order": "our own parent",
-    "clusterctl/node/supervise/torchrun.py:_hear": "our own child",
+    "clusterctl/node/supervise/torchrun.py:_read_reports": "our own child",
     "clusterctl/node/probe/python.py:_collect": "our own child",
-    "clusterctl/node/diagnose/collective.py:hear": "our own child",
+    "clusterctl/node/diagnose/collective.py:receive_answer": "our own child",
 }
 # Who takes a value as it came, and how it is bounded there.
 UNREAD = {
-    "clusterctl/client/launch/locks.py:heard": "parse_holders reads it into a dataclass",
+    "clusterctl/client/launch/locks.py:parse_lock_holders": "parse_holders reads it into a dataclass",
     "clusterctl/client/utilization.py:_read": "read_sample does the same",
     "clusterctl/client/preflight.py:_listen": "read_listening and read_ways do the same",
     "clusterctl/client/preflight.py:_call": "read_listening and read_ways do the same",
     "clusterctl/client/maintenance.py:find_orphans": "parse_orphans does the same",
-    "clusterctl/client/rpc/tasks.py:_ask_facts": "parse_facts does the same",
+    "clusterctl/client/rpc/tasks.py:_request_facts": "parse_facts does the same",
 }
 FROM_NODES = ("header", "seen", "raw", "event", "entry", "told", "said", "frame", "answer")
 # Names of runs and jobs that become part of a path here, and by what they were checked before.

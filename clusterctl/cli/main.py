@@ -81,7 +81,7 @@ class Verbs(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Name the nearest verb when one is misspelled."""
         if args and args[0] not in VERBS:
-            raise click.UsageError(f"no verb {args[0]!r}{_nearest(args[0])}", ctx=ctx)
+            raise click.UsageError(f"no verb {args[0]!r}{_suggest_verb(args[0])}", ctx=ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - the same
@@ -90,11 +90,11 @@ class Verbs(click.Group):
             formatter.write_dl([(name, line) for name, (_, line) in VERBS.items()])
 
 
-def _nearest(word: str) -> str:
+def _suggest_verb(word: str) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(word, VERBS, n=1)
-    return f"; did you mean {near[0]!r}?" if near else f"; there are: {', '.join(VERBS)}"
+    matches = get_close_matches(word, VERBS, n=1)
+    return f"; did you mean {matches[0]!r}?" if matches else f"; there are: {', '.join(VERBS)}"
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
@@ -110,11 +110,11 @@ def root(settings: Settings) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and leave with its exit code (0, 1, 2, 3, 4, 5, 70 or 130)."""
-    _start_quickly()
+    _speed_up_start()
     sys.exit(run(argv))
 
 
-def _start_quickly() -> None:
+def _speed_up_start() -> None:
     """Save a tenth of what starting takes: no search for plug-ins of pydantic, and less counting of garbage."""
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     gc.set_threshold(100_000, 10, 10)
@@ -132,13 +132,13 @@ def run(argv: Sequence[str] | None = None) -> int:
         _discard_output()
         return 0  # whoever read our output has read enough
     except click.UsageError as error:
-        return _tell_usage(error)
+        return _report_usage_error(error)
     except Exception as error:  # the last line of defence: a traceback is never shown to a user
-        return _tell(_explain(error))
+        return _report_error(_explain(error))
 
 
 def _invoke(argv: Sequence[str] | None) -> int:
-    _print_anything()
+    _escape_unprintable()
     code = root.main(args=list(argv) if argv is not None else None, standalone_mode=False)
     try:
         sys.stdout.flush()
@@ -157,7 +157,7 @@ def _open_streams() -> None:
             setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115 - stays open
 
 
-def _print_anything() -> None:
+def _escape_unprintable() -> None:
     """Show characters that the locale cannot as escapes; a log line must not end the command that shows it."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -167,32 +167,32 @@ def _print_anything() -> None:
 def _explain(error: Exception) -> ClusterctlError:
     if isinstance(error, ClusterctlError):
         return error
-    return _refusal(error) if isinstance(error, OSError) else _bug(error)
+    return _system_refusal(error) if isinstance(error, OSError) else _bug(error)
 
 
-def _tell(error: ClusterctlError) -> int:
-    from clusterctl.cli.context.crash import note_bug
+def _report_error(error: ClusterctlError) -> int:
+    from clusterctl.cli.context.crash import write_bug_report
     from clusterctl.console.errors import show_error
 
-    show_error(note_bug(error))
+    show_error(write_bug_report(error))
     return error.exit_code
 
 
-def _refusal(error: OSError) -> ClusterctlError:
+def _system_refusal(error: OSError) -> ClusterctlError:
     """A full disk, a closed directory: the system's word is clear enough, and no bug of ours."""
-    from clusterctl.errors import SystemRefusal
+    from clusterctl.errors import LocalSystemError
 
-    place = error.filename or _where_it_failed()
+    target = error.filename or _describe_failed_output()
     _discard_output()
-    no_place = isinstance(error, (FileNotFoundError, NotADirectoryError))
-    return SystemRefusal(
-        f"{place}: {error.strerror or error}",
+    no_folder = isinstance(error, (FileNotFoundError, NotADirectoryError))
+    return LocalSystemError(
+        f"{target}: {error.strerror or error}",
         code="CC-USE-008",
-        fix="make its directory first" if no_place else "make room there, or permission to write",
+        fix="make its directory first" if no_folder else "make room there, or permission to write",
     )
 
 
-def _where_it_failed() -> str:
+def _describe_failed_output() -> str:
     """Name what the system refused to write, where it does not say so itself."""
     try:
         sys.stdout.flush()
@@ -201,19 +201,23 @@ def _where_it_failed() -> str:
     return "a file on this machine"
 
 
-def _tell_usage(error: click.UsageError) -> int:
+def _report_usage_error(error: click.UsageError) -> int:
     if error.__class__.__name__ == "NoArgsIsHelpError":  # a group without a verb: its help is the answer
         click.echo(error.format_message(), err=True)
         return 2
-    from clusterctl.console.errors import show_usage
+    from clusterctl.console.errors import show_usage_error
 
     path = error.ctx.command_path if error.ctx else "clusterctl"
-    whose = _PASSED.get(path.rpartition(" ")[2]) if isinstance(error, click.NoSuchOption) else None
-    show_usage(error.format_message(), path, f"; the {whose}'s own options go behind `--`" if whose else "")
+    program = (
+        _FORWARDS_ARGUMENTS_TO.get(path.rpartition(" ")[2]) if isinstance(error, click.NoSuchOption) else None
+    )
+    show_usage_error(
+        error.format_message(), path, f"; the {program}'s own options go behind `--`" if program else ""
+    )
     return 2
 
 
-_PASSED = {"exec": "command", "launch": "script"}  # verbs that pass words on, and to what
+_FORWARDS_ARGUMENTS_TO = {"exec": "command", "launch": "script"}  # verbs that pass words on, and to what
 
 
 def _discard_output() -> None:

@@ -56,7 +56,7 @@ def shared_options(function: Command) -> Command:
         ctx = click.get_current_context()
         settings = _merge(ctx.obj or Settings(), Settings(inventory, lab, verbose, quiet, color or ""))
         ctx.obj = settings
-        _announce(settings)
+        _apply_output_settings(settings)
         return function(settings=settings, **rest)
 
     for option in reversed(_OPTIONS):
@@ -64,13 +64,13 @@ def shared_options(function: Command) -> Command:
     return command
 
 
-def _merge(before: Settings, later: Settings) -> Settings:
+def _merge(earlier: Settings, later: Settings) -> Settings:
     merged = Settings(
-        inventory=before.inventory if later.inventory is None else later.inventory,
-        lab=before.lab if later.lab is None else later.lab,
-        verbose=later.verbose or before.verbose,
-        quiet=later.quiet or before.quiet,
-        color=later.color or before.color,
+        inventory=earlier.inventory if later.inventory is None else later.inventory,
+        lab=earlier.lab if later.lab is None else later.lab,
+        verbose=later.verbose or earlier.verbose,
+        quiet=later.quiet or earlier.quiet,
+        color=later.color or earlier.color,
     )
     if merged.inventory is not None and merged.lab is not None:
         from clusterctl.errors import UsageError
@@ -82,12 +82,12 @@ def _merge(before: Settings, later: Settings) -> Settings:
     return merged
 
 
-def _announce(settings: Settings) -> None:
+def _apply_output_settings(settings: Settings) -> None:
     """Let everything printed from here on, errors included, know the chosen colour."""
     from clusterctl.console import terminal
 
     terminal.set_color(settings.color)
-    terminal.set_chatter(quiet=settings.quiet, verbose=settings.verbose)
+    terminal.set_verbosity(quiet=settings.quiet, verbose=settings.verbose)
 
 
 node_options = (
@@ -101,14 +101,14 @@ node_options = (
 big_option = click.option("--big", is_flag=True, help="Send code of more than 500 MB or 50 000 files too.")
 
 
-def takes_nodes(function: Command) -> Command:
+def with_node_options(function: Command) -> Command:
     """Add `--nodes` and `--exclude`."""
     for option in reversed(node_options):
         function = option(function)
     return function
 
 
-_WAYS = (
+_CONNECT_OPTIONS = (
     click.option("--user", metavar="USER", help="As whom to log in."),
     click.option(
         "--port", metavar="PORT", type=click.IntRange(1, 65535), help="The port of the SSH servers."
@@ -120,9 +120,9 @@ _WAYS = (
 )
 
 
-def takes_ways(function: Command) -> Command:
+def with_connect_options(function: Command) -> Command:
     """Add the options that say how to reach machines of which no inventory tells."""
-    for option in reversed(_WAYS):
+    for option in reversed(_CONNECT_OPTIONS):
         function = option(function)
     return function
 
@@ -130,37 +130,37 @@ def takes_ways(function: Command) -> Command:
 NOTHING_NAMED = "CC-USE-091"
 
 
-def confirm(about: Sequence[str], question: str, what: str, command: str) -> None:
+def confirm(lines: Sequence[str], question: str, what: str, command: str) -> None:
     """Return if the user confirms, else raise UsageError; `command` does the same without a question."""
     if not sys.stdin.isatty():
         raise UsageError(
             f"no {what} was named, and there is no terminal to ask at; there is:",
             code=NOTHING_NAMED,
             fix=f"{command}  (or add -y)",
-            evidence="\n".join(about),
+            evidence="\n".join(lines),
         )
-    for line in about:
+    for line in lines:
         click.echo(sanitize(line), err=True)
     if not click.confirm(question, err=True):
         raise UsageError("nothing was ended", code=NOTHING_NAMED, fix=command)
 
 
 SURPLUS_WORDS = "CC-USE-092"
-_WORDS = "clusterctl.words"
+_TYPED_KEY = "clusterctl.words"
 
 
-class PassesWords(click.Command):
+class RawArgumentsCommand(click.Command):
     """A command that remembers its words as they were typed; click takes the `--` away."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Keep the words, then do as every command does."""
-        ctx.meta[_WORDS] = tuple(args)
+        ctx.meta[_TYPED_KEY] = tuple(args)
         return super().parse_args(ctx, args)
 
 
 def refuse_surplus(words: Sequence[str], verb: str) -> None:
     """Refuse words for a script that do not stand behind `--`: they may be options misspelled, or files."""
-    before, behind = _split(_typed())
+    before, behind = _split_at_dashes(_typed())
     surplus = list(words[: len(words) - len(behind)])
     if not surplus:
         return
@@ -180,16 +180,16 @@ def refuse_mixed(command: Sequence[str], verb: str) -> None:
     if "--" in typed or not command or typed[-len(command) :] == list(command):
         return
     start = typed.index(command[0])
-    told = f"{verb} {shlex.join([*typed[:start], '--', *typed[start:]])}"
+    corrected = f"{verb} {shlex.join([*typed[:start], '--', *typed[start:]])}"
     raise UsageError(
         f"unexpected options after the command without `--`: {shlex.join(typed[start:])}",
         code=SURPLUS_WORDS,
-        fix=f"options of the command: {_command()} {told}; options of clusterctl stand before the --",
+        fix=f"options of the command: {_command()} {corrected}; options of clusterctl stand before the --",
     )
 
 
 def _typed() -> tuple[str, ...]:
-    words: tuple[str, ...] = click.get_current_context().meta[_WORDS]
+    words: tuple[str, ...] = click.get_current_context().meta[_TYPED_KEY]
     return words
 
 
@@ -200,9 +200,9 @@ def _command() -> str:
     return (settings or Settings()).command
 
 
-def _split(typed: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+def _split_at_dashes(typed: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     """Part the words at the first `--`."""
     if "--" not in typed:
         return typed, ()
-    place = typed.index("--")
-    return typed[:place], typed[place + 1 :]
+    index = typed.index("--")
+    return typed[:index], typed[index + 1 :]

@@ -12,10 +12,10 @@ from fabric import Connection, task
 
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
-from clusterctl.client.rpc.session import Listener, Session
+from clusterctl.client.rpc.session import ReplyReader, Session
 from clusterctl.client.rpc.tasks import ANSWER_LIMIT, SILENCE_LIMIT, Interpreter
 from clusterctl.errors import ClusterctlError, NodeError
-from clusterctl.plans.cleanup import Orphan, Orphans, Part, parse_orphans, parse_part
+from clusterctl.plans.cleanup import Orphan, Orphans, StoredRun, parse_orphans, parse_stored_run
 from clusterctl.plans.facts.untrusted import render_processes
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
@@ -24,7 +24,7 @@ MOST_PARTS = 20_000  # of one node
 
 
 @dataclass(frozen=True)
-class Spare:
+class UnusedStorage:
     """Contents of the store, old versions of clusterctl's own part, or environments that nobody has used for long."""
 
     contents: int
@@ -32,23 +32,23 @@ class Spare:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a node holds; `place` is its work directory's id, the same on nodes that share one."""
+class NodeStorage:
+    """What a node holds; `workdir_id` is its work directory's id, the same on nodes that share one."""
 
-    place: str
-    parts: tuple[Part, ...]
-    store: Spare
-    payloads: Spare
-    environments: Spare
+    workdir_id: str
+    stored_runs: tuple[StoredRun, ...]
+    store: UnusedStorage
+    payloads: UnusedStorage
+    environments: UnusedStorage
 
     @property
-    def spares(self) -> tuple[Spare, ...]:
+    def unused(self) -> tuple[UnusedStorage, ...]:
         """Give all that a node can do without, beside runs."""
         return (self.store, self.payloads, self.environments)
 
 
 @dataclass(frozen=True)
-class Removed:
+class RemovalReport:
     """What a node has removed, and what it could not."""
 
     runs: int
@@ -58,78 +58,93 @@ class Removed:
     environments: int = 0
 
 
-def hear_found(session: Session, node: str) -> Found | None:
+def read_storage(session: Session, node: str) -> NodeStorage | None:
     """Hear what a node holds; None if it has no work directory."""
-    raw = _hear(session, "found", node)
+    raw = _receive_record(session, "found", node)
     if raw is None:
         return None
-    parts = [parse_part(node, one) for one in raw.records("runs", MOST_PARTS)]
-    spares = (_spare(raw.record(name)) for name in ("store", "payloads", "environments"))
-    return Found(raw.text("place", 64), tuple(part for part in parts if part is not None), *spares)
+    stored_runs = [parse_stored_run(node, entry) for entry in raw.records("runs", MOST_PARTS)]
+    unused = (_parse_unused(raw.record(name)) for name in ("store", "payloads", "environments"))
+    return NodeStorage(
+        raw.text("place", 64), tuple(part for part in stored_runs if part is not None), *unused
+    )
 
 
-def ask_to_remove(session: Session, parts: Sequence[Part], node: str) -> Removed:
+def remove_stored_runs(session: Session, stored_runs: Sequence[StoredRun], node: str) -> RemovalReport:
     """Let a node remove parts of runs, and what it can spare."""
-    session.send({"remove": {"runs": [[part.run, part.leaf] for part in parts], "rest": True}})
-    raw = _hear(session, "removed", node) or Untrusted({})
-    failed = tuple(f"{one.text(0)}: {one.text(1)}" for one in raw.rows("failed", MOST_PARTS))
-    runs, size, contents, made = (raw.count(name) for name in ("runs", "bytes", "contents", "environments"))
-    return Removed(runs, size, contents, failed, made)
+    session.send(
+        {
+            "remove": {
+                "runs": [[stored_run.run_id, stored_run.node_dir] for stored_run in stored_runs],
+                "rest": True,
+            }
+        }
+    )
+    raw = _receive_record(session, "removed", node) or Untrusted({})
+    failed = tuple(f"{row.text(0)}: {row.text(1)}" for row in raw.rows("failed", MOST_PARTS))
+    runs, size, contents, environments = (
+        raw.count(name) for name in ("runs", "bytes", "contents", "environments")
+    )
+    return RemovalReport(runs, size, contents, failed, environments)
 
 
-def _hear(session: Session, word: str, node: str) -> Untrusted | None:
+def _receive_record(session: Session, key: str, node: str) -> Untrusted | None:
     def garbled() -> NodeError:
         what = "what the node sent cannot be understood"
         return NodeError(what, code="CC-RUN-004", node=node, evidence=session.stderr)
 
-    header, _ = Listener(session, hung_up=garbled, stalled=lambda what: _stalled(what, node)).answer()
-    if header.has_record(word):
-        return header.record(word)
-    if header.is_null(word):
+    header, _ = ReplyReader(
+        session, on_closed=garbled, on_stalled=lambda message: _stalled_error(message, node)
+    ).receive()
+    if header.has_record(key):
+        return header.record(key)
+    if header.is_null(key):
         return None
     raise garbled()
 
 
-def _stalled(what: str, node: str) -> NodeError:
+def _stalled_error(message: str, node: str) -> NodeError:
     fix = "the file system of its work directory hangs; look at it there, then clean again"
-    return NodeError(what, code="CC-CLEAN-003", node=node, fix=fix)
+    return NodeError(message, code="CC-CLEAN-003", node=node, fix=fix)
 
 
-def _spare(raw: Untrusted) -> Spare:
-    return Spare(raw.count("contents"), raw.count("bytes"))
+def _parse_unused(raw: Untrusted) -> UnusedStorage:
+    return UnusedStorage(raw.count("contents"), raw.count("bytes"))
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndedOrphans:
     """What was ended on a node, and what could not be."""
 
     ended: tuple[str, ...]
-    left: tuple[str, ...]
+    remaining: tuple[str, ...]
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
 def find_orphans(c: Connection, node: Node, interpreter: Interpreter) -> Orphans:
     """List the processes on a node whose runs nobody watches over."""
-    said = _ask(c, node, interpreter, None, "orphans")
-    return parse_orphans(said.unread("orphans"), said.unread("others"))
+    answer = _request_orphans(c, node, interpreter, None, "orphans")
+    return parse_orphans(answer.unread("orphans"), answer.unread("others"))
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
-def end_orphans(c: Connection, node: Node, interpreter: Interpreter, orphans: Sequence[Orphan]) -> Ended:
+def end_orphans(
+    c: Connection, node: Node, interpreter: Interpreter, orphans: Sequence[Orphan]
+) -> EndedOrphans:
     """End some of them: TERM, then KILL."""
-    named = [[one.pid, one.starttime] for one in orphans]
-    said = _ask(c, node, interpreter, named, "ended")
-    return Ended(render_processes(said, "ended"), render_processes(said, "left"))
+    pids = [[orphan.pid, orphan.starttime] for orphan in orphans]
+    answer = _request_orphans(c, node, interpreter, pids, "ended")
+    return EndedOrphans(render_processes(answer, "ended"), render_processes(answer, "left"))
 
 
-def _ask(c: Connection, node: Node, interpreter: Interpreter, end: Any, word: str) -> Untrusted:
-    request = {"workdir": node.workdir, "node": node.name, "end": end}
+def _request_orphans(c: Connection, node: Node, interpreter: Interpreter, to_end: Any, key: str) -> Untrusted:
+    request = {"workdir": node.workdir, "node": node.name, "end": to_end}
     python, activate = interpreter.python, interpreter.activate
     with Session(
         c, "orphans", request, python=python, activate=activate, silence_limit=SILENCE_LIMIT
     ) as session:
         while (frame := session.receive(ANSWER_LIMIT)) is not None:
-            if word in frame[0]:
+            if key in frame[0]:
                 return frame[0]
         raise NodeError("the node ended the conversation", code="CC-RUN-032", evidence=session.stderr)
 
@@ -139,7 +154,7 @@ TRIES = 3
 
 
 def remove_run(
-    cluster: Cluster, nodes: Sequence[Node], interpreters: Mapping[str, tasks.Interpreter], run: str
+    cluster: Cluster, nodes: Sequence[Node], interpreters: Mapping[str, tasks.Interpreter], run_id: str
 ) -> None:
     """Remove a run's directories; where that fails, `clean` will do it some day."""
 
@@ -147,9 +162,13 @@ def remove_run(
         for attempt in range(TRIES):
             time.sleep(attempt)  # the agent may just be ending
             with tasks.clean(c, node, interpreters[node.name], NEVER) as session:
-                found = hear_found(session, node.name)
-                parts = [part for part in found.parts if part.run == run] if found else []
-                if not parts or not ask_to_remove(session, parts, node.name).failed:
+                storage = read_storage(session, node.name)
+                stored_runs = (
+                    [stored_run for stored_run in storage.stored_runs if stored_run.run_id == run_id]
+                    if storage
+                    else []
+                )
+                if not stored_runs or not remove_stored_runs(session, stored_runs, node.name).failed:
                     return
 
     with suppress(ClusterctlError):

@@ -37,11 +37,11 @@ from clusterctl.client.rpc.channels import SSH_FAILED, OpensshChannel
 from clusterctl.client.ssh.timeouts import WATCHDOG, Timeouts
 from clusterctl.errors import AuthenticationFailed, ConnectError, ConnectTimeout, HostKeyError, Unreachable
 from clusterctl.plans.ssh import (
-    Sharing,
+    ConnectionSharing,
     bastion_argv,
     control_argv,
     master_argv,
-    new_host_keys,
+    parse_new_host_keys,
     parse_sharing,
     session_argv,
     settings_argv,
@@ -49,13 +49,13 @@ from clusterctl.plans.ssh import (
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.text import command_line, quote_word
 
-TAIL = 2048
-REFUSED_LOGIN, CLOSED, BETWEEN = "CC-SSH-007", "CC-SSH-006", "CC-SSH-013"
-DEAD = ("CC-SSH-001", "CC-SSH-002", "CC-SSH-003", "CC-SSH-004")  # no login will help
-NEVER_MET = "kex_exchange_identification: "  # the node itself has said nothing
+MAX_EVIDENCE = 2048
+LOGIN_REFUSED_CODE, CLOSED_CODE, PROXY_CODE = "CC-SSH-007", "CC-SSH-006", "CC-SSH-013"
+UNREACHABLE_CODES = ("CC-SSH-001", "CC-SSH-002", "CC-SSH-003", "CC-SSH-004")  # no login will help
+NO_GREETING = "kex_exchange_identification: "  # the node itself has said nothing
 
 # What ssh says (OpenSSH 7 to 10), kind, code, message, fix; the first that is found counts.
-_WORDS: tuple[tuple[str, type[ConnectError], str, str, str], ...] = (
+_ERRORS: tuple[tuple[str, type[ConnectError], str, str, str], ...] = (
     (
         "REMOTE HOST IDENTIFICATION HAS CHANGED|host key for .* has changed",
         HostKeyError,
@@ -109,7 +109,7 @@ _WORDS: tuple[tuple[str, type[ConnectError], str, str, str], ...] = (
         r"Permission denied \(|Permission denied, please try again|Too many authentication failures"
         "|authentication methods|Authentication failed",
         AuthenticationFailed,
-        REFUSED_LOGIN,
+        LOGIN_REFUSED_CODE,
         "the node does not let us in by ssh",
         "see what `{ssh}` says; Kerberos may want a `kinit`",
     ),
@@ -124,7 +124,7 @@ _WORDS: tuple[tuple[str, type[ConnectError], str, str, str], ...] = (
         "Unable to negotiate|[Cc]onnection closed by|Connection reset by|kex_exchange|banner exchange: "
         "|disconnect from",
         Unreachable,
-        CLOSED,
+        CLOSED_CODE,
         "the server at {place} ended the connection",
         "it may limit connections (MaxStartups, PerSourcePenalties): wait a little, and read its log",
     ),
@@ -132,7 +132,7 @@ _WORDS: tuple[tuple[str, type[ConnectError], str, str, str], ...] = (
         "UNKNOWN port|[Cc]onnection closed|[Cc]onnection reset|[Bb]roken pipe|stdio forward|kex_exchange"
         "|banner exchange: ",
         Unreachable,
-        BETWEEN,
+        PROXY_CODE,
         "the way to {place} through {via} ended",
         "see what `{ssh}` says: what stands between may be down, unknown here or not let you in; or the node is down",
     ),
@@ -147,44 +147,53 @@ _WORDS: tuple[tuple[str, type[ConnectError], str, str, str], ...] = (
 )
 
 
-def explain(node: Node, said: str, status: int, *, asked: bool, via: str | None = None) -> ConnectError:
+def explain_failure(
+    node: Node, stderr: str, status: int, *, interactive: bool, via: str | None = None
+) -> ConnectError:
     """Say why ssh did not get in.
 
-    `asked` tells whether it was allowed to ask the user for a password, `via` names what stands in between. A bastion's
-    own words are not among those `said`: ssh throws them away where it leaves a master.
+    `interactive` tells whether it was allowed to ask the user for a password, `via` names what stands in between. A
+    bastion's own words are not among those `stderr`: ssh throws them away where it leaves a master.
     """
-    names = {"host": node.host, "place": _place(node), "known": _known_name(node), "ssh": hand_command(node)}
-    names["via"] = via or "a proxy command or bastion"
-    evidence = said.strip()[-TAIL:]
-    for words, kind, code, message, fix in _WORDS:
-        if re.search(words, said):
-            more = "" if asked or code != REFUSED_LOGIN else _how_to_answer(node)
-            if via and (code == CLOSED or (code != BETWEEN and NEVER_MET in said)):
+    values = {
+        "host": node.host,
+        "place": _render_address(node),
+        "known": _known_name(node),
+        "ssh": render_ssh_command(node),
+    }
+    values["via"] = via or "a proxy command or bastion"
+    evidence = stderr.strip()[-MAX_EVIDENCE:]
+    for pattern, kind, code, message, fix in _ERRORS:
+        if re.search(pattern, stderr):
+            extra_fix = "" if interactive or code != LOGIN_REFUSED_CODE else _no_terminal_fix(node)
+            if via and (code == CLOSED_CODE or (code != PROXY_CODE and NO_GREETING in stderr)):
                 continue  # who ended it stands in between
-            text = message.format(**names)
-            return kind(text, code=code, node=node.name, evidence=evidence, fix=more or fix.format(**names))
+            text = message.format(**values)
+            return kind(
+                text, code=code, node=node.name, evidence=evidence, fix=extra_fix or fix.format(**values)
+            )
     return Unreachable(
-        f"ssh to {_place(node)} "
+        f"ssh to {_render_address(node)} "
         + (f"ended with status {status}" if status >= 0 else f"got signal {-status}"),
         code="CC-SSH-031",
         node=node.name,
         evidence=evidence,
-        fix=f"see what `{hand_command(node)}` says",
+        fix=f"see what `{render_ssh_command(node)}` says",
     )
 
 
-def overdue(node: Node, limit: float, said: str) -> ConnectTimeout:
+def login_timed_out(node: Node, limit: float, stderr: str) -> ConnectTimeout:
     """Say that ssh did not get in within its time."""
     return ConnectTimeout(
-        f"ssh was not let in at {_place(node)} within {limit:g} s",
+        f"ssh was not let in at {_render_address(node)} within {limit:g} s",
         code="CC-SSH-004",
         node=node.name,
-        evidence=said.strip()[-TAIL:],
-        fix=f"see what `{hand_command(node)}` waits for",
+        evidence=stderr.strip()[-MAX_EVIDENCE:],
+        fix=f"see what `{render_ssh_command(node)}` waits for",
     )
 
 
-def dead_bastion(node: Node, bastion: str, error: ConnectError) -> Unreachable:
+def bastion_unreachable(node: Node, bastion: str, error: ConnectError) -> Unreachable:
     """Say that the way ends at the bastion."""
     return Unreachable(
         f"the bastion {bastion} does not answer",
@@ -207,24 +216,24 @@ def no_program(node: Node, error: OSError) -> Unreachable:
     )
 
 
-def hand_command(node: Node) -> str:
+def render_ssh_command(node: Node) -> str:
     """Write the `ssh` that a user would type for a node."""
-    words = ["ssh", *(["-p", str(node.ssh.port)] if node.ssh.port not in (None, 22) else ())]
-    words += ["-i", node.ssh.key] if node.ssh.key else []
-    words += ["-J", node.ssh.jump] if node.ssh.jump else []
-    words += ["-o", f"ProxyCommand={node.ssh.proxy_command}"] if node.ssh.proxy_command else []
-    return command_line(*words, f"{node.ssh.user}@{node.host}" if node.ssh.user else node.host)
+    options = ["ssh", *(["-p", str(node.ssh.port)] if node.ssh.port not in (None, 22) else ())]
+    options += ["-i", node.ssh.key] if node.ssh.key else []
+    options += ["-J", node.ssh.jump] if node.ssh.jump else []
+    options += ["-o", f"ProxyCommand={node.ssh.proxy_command}"] if node.ssh.proxy_command else []
+    return command_line(*options, f"{node.ssh.user}@{node.host}" if node.ssh.user else node.host)
 
 
-def _how_to_answer(node: Node) -> str:
+def _no_terminal_fix(node: Node) -> str:
     return (
         "without a terminal ssh may not ask for a password or code. Give the host `ControlMaster auto`, "
-        f"`ControlPath ~/.ssh/cm-%C` and `ControlPersist 8h` in ~/.ssh/config, run `{hand_command(node)}` once "
+        f"`ControlPath ~/.ssh/cm-%C` and `ControlPersist 8h` in ~/.ssh/config, run `{render_ssh_command(node)}` once "
         "and then this again; or run this in a terminal. Kerberos wants a `kinit`"
     )
 
 
-def _place(node: Node) -> str:
+def _render_address(node: Node) -> str:
     return node.host if node.ssh.port in (None, 22) else f"{node.host} port {node.ssh.port}"
 
 
@@ -232,49 +241,49 @@ def _known_name(node: Node) -> str:
     return quote_word(node.host if node.ssh.port in (None, 22) else f"[{node.host}]:{node.ssh.port}")
 
 
-MOST_SAID = 1 << 20  # bytes, when it is looked at
-LOOK_EVERY = 0.5  # seconds
+MAX_OUTPUT = 1 << 20  # bytes, when it is looked at
+CHECK_INTERVAL = 0.5  # seconds
 
 
-class Flood:
-    """Looks at files as they grow; `seen` tells whether one grew far too large, and the program was stopped."""
+class OutputGuard:
+    """Looks at files as they grow; `exceeded` tells whether one grew far too large, and the program was stopped."""
 
     def __init__(self, files: Sequence[IO[bytes]], stop: Callable[[], None]) -> None:
-        self.seen = False
+        self.exceeded = False
         self._files, self._stop = files, stop
-        self._over = False
-        self._alarm = WATCHDOG.set(LOOK_EVERY, self._look)
+        self._ended = False
+        self._alarm = WATCHDOG.set(CHECK_INTERVAL, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         with suppress(OSError, ValueError):  # they are just being closed
-            if self._over:
+            if self._ended:
                 return
-            if any(os.fstat(file.fileno()).st_size > MOST_SAID for file in self._files):
-                self.seen = True
+            if any(os.fstat(file.fileno()).st_size > MAX_OUTPUT for file in self._files):
+                self.exceeded = True
                 self._stop()
             else:
-                self._alarm = WATCHDOG.set(LOOK_EVERY, self._look)
+                self._alarm = WATCHDOG.set(CHECK_INTERVAL, self._check)
 
     def end(self) -> None:
         """Look no more."""
-        self._over = True
+        self._ended = True
         WATCHDOG.cancel(self._alarm)
 
 
 @contextmanager
-def no_flood(files: Sequence[IO[bytes]], stop: Callable[[], None]) -> Iterator[Flood]:
+def limit_output(files: Sequence[IO[bytes]], stop: Callable[[], None]) -> Iterator[OutputGuard]:
     """Call `stop` if one of the files grows far too large within the block."""
-    flood = Flood(files, stop)
+    guard = OutputGuard(files, stop)
     try:
-        yield flood
+        yield guard
     finally:
-        flood.end()
+        guard.end()
 
 
 LONGEST_FOLDER = 60  # bytes; a socket's path has 108 at most, and ssh adds a suffix while it makes one
 ASK_LIMIT = 180.0  # seconds that a person may take for a password and a code
-EVIDENCE = 200  # characters of a flood are enough
-LIMITS = Timeouts()
+FLOOD_EVIDENCE = 200  # characters of a flood are enough
+DEFAULT_TIMEOUTS = Timeouts()
 
 # Waits for the end of its stdin, which is ours to hold, and then ends every master in the directory.
 CLOSER = (
@@ -306,7 +315,7 @@ class OpensshConnection(Context):  # type: ignore[misc]  # invoke ships no types
     def open_channel(self) -> OpensshChannel:
         """Run the constant remote command; ConnectionLost if the master is gone."""
         if not self.is_connected:
-            raise endings.lost(self.node.name, "its ControlMaster has ended")
+            raise endings.connection_lost(self.node.name, "its ControlMaster has ended")
         argv = session_argv(self.program, self.node, self.path)
         return OpensshChannel(self.node.name, argv, lambda: self.is_connected)
 
@@ -322,7 +331,7 @@ class Masters:
     def __init__(self, notice: Callable[[str], None], program: str = "ssh") -> None:
         self._notice = notice
         self._program = shutil.which(program) or program
-        self._lock, self._asking = threading.Lock(), threading.Lock()
+        self._lock, self._prompt_lock = threading.Lock(), threading.Lock()
         self._numbers = itertools.count()
         self._starting: set[subprocess.Popen[bytes]] = set()
         self._bastions: dict[tuple[str, str | None], ConnectError | None] = {}  # None: it answers
@@ -330,21 +339,21 @@ class Masters:
         self._closer: subprocess.Popen[bytes] | None = None
         self._closed = False
 
-    def connect(self, node: Node, timeouts: Timeouts = LIMITS) -> OpensshConnection:
+    def connect(self, node: Node, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> OpensshConnection:
         """Find or make the master of a node; raises a ConnectError that says why ssh did not get in."""
-        node = _with_config_at_home(node)
+        node = _with_expanded_config(node)
         sharing = parse_sharing(self._run(node, settings_argv(self._program, node), timeouts.connect))
-        if sharing.path is not None and is_listening(sharing.path):
-            return OpensshConnection(self._program, node, sharing.path, owned=False)
-        mine = None if sharing.persists else str(self._open_folder() / str(next(self._numbers)))
+        if sharing.control_path is not None and is_listening(sharing.control_path):
+            return OpensshConnection(self._program, node, sharing.control_path, owned=False)
+        own_socket = None if sharing.persists else str(self._open_folder() / str(next(self._numbers)))
         try:
-            self._log_in(node, sharing, mine, timeouts, batch=True)
+            self._log_in(node, sharing, own_socket, timeouts, batch=True)
         except ConnectError as error:
-            if not (_wants_a_person(error) and may_ask()):
+            if not (_needs_user(error) and can_prompt()):
                 raise
-            self._log_in_asking(node, sharing, mine, timeouts)
-        path = mine or str(sharing.path)
-        return OpensshConnection(self._program, node, path, owned=mine is not None)
+            self._log_in_interactively(node, sharing, own_socket, timeouts)
+        path = own_socket or str(sharing.control_path)
+        return OpensshConnection(self._program, node, path, owned=own_socket is not None)
 
     def close(self) -> None:
         """End what is being started, and every master of ours."""
@@ -364,78 +373,100 @@ class Masters:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _log_in_asking(self, node: Node, sharing: Sharing, mine: str | None, timeouts: Timeouts) -> None:
+    def _log_in_interactively(
+        self, node: Node, sharing: ConnectionSharing, own_socket: str | None, timeouts: Timeouts
+    ) -> None:
         """Let ssh ask at the terminal, for one node at a time."""
-        with self._asking:
+        with self._prompt_lock:
             self._check_open(node)
             self._check_bastion(node, sharing, timeouts)
             self._notice(f"{node.name}: ssh may ask for a password or a code now")
-            self._log_in(node, sharing, mine, timeouts, batch=False)
+            self._log_in(node, sharing, own_socket, timeouts, batch=False)
 
-    def _check_bastion(self, node: Node, sharing: Sharing, timeouts: Timeouts) -> None:
+    def _check_bastion(self, node: Node, sharing: ConnectionSharing, timeouts: Timeouts) -> None:
         """Trouble nobody with questions for nodes whose bastion does not answer at all."""
         if sharing.bastion is None:
             return
         key = sharing.bastion, node.ssh.config
         if key not in self._bastions:
-            self._bastions[key] = self._find_dead(node, sharing.bastion, timeouts)
-        dead = self._bastions[key]
-        if dead is not None:
-            raise dead_bastion(node, sharing.bastion, dead)
+            self._bastions[key] = self._probe_bastion(node, sharing.bastion, timeouts)
+        failure = self._bastions[key]
+        if failure is not None:
+            raise bastion_unreachable(node, sharing.bastion, failure)
 
-    def _find_dead(self, node: Node, bastion: str, timeouts: Timeouts) -> ConnectError | None:
-        argv = bastion_argv(self._program, node, bastion, limit=timeouts.connect)
+    def _probe_bastion(self, node: Node, bastion: str, timeouts: Timeouts) -> ConnectError | None:
+        argv = bastion_argv(self._program, node, bastion, timeout=timeouts.connect)
         try:
             self._run(node, argv, timeouts.connect + timeouts.handshake + timeouts.login)
         except ConnectError as error:
-            return error if error.code in DEAD else None
+            return error if error.code in UNREACHABLE_CODES else None
         return None
 
     def _log_in(
-        self, node: Node, sharing: Sharing, mine: str | None, timeouts: Timeouts, *, batch: bool
+        self,
+        node: Node,
+        sharing: ConnectionSharing,
+        own_socket: str | None,
+        timeouts: Timeouts,
+        *,
+        batch: bool,
     ) -> None:
-        argv = master_argv(self._program, node, sharing, socket=mine, batch=batch, limit=timeouts.connect)
+        argv = master_argv(
+            self._program, node, sharing, socket=own_socket, batch=batch, timeout=timeouts.connect
+        )
         limit = timeouts.connect + timeouts.handshake + timeouts.login if batch else ASK_LIMIT
-        self._run(node, argv, limit, asks=not batch, via=sharing.via)
+        self._run(node, argv, limit, interactive=not batch, via=sharing.via_text)
 
     def _run(
-        self, node: Node, argv: Sequence[str], limit: float, *, asks: bool = False, via: str | None = None
+        self,
+        node: Node,
+        argv: Sequence[str],
+        limit: float,
+        *,
+        interactive: bool = False,
+        via: str | None = None,
     ) -> str:
         """Run ssh to its end and give what it printed; its failure is raised as what it means."""
         # Files, not pipes: a master that stays behind may hold on to what ssh was given.
-        with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as said:
-            with _shown(said) if asks else nullcontext(said.fileno()) as errors:
-                process = self._start(node, argv, printed.fileno(), errors, asks=asks)
+        with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+            with (
+                _tee_to_terminal(stderr) if interactive else nullcontext(stderr.fileno()) as stderr_descriptor
+            ):
+                process = self._start(node, argv, stdout.fileno(), stderr_descriptor, interactive=interactive)
                 with (
                     WATCHDOG.limit(limit, process.terminate) as alarm,
-                    no_flood((printed, said), process.terminate) as flood,
+                    limit_output((stdout, stderr), process.terminate) as guard,
                 ):
                     status = process.wait()
             with self._lock:
                 self._starting.discard(process)
                 self._closed = self._closed or (
-                    asks and status == -signal.SIGINT
+                    interactive and status == -signal.SIGINT
                 )  # whoever was asked wants no more
-            words = _text(said)
-            if flood.seen:
-                raise endings.flooded(node.name, (words or _text(printed))[:EVIDENCE])
+            message = _text(stderr)
+            if guard.exceeded:
+                raise endings.output_flood(node.name, (message or _text(stdout))[:FLOOD_EVIDENCE])
             if alarm.expired:
-                raise overdue(node, limit, words)
+                raise login_timed_out(node, limit, message)
             if status == SSH_FAILED or status < 0:
-                raise explain(node, words, status, asked=asks, via=via)
-            for key in new_host_keys(words):
+                raise explain_failure(node, message, status, interactive=interactive, via=via)
+            for key in parse_new_host_keys(message):
                 self._notice(f"{node.name}: ssh recorded the new host key of {key}")
-            return _text(printed)
+            return _text(stdout)
 
     def _start(
-        self, node: Node, argv: Sequence[str], printed: int, said: int, *, asks: bool
+        self, node: Node, argv: Sequence[str], stdout: int, stderr: int, *, interactive: bool
     ) -> subprocess.Popen[bytes]:
         with self._lock:
             self._check_open(node)
             try:
                 # One that may ask must stay with the terminal, where Ctrl-C ends it; the others must not be there.
                 process = subprocess.Popen(
-                    argv, stdin=subprocess.DEVNULL, stdout=printed, stderr=said, start_new_session=not asks
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=stdout,
+                    stderr=stderr,
+                    start_new_session=not interactive,
                 )
             except OSError as error:
                 raise no_program(node, error) from error
@@ -444,15 +475,17 @@ class Masters:
 
     def _check_open(self, node: Node) -> None:
         if self._closed:
-            raise explain(node, "the command is ending", 0, asked=True)
+            raise explain_failure(node, "the command is ending", 0, interactive=True)
 
     def _open_folder(self) -> Path:
         """Make the directory for our sockets, and the process that ends their masters after us."""
         with self._lock:
             if self._folder is None:
-                wished = os.environ.get("XDG_RUNTIME_DIR", "")
-                place = wished if _fits(wished) else "/tmp"  # mkdtemp makes a name of its own, mode 0700
-                self._folder = Path(tempfile.mkdtemp(prefix="clusterctl-", dir=place))
+                runtime_dir = os.environ.get("XDG_RUNTIME_DIR", "")
+                parent = (
+                    runtime_dir if _is_usable_parent(runtime_dir) else "/tmp"
+                )  # mkdtemp makes a name of its own, mode 0700
+                self._folder = Path(tempfile.mkdtemp(prefix="clusterctl-", dir=parent))
                 self._closer = subprocess.Popen(
                     ["/bin/sh", "-c", CLOSER, "clusterctl", str(self._folder), self._program],
                     stdin=subprocess.PIPE,
@@ -463,45 +496,49 @@ class Masters:
             return self._folder
 
 
-def _wants_a_person(error: ConnectError) -> bool:
+def _needs_user(error: ConnectError) -> bool:
     """Tell whether a password or a code may help: the node wants one, or perhaps what stands between, unseen by us."""
-    return isinstance(error, AuthenticationFailed) or error.code == BETWEEN
+    return isinstance(error, AuthenticationFailed) or error.code == PROXY_CODE
 
 
 def _text(file: IO[bytes]) -> str:
     file.seek(0)
-    return file.read(MOST_SAID).decode("utf-8", "replace")
+    return file.read(MAX_OUTPUT).decode("utf-8", "replace")
 
 
 @contextmanager
-def _shown(said: IO[bytes]) -> Iterator[int]:
+def _tee_to_terminal(log: IO[bytes]) -> Iterator[int]:
     """Give a descriptor for what a person must see now: it goes to the terminal, and into a file as well."""
-    reading, writing = os.pipe()
-    kept = os.dup(
-        said.fileno()
+    read_end, write_end = os.pipe()
+    log_copy = os.dup(
+        log.fileno()
     )  # a master of an old ssh speaks on, and the number may be another file's by then
-    copier = threading.Thread(target=_copy, args=(reading, kept), name="what ssh says", daemon=True)
+    copier = threading.Thread(
+        target=_copy_to_terminal, args=(read_end, log_copy), name="what ssh says", daemon=True
+    )
     copier.start()
     try:
-        yield writing
+        yield write_end
     finally:
-        os.close(writing)
+        os.close(write_end)
         copier.join(0.5)
 
 
-def _copy(source: int, file: int) -> None:
+def _copy_to_terminal(source: int, log: int) -> None:
     with (
         open(source, "rb", buffering=0) as pipe,
-        open(file, "wb", buffering=0) as kept,
+        open(log, "wb", buffering=0) as sink,
         Path("/dev/tty").open("wb", buffering=0) as terminal,
     ):
-        while piece := pipe.read(4096):
-            terminal.write(piece)
-            kept.write(piece)
+        while chunk := pipe.read(4096):
+            terminal.write(chunk)
+            sink.write(chunk)
 
 
-def _fits(place: str) -> bool:
-    return place.startswith("/") and len(os.fsencode(place)) <= LONGEST_FOLDER and os.access(place, os.W_OK)
+def _is_usable_parent(folder: str) -> bool:
+    return (
+        folder.startswith("/") and len(os.fsencode(folder)) <= LONGEST_FOLDER and os.access(folder, os.W_OK)
+    )
 
 
 def is_listening(path: str) -> bool:
@@ -513,7 +550,7 @@ def is_listening(path: str) -> bool:
     return False
 
 
-def may_ask() -> bool:
+def can_prompt() -> bool:
     """Tell whether a person can answer ssh: we are in the foreground of a terminal."""
     try:
         if not sys.stdin.isatty():
@@ -529,7 +566,7 @@ def may_ask() -> bool:
         os.close(terminal)
 
 
-def _with_config_at_home(node: Node) -> Node:
+def _with_expanded_config(node: Node) -> Node:
     """Fill in what ssh leaves to the shell: `~` in the name of its configuration file."""
     if node.ssh.config is None:
         return node

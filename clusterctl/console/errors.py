@@ -8,20 +8,20 @@ from clusterctl.console.terminal import wants_color
 from clusterctl.console.text import sanitize
 from clusterctl.errors import ClusterctlError, Issue, SpecError
 
-_RED, _BOLD, _PLAIN = "\x1b[31m", "\x1b[1m", "\x1b[0m"
+_RED, _BOLD, _RESET = "\x1b[31m", "\x1b[1m", "\x1b[0m"
 
 
 def show_error(error: ClusterctlError) -> None:
     """Write an error to stderr."""
     lines = render_spec_error(error) if isinstance(error, SpecError) else render_error(error)
-    head, *rest = [sanitize(line) for text in lines for line in text.split("\n")]
-    print("\n".join([_paint(head), *rest]), file=sys.stderr, flush=True)
+    first_line, *more_lines = [sanitize(line) for text in lines for line in text.split("\n")]
+    print("\n".join([_colorize(first_line), *more_lines]), file=sys.stderr, flush=True)
 
 
 def render_error(error: ClusterctlError) -> list[str]:
     """Give an error's lines, the first of them the message."""
-    where = f"{error.node}: " if error.node else ""
-    lines = [f"error {error.code}: {where}{error.message}"]
+    node_prefix = f"{error.node}: " if error.node else ""
+    lines = [f"error {error.code}: {node_prefix}{error.message}"]
     if error.evidence:
         lines += [f"  {line}" for line in error.evidence.rstrip().split("\n")]
     if error.fix:
@@ -31,27 +31,29 @@ def render_error(error: ClusterctlError) -> list[str]:
 
 def render_spec_error(error: SpecError) -> list[str]:
     """Give the lines for a wrong file: every issue with its place."""
-    count = len(error.issues)
-    files = {issue.place.file for issue in error.issues if issue.place}
-    where = f" in {', '.join(sorted(files))}" if files else ""
-    head = f"error: {count} problem{'s' if count > 1 else ''}{where}; nothing was started"
-    return [head, *(line for issue in error.issues for line in _render_issue(issue))]
+    issue_count = len(error.issues)
+    files = {issue.location.file for issue in error.issues if issue.location}
+    in_files = f" in {', '.join(sorted(files))}" if files else ""
+    first_line = (
+        f"error: {issue_count} problem{'s' if issue_count > 1 else ''}{in_files}; nothing was started"
+    )
+    return [first_line, *(line for issue in error.issues for line in _render_issue(issue))]
 
 
 def _render_issue(issue: Issue) -> list[str]:
-    place = f"{issue.place}: " if issue.place else ""
-    lines = [f"{place}{issue.code} {issue.message}"]
+    location = f"{issue.location}: " if issue.location else ""
+    lines = [f"{location}{issue.code} {issue.message}"]
     return [*lines, f"    fix: {issue.fix}"] if issue.fix else lines
 
 
-def show_usage(message: str, command: str, hint: str = "") -> None:
+def show_usage_error(message: str, command: str, hint: str = "") -> None:
     """Write a mistake on the command line to stderr."""
-    print(_paint(f"error CC-USE-001: {sanitize(message)}"), file=sys.stderr)
+    print(_colorize(f"error CC-USE-001: {sanitize(message)}"), file=sys.stderr)
     print(sanitize(f"  fix: see `{command} --help`{hint}"), file=sys.stderr, flush=True)
 
 
-def _paint(head: str) -> str:
+def _colorize(first_line: str) -> str:
     if not wants_color(sys.stderr):
-        return head
-    label, colon, rest = head.partition(": ")
-    return f"{_BOLD}{_RED}{label}{colon}{_PLAIN}{_BOLD}{rest}{_PLAIN}"
+        return first_line
+    label, colon, message = first_line.partition(": ")
+    return f"{_BOLD}{_RED}{label}{colon}{_RESET}{_BOLD}{message}{_RESET}"

@@ -16,69 +16,69 @@ from clusterctl.console.terminal import print_table
 from clusterctl.console.text import sanitize
 from clusterctl.plans.checks.framework import SEVERITIES, Finding
 from clusterctl.plans.checks.nics import (
+    describe_nccl_files,
     describe_nics,
-    describe_others,
+    describe_other_nics,
     describe_rdma,
-    describe_settings,
     explain_choice,
 )
-from clusterctl.plans.checks.registry import in_order
+from clusterctl.plans.checks.registry import sort_findings
 from clusterctl.plans.checks.torch import nccl_version
 from clusterctl.plans.explain import Explanation, family_of
 from clusterctl.plans.facts.facts import Facts
-from clusterctl.plans.facts.records import Activate
+from clusterctl.plans.facts.records import ActivateResult
 from clusterctl.plans.launch.network import NodeNetwork, plan_hcas, resolve_network
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.text import counted
+from clusterctl.specs.text import plural
 
-FIRST = 3  # entries of a path that are shown
+MOST_ENTRIES = 3  # entries of a path that are shown
 
 
 def render_activated(console: Console, facts: Mapping[str, Facts]) -> None:
     """Print what `activate` gave, equal nodes as one; nothing where there is none."""
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for name, one in facts.items():
-        if one.activate.status is not None:
-            groups.setdefault(tuple(describe(one.activate)), []).append(name)
-    for lines, names in groups.items():
+    names_by_lines: dict[tuple[str, ...], list[str]] = {}
+    for name, node_facts in facts.items():
+        if node_facts.activate.status is not None:
+            names_by_lines.setdefault(tuple(describe_activated(node_facts.activate)), []).append(name)
+    for lines, names in names_by_lines.items():
         console.print(Text.assemble("activate gave ", (f"({fold_names(names)})", "bold")))
         for line in lines:
             console.print(Text(f"  {sanitize(line)}"), soft_wrap=True)
 
 
-def describe(given: Activate) -> Iterator[str]:
+def describe_activated(activated: ActivateResult) -> Iterator[str]:
     """Say it in lines."""
-    if given.conda:
-        yield f"conda environment {given.conda}"
-    if given.venv:
-        yield f"venv {given.venv}"
-    yield f"CUDA toolkit {given.cuda or 'none'}" + _at(given.nvcc or given.cuda_home)
-    yield f"compiler {given.compiler_version or 'none'}" + _at(given.compiler)
-    yield f"PATH {shorten(given.path)}"
-    if given.libraries:
-        yield f"LD_LIBRARY_PATH {shorten(given.libraries)}"
+    if activated.conda:
+        yield f"conda environment {activated.conda}"
+    if activated.venv:
+        yield f"venv {activated.venv}"
+    yield f"CUDA toolkit {activated.cuda or 'none'}" + _at_path(activated.nvcc or activated.cuda_home)
+    yield f"compiler {activated.compiler_version or 'none'}" + _at_path(activated.compiler)
+    yield f"PATH {render_path_list(activated.path)}"
+    if activated.libraries:
+        yield f"LD_LIBRARY_PATH {render_path_list(activated.libraries)}"
 
 
-def _at(place: str | None) -> str:
-    return f" at {place}" if place else ""
+def _at_path(path: str | None) -> str:
+    return f" at {path}" if path else ""
 
 
-def shorten(entries: tuple[str, ...]) -> str:
+def render_path_list(entries: tuple[str, ...]) -> str:
     """Join the first entries of a path and count the others."""
-    more = len(entries) - FIRST
-    return ":".join(entries[:FIRST]) + (f" and {more} more" if more > 0 else "")
+    hidden = len(entries) - MOST_ENTRIES
+    return ":".join(entries[:MOST_ENTRIES]) + (f" and {hidden} more" if hidden > 0 else "")
 
 
 SCHEMA = 1
 FOLD_ABOVE = 16  # nodes; a longer table shows equal nodes as one row
 STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
-NOTHING = "-"
+EMPTY = "-"
 INDENT = 7  # columns before the text of a finding
 
 
 @dataclass(frozen=True)
-class Row:
+class NodeRow:
     """What the table tells of a node."""
 
     node: str
@@ -91,7 +91,7 @@ class Row:
     verdict: str
 
     @property
-    def kind(self) -> tuple[str, ...]:
+    def group_key(self) -> tuple[str, ...]:
         """What must be equal for two nodes to share a row."""
         return (self.nics, self.python, self.torch, self.cuda, self.gpus, self.verdict)
 
@@ -106,7 +106,7 @@ HEADINGS = {
     "gpus": "GPUs",
     "verdict": "verdict",
 }
-OPTIONAL = ("cuda", "gpus")  # left out where no node has any
+OPTIONAL_COLUMNS = ("cuda", "gpus")  # left out where no node has any
 
 
 def render_check(
@@ -114,28 +114,28 @@ def render_check(
     nodes: Sequence[Node],
     facts: Mapping[str, Facts],
     findings: Sequence[Finding],
-    about: Callable[[], None] = lambda: None,
+    print_network: Callable[[], None] = lambda: None,
 ) -> None:
-    """Print the table, what `about` prints of the network, the findings, and last a line that sums up."""
-    render_table(console, [_row(node, facts.get(node.name), findings) for node in nodes])
+    """Print the table, what `print_network` prints of the network, the findings, and last a line that sums up."""
+    render_table(console, [_make_row(node, facts.get(node.name), findings) for node in nodes])
     render_activated(console, facts)
-    about()
+    print_network()
     render_findings(console, findings)
-    console.print(Text(sum_up(len(nodes), findings)))
+    console.print(Text(summarize(len(nodes), findings)))
 
 
-def render_table(console: Console, rows: Sequence[Row]) -> None:
+def render_table(console: Console, rows: Sequence[NodeRow]) -> None:
     """Print a row per node, or per group of equal nodes where there are many."""
-    shown = fold_rows(rows) if len(rows) > FOLD_ABOVE else list(rows)
+    shown_rows = merge_equal_rows(rows) if len(rows) > FOLD_ABOVE else list(rows)
     names = [
         name
         for name in HEADINGS
-        if name not in OPTIONAL or any(getattr(row, name) != NOTHING for row in shown)
+        if name not in OPTIONAL_COLUMNS or any(getattr(row, name) != EMPTY for row in shown_rows)
     ]
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
     for name in names:
         table.add_column(HEADINGS[name], overflow="fold", no_wrap=False)
-    for row in shown:
+    for row in shown_rows:
         table.add_row(*(_cell(name, getattr(row, name)) for name in names))
     print_table(console, table)
 
@@ -147,60 +147,63 @@ def _cell(name: str, value: str) -> Text:
     return Text(value, style=STYLES[worst] if worst else "bold red" if value == "no answer" else "green")
 
 
-def fold_rows(rows: Sequence[Row]) -> list[Row]:
+def merge_equal_rows(rows: Sequence[NodeRow]) -> list[NodeRow]:
     """Join rows that differ only in name and address."""
-    groups: dict[tuple[str, ...], list[Row]] = {}
+    groups: dict[tuple[str, ...], list[NodeRow]] = {}
     for row in rows:
-        groups.setdefault(row.kind, []).append(row)
-    return [_joined(group) for group in groups.values()]
+        groups.setdefault(row.group_key, []).append(row)
+    return [_merge_group(group) for group in groups.values()]
 
 
-def _joined(group: Sequence[Row]) -> Row:
-    first, more = group[0], len(group) - 1
-    address = f"{first.address} +{more}" if more else first.address
-    return Row(fold_names(row.node for row in group), address, *first.kind)
+def _merge_group(group: Sequence[NodeRow]) -> NodeRow:
+    first, others = group[0], len(group) - 1
+    address = f"{first.address} +{others}" if others else first.address
+    return NodeRow(fold_names(row.node for row in group), address, *first.group_key)
 
 
-def _row(node: Node, facts: Facts | None, findings: Sequence[Finding]) -> Row:
+def _make_row(node: Node, facts: Facts | None, findings: Sequence[Finding]) -> NodeRow:
     network = resolve_network(node, facts)
     if facts is None:
         address = network.ip or node.host
-        return Row(node.name, address, _nics(network), NOTHING, NOTHING, NOTHING, NOTHING, "no answer")
+        return NodeRow(node.name, address, _nics(network), EMPTY, EMPTY, EMPTY, EMPTY, "no answer")
     torch = facts.torch.version or "none"
-    python = facts.interpreter.version or NOTHING
+    python = facts.interpreter.version or EMPTY
     verdict = _verdict(node.name, findings)
-    return Row(
-        node.name, network.ip or NOTHING, _nics(network), python, torch, _cuda(facts), _gpus(facts), verdict
+    return NodeRow(
+        node.name, network.ip or EMPTY, _nics(network), python, torch, _cuda(facts), _gpus(facts), verdict
     )
 
 
 def _nics(network: NodeNetwork) -> str:
-    return ", ".join(network.nics) or NOTHING
+    return ", ".join(network.nics) or EMPTY
 
 
 def _cuda(facts: Facts) -> str:
     runtime = facts.torch.cuda or (facts.torch.hip and f"ROCm {facts.torch.hip}")
-    return " / ".join(text for text in (runtime, nccl_version(facts)) if text) or NOTHING
+    return " / ".join(text for text in (runtime, nccl_version(facts)) if text) or EMPTY
 
 
 def _gpus(facts: Facts) -> str:
     models = Counter((gpu.name or "GPU").removeprefix("NVIDIA ") for gpu in facts.gpus.devices)
-    told = ", ".join(f"{count} x {model}" for model, count in models.items())
-    return told or (str(facts.gpus.count) if facts.gpus.count else NOTHING)
+    summary = ", ".join(f"{count} x {model}" for model, count in models.items())
+    return summary or (str(facts.gpus.count) if facts.gpus.count else EMPTY)
 
 
 def _verdict(name: str, findings: Sequence[Finding]) -> str:
-    count = Counter(one.severity for one in findings if name in one.nodes and not one.waived)
-    return next((_counted(count[kind], kind) for kind in ("error", "warning") if count[kind]), "fit")
+    count = Counter(finding.severity for finding in findings if name in finding.nodes and not finding.waived)
+    return next(
+        (_render_count(count[severity], severity) for severity in ("error", "warning") if count[severity]),
+        "fit",
+    )
 
 
-def _counted(count: int, kind: str) -> str:
-    return counted(count, "note" if kind == "info" else kind)
+def _render_count(count: int, severity: str) -> str:
+    return plural(count, "note" if severity == "info" else severity)
 
 
 def render_findings(console: Console, findings: Sequence[Finding]) -> None:
     """Print the findings, worst first: what was seen, why it matters, what mends it."""
-    for finding in in_order(findings):
+    for finding in sort_findings(findings):
         _render_finding(console, finding)
 
 
@@ -225,25 +228,27 @@ def _print_labelled(console: Console, label: str, text: str, *, wrap: bool = Tru
     lines = [Text(sanitize(line)) for line in text.split("\n")] if text else []
     width = max(20, console.width - INDENT)
     pieces = [piece for line in lines for piece in (line.wrap(console, width) if wrap else [line])]
-    for place, piece in enumerate(pieces):
+    for index, piece in enumerate(pieces):
         piece.rstrip()
-        start = label if place == 0 else ""
-        console.print(Text.assemble(f"{start:>{INDENT - 1}} ", piece), soft_wrap=not wrap)
+        label_cell = label if index == 0 else ""
+        console.print(Text.assemble(f"{label_cell:>{INDENT - 1}} ", piece), soft_wrap=not wrap)
 
 
-def sum_up(nodes: int, findings: Sequence[Finding]) -> str:
+def summarize(nodes: int, findings: Sequence[Finding]) -> str:
     """Say in one line how it looks."""
     count = Counter(finding.severity for finding in findings if not finding.waived)
-    parts = [_counted(count[severity], severity) for severity in SEVERITIES if count[severity]]
+    counts = [_render_count(count[severity], severity) for severity in SEVERITIES if count[severity]]
     waived = sum(bool(finding.waived) for finding in findings)
-    told = ", ".join([*parts, f"{waived} waived"] if waived else parts)
-    many = counted(nodes, "node")
+    summary = ", ".join([*counts, f"{waived} waived"] if waived else counts)
+    node_count = plural(nodes, "node")
     if count["error"]:
-        return f"{many}: not fit: {told}"
-    return f"{many}: fit ({told})" if told else f"{many}: fit"
+        return f"{node_count}: not fit: {summary}"
+    return f"{node_count}: fit ({summary})" if summary else f"{node_count}: fit"
 
 
-def to_json(nodes: Sequence[Node], facts: Mapping[str, Facts], findings: Sequence[Finding]) -> dict[str, Any]:
+def check_to_json(
+    nodes: Sequence[Node], facts: Mapping[str, Facts], findings: Sequence[Finding]
+) -> dict[str, Any]:
     """Give nodes and findings as `check --json` prints them."""
     return {
         "schema": SCHEMA,
@@ -272,55 +277,63 @@ def render_nics(
     console: Console, nodes: Sequence[Node], facts: Mapping[str, Facts], *, verbose: bool = False
 ) -> None:
     """Print a line for the choice and one for InfiniBand and NCCL's files, with `verbose` also what was not chosen."""
-    told: dict[tuple[str, ...], list[str]] = {}
+    names_by_lines: dict[tuple[str, ...], list[str]] = {}
     for node in nodes:
         if node.name in facts:
-            told.setdefault(tuple(_lines(node, facts[node.name], verbose=verbose)), []).append(node.name)
-    for lines, names in told.items():
-        for place, line in enumerate(lines):
-            who = Text.assemble("NIC ", (f"({fold_names(names)})", "bold"), " ")
-            console.print(Text.assemble(" " * 4 if place else who, sanitize(line)), soft_wrap=True)
+            names_by_lines.setdefault(tuple(_nic_lines(node, facts[node.name], verbose=verbose)), []).append(
+                node.name
+            )
+    for lines, names in names_by_lines.items():
+        for index, line in enumerate(lines):
+            prefix = Text.assemble("NIC ", (f"({fold_names(names)})", "bold"), " ")
+            console.print(Text.assemble(" " * 4 if index else prefix, sanitize(line)), soft_wrap=True)
 
 
-def _lines(node: Node, facts: Facts, *, verbose: bool) -> Iterator[str]:
+def _nic_lines(node: Node, facts: Facts, *, verbose: bool) -> Iterator[str]:
     network = resolve_network(node, facts)
-    about = describe_nics(facts, network)
-    yield f"{about or 'none'}: {explain_choice(node, network)}"
-    for line in (describe_rdma(facts, network), *describe_settings(facts)):
+    description = describe_nics(facts, network)
+    yield f"{description or 'none'}: {explain_choice(node, network)}"
+    for line in (describe_rdma(facts, network), *describe_nccl_files(facts)):
         if line:
             yield line
-    others = describe_others(facts, network)
-    if verbose and others:
-        yield f"not chosen: {others}"
+    not_chosen = describe_other_nics(facts, network)
+    if verbose and not_chosen:
+        yield f"not chosen: {not_chosen}"
 
 
 EXPLAIN_INDENT = 10  # columns before a text
 
 
-def render_explanation(console: Console, one: Explanation) -> None:
+def render_explanation(console: Console, explanation: Explanation) -> None:
     """Print a code in full; commands stay unwrapped, because they are there to be pasted."""
-    console.print(Text.assemble((one.code, "bold"), f"  {one.title}", (f"  ({one.kind})", "dim")))
+    console.print(
+        Text.assemble(
+            (explanation.code, "bold"), f"  {explanation.title}", (f"  ({explanation.kind})", "dim")
+        )
+    )
     console.print()
-    _print(console, "effect", one.effect)
-    _print(console, "why", one.why)
-    _print(console, "what", one.text)
-    _print(console, "do", one.do)
-    _print(console, "in life", "\n".join(one.happens))
-    if one.example is not None:
-        _print(console, "example", one.example.seen)
-        _print(console, "fix", one.example.fix, wrap=False)
-    _print(console, "try", one.command, wrap=False)
-    _print(console, "see", f"clusterctl explain {one.see}" if one.see else "", wrap=False)
+    _print_text(console, "effect", explanation.effect)
+    _print_text(console, "why", explanation.why)
+    _print_text(console, "what", explanation.text)
+    _print_text(console, "do", explanation.do)
+    _print_text(console, "in life", "\n".join(explanation.happens))
+    if explanation.example is not None:
+        _print_text(console, "example", explanation.example.seen)
+        _print_text(console, "fix", explanation.example.fix, wrap=False)
+    _print_text(console, "try", explanation.command, wrap=False)
+    _print_text(
+        console, "see", f"clusterctl explain {explanation.see}" if explanation.see else "", wrap=False
+    )
 
 
-def _print(console: Console, label: str, text: str, *, wrap: bool = True) -> None:
+def _print_text(console: Console, label: str, text: str, *, wrap: bool = True) -> None:
     width = max(20, min(console.width, 100) - EXPLAIN_INDENT)
     lines = [Text(line) for line in text.split("\n")] if text else []
     pieces = [piece for line in lines for piece in (line.wrap(console, width) if wrap else [line])]
-    for place, piece in enumerate(pieces):
+    for index, piece in enumerate(pieces):
         piece.rstrip()
-        head = (f"{label:>{EXPLAIN_INDENT - 2}}  " if place == 0 else " " * EXPLAIN_INDENT, "cyan")
-        console.print(Text.assemble(head, piece), soft_wrap=True)
+        label_cell = (f"{label:>{EXPLAIN_INDENT - 2}}  " if index == 0 else " " * EXPLAIN_INDENT, "cyan")
+        console.print(Text.assemble(label_cell, piece), soft_wrap=True)
 
 
 def render_codes(
@@ -336,6 +349,6 @@ def render_codes(
     console.print(Text("clusterctl explain CODE tells more of one."), style="dim")
 
 
-def explanation_to_json(one: Explanation) -> dict[str, Any]:
+def explanation_to_json(explanation: Explanation) -> dict[str, Any]:
     """Give an explanation as `explain --json` prints it."""
-    return {"schema": SCHEMA, **asdict(one)}
+    return {"schema": SCHEMA, **asdict(explanation)}

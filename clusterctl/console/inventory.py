@@ -10,12 +10,12 @@ from rich.text import Text
 
 from clusterctl.console.terminal import print_table
 from clusterctl.specs.inventory.model import Inventory, Node
-from clusterctl.specs.text import counted
+from clusterctl.specs.text import plural
 
 
-def render_inventory(console: Console, inventory: Inventory) -> None:
+def print_inventory(console: Console, inventory: Inventory) -> None:
     """Print one row a node, in the order of node_rank."""
-    console.print(Text(f"cluster {inventory.cluster}: {counted(len(inventory.nodes), 'node')}"))
+    console.print(Text(f"cluster {inventory.cluster}: {plural(len(inventory.nodes), 'node')}"))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for heading in ("node_rank", "node", "ssh", "training address", "NIC", "gpus", "python", "workdir"):
         table.add_column(heading, overflow="fold")
@@ -28,7 +28,7 @@ def _row(node: Node) -> tuple[str, ...]:
     return (
         str(node.node_rank),
         f"{node.name} (spare)" if node.spare else node.name,
-        ssh_target(node),
+        render_ssh_target(node),
         node.ip or f"({node.host})",
         ",".join(node.nic) or (f"in {node.network}" if node.network else "(that owns the address)"),
         "(found by check)" if node.gpus is None else str(node.gpus),
@@ -37,7 +37,7 @@ def _row(node: Node) -> tuple[str, ...]:
     )
 
 
-def ssh_target(node: Node) -> str:
+def render_ssh_target(node: Node) -> str:
     """Write where SSH goes: user@host:port, and through what."""
     user = f"{node.ssh.user}@" if node.ssh.user else ""
     port = f":{node.ssh.port}" if node.ssh.port not in {None, 22} else ""

@@ -6,148 +6,176 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from clusterctl.client.maintenance import Ended, Found, Removed, Spare
+from clusterctl.client.maintenance import EndedOrphans, NodeStorage, RemovalReport, UnusedStorage
 from clusterctl.console.progress import render_size
 from clusterctl.console.text import sanitize
 from clusterctl.console.verdict import render_outside
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.cleanup import Choice, Orphan, Orphans, Part
+from clusterctl.plans.cleanup import CleanupPlan, Orphan, Orphans, StoredRun
 from clusterctl.plans.facts.gpu_use import describe_age
-from clusterctl.plans.runs.state import whole_state
+from clusterctl.plans.runs.state import run_state
 from clusterctl.plans.sync.results import outside_to_json
 from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.text import counted
+from clusterctl.specs.text import plural
 
-NAMED = 10
-SHOWN = 3  # runs that are named of those kept for one reason
+MOST_FAILURES = 10
+MOST_RUNS = 3  # runs that are named of those kept for one reason
 
 
-def show_choice(choice: Choice, found: Mapping[str, Found]) -> None:
+def show_cleanup_plan(cleanup_plan: CleanupPlan, contents: Mapping[str, NodeStorage]) -> None:
     """Print what would go: every run once, then the store and the payloads, once where nodes share them."""
-    runs: dict[str, list[tuple[Part, str]]] = {}
-    for part, why in choice.parts:
-        runs.setdefault(part.run, []).append((part, why))
-    stranded = choice.stranded
-    for run, parts in runs.items():
-        names = fold_names([part.node for part, _ in parts])
-        size = render_size(sum(part.bytes for part, _ in parts))
+    runs: dict[str, list[tuple[StoredRun, str]]] = {}
+    for stored_run, reason in cleanup_plan.removals:
+        runs.setdefault(stored_run.run_id, []).append((stored_run, reason))
+    outside = cleanup_plan.lost_files
+    for run_id, stored in runs.items():
+        names = fold_names([stored_run.node for stored_run, _ in stored])
+        size = render_size(sum(stored_run.bytes for stored_run, _ in stored))
         state = _state_of(
-            run, [*(part for part, _ in parts), *(p for one in found.values() for p in one.parts)]
+            run_id,
+            [
+                *(stored_run for stored_run, _ in stored),
+                *(p for node_contents in contents.values() for p in node_contents.stored_runs),
+            ],
         )
         _print(
-            f"{run}  {state}, still for {_age(min(p.age for p, _ in parts))}, {size} on {names}: {parts[0][1]}"
+            f"{run_id}  {state}, still for {_age(min(p.age for p, _ in stored))}, {size} on {names}: {stored[0][1]}"
         )
-        if run in stranded:
-            _print(f"  {render_outside(stranded[run])}")
-    _show_stays(choice)
-    for what, spares in (
-        ("stored contents that nobody uses", {name: one.store for name, one in found.items()}),
-        ("old versions of clusterctl's own part", {name: one.payloads for name, one in found.items()}),
-        ("environments that no run uses", {name: one.environments for name, one in found.items()}),
+        if run_id in outside:
+            _print(f"  {render_outside(outside[run_id])}")
+    _show_kept(cleanup_plan)
+    for description, unused in (
+        (
+            "stored contents that nobody uses",
+            {name: node_contents.store for name, node_contents in contents.items()},
+        ),
+        (
+            "old versions of clusterctl's own part",
+            {name: node_contents.payloads for name, node_contents in contents.items()},
+        ),
+        (
+            "environments that no run uses",
+            {name: node_contents.environments for name, node_contents in contents.items()},
+        ),
     ):
-        _show_spares(what, spares, found)
+        _show_unused(description, unused, contents)
 
 
-def _state_of(run: str, known: Iterable[Part]) -> str:
+def _state_of(run_id: str, stored_runs: Iterable[StoredRun]) -> str:
     """Name the state of a whole run as `ps` does, from all its parts."""
-    states = [part.state for part in known if part.run == run and part.state]
-    return whole_state({state.node: state for state in states}) if states else "never started"
+    states = [
+        stored_run.state for stored_run in stored_runs if stored_run.run_id == run_id and stored_run.state
+    ]
+    return run_state({state.node: state for state in states}) if states else "never started"
 
 
-def _show_stays(choice: Choice) -> None:
+def _show_kept(cleanup_plan: CleanupPlan) -> None:
     """Print what is kept although it is beyond the bounds, once for each reason: there may be many such runs."""
-    reasons: dict[str, list[Part]] = {}
-    for part, why in choice.stays:
-        reasons.setdefault(why, []).append(part)
-    for why, parts in reasons.items():
-        runs = list(dict.fromkeys(part.run for part in parts))
-        more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
-        _print(f"{', '.join(runs[:SHOWN])}{more}  kept on {fold_names([part.node for part in parts])}: {why}")
+    reasons: dict[str, list[StoredRun]] = {}
+    for stored, reason in cleanup_plan.kept:
+        reasons.setdefault(reason, []).append(stored)
+    for reason, kept in reasons.items():
+        run_ids = list(dict.fromkeys(stored.run_id for stored in kept))
+        more = f" and {len(run_ids) - MOST_RUNS} more" if len(run_ids) > MOST_RUNS else ""
+        _print(
+            f"{', '.join(run_ids[:MOST_RUNS])}{more}  kept on {fold_names([stored.node for stored in kept])}: {reason}"
+        )
 
 
-def _show_spares(what: str, spares: Mapping[str, Spare], found: Mapping[str, Found]) -> None:
-    places: dict[str, list[str]] = {}
-    for name, spare in spares.items():
-        if spare.contents:
-            places.setdefault(found[name].place, []).append(name)
-    if places:
-        once = [spares[names[0]] for names in places.values()]
-        files, size = sum(one.contents for one in once), sum(one.bytes for one in once)
-        everybody = fold_names([name for names in places.values() for name in names])
-        _print(f"{files} {what}, {render_size(size)} on {everybody}")
+def _show_unused(
+    description: str, unused: Mapping[str, UnusedStorage], contents: Mapping[str, NodeStorage]
+) -> None:
+    nodes_by_directory: dict[str, list[str]] = {}
+    for name, entry in unused.items():
+        if entry.contents:
+            nodes_by_directory.setdefault(contents[name].workdir_id, []).append(name)
+    if nodes_by_directory:
+        distinct = [unused[node_names[0]] for node_names in nodes_by_directory.values()]
+        files, size = sum(entry.contents for entry in distinct), sum(entry.bytes for entry in distinct)
+        nodeset = fold_names([name for node_names in nodes_by_directory.values() for name in node_names])
+        _print(f"{files} {description}, {render_size(size)} on {nodeset}")
 
 
-def show_removed(removed: Mapping[str, Removed]) -> None:
+def show_removed(removed: Mapping[str, RemovalReport]) -> None:
     """Print what went, and on stderr what could not."""
-    for name, one in removed.items():
-        what = f"{counted(one.runs, 'run')}, {counted(one.contents, 'content')}{_environments(one)}"
-        _print(f"{name}: removed {what}, {render_size(one.bytes)}")
-        for line in one.failed[:NAMED]:
+    for name, removal in removed.items():
+        summary = f"{plural(removal.runs, 'run')}, {plural(removal.contents, 'content')}{_render_environments(removal)}"
+        _print(f"{name}: removed {summary}, {render_size(removal.bytes)}")
+        for line in removal.failed[:MOST_FAILURES]:
             print(sanitize(f"{name}: NOT removed: {line}"), file=sys.stderr, flush=True)
-        if len(one.failed) > NAMED:
-            print(f"{name}: NOT removed: {len(one.failed) - NAMED} more", file=sys.stderr, flush=True)
+        if len(removal.failed) > MOST_FAILURES:
+            print(
+                f"{name}: NOT removed: {len(removal.failed) - MOST_FAILURES} more",
+                file=sys.stderr,
+                flush=True,
+            )
 
 
-def _environments(one: Removed) -> str:
-    return f", {counted(one.environments, 'environment')}" if one.environments else ""
+def _render_environments(removal: RemovalReport) -> str:
+    return f", {plural(removal.environments, 'environment')}" if removal.environments else ""
 
 
-def cleaned_to_json(
-    choice: Choice,
-    found: Mapping[str, Found],
-    removed: Mapping[str, Removed],
+def cleanup_to_json(
+    cleanup_plan: CleanupPlan,
+    contents: Mapping[str, NodeStorage],
+    removed: Mapping[str, RemovalReport],
     errors: Mapping[str, ClusterctlError],
 ) -> dict[str, Any]:
     """Give `clean --json`; `removed` is null for a node on which nothing was."""
     runs = [
         {
-            "run": part.run,
-            "node": part.node,
-            "bytes": part.bytes,
-            "why": why,
-            "outside": outside_to_json(part.outside),
+            "run": stored_run.run_id,
+            "node": stored_run.node,
+            "bytes": stored_run.bytes,
+            "why": reason,
+            "outside": outside_to_json(stored_run.outside_files),
         }
-        for part, why in choice.parts
+        for stored_run, reason in cleanup_plan.removals
     ]
-    stays = [{"run": part.run, "node": part.node, "why": why} for part, why in choice.stays]
+    kept = [
+        {"run": stored_run.run_id, "node": stored_run.node, "why": reason}
+        for stored_run, reason in cleanup_plan.kept
+    ]
     nodes = [
         {
             "node": name,
-            "store": vars(one.store),
-            "payloads": vars(one.payloads),
-            "environments": vars(one.environments),
+            "store": vars(node_contents.store),
+            "payloads": vars(node_contents.payloads),
+            "environments": vars(node_contents.environments),
             "removed": {**vars(removed[name]), "failed": list(removed[name].failed)}
             if name in removed
             else None,
         }
-        for name, one in found.items()
+        for name, node_contents in contents.items()
     ]
-    told = [{"node": name, "error": f"{error.code} {error.message}"} for name, error in errors.items()]
-    return {"schema": 1, "runs": runs, "stays": stays, "nodes": nodes, "errors": told}
+    error_entries = [
+        {"node": name, "error": f"{error.code} {error.message}"} for name, error in errors.items()
+    ]
+    return {"schema": 1, "runs": runs, "stays": kept, "nodes": nodes, "errors": error_entries}
 
 
 def _age(seconds: float) -> str:
     days = int(seconds // 86400)
     if days:
-        return counted(days, "day")
+        return plural(days, "day")
     if seconds >= 3600:
-        return counted(int(seconds // 3600), "hour")
-    return counted(int(seconds // 60), "minute") if seconds >= 60 else "less than a minute"
+        return plural(int(seconds // 3600), "hour")
+    return plural(int(seconds // 60), "minute") if seconds >= 60 else "less than a minute"
 
 
 def _print(line: str) -> None:
     print(sanitize(line), flush=True)
 
 
-def show_orphans(found: Mapping[str, Orphans]) -> None:
+def show_orphans(orphans_by_node: Mapping[str, Orphans]) -> None:
     """Print every process, and how many others' there are."""
-    if not any(one.mine or one.others for one in found.values()):
-        _print_orphans("no orphans: every process of a run is watched over")
-    for name, one in found.items():
-        for orphan in one.mine:
-            _print_orphans(f"{name}: {render_orphan(orphan)}")
-        for user, count in one.others.items():
-            _print_orphans(f"{name}: {counted(count, 'orphan')} of account {user}")
+    if not any(node_orphans.own or node_orphans.others for node_orphans in orphans_by_node.values()):
+        _print_line("no orphans: every process of a run is watched over")
+    for name, node_orphans in orphans_by_node.items():
+        for orphan in node_orphans.own:
+            _print_line(f"{name}: {render_orphan(orphan)}")
+        for user, orphan_count in node_orphans.others.items():
+            _print_line(f"{name}: {plural(orphan_count, 'orphan')} of account {user}")
 
 
 def render_orphan(orphan: Orphan) -> str:
@@ -156,27 +184,31 @@ def render_orphan(orphan: Orphan) -> str:
     return f"pid {orphan.pid} of {orphan.run} ({owner}), {describe_age(orphan.age or 0.0)}: {orphan.command}"
 
 
-def show_ended(ended: Mapping[str, Ended]) -> None:
+def show_ended_orphans(ended: Mapping[str, EndedOrphans]) -> None:
     """Print what was ended, and on stderr what could not be."""
-    for name, one in ended.items():
-        _print_orphans(f"{name}: ended {counted(len(one.ended), 'orphan')}")
-        for entry in one.left:
+    for name, node_ended in ended.items():
+        _print_line(f"{name}: ended {plural(len(node_ended.ended), 'orphan')}")
+        for entry in node_ended.remaining:
             print(sanitize(f"{name}: COULD NOT END {entry}"), file=sys.stderr, flush=True)
 
 
-def orphans_to_json(found: Mapping[str, Orphans]) -> dict[str, Any]:
+def orphans_to_json(orphans_by_node: Mapping[str, Orphans]) -> dict[str, Any]:
     """Give `ps --orphans --json`."""
-    mine = [{"node": name, **vars(orphan)} for name, one in found.items() for orphan in one.mine]
-    others = [
-        {"node": name, "user": user, "count": count}
-        for name, one in found.items()
-        for user, count in one.others.items()
+    own_orphans = [
+        {"node": name, **vars(orphan)}
+        for name, node_orphans in orphans_by_node.items()
+        for orphan in node_orphans.own
     ]
-    return {"schema": 1, "orphans": mine, "others": others}
+    other_orphans = [
+        {"node": name, "user": user, "count": count}
+        for name, node_orphans in orphans_by_node.items()
+        for user, count in node_orphans.others.items()
+    ]
+    return {"schema": 1, "orphans": own_orphans, "others": other_orphans}
 
 
-def orphans_to_end(
-    chosen: Mapping[str, Sequence[Orphan]], ended: Mapping[str, Ended]
+def ended_orphans_to_json(
+    chosen: Mapping[str, Sequence[Orphan]], ended: Mapping[str, EndedOrphans]
 ) -> list[dict[str, Any]]:
     """Give the part of `clean --json` about them; `left` is null for a node on which none was ended."""
     return [
@@ -184,11 +216,11 @@ def orphans_to_end(
             "node": name,
             "processes": [vars(orphan) for orphan in orphans],
             "ended": list(ended[name].ended) if name in ended else [],
-            "left": list(ended[name].left) if name in ended else None,
+            "left": list(ended[name].remaining) if name in ended else None,
         }
         for name, orphans in chosen.items()
     ]
 
 
-def _print_orphans(line: str) -> None:
+def _print_line(line: str) -> None:
     print(sanitize(line), flush=True)

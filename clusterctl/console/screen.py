@@ -10,7 +10,7 @@ from rich.segment import Segment
 from clusterctl.console.text import drop_controls
 
 
-class Screen(Console):
+class SanitizedConsole(Console):
     """A console that drops control characters from all texts; they have no width, so columns stay where they are."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:

@@ -12,54 +12,54 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-WIDEST = 120  # columns that a table takes to keep its words whole, on however narrow a terminal
-_CHOSEN = {"color": "auto", "chatter": "normal"}
+MAX_TABLE_WIDTH = 120  # columns that a table takes to keep its words whole, on however narrow a terminal
+_OPTIONS = {"color": "auto", "chatter": "normal"}
 
 
 def set_color(color: str) -> None:
     """Remember `auto`, `always` or `never`."""
-    _CHOSEN["color"] = color
+    _OPTIONS["color"] = color
 
 
-def set_chatter(*, quiet: bool, verbose: bool) -> None:
+def set_verbosity(*, quiet: bool, verbose: bool) -> None:
     """Remember how much is to be said beside results and errors; quiet beats verbose."""
-    _CHOSEN["chatter"] = "quiet" if quiet else "verbose" if verbose else "normal"
+    _OPTIONS["chatter"] = "quiet" if quiet else "verbose" if verbose else "normal"
 
 
 def is_quiet() -> bool:
     """Tell whether chatter is unwanted."""
-    return _CHOSEN["chatter"] == "quiet"
+    return _OPTIONS["chatter"] == "quiet"
 
 
 def is_verbose() -> bool:
     """Tell whether more than the usual is to be said."""
-    return _CHOSEN["chatter"] == "verbose"
+    return _OPTIONS["chatter"] == "verbose"
 
 
 def wants_color(stream: TextIO) -> bool:
     """Decide by the option first, then by NO_COLOR (https://no-color.org), then by what the stream is."""
-    if _CHOSEN["color"] != "auto":
-        return _CHOSEN["color"] == "always"
+    if _OPTIONS["color"] != "auto":
+        return _OPTIONS["color"] == "always"
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
 
 
-def out() -> Console:
+def stdout() -> Console:
     """Give the console for results."""
     return _console(sys.stdout)
 
 
-def err() -> Console:
+def stderr() -> Console:
     """Give the console for everything that is not a result."""
     return _console(sys.stderr)
 
 
 def _console(stream: TextIO) -> Console:
-    from clusterctl.console.screen import Screen
+    from clusterctl.console.screen import SanitizedConsole
 
     color = wants_color(stream)
     columns = os.environ.get("COLUMNS", "")
     width = None if stream.isatty() else int(columns) if columns.isdecimal() and int(columns) > 0 else 120
-    return Screen(
+    return SanitizedConsole(
         file=stream,
         force_terminal=color or None,
         no_color=not color,
@@ -73,14 +73,14 @@ def print_table(console: Console, table: Table) -> None:
     """Print a table with whole words: what is to be copied is broken by a narrow terminal, if at all, not by us."""
     from rich.measure import Measurement
 
-    whole = Measurement.get(console, console.options.update(max_width=WIDEST), table).maximum
+    natural_width = Measurement.get(console, console.options.update(max_width=MAX_TABLE_WIDTH), table).maximum
     width = console.width
-    console.width = max(width, whole) if whole < WIDEST else width
+    console.width = max(width, natural_width) if natural_width < MAX_TABLE_WIDTH else width
     console.print(table)
     console.width = width
 
 
-def say(line: str) -> None:
+def info(line: str) -> None:
     """Write one line of chatter to stderr, unless `-q`."""
     if not is_quiet():
         print("\n".join(map(sanitize, line.split("\n"))), file=sys.stderr, flush=True)

@@ -14,7 +14,7 @@ import re
 import sys
 from typing import Any
 
-_SEQUENCE = re.compile(
+_ESCAPE_SEQUENCE = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI
     r"|\x1b[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"  # OSC, DCS, SOS, PM, APC with their strings
     r"|\x1b[ -/]*[0-~]?"  # all other escapes
@@ -22,31 +22,31 @@ _SEQUENCE = re.compile(
     r"|[\x90\x98\x9d-\x9f][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
 )
 _CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-_PLAIN = re.compile(r"[ -~\t]*\Z")
+_PRINTABLE = re.compile(r"[ -~\t]*\Z")
 
 
 def sanitize(line: str) -> str:
     """Drop escape sequences, control characters (all but tab) and bidirectional overrides from one line."""
-    if _PLAIN.match(line):
+    if _PRINTABLE.match(line):
         return line
-    return _CONTROL.sub("", _SEQUENCE.sub("", last_overwrite(line)))
+    return _CONTROL.sub("", _ESCAPE_SEQUENCE.sub("", last_overwrite(line)))
 
 
 def drop_controls(text: str) -> str:
     """Drop what a terminal acts on from a text that may be cut anywhere, character by character; lines stay lines."""
     return (
         text
-        if _PLAIN.match(text)
-        else _CONTROL.sub(lambda found: found.group() * (found.group() == "\n"), text)
+        if _PRINTABLE.match(text)
+        else _CONTROL.sub(lambda match: match.group() * (match.group() == "\n"), text)
     )
 
 
 def make_visible(text: str) -> str:
     """Show what `drop_controls` drops as escapes, for text that is looked through and not obeyed."""
-    return _CONTROL.sub(lambda found: _shown(found.group()), text)
+    return _CONTROL.sub(lambda match: _escape_control(match.group()), text)
 
 
-def _shown(control: str) -> str:
+def _escape_control(control: str) -> str:
     return control if control == "\n" else control.encode("unicode_escape").decode("ascii")
 
 
@@ -58,7 +58,7 @@ def last_overwrite(line: str) -> str:
 
 # What JSON lets through and a terminal acts on or an eye misses: C1, bidirectional and zero-width characters, tags;
 # and surrogates, which are no UTF-8. They stand in strings only, where `\\u....` is the same to every parser.
-_UNSEEN = re.compile(
+_INVISIBLE = re.compile(
     "[\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
 
@@ -66,12 +66,12 @@ _UNSEEN = re.compile(
 def json_text(document: Any, *, indent: int | None = None) -> str:
     """Render JSON as UTF-8 where stdout is that, else in ASCII alone: no other encoding is JSON (RFC 8259, 8.1)."""
     text = json.dumps(document, ensure_ascii=not _is_utf8(sys.stdout.encoding), indent=indent)
-    return _UNSEEN.sub(_escape, text)
+    return _INVISIBLE.sub(_escape, text)
 
 
-def _escape(found: re.Match[str]) -> str:
-    units = found.group().encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+def _escape(match: re.Match[str]) -> str:
+    units = match.group().encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[index]:02x}{units[index + 1]:02x}" for index in range(0, len(units), 2))
 
 
 def _is_utf8(encoding: str | None) -> bool:

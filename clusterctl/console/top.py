@@ -12,39 +12,39 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from clusterctl.console.terminal import out, print_table
+from clusterctl.console.terminal import print_table, stdout
 from clusterctl.console.text import sanitize
-from clusterctl.plans.facts.utilization import Gauged, GpuGauge, fold, is_silent, spread
+from clusterctl.plans.facts.utilization import GpuUsage, NodeUsage, group_alike, is_silent, measure_spread
 from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.text import counted
+from clusterctl.specs.text import plural
 
 if TYPE_CHECKING:
     from rich.live import Live
 
 BARS = "▁▂▃▄▅▆▇█"
-SPARKS = 12
+SPARKLINE_WIDTH = 12
 MOST_GPUS = 8  # whose shares are written one by one
-AROUND = 10  # lines of the screen that are not rows of nodes
+OTHER_LINES = 10  # lines of the screen that are not rows of nodes
 PLAIN_ROWS = 40  # where there is no screen
-MOST_NOTES = 5
+MOST_PROBLEMS = 5
 
 COLUMNS = ("node", "GPUs", "each", "GPU memory", "°C", "CPU", "memory", "in", "out")
-LEFT = ("node", "GPUs", "each")
+LEFT_ALIGNED = ("node", "GPUs", "each")
 
-Number = Callable[[Gauged], float | None]
+Metric = Callable[[NodeUsage], float | None]
 
 
-class Dashboard:
+class UtilizationView:
     """Redraws the table in place on a terminal."""
 
-    def __init__(self, silence: float) -> None:
-        self._silence = silence
+    def __init__(self, silence_limit: float) -> None:
+        self._silence_limit = silence_limit
         self._live: Live | None = None
 
-    def __enter__(self) -> Dashboard:
+    def __enter__(self) -> UtilizationView:
         from rich.live import Live
 
-        self._live = Live(console=out(), auto_refresh=False)
+        self._live = Live(console=stdout(), auto_refresh=False)
         self._live.start()
         return self
 
@@ -54,148 +54,163 @@ class Dashboard:
         if self._live is not None:
             self._live.stop()
 
-    def show(self, nodes: Sequence[Gauged], now: float) -> None:
+    def show(self, nodes: Sequence[NodeUsage], now: float) -> None:
         """Draw how things stand."""
         if self._live is not None:
-            rows = max(3, out().height - AROUND)
-            self._live.update(Group(*render_top(nodes, now, self._silence, rows)), refresh=True)
+            rows = max(3, stdout().height - OTHER_LINES)
+            self._live.update(Group(*render_top(nodes, now, self._silence_limit, rows)), refresh=True)
 
 
-def show_top(nodes: Sequence[Gauged], now: float, silence: float) -> None:
+def show_top(nodes: Sequence[NodeUsage], now: float, silence_limit: float) -> None:
     """Print how things stand, once."""
-    for part in render_top(nodes, now, silence, PLAIN_ROWS):
-        if isinstance(part, Table):
-            print_table(out(), part)
+    for renderable in render_top(nodes, now, silence_limit, PLAIN_ROWS):
+        if isinstance(renderable, Table):
+            print_table(stdout(), renderable)
         else:
-            out().print(part)
+            stdout().print(renderable)
 
 
-def render_top(nodes: Sequence[Gauged], now: float, silence: float, most: int) -> list[Table | Text]:
-    """Give a table with at most about `most` rows, a line for each thing that is wrong, and one about all nodes."""
-    groups = fold(nodes, now, silence, most)
-    rows = [_row(group, now, silence) for group in groups]
-    kept = [place for place in range(len(COLUMNS)) if not place or any(row[place].plain for row in rows)]
+def render_top(
+    nodes: Sequence[NodeUsage], now: float, silence_limit: float, max_rows: int
+) -> list[Table | Text]:
+    """Give a table with at most about `max_rows` rows, a line for each thing that is wrong, and one about all nodes."""
+    groups = group_alike(nodes, now, silence_limit, max_rows)
+    rows = [_render_row(group, now, silence_limit) for group in groups]
+    columns = [
+        column for column in range(len(COLUMNS)) if not column or any(row[column].plain for row in rows)
+    ]
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in (COLUMNS[place] for place in kept):
-        table.add_column(name, justify="left" if name in LEFT else "right", no_wrap=True)
+    for name in (COLUMNS[column] for column in columns):
+        table.add_column(name, justify="left" if name in LEFT_ALIGNED else "right", no_wrap=True)
     for row in rows:
-        table.add_row(*(row[place] for place in kept))
-    return [table, *_notes(nodes, now, silence), _sum_up(nodes, now, silence)]
+        table.add_row(*(row[column] for column in columns))
+    return [table, *_render_problems(nodes, now, silence_limit), _summarize(nodes, now, silence_limit)]
 
 
-def _notes(nodes: Sequence[Gauged], now: float, silence: float) -> Iterator[Text]:
+def _render_problems(nodes: Sequence[NodeUsage], now: float, silence_limit: float) -> Iterator[Text]:
     """Say what is wrong, once for all nodes of which it is true."""
-    alike: dict[str, list[str]] = {}
-    for one in nodes:
-        note = _note(one, now, silence)
-        if note:
-            alike.setdefault(note, []).append(one.node.name)
-    for text, names in list(alike.items())[:MOST_NOTES]:
+    names_by_problem: dict[str, list[str]] = {}
+    for gauged in nodes:
+        problem = _problem_of(gauged, now, silence_limit)
+        if problem:
+            names_by_problem.setdefault(problem, []).append(gauged.node.name)
+    for text, names in list(names_by_problem.items())[:MOST_PROBLEMS]:
         yield Text.assemble((sanitize(fold_names(names)), "bold"), ": ", (sanitize(text), "red"))
-    if len(alike) > MOST_NOTES:
-        yield Text(f"and {counted(len(alike) - MOST_NOTES, 'more note')}; --json has all")
+    if len(names_by_problem) > MOST_PROBLEMS:
+        yield Text(f"and {plural(len(names_by_problem) - MOST_PROBLEMS, 'more note')}; --json has all")
 
 
-def _sum_up(nodes: Sequence[Gauged], now: float, silence: float) -> Text:
-    heard = [one for one in nodes if one.sample and not is_silent(one, now, silence)]
-    gpus = [gpu for one in heard if one.sample for gpu in one.sample.gpus]
-    shares = [gpu.busy for gpu in gpus if gpu.busy is not None]
-    told = counted(len(nodes), "node")
-    told += f", {counted(len(gpus), 'GPU')}: {sum(shares) / len(shares):.0f} % busy" if shares else ""
-    missing = [one.node.name for one in nodes if one not in heard]
-    return Text.assemble(told, (f"; not heard: {fold_names(missing)}" if missing else "", "red"))
+def _summarize(nodes: Sequence[NodeUsage], now: float, silence_limit: float) -> Text:
+    reporting = [gauged for gauged in nodes if gauged.sample and not is_silent(gauged, now, silence_limit)]
+    gpus = [gpu for gauged in reporting if gauged.sample for gpu in gauged.sample.gpus]
+    utilizations = [gpu.busy for gpu in gpus if gpu.busy is not None]
+    summary = plural(len(nodes), "node")
+    summary += (
+        f", {plural(len(gpus), 'GPU')}: {sum(utilizations) / len(utilizations):.0f} % busy"
+        if utilizations
+        else ""
+    )
+    missing = [gauged.node.name for gauged in nodes if gauged not in reporting]
+    return Text.assemble(summary, (f"; not heard: {fold_names(missing)}" if missing else "", "red"))
 
 
-def _row(group: Sequence[Gauged], now: float, silence: float) -> list[Text]:
+def _render_row(group: Sequence[NodeUsage], now: float, silence_limit: float) -> list[Text]:
     first = group[0]
-    name = Text(sanitize(fold_names([one.node.name for one in group])), "bold")
+    name = Text(sanitize(fold_names([gauged.node.name for gauged in group])), "bold")
     if first.sample is None:
         return [name, *(Text("") for _ in COLUMNS[1:])]
-    faint = "dim" if is_silent(first, now, silence) else ""
+    style = "dim" if is_silent(first, now, silence_limit) else ""
     values = (
-        _gpus(group),
-        _each(first) if len(group) == 1 else counted(len(group), "node"),
-        _gpu_memory(group),
-        _range(group, _heat),
-        _cpu(group),
-        _memory(group),
-        _rate(group, lambda one: one.traffic.received),
-        _rate(group, lambda one: one.traffic.sent),
+        _render_gpus(group),
+        _render_each_gpu(first) if len(group) == 1 else plural(len(group), "node"),
+        _render_gpu_memory(group),
+        _render_range(group, _max_temperature),
+        _render_cpu(group),
+        _render_memory(group),
+        _render_rate(group, lambda gauged: gauged.traffic.received),
+        _render_rate(group, lambda gauged: gauged.traffic.sent),
     )
-    return [name, *(Text(value, faint) for value in values)]
+    return [name, *(Text(value, style) for value in values)]
 
 
-def _note(one: Gauged, now: float, silence: float) -> str:
-    if one.trouble:
-        return one.trouble
-    if is_silent(one, now, silence) and one.heard is not None:
-        return f"silent for {now - one.heard:.0f} s"
-    return "no answer yet" if one.sample is None else one.sample.gpu_problem or ""
+def _problem_of(gauged: NodeUsage, now: float, silence_limit: float) -> str:
+    if gauged.error:
+        return gauged.error
+    if is_silent(gauged, now, silence_limit) and gauged.updated_at is not None:
+        return f"silent for {now - gauged.updated_at:.0f} s"
+    return "no answer yet" if gauged.sample is None else gauged.sample.gpu_problem or ""
 
 
-def _gpus(group: Sequence[Gauged]) -> str:
-    shares = [one.sample.gpu_busy for one in group if one.sample]
-    if all(share is None for share in shares):
+def _render_gpus(group: Sequence[NodeUsage]) -> str:
+    utilizations = [gauged.sample.gpu_busy for gauged in group if gauged.sample]
+    if all(utilization is None for utilization in utilizations):
         return ""
     if len(group) == 1:
-        return f"{sparkline(group[0].history)} {shares[0]:3.0f} %"
-    return _range(group, lambda one: one.sample.gpu_busy if one.sample else None, " %")
+        return f"{sparkline(group[0].history)} {utilizations[0]:3.0f} %"
+    return _render_range(group, lambda gauged: gauged.sample.gpu_busy if gauged.sample else None, " %")
 
 
-def sparkline(shares: Sequence[float]) -> str:
+def sparkline(percentages: Sequence[float]) -> str:
     """Draw the last shares, in per cent, as bars."""
-    top = len(BARS) - 1
-    drawn = "".join(BARS[max(0, min(top, round(share / 100 * top)))] for share in shares[-SPARKS:])
-    return drawn.rjust(SPARKS)
+    highest = len(BARS) - 1
+    bars = "".join(
+        BARS[max(0, min(highest, round(percentage / 100 * highest)))]
+        for percentage in percentages[-SPARKLINE_WIDTH:]
+    )
+    return bars.rjust(SPARKLINE_WIDTH)
 
 
-def _each(one: Gauged) -> str:
-    gpus = one.sample.gpus if one.sample else ()
-    told = ["-" if gpu.busy is None else str(gpu.busy) for gpu in gpus[:MOST_GPUS]]
-    return " ".join([*told, *(["..."] if len(gpus) > MOST_GPUS else [])])
+def _render_each_gpu(gauged: NodeUsage) -> str:
+    gpus = gauged.sample.gpus if gauged.sample else ()
+    utilizations = ["-" if gpu.busy is None else str(gpu.busy) for gpu in gpus[:MOST_GPUS]]
+    return " ".join([*utilizations, *(["..."] if len(gpus) > MOST_GPUS else [])])
 
 
-def _gpu_memory(group: Sequence[Gauged]) -> str:
-    gpus = [gpu for one in group if one.sample for gpu in one.sample.gpus]
-    known = [gpu for gpu in gpus if gpu.memory and gpu.memory_used is not None]
-    fullest = max(known, key=_share, default=None)
+def _render_gpu_memory(group: Sequence[NodeUsage]) -> str:
+    gpus = [gpu for gauged in group if gauged.sample for gpu in gauged.sample.gpus]
+    with_memory = [gpu for gpu in gpus if gpu.memory and gpu.memory_used is not None]
+    fullest = max(with_memory, key=_memory_share, default=None)
     if fullest is None:
         return ""
     return f"{(fullest.memory_used or 0) / 1024:.0f}/{(fullest.memory or 0) / 1024:.0f} GiB"
 
 
-def _share(gpu: GpuGauge) -> float:
+def _memory_share(gpu: GpuUsage) -> float:
     return (gpu.memory_used or 0) / (gpu.memory or 1)
 
 
-def _heat(one: Gauged) -> float | None:
-    known = [gpu.temperature for gpu in (one.sample.gpus if one.sample else ()) if gpu.temperature]
-    return max(known, default=None)
+def _max_temperature(gauged: NodeUsage) -> float | None:
+    temperatures = [
+        gpu.temperature for gpu in (gauged.sample.gpus if gauged.sample else ()) if gpu.temperature
+    ]
+    return max(temperatures, default=None)
 
 
-def _cpu(group: Sequence[Gauged]) -> str:
-    one = group[0]
-    told = _range(
-        group, lambda one: one.sample.cpu * 100 if one.sample and one.sample.cpu is not None else None, " %"
+def _render_cpu(group: Sequence[NodeUsage]) -> str:
+    gauged = group[0]
+    cpu_text = _render_range(
+        group,
+        lambda gauged: gauged.sample.cpu * 100 if gauged.sample and gauged.sample.cpu is not None else None,
+        " %",
     )
-    bare = len(group) == 1 and one.sample is not None and not one.sample.gpus
-    return f"{sparkline(one.history)} {told}" if bare else told
+    has_no_gpu = len(group) == 1 and gauged.sample is not None and not gauged.sample.gpus
+    return f"{sparkline(gauged.history)} {cpu_text}" if has_no_gpu else cpu_text
 
 
-def _memory(group: Sequence[Gauged]) -> str:
-    samples = [one.sample for one in group if one.sample and one.sample.memory]
-    used = spread([(sample.memory_used or 0) / (1 << 30) for sample in samples])
-    if used is None:
+def _render_memory(group: Sequence[NodeUsage]) -> str:
+    samples = [gauged.sample for gauged in group if gauged.sample and gauged.sample.memory]
+    used_stats = measure_spread([(sample.memory_used or 0) / (1 << 30) for sample in samples])
+    if used_stats is None:
         return ""
-    whole = max((sample.memory or 0) / (1 << 30) for sample in samples)
-    return f"{used.most:.0f}/{whole:.0f} GiB"
+    total = max((sample.memory or 0) / (1 << 30) for sample in samples)
+    return f"{used_stats.maximum:.0f}/{total:.0f} GiB"
 
 
-def _rate(group: Sequence[Gauged], rate: Callable[[Gauged], float]) -> str:
-    found = spread([rate(one) for one in group])
-    if found is None:
+def _render_rate(group: Sequence[NodeUsage], metric: Callable[[NodeUsage], float]) -> str:
+    stats = measure_spread([metric(gauged) for gauged in group])
+    if stats is None:
         return ""
-    return render_traffic(found.usual) if len(group) == 1 else f"{render_traffic(found.most)}"
+    return render_traffic(stats.median) if len(group) == 1 else f"{render_traffic(stats.maximum)}"
 
 
 def render_traffic(rate: float) -> str:
@@ -206,29 +221,29 @@ def render_traffic(rate: float) -> str:
     return "0" if rate < 1 else f"{rate:.0f} B/s"
 
 
-def _range(group: Sequence[Gauged], value: Number, unit: str = "") -> str:
+def _render_range(group: Sequence[NodeUsage], metric: Metric, unit: str = "") -> str:
     """Write the one value, or from which to which it goes."""
-    found = spread([known for one in group if (known := value(one)) is not None])
-    if found is None:
+    stats = measure_spread([value for gauged in group if (value := metric(gauged)) is not None])
+    if stats is None:
         return ""
-    least, most = f"{found.least:.0f}", f"{found.most:.0f}"
-    return f"{most}{unit}" if least == most else f"{least}-{most}{unit}"
+    lowest, highest = f"{stats.minimum:.0f}", f"{stats.maximum:.0f}"
+    return f"{highest}{unit}" if lowest == highest else f"{lowest}-{highest}{unit}"
 
 
-def top_to_json(nodes: Sequence[Gauged], now: float) -> dict[str, Any]:
+def top_to_json(nodes: Sequence[NodeUsage], now: float) -> dict[str, Any]:
     """Give `top --json`: the newest sample of every node, and since when it is."""
     return {
         "schema": 1,
         "time": round(time.time(), 3),
         "nodes": [
             {
-                "name": one.node.name,
-                "node_rank": one.node.node_rank,
-                "answered": one.sample is not None,
-                "age": None if one.heard is None else round(now - one.heard, 3),
-                "error": one.trouble or None,
-                "sample": asdict(one.sample) if one.sample else None,
+                "name": gauged.node.name,
+                "node_rank": gauged.node.node_rank,
+                "answered": gauged.sample is not None,
+                "age": None if gauged.updated_at is None else round(now - gauged.updated_at, 3),
+                "error": gauged.error or None,
+                "sample": asdict(gauged.sample) if gauged.sample else None,
             }
-            for one in nodes
+            for gauged in nodes
         ],
     }

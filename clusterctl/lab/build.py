@@ -18,36 +18,36 @@ from pathlib import Path
 from typing import Any
 
 from clusterctl.errors import LabError
-from clusterctl.lab.labs import DEFAULT_NAME, Lab, clear, sweep
+from clusterctl.lab.labs import DEFAULT_NAME, Lab, remove_dead, remove_lab
 from clusterctl.lab.layout import (
     DEFAULT_NICS,
+    LabNodePlan,
     LabPlan,
-    NodePlan,
     plan_loopback_nodes,
     plan_nodes,
-    render_inventory,
     render_known_hosts,
+    render_lab_inventory,
     render_ssh_config,
 )
 from clusterctl.lab.linux import TAG
-from clusterctl.lab.machine import find_account, find_program, refusal, require_linux, visible_paths
-from clusterctl.lab.simulated_gpus import MOST, write_smi
-from clusterctl.lab.state import Process, identify, locked, write_holder
+from clusterctl.lab.machine import find_account, find_program, namespaces_error, require_linux, visible_paths
+from clusterctl.lab.simulated_gpus import MOST_GPUS, write_smi
+from clusterctl.lab.state import Process, hold_lock, identify, write_holder
 
 _PORT = 2222
 _OTHER_PORTS = range(20000, 30000)
-_NETS = range(1, 255)
+_SUBNETS = range(1, 255)
 
 
 @dataclass(frozen=True)
-class Wish:
+class LabOptions:
     """What `lab up` was asked for."""
 
     name: str
     count: int
     nics: Sequence[str] | None
     shared_home: bool
-    bound: bool
+    is_bound: bool
     gpus: int = 0
 
     def directory(self, state_dir: Path) -> str:
@@ -55,45 +55,45 @@ class Wish:
         return os.path.abspath(state_dir / self.name)  # noqa: PTH100  (links in it are the caller's choice)
 
 
-def plan_namespaces(state_dir: Path, wish: Wish) -> LabPlan:
+def plan_netns_lab(state_dir: Path, options: LabOptions) -> LabPlan:
     """A lab of namespaces; LabError if a program for it is missing."""
     return LabPlan(
-        name=wish.name,
-        directory=wish.directory(state_dir),
+        name=options.name,
+        directory=options.directory(state_dir),
         account=find_account(),
-        nodes=plan_nodes(wish.count, wish.nics or DEFAULT_NICS),
+        nodes=plan_nodes(options.count, options.nics or DEFAULT_NICS),
         python=sys.executable,
         visible=visible_paths(),
         sshd=find_program("sshd"),
         ip=find_program("ip"),
-        shared_home=wish.shared_home,
-        gpus=wish.gpus,
+        shared_home=options.shared_home,
+        gpus=options.gpus,
     )
 
 
-def plan_loopback(state_dir: Path, wish: Wish) -> LabPlan:
+def plan_inproc_lab(state_dir: Path, options: LabOptions) -> LabPlan:
     """A lab without namespaces, at addresses and a port where nobody listens yet."""
-    nodes, port = _find_place(wish.count)
+    nodes, port = _find_free_addresses(options.count)
     return LabPlan(
-        name=wish.name,
-        directory=wish.directory(state_dir),
+        name=options.name,
+        directory=options.directory(state_dir),
         account=find_account(),
         nodes=nodes,
         python=sys.executable,
         visible=(),
         sshd="",
         ip="",
-        shared_home=wish.shared_home,
-        gpus=wish.gpus,
+        shared_home=options.shared_home,
+        gpus=options.gpus,
         backend="inproc",
         ssh_port=port,
     )
 
 
-def _find_place(count: int) -> tuple[tuple[NodePlan, ...], int]:
+def _find_free_addresses(count: int) -> tuple[tuple[LabNodePlan, ...], int]:
     for port in (_PORT, *random.sample(_OTHER_PORTS, 20)):
-        for net in _NETS:
-            nodes = plan_loopback_nodes(count, net)
+        for subnet in _SUBNETS:
+            nodes = plan_loopback_nodes(count, subnet)
             if _are_free((node.host for node in nodes), port):
                 return nodes, port
             if not _are_free(["127.77.0.1"], port):
@@ -125,7 +125,7 @@ LIMITS_OF_INPROC = (
 _BUILD_SECONDS = 60.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _NIC = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}")
-_START = """import sys
+_START_SCRIPT = """import sys
 sys.path.insert(0, sys.argv[1])
 from clusterctl.lab.holder_main import main
 main(*sys.argv[2:])"""
@@ -141,66 +141,68 @@ def up(
     bound: bool = False,
     gpus: int = 0,
     backend: str = "netns",
-    note: Callable[[str], None] = lambda _: None,
+    on_fallback: Callable[[str], None] = lambda _: None,
 ) -> Lab:
     """Build a lab and return when SSH answers on every node; a bound one ends with this process.
 
     With `shared_home` all nodes have one home, as over NFS; with `gpus` each seems to have so many GPUs. With the
-    backend `auto` a machine that cannot have namespaces gets a lab without them, and `note` is told why and what it
-    cannot show.
+    backend `auto` a machine that cannot have namespaces gets a lab without them, and `on_fallback` is told why and
+    what it cannot show.
     """
     require_linux()
-    _check_words(name, count, nics)
+    _check_names(name, count, nics)
     _check_gpus(gpus)
-    wish = Wish(name=name, count=count, nics=nics, shared_home=shared_home, bound=bound, gpus=gpus)
+    options = LabOptions(
+        name=name, count=count, nics=nics, shared_home=shared_home, is_bound=bound, gpus=gpus
+    )
     if backend != "inproc":
         try:
-            return _raise_lab(state_dir, lambda: plan_namespaces(state_dir, wish), wish)
+            return _start_lab(state_dir, lambda: plan_netns_lab(state_dir, options), options)
         except LabError as error:
             if backend != "auto" or error.code not in _NO_NAMESPACES or nics is not None:
                 raise
-            note(f"{error.message}; {LIMITS_OF_INPROC}")
+            on_fallback(f"{error.message}; {LIMITS_OF_INPROC}")
     elif nics is not None:
-        text = "nodes without namespaces have no NICs of their own"
-        raise LabError(text, code="CC-LAB-010", fix="leave --nics out, or use --backend netns")
-    return _raise_lab(state_dir, lambda: plan_loopback(state_dir, wish), wish)
+        message = "nodes without namespaces have no NICs of their own"
+        raise LabError(message, code="CC-LAB-010", fix="leave --nics out, or use --backend netns")
+    return _start_lab(state_dir, lambda: plan_inproc_lab(state_dir, options), options)
 
 
-def _raise_lab(state_dir: Path, make_plan: Callable[[], LabPlan], wish: Wish) -> Lab:
-    for folder in (
+def _start_lab(state_dir: Path, make_plan: Callable[[], LabPlan], options: LabOptions) -> Lab:
+    for directory_to_make in (
         state_dir.parent,
         state_dir,
     ):  # `parents` alone would leave the first one open to our group
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    sweep(state_dir)
-    with locked(state_dir):
+        directory_to_make.mkdir(mode=0o700, parents=True, exist_ok=True)
+    remove_dead(state_dir)
+    with hold_lock(state_dir):
         plan = make_plan()  # two labs must not find the same addresses free
-        directory = _claim(plan)
+        directory = _create_directory(plan)
         try:
-            return _build(plan, directory, bound=wish.bound)
+            return _build(plan, directory, bound=options.is_bound)
         except BaseException:
-            clear(directory)
+            remove_lab(directory)
             raise
 
 
-def _claim(plan: LabPlan) -> Path:
+def _create_directory(plan: LabPlan) -> Path:
     """Make the lab's directory; plan.json marks it at once as ours to remove."""
     directory = Path(plan.directory)
     directory.mkdir(mode=0o700, exist_ok=True)
     if any(directory.iterdir()):
-        text = f"a lab called {plan.name} exists already"
-        raise LabError(text, code="CC-LAB-004", fix=f"clusterctl lab down --name {plan.name}")
-    (directory / "plan.json").write_text(json.dumps(plan.as_dict()), encoding="utf-8")
+        message = f"a lab called {plan.name} exists already"
+        raise LabError(message, code="CC-LAB-004", fix=f"clusterctl lab down --name {plan.name}")
+    (directory / "plan.json").write_text(json.dumps(plan.to_dict()), encoding="utf-8")
     return directory
 
 
 def _check_gpus(gpus: int) -> None:
-    if not 0 <= gpus <= MOST:
-        fix = f"clusterctl lab up --gpus 2, or another number up to {MOST}"
-        raise LabError(f"a node of a lab has 0 to {MOST} GPUs, not {gpus}", code="CC-LAB-003", fix=fix)
+    if not 0 <= gpus <= MOST_GPUS:
+        fix = f"clusterctl lab up --gpus 2, or another number up to {MOST_GPUS}"
+        raise LabError(f"a node of a lab has 0 to {MOST_GPUS} GPUs, not {gpus}", code="CC-LAB-003", fix=fix)
 
 
-def _check_words(name: str, count: int, nics: Sequence[str] | None) -> None:
+def _check_names(name: str, count: int, nics: Sequence[str] | None) -> None:
     if not _NAME.fullmatch(name):
         raise LabError(f"{name!r} cannot name a lab", code="CC-LAB-003", fix="letters, digits, dots, dashes")
     if not 1 <= count <= MOST_NODES:
@@ -219,24 +221,24 @@ def _check_words(name: str, count: int, nics: Sequence[str] | None) -> None:
 def _build(plan: LabPlan, directory: Path, *, bound: bool) -> Lab:
     for node in plan.nodes:
         (directory / "nodes" / node.name).mkdir(mode=0o700, parents=True)
-        Path(plan.home(node)).mkdir(mode=0o700, exist_ok=True)
+        Path(plan.home_directory(node)).mkdir(mode=0o700, exist_ok=True)
         if plan.gpus and plan.backend == "inproc":
             write_smi(directory / "nodes" / node.name / "programs", node.name, plan.gpus)
     _make_keys(plan, directory)
-    leash, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with ExitStack() as failing:
-        failing.callback(leash.close)  # without its leash the holder ends
-        with theirs:
-            _spawn_holder(plan, directory, theirs)
-        holder = identify(_hear(leash, directory)["host_pid"])
-        failing.callback(holder.end)
-        _hear(leash, directory)
+    owner_socket, holder_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ExitStack() as cleanup:
+        cleanup.callback(owner_socket.close)  # without its leash the holder ends
+        with holder_end:
+            _spawn_holder(plan, directory, holder_end)
+        holder = identify(_receive_report(owner_socket, directory)["host_pid"])
+        cleanup.callback(holder.kill)
+        _receive_report(owner_socket, directory)
         _write_files(plan, directory, holder)
-        failing.pop_all()
+        cleanup.pop_all()
     if bound:
-        return Lab(directory, plan, holder, leash)
-    leash.send(b"loose")
-    leash.close()
+        return Lab(directory, plan, holder, owner_socket)
+    owner_socket.send(b"loose")
+    owner_socket.close()
     return Lab(directory, plan, holder)
 
 
@@ -249,51 +251,51 @@ def _make_keys(plan: LabPlan, directory: Path) -> None:
         for file in files:
             make_key(file, comment)
         return
-    words = [find_program("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f"]
-    for maker in [subprocess.Popen([*words, str(file)], stdin=subprocess.DEVNULL) for file in files]:
-        if maker.wait() != 0:
-            raise LabError("ssh-keygen failed", code="CC-LAB-007", evidence=shlex.join(map(str, words)))
+    command = [find_program("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f"]
+    for keygen in [subprocess.Popen([*command, str(file)], stdin=subprocess.DEVNULL) for file in files]:
+        if keygen.wait() != 0:
+            raise LabError("ssh-keygen failed", code="CC-LAB-007", evidence=shlex.join(map(str, command)))
 
 
-def _spawn_holder(plan: LabPlan, directory: Path, leash: socket.socket) -> None:
+def _spawn_holder(plan: LabPlan, directory: Path, holder_end: socket.socket) -> None:
     """Start the process that leaves the holder behind, and wait for its end."""
     root = str(Path(__file__).parents[2])
     options = ["-I"] if plan.backend == "inproc" else ["-I", "-S"]  # only the first one needs packages
     tag = {TAG: str(directory)} if plan.backend == "inproc" else {}
     with (directory / "holder.log").open("wb") as log:
         starter = subprocess.Popen(
-            [sys.executable, *options, "-c", _START, root, str(directory), str(leash.fileno())],
+            [sys.executable, *options, "-c", _START_SCRIPT, root, str(directory), str(holder_end.fileno())],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             env={"PATH": os.defpath, **tag},  # the nodes must not see the caller's variables
-            pass_fds=[leash.fileno()],
+            pass_fds=[holder_end.fileno()],
             start_new_session=True,
         )
     starter.wait()
 
 
-def _hear(leash: socket.socket, directory: Path) -> dict[str, Any]:
-    leash.settimeout(_BUILD_SECONDS)
+def _receive_report(owner_socket: socket.socket, directory: Path) -> dict[str, Any]:
+    owner_socket.settimeout(_BUILD_SECONDS)
     try:
-        message = leash.recv(65536)
+        message = owner_socket.recv(65536)
     except TimeoutError as error:
         raise LabError("the lab did not come up in time", code="CC-LAB-007") from error
     if not message:
         raise LabError("the lab's holder ended", code="CC-LAB-007", evidence=_tail(directory / "holder.log"))
-    answer: dict[str, Any] = json.loads(message)
-    if "error" in answer:
-        raise _failure(str(answer["error"]), answer.get("errno"), directory)
-    return answer
+    report: dict[str, Any] = json.loads(message)
+    if "error" in report:
+        raise _start_error(str(report["error"]), report.get("errno"), directory)
+    return report
 
 
-def _failure(text: str, number: int | None, directory: Path) -> LabError:
-    strange = number in (errno.ENOSPC, errno.EINVAL, errno.ENOSYS) and "(unshare)" in text
-    refused = strange or number in (errno.EPERM, errno.EACCES)
-    if refused:
-        return refusal(text)
+def _start_error(reason: str, error_number: int | None, directory: Path) -> LabError:
+    unsupported = error_number in (errno.ENOSPC, errno.EINVAL, errno.ENOSYS) and "(unshare)" in reason
+    is_refused = unsupported or error_number in (errno.EPERM, errno.EACCES)
+    if is_refused:
+        return namespaces_error(reason)
     logs = "\n".join(_tail(log) for log in sorted(directory.glob("nodes/*/sshd.log")))
-    return LabError(f"the lab did not come up: {text}", code="CC-LAB-007", evidence=logs[-4000:])
+    return LabError(f"the lab did not come up: {reason}", code="CC-LAB-007", evidence=logs[-4000:])
 
 
 def _tail(path: Path) -> str:
@@ -309,14 +311,14 @@ def _write_files(plan: LabPlan, directory: Path, holder: Process) -> None:
     texts = {
         "known_hosts": render_known_hosts(plan, keys),
         "ssh_config": render_ssh_config(plan, command),
-        "inventory.yaml": render_inventory(plan, command),
+        "inventory.yaml": render_lab_inventory(plan, command),
     }
     for name, text in texts.items():
         (directory / name).write_text(text, encoding="utf-8")
-    write_holder(directory, holder, here())
+    write_holder(directory, holder, current_directory())
 
 
-def here() -> str:
+def current_directory() -> str:
     """The directory that we are in; empty if it is gone."""
     try:
         return str(Path.cwd())
@@ -326,7 +328,7 @@ def here() -> str:
 
 def proxy_command(holder: Process, *, user: bool) -> str:
     """What SSH runs to reach an address inside the lab; %h and %p are filled in by SSH."""
-    enter = [find_program("nsenter"), "-t", str(holder.pid)]
-    enter += ["-U", "-n", "--preserve-credentials"] if user else ["-n"]
+    nsenter = [find_program("nsenter"), "-t", str(holder.pid)]
+    nsenter += ["-U", "-n", "--preserve-credentials"] if user else ["-n"]
     relay = [sys.executable, "-I", "-S", str(Path(__file__).parent / "netns" / "relay.py")]
-    return " ".join([shlex.join([*enter, *relay]).replace("%", "%%"), "%h", "%p"])
+    return " ".join([shlex.join([*nsenter, *relay]).replace("%", "%%"), "%h", "%p"])

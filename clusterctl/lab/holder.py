@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from clusterctl.lab import linux
-from clusterctl.lab.layout import LabPlan, NodePlan
-from clusterctl.lab.netns.init import MESSAGE_BYTES, describe, host_pid, reap, watch_children
+from clusterctl.lab.layout import LabNodePlan, LabPlan
+from clusterctl.lab.netns.init import MESSAGE_BYTES, failure_message, host_pid, reap_children, watch_children
 
 STEP_SECONDS = 20.0
 
@@ -26,233 +26,237 @@ class StepError(Exception):
         self.message = message
 
 
-class Room:
+class NodeHandle:
     """A node's place in the lab; `pid` is its init's number here (0: powered off), `host_pid` outside."""
 
-    def __init__(self, plan: NodePlan) -> None:
+    def __init__(self, plan: LabNodePlan) -> None:
         self.plan = plan
         self.pid = 0
         self.host_pid = 0
-        self._line: socket.socket | None = None
+        self._channel: socket.socket | None = None
 
-    def open(self, line: socket.socket) -> None:
+    def attach(self, channel: socket.socket) -> None:
         """A new init is on its way at the other end of the line."""
-        line.settimeout(STEP_SECONDS)
-        self._line = line
+        channel.settimeout(STEP_SECONDS)
+        self._channel = channel
 
-    def close(self) -> None:
+    def detach(self) -> None:
         """The init has ended."""
-        if self._line is not None:
-            self._line.close()
-        self.pid, self.host_pid, self._line = 0, 0, None
+        if self._channel is not None:
+            self._channel.close()
+        self.pid, self.host_pid, self._channel = 0, 0, None
 
-    def hung_up(self) -> bool:
+    def is_disconnected(self) -> bool:
         """Whether the init has dropped the line: it has ended or is about to."""
-        if self._line is None:
+        if self._channel is None:
             return False
         poll = select.poll()
-        poll.register(self._line, 0)
+        poll.register(self._channel, 0)
         return bool(poll.poll(0))
 
-    def learn_numbers(self) -> None:
+    def wait_for_pids(self) -> None:
         """Wait for the init and its parent to tell the init's two numbers."""
         while not (self.pid and self.host_pid):
-            heard = self.hear()
-            self.pid = heard.get("pid", self.pid)
-            self.host_pid = heard.get("host_pid", self.host_pid)
+            message = self.receive()
+            self.pid = message.get("pid", self.pid)
+            self.host_pid = message.get("host_pid", self.host_pid)
 
-    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+    def request(self, request: dict[str, Any]) -> dict[str, Any]:
         """Send a request to the init and return its answer; StepError if there is none."""
-        self._forget_late_answers()
-        self.tell(request)
-        return self.hear()
+        self._discard_late_replies()
+        self.send(request)
+        return self.receive()
 
-    def tell(self, request: dict[str, Any]) -> None:
+    def send(self, request: dict[str, Any]) -> None:
         """Send a message to the init."""
-        if self._line is None:
+        if self._channel is None:
             raise StepError({"error": f"{self.plan.name} is powered off"})
         try:
-            self._line.send(json.dumps(request).encode())
+            self._channel.send(json.dumps(request).encode())
         except OSError as error:
             raise StepError({"error": f"{self.plan.name} does not answer: {error}"}) from error
 
-    def hear(self) -> dict[str, Any]:
+    def receive(self) -> dict[str, Any]:
         """The next message of the init; StepError on failure, silence or death."""
-        assert self._line is not None
+        assert self._channel is not None
         try:
-            message = self._line.recv(MESSAGE_BYTES)
+            message = self._channel.recv(MESSAGE_BYTES)
         except OSError as error:
             raise StepError({"error": f"{self.plan.name} does not answer: {error}"}) from error
-        answer: dict[str, Any] = json.loads(message or b'{"error": "the first process of a node ended"}')
-        if "error" in answer:
-            raise StepError(answer)
-        return answer
+        reply: dict[str, Any] = json.loads(message or b'{"error": "the first process of a node ended"}')
+        if "error" in reply:
+            raise StepError(reply)
+        return reply
 
-    def state(self) -> dict[str, Any]:
+    def read_state(self) -> dict[str, Any]:
         """The node as it is now."""
         if not self.pid:
             return {"pid": 0, "sshd": 0, "nics": {}}
-        return {"pid": self.host_pid, **self.ask({"do": "look"})}
+        return {"pid": self.host_pid, **self.request({"do": "look"})}
 
-    def _forget_late_answers(self) -> None:
-        if self._line is not None:
-            self._line.setblocking(False)
+    def _discard_late_replies(self) -> None:
+        if self._channel is not None:
+            self._channel.setblocking(False)
             with suppress(BlockingIOError):
-                while self._line.recv(MESSAGE_BYTES):
+                while self._channel.recv(MESSAGE_BYTES):
                     pass
-            self._line.settimeout(STEP_SECONDS)
+            self._channel.settimeout(STEP_SECONDS)
 
 
-class Holder(ABC):
+class LabHolder(ABC):
     """Builds the lab, then serves `look`, `break` and `heal` on the control socket; a backend fills in how."""
 
-    def __init__(self, plan: LabPlan, leash: socket.socket) -> None:
+    def __init__(self, plan: LabPlan, owner_socket: socket.socket) -> None:
         self.plan = plan
-        self.leash: socket.socket | None = leash
-        self.rooms = {node.name: Room(node) for node in plan.nodes}
+        self.owner_socket: socket.socket | None = owner_socket
+        self.nodes = {node_plan.name: NodeHandle(node_plan) for node_plan in plan.nodes}
 
     @abstractmethod
-    def lay_ground(self) -> None:
+    def create_network(self) -> None:
         """Build what the nodes stand on."""
 
     @abstractmethod
-    def power_on(self, rooms: list[Room]) -> None:
+    def power_on(self, nodes: list[NodeHandle]) -> None:
         """Start nodes side by side; returns when SSH answers on all of them."""
 
     @abstractmethod
-    def live(self, room: Room, line: socket.socket) -> NoReturn:
+    def run_init(self, node: NodeHandle, channel: socket.socket) -> NoReturn:
         """In a new process: become the node's init, or leave it behind."""
 
     @abstractmethod
-    def power_off(self, room: Room) -> None:
+    def power_off(self, node: NodeHandle) -> None:
         """End the node and all that lives in it."""
 
     @abstractmethod
-    def nic_down(self, room: Room) -> None:
+    def nic_down(self, node: NodeHandle) -> None:
         """Take the node's training NIC down."""
 
     @abstractmethod
-    def heal(self, room: Room) -> None:
+    def heal(self, node: NodeHandle) -> None:
         """Undo every break of a node."""
 
     @abstractmethod
-    def end(self) -> None:
+    def kill_nodes(self) -> None:
         """End what would outlive this process."""
 
     def run(self) -> None:
         """Build, report, and serve until killed, told to end, or until the leash is dropped."""
-        control, wake = self._prepare()
+        control, wakeup_fd = self._prepare()
         try:
-            self.lay_ground()
-            self.power_on(list(self.rooms.values()))
+            self.create_network()
+            self.power_on(list(self.nodes.values()))
         except OSError as error:
-            self._tell(describe("build the network", error))
+            self._report(failure_message("build the network", error))
             return
-        except StepError as failure:
-            self._tell(json.dumps(failure.message).encode())
+        except StepError as step_error:
+            self._report(json.dumps(step_error.message).encode())
             return
-        self._tell(b'{"ready": true}')
-        self._serve(control, wake)
+        self._report(b'{"ready": true}')
+        self._serve(control, wakeup_fd)
 
-    def conceive(self, room: Room) -> None:
+    def fork_node(self, node: NodeHandle) -> None:
         """Fork the process that becomes the node's init or leaves it behind."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        holder_end, node_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         if os.fork() == 0:
-            self.live(room, theirs)
-        theirs.close()
-        room.open(ours)
+            self.run_init(node, node_end)
+        node_end.close()
+        node.attach(holder_end)
 
-    def await_death(self, room: Room) -> None:
+    def wait_for_exit(self, node: NodeHandle) -> None:
         """Wait until the node's init has ended."""
-        while room.pid:
-            self._note_deaths([os.waitpid(-1, 0)[0]])
+        while node.pid:
+            self._on_exits([os.waitpid(-1, 0)[0]])
 
     def _prepare(self) -> tuple[socket.socket, int]:
-        linux.set_name("clusterctl-lab")
+        linux.set_process_name("clusterctl-lab")
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self._leave())
+            signal.signal(number, lambda *_: self._exit())
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         os.chdir(self.plan.directory)
         control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         control.bind("control")  # relative, because a socket's path must be short
         control.listen(16)
         os.chdir("/")
-        self._tell(json.dumps({"host_pid": host_pid()}).encode())
+        self._report(json.dumps({"host_pid": host_pid()}).encode())
         return control, watch_children()
 
-    def _leave(self) -> NoReturn:
+    def _exit(self) -> NoReturn:
         try:
-            self.end()
+            self.kill_nodes()
         finally:
             os._exit(0)
 
-    def _tell(self, message: bytes) -> None:
-        assert self.leash is not None
-        self.leash.send(message)
+    def _report(self, message: bytes) -> None:
+        assert self.owner_socket is not None
+        self.owner_socket.send(message)
 
-    def _note_deaths(self, numbers: list[int]) -> None:
-        for room in self.rooms.values():
-            if room.pid in numbers:
-                room.close()
+    def _on_exits(self, pids: list[int]) -> None:
+        for node in self.nodes.values():
+            if node.pid in pids:
+                node.detach()
 
-    def _serve(self, control: socket.socket, wake: int) -> None:
+    def _serve(self, control: socket.socket, wakeup_fd: int) -> None:
         while True:
-            sources = [control.fileno(), wake, *([self.leash.fileno()] if self.leash else [])]
+            sources = [
+                control.fileno(),
+                wakeup_fd,
+                *([self.owner_socket.fileno()] if self.owner_socket else []),
+            ]
             readable, _, _ = select.select(sources, [], [])
-            if wake in readable:
-                self._note_deaths(reap(wake))
-            if self.leash and self.leash.fileno() in readable and not self._goes_on():
+            if wakeup_fd in readable:
+                self._on_exits(reap_children(wakeup_fd))
+            if self.owner_socket and self.owner_socket.fileno() in readable and not self._is_released():
                 return
             if control.fileno() in readable:
-                self._receive(control)
+                self._serve_request(control)
 
-    def _goes_on(self) -> bool:
+    def _is_released(self) -> bool:
         """Whether the lab was let loose; a leash that was dropped ends it."""
-        assert self.leash is not None
-        loose = self.leash.recv(MESSAGE_BYTES) == b"loose"
-        self.leash.close()
-        self.leash = None
-        return loose
+        assert self.owner_socket is not None
+        released = self.owner_socket.recv(MESSAGE_BYTES) == b"loose"
+        self.owner_socket.close()
+        self.owner_socket = None
+        return released
 
-    def _receive(self, control: socket.socket) -> None:
-        caller, _ = control.accept()
-        with caller:
-            caller.settimeout(STEP_SECONDS)
+    def _serve_request(self, control: socket.socket) -> None:
+        connection, _ = control.accept()
+        with connection:
+            connection.settimeout(STEP_SECONDS)
             try:
-                answer = self._answer(json.loads(caller.recv(MESSAGE_BYTES)))
-            except StepError as failure:
-                answer = failure.message
+                reply = self._handle_request(json.loads(connection.recv(MESSAGE_BYTES)))
+            except StepError as step_error:
+                reply = step_error.message
             except (OSError, ValueError, KeyError) as error:
-                answer = {"error": str(error)}
+                reply = {"error": str(error)}
             try:
-                caller.send(json.dumps(answer).encode())
+                connection.send(json.dumps(reply).encode())
             except OSError:
                 return  # the caller has left
 
-    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        rooms = [self.rooms[request["node"]]] if "node" in request else list(self.rooms.values())
-        for room in rooms:
-            if room.hung_up():
-                self.await_death(room)
+    def _handle_request(self, request: dict[str, Any]) -> dict[str, Any]:
+        selected = [self.nodes[request["node"]]] if "node" in request else list(self.nodes.values())
+        for node in selected:
+            if node.is_disconnected():
+                self.wait_for_exit(node)
             if request["do"] == "break":
-                self._break(room, request["how"])
+                self._break_node(node, request["how"])
             elif request["do"] == "heal":
-                self.heal(room)
-        return {"nodes": {room.plan.name: self._state(room) for room in rooms}}
+                self.heal(node)
+        return {"nodes": {node.plan.name: self._read_state(node) for node in selected}}
 
-    def _state(self, room: Room) -> dict[str, Any]:
+    def _read_state(self, node: NodeHandle) -> dict[str, Any]:
         try:
-            return room.state()
+            return node.read_state()
         except StepError:
-            if not room.hung_up():
+            if not node.is_disconnected():
                 raise
-            self.await_death(room)  # it died while it was asked
-            return room.state()
+            self.wait_for_exit(node)  # it died while it was asked
+            return node.read_state()
 
-    def _break(self, room: Room, how: str) -> None:
-        if how == "power":
-            self.power_off(room)
-        elif how == "nic-down":
-            self.nic_down(room)
-        elif how == "sshd":
-            room.ask({"do": "kill-sshd"})
+    def _break_node(self, node: NodeHandle, break_kind: str) -> None:
+        if break_kind == "power":
+            self.power_off(node)
+        elif break_kind == "nic-down":
+            self.nic_down(node)
+        elif break_kind == "sshd":
+            node.request({"do": "kill-sshd"})

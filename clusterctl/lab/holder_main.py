@@ -9,38 +9,38 @@ import traceback
 from pathlib import Path
 from typing import NoReturn
 
-from clusterctl.lab.holder import Holder
+from clusterctl.lab.holder import LabHolder
 from clusterctl.lab.layout import LabPlan
-from clusterctl.lab.netns.init import describe
+from clusterctl.lab.netns.init import failure_message
 
 
-def _holder(plan: LabPlan, leash: socket.socket) -> Holder:
+def _make_holder(plan: LabPlan, owner_socket: socket.socket) -> LabHolder:
     """Enter the backend's namespaces, if it has some; its modules are imported only when it is used."""
     if plan.backend == "inproc":
         from clusterctl.lab.inproc.backend import (  # noqa: PLC0415  (needs packages, which the other does without)
             InprocHolder,
         )
 
-        return InprocHolder(plan, leash)
-    from clusterctl.lab.netns.backend import NamespaceHolder, enter  # noqa: PLC0415  (the same)
+        return InprocHolder(plan, owner_socket)
+    from clusterctl.lab.netns.backend import NamespaceHolder, enter_lab_namespaces  # noqa: PLC0415  (the same)
 
-    enter(plan)
-    return NamespaceHolder(plan, leash)
+    enter_lab_namespaces(plan)
+    return NamespaceHolder(plan, owner_socket)
 
 
-def main(directory: str, leash_descriptor: str) -> NoReturn:
+def main(directory: str, owner_descriptor: str) -> NoReturn:
     """Leave the holder behind in a process of its own, and end."""
-    leash = socket.socket(fileno=int(leash_descriptor))
+    owner_socket = socket.socket(fileno=int(owner_descriptor))
     try:
         values = json.loads(Path(directory, "plan.json").read_text(encoding="utf-8"))
-        holder = _holder(LabPlan.from_dict(values), leash)
+        holder = _make_holder(LabPlan.from_dict(values), owner_socket)
         if os.fork() == 0:
             try:
                 holder.run()
             finally:
-                holder.end()
+                holder.kill_nodes()
     except OSError as error:
-        leash.send(describe("create namespaces", error))
+        owner_socket.send(failure_message("create namespaces", error))
     except Exception:
         traceback.print_exc()  # to the lab's holder.log
     finally:

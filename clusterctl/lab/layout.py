@@ -10,11 +10,11 @@ from typing import Any
 DEFAULT_NICS = ("enp65s0f0", "ib0np0", "eno2")
 BRIDGES = ("train", "ssh")  # further NICs of a node get bridges of their own: extra1, extra2, ...
 SSH_PORT = 22
-OWN_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True)
-class Nic:
+class LabNic:
     """A network card of a node; `cable` is the other end, plugged into `bridge`."""
 
     name: str
@@ -25,11 +25,11 @@ class Nic:
 
 
 @dataclass(frozen=True)
-class NodePlan:
+class LabNodePlan:
     """A node: the first NIC carries SSH, the last one carries training."""
 
     name: str
-    nics: tuple[Nic, ...]
+    nics: tuple[LabNic, ...]
 
     @property
     def host(self) -> str:
@@ -48,7 +48,7 @@ class NodePlan:
 
 
 @dataclass(frozen=True)
-class Account:
+class LabAccount:
     """The user whom the nodes let in."""
 
     name: str
@@ -64,8 +64,8 @@ class LabPlan:
 
     name: str
     directory: str
-    account: Account
-    nodes: tuple[NodePlan, ...]
+    account: LabAccount
+    nodes: tuple[LabNodePlan, ...]
     python: str
     visible: tuple[str, ...]
     sshd: str
@@ -75,77 +75,84 @@ class LabPlan:
     ssh_port: int = SSH_PORT
     gpus: int = 0
 
-    def home(self, node: NodePlan) -> str:
+    def home_directory(self, node: LabNodePlan) -> str:
         """The directory here that is a node's home; one for all nodes if they share it, as with NFS."""
         return f"{self.directory}/home" if self.shared_home else f"{self.directory}/nodes/{node.name}/home"
 
-    def node(self, name: str) -> NodePlan | None:
+    def find_node(self, name: str) -> LabNodePlan | None:
         """The node of that name, if there is one."""
         return next((node for node in self.nodes if node.name == name), None)
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The plan as JSON values."""
         return asdict(self)
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> LabPlan:
-        """The inverse of `as_dict`."""
+        """The inverse of `to_dict`."""
         nodes = tuple(
-            NodePlan(node["name"], tuple(Nic(**nic) for nic in node["nics"])) for node in values["nodes"]
+            LabNodePlan(node["name"], tuple(LabNic(**nic) for nic in node["nics"]))
+            for node in values["nodes"]
         )
-        rest = {"nodes": nodes, "account": Account(**values["account"]), "visible": tuple(values["visible"])}
-        return LabPlan(**{**values, **rest})
+        converted = {
+            "nodes": nodes,
+            "account": LabAccount(**values["account"]),
+            "visible": tuple(values["visible"]),
+        }
+        return LabPlan(**{**values, **converted})
 
 
-def plan_nodes(count: int, nics: Sequence[str]) -> tuple[NodePlan, ...]:
+def plan_nodes(count: int, nics: Sequence[str]) -> tuple[LabNodePlan, ...]:
     """Name `count` nodes and give them NICs in turn; `a+b` gives one node two NICs."""
     width = max(2, len(str(count)))
     return tuple(
-        NodePlan(f"gpu{number:0{width}}", _plan_nics(number, nics[(number - 1) % len(nics)].split("+")))
+        LabNodePlan(f"gpu{number:0{width}}", _plan_nics(number, nics[(number - 1) % len(nics)].split("+")))
         for number in range(1, count + 1)
     )
 
 
-def _plan_nics(number: int, names: Sequence[str]) -> tuple[Nic, ...]:
+def _plan_nics(number: int, names: Sequence[str]) -> tuple[LabNic, ...]:
     last = len(names) - 1
     return tuple(_plan_nic(number, index, name, last=index == last) for index, name in enumerate(names))
 
 
-def _plan_nic(number: int, index: int, name: str, *, last: bool) -> Nic:
-    net = 0 if last else index + 1
-    return Nic(
+def _plan_nic(number: int, index: int, name: str, *, last: bool) -> LabNic:
+    subnet = 0 if last else index + 1
+    return LabNic(
         name=name,
-        address=f"10.77.{net}.{number}",
-        mac=_mac(net, number),
-        bridge=bridge_name(net),
+        address=f"10.77.{subnet}.{number}",
+        mac=_mac(subnet, number),
+        bridge=bridge_name(subnet),
         cable=f"gpu{number}-{index}",
     )
 
 
-def plan_loopback_nodes(count: int, net: int) -> tuple[NodePlan, ...]:
+def plan_loopback_nodes(count: int, subnet: int) -> tuple[LabNodePlan, ...]:
     """Name `count` nodes without namespaces: 127.77.<net>.<number> each, which every Linux has on `lo`."""
     width = max(2, len(str(count)))
     return tuple(
-        NodePlan(f"gpu{number:0{width}}", (Nic("lo", f"127.77.{net}.{number}", mac="", bridge="", cable=""),))
+        LabNodePlan(
+            f"gpu{number:0{width}}", (LabNic("lo", f"127.77.{subnet}.{number}", mac="", bridge="", cable=""),)
+        )
         for number in range(1, count + 1)
     )
 
 
-def session_environment(plan: LabPlan, node: NodePlan) -> dict[str, str]:
+def session_environment(plan: LabPlan, node: LabNodePlan) -> dict[str, str]:
     """The variables of a session on a node without namespaces.
 
     NCCL_HOSTID says that the nodes are several although hostname and boot are one; CLUSTERCTL_LAB is the tag by
     which `lab down` finds what a node has left.
     """
     account = plan.account
-    own = OWN_PATH if account.uid == 0 else "/usr/local/bin:/usr/bin:/bin"
+    system_path = DEFAULT_PATH if account.uid == 0 else "/usr/local/bin:/usr/bin:/bin"
     programs = f"{plan.directory}/nodes/{node.name}/programs:" if plan.gpus else ""
     return {
         "USER": account.name,
         "LOGNAME": account.name,
-        "HOME": plan.home(node),
+        "HOME": plan.home_directory(node),
         "SHELL": account.shell,
-        "PATH": programs + own,
+        "PATH": programs + system_path,
         "NCCL_HOSTID": f"{plan.name}-{node.name}",
         "CLUSTERCTL_LAB": plan.directory,
     }
@@ -158,12 +165,12 @@ def _mac(net: int, number: int) -> str:
     return f"02:4c:41:42:{net:02x}:{number:02x}"
 
 
-def bridge_name(net: int) -> str:
+def bridge_name(subnet: int) -> str:
     """The bridge of a subnet 10.77.<net>.0/24."""
-    return BRIDGES[net] if net < len(BRIDGES) else f"extra{net - 1}"
+    return BRIDGES[subnet] if subnet < len(BRIDGES) else f"extra{subnet - 1}"
 
 
-def render_bridges(nodes: Sequence[NodePlan]) -> str:
+def render_bridges(nodes: Sequence[LabNodePlan]) -> str:
     """Lines for `ip -batch` that build the bridges; 10.77.<net>.254 is the machine outside.
 
     Each has a MAC address of its own. Without one the kernel gives it that of a cable: when that node loses power, the
@@ -171,13 +178,13 @@ def render_bridges(nodes: Sequence[NodePlan]) -> str:
     """
     lines = ["link set lo up"]
     nets = {nic.bridge: nic.address.split(".")[2] for node in nodes for nic in node.nics}
-    for bridge, net in nets.items():
-        lines.append(f"link add name {bridge} address {_mac(int(net), OUTSIDE)} up type bridge")
-        lines.append(f"addr add 10.77.{net}.{OUTSIDE}/24 dev {bridge}")
+    for bridge, subnet in nets.items():
+        lines.append(f"link add name {bridge} address {_mac(int(subnet), OUTSIDE)} up type bridge")
+        lines.append(f"addr add 10.77.{subnet}.{OUTSIDE}/24 dev {bridge}")
     return "\n".join(lines) + "\n"
 
 
-def render_cables(node: NodePlan, pid: int) -> str:
+def render_cables(node: LabNodePlan, pid: int) -> str:
     """Lines for `ip -batch` that put a node's NICs into the network namespace of a process."""
     return "".join(
         f"link add name {nic.cable} up master {nic.bridge} type veth"
@@ -186,7 +193,7 @@ def render_cables(node: NodePlan, pid: int) -> str:
     )
 
 
-def render_addresses(node: NodePlan) -> str:
+def render_addresses(node: LabNodePlan) -> str:
     """Lines for `ip -batch`, run inside the node, that configure its NICs."""
     lines = ["link set dev lo up"]
     for nic in node.nics:
@@ -195,7 +202,7 @@ def render_addresses(node: NodePlan) -> str:
     return "\n".join(lines) + "\n"
 
 
-def render_hosts(nodes: Sequence[NodePlan]) -> str:
+def render_hosts(nodes: Sequence[LabNodePlan]) -> str:
     """The nodes' /etc/hosts: names mean training addresses.
 
     torch's store listens on an IPv6 socket and asks for the names of addresses in their mapped form; without an
@@ -221,7 +228,7 @@ def render_sshd_config(folder: str, *, programs: str | None = None) -> str:
         "PrintMotd no",
         "PrintLastLog no",
         "Subsystem sftp internal-sftp",
-        *([f"SetEnv PATH={programs}:{OWN_PATH}"] if programs else []),
+        *([f"SetEnv PATH={programs}:{DEFAULT_PATH}"] if programs else []),
     ]
     return "\n".join(lines) + "\n"
 
@@ -244,10 +251,10 @@ def render_ssh_config(plan: LabPlan, proxy_command: str | None) -> str:
         "Host *",
         f"  User {plan.account.name}",
         f"  Port {plan.ssh_port}",
-        f"  IdentityFile {_quoted(plan.directory + '/id_ed25519')}",
+        f"  IdentityFile {_quote_path(plan.directory + '/id_ed25519')}",
         "  IdentitiesOnly yes",
         "  IdentityAgent none",
-        f"  UserKnownHostsFile {_quoted(plan.directory + '/known_hosts')}",
+        f"  UserKnownHostsFile {_quote_path(plan.directory + '/known_hosts')}",
         "  GlobalKnownHostsFile none",
         "  StrictHostKeyChecking yes",
         f"  ProxyCommand {proxy_command or 'none'}",
@@ -256,11 +263,11 @@ def render_ssh_config(plan: LabPlan, proxy_command: str | None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _quoted(path: str) -> str:
+def _quote_path(path: str) -> str:
     return '"' + path.replace("%", "%%") + '"'
 
 
-def render_inventory(plan: LabPlan, proxy_command: str | None) -> str:
+def render_lab_inventory(plan: LabPlan, proxy_command: str | None) -> str:
     """The lab's inventory; JSON strings are YAML strings."""
     ssh = {
         "user": plan.account.name,
@@ -270,9 +277,9 @@ def render_inventory(plan: LabPlan, proxy_command: str | None) -> str:
         **({"proxy_command": proxy_command} if proxy_command else {}),
         "config": "none",
     }
-    where = "inside the lab" if proxy_command else "on this machine"
+    reachable_from = "inside the lab" if proxy_command else "on this machine"
     lines = [
-        f"# Written by `clusterctl lab up`. The addresses exist only {where}.",
+        f"# Written by `clusterctl lab up`. The addresses exist only {reachable_from}.",
         f"cluster: {json.dumps(plan.name)}",
         f"python: {json.dumps(plan.python)}",
         "ssh:",
@@ -283,6 +290,6 @@ def render_inventory(plan: LabPlan, proxy_command: str | None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _inventory_node(node: NodePlan) -> str:
+def _inventory_node(node: LabNodePlan) -> str:
     nic = json.dumps(node.training_nic)
     return f"  - {{name: {node.name}, host: {node.host}, ip: {node.ip}, nic: [{nic}]}}"

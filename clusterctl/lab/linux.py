@@ -11,49 +11,49 @@ from contextlib import suppress
 from pathlib import Path
 
 TAG = "CLUSTERCTL_LAB"  # in the environment of every process of such a lab: the lab's directory
-_SECONDS = 10.0
+_KILL_SECONDS = 10.0
 
 
-def descendants(pid: int) -> list[int]:
+def list_descendants(pid: int) -> list[int]:
     """The living processes below a process, parents first."""
-    families: dict[int, list[int]] = {}
-    for number in _all():
-        parent = _parent(number)
+    children_by_parent: dict[int, list[int]] = {}
+    for process in _list_pids():
+        parent = _parent_pid(process)
         if parent:
-            families.setdefault(parent, []).append(number)
-    found: list[int] = []
-    waiting = families.get(pid, [])
-    while waiting:
-        found += waiting
-        waiting = [child for number in waiting for child in families.get(number, [])]
-    return found
+            children_by_parent.setdefault(parent, []).append(process)
+    below: list[int] = []
+    level = children_by_parent.get(pid, [])
+    while level:
+        below += level
+        level = [child for process in level for child in children_by_parent.get(process, [])]
+    return below
 
 
-def end_below(pid: int) -> None:
+def kill_descendants(pid: int) -> None:
     """Kill all that descends from a process, until nothing does; a process that forks meanwhile is found too."""
-    _end(lambda: descendants(pid))
+    _kill_until_gone(lambda: list_descendants(pid))
 
 
-def end_lab(directory: Path) -> None:
+def kill_lab_processes(directory: Path) -> None:
     """Kill what still bears the tag of a lab: its holder died and took its nodes' memory of them along."""
-    wanted = f"{TAG}={directory}".encode(errors="surrogateescape")
-    _end(lambda: [pid for pid in _all() if pid != os.getpid() and wanted in _environment(pid)])
+    tag = f"{TAG}={directory}".encode(errors="surrogateescape")
+    _kill_until_gone(lambda: [pid for pid in _list_pids() if pid != os.getpid() and tag in _environment(pid)])
 
 
-def _end(find: Callable[[], Iterable[int]]) -> None:
-    deadline = time.monotonic() + _SECONDS
-    while (found := list(find())) and time.monotonic() < deadline:
-        for pid in found:
+def _kill_until_gone(list_pids: Callable[[], Iterable[int]]) -> None:
+    deadline = time.monotonic() + _KILL_SECONDS
+    while (pids := list(list_pids())) and time.monotonic() < deadline:
+        for pid in pids:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.005)
 
 
-def _all() -> list[int]:
+def _list_pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208  (names are all it needs)
 
 
-def _parent(pid: int) -> int:
+def _parent_pid(pid: int) -> int:
     """The parent's number; 0 if there is no such process or it is a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
@@ -82,18 +82,18 @@ _ST_RELATIME = 0x1000
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _check(result: int, what: str) -> None:
+def _raise_errno(result: int, call: str) -> None:
     if result != 0:
         number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), what)
+        raise OSError(number, os.strerror(number), call)
 
 
 def unshare(flags: int) -> None:
     """Put this process (for NEWPID: its next child) into new namespaces."""
-    _check(_libc.unshare(ctypes.c_int(flags)), "unshare")
+    _raise_errno(_libc.unshare(ctypes.c_int(flags)), "unshare")
 
 
-def become(inside_uid: int, inside_gid: int, outside_uid: int, outside_gid: int) -> None:
+def enter_user_namespace(inside_uid: int, inside_gid: int, outside_uid: int, outside_gid: int) -> None:
     """Enter a new user namespace with one user and one group in it; ids outside are those of the parent."""
     unshare(NEWUSER)
     Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
@@ -101,10 +101,10 @@ def become(inside_uid: int, inside_gid: int, outside_uid: int, outside_gid: int)
     Path("/proc/self/gid_map").write_text(f"{inside_gid} {outside_gid} 1", encoding="ascii")
 
 
-def _mount(source: str, target: str, kind: str | None, flags: int, data: str | None) -> None:
-    words = [None if word is None else os.fsencode(word) for word in (source, target, kind)]
+def _mount(source: str, target: str, fstype: str | None, flags: int, data: str | None) -> None:
+    arguments = [None if argument is None else os.fsencode(argument) for argument in (source, target, fstype)]
     options = None if data is None else data.encode()
-    _check(_libc.mount(*words, ctypes.c_ulong(flags), options), f"mount {target}")
+    _raise_errno(_libc.mount(*arguments, ctypes.c_ulong(flags), options), f"mount {target}")
 
 
 def keep_mounts_private() -> None:
@@ -112,32 +112,32 @@ def keep_mounts_private() -> None:
     _mount("none", "/", None, _REC | _PRIVATE, None)
 
 
-def mount_new(kind: str, target: str, options: str | None = None, *, devices: bool = False) -> None:
+def mount_new(fstype: str, target: str, options: str | None = None, *, devices: bool = False) -> None:
     """Mount a fresh file system of a kind (tmpfs, proc, sysfs, devpts) without setuid programs."""
-    strict = _NOEXEC if kind in ("proc", "sysfs", "devpts") else 0
-    _mount(kind, target, kind, _NOSUID | strict | (0 if devices else _NODEV), options)
+    extra_flags = _NOEXEC if fstype in ("proc", "sysfs", "devpts") else 0
+    _mount(fstype, target, fstype, _NOSUID | extra_flags | (0 if devices else _NODEV), options)
 
 
 def bind(source: int | str, target: str, *, read_only: bool = False) -> None:
     """Show a file or directory (a path, or a descriptor opened before it was covered) at another path."""
-    where = f"/proc/self/fd/{source}" if isinstance(source, int) else source
-    _mount(where, target, None, _BIND | _REC, None)
+    source_path = f"/proc/self/fd/{source}" if isinstance(source, int) else source
+    _mount(source_path, target, None, _BIND | _REC, None)
     if read_only:
-        _mount("none", target, None, _REMOUNT | _BIND | _READ_ONLY | _kept_flags(target), None)
+        _mount("none", target, None, _REMOUNT | _BIND | _READ_ONLY | _locked_flags(target), None)
 
 
-def _kept_flags(target: str) -> int:
+def _locked_flags(target: str) -> int:
     """The flags that the mount has: an ordinary user may not drop them, nor leave them out."""
-    has = os.statvfs(target).f_flag
-    flags = has & (_NOSUID | _NODEV | _NOEXEC | _NOATIME | _NODIRATIME)
-    return flags | (_RELATIME if has & _ST_RELATIME else 0)
+    current = os.statvfs(target).f_flag
+    flags = current & (_NOSUID | _NODEV | _NOEXEC | _NOATIME | _NODIRATIME)
+    return flags | (_RELATIME if current & _ST_RELATIME else 0)
 
 
-def set_name(name: str) -> None:
+def set_process_name(name: str) -> None:
     """Name this process as `ps -o comm` shows it."""
     _libc.prctl(_SET_NAME, name.encode()[:15], 0, 0, 0)
 
 
-def become_subreaper() -> None:
+def set_subreaper() -> None:
     """Let orphans below this process become its children."""
-    _check(_libc.prctl(_SUBREAPER, 1, 0, 0, 0), "become a subreaper")
+    _raise_errno(_libc.prctl(_SUBREAPER, 1, 0, 0, 0), "become a subreaper")

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from clusterctl.errors import LabError
-from clusterctl.lab.layout import Account
+from clusterctl.lab.layout import LabAccount
 
 _SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 _PACKAGES = {
@@ -33,17 +33,17 @@ def require_linux() -> None:
 
 def find_program(name: str) -> str:
     """The absolute path of a program, also where PATH lacks the sbin directories."""
-    found = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:{_SBIN}")
-    if found is None:
+    path = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:{_SBIN}")
+    if path is None:
         raise LabError(
             f"the lab needs `{name}`, which is not installed",
             code="CC-LAB-001",
             fix=f"sudo apt-get install {_PACKAGES[name]}",
         )
-    return os.path.abspath(found)  # noqa: PTH100  (a symlink is kept: sshd goes by its own name)
+    return os.path.abspath(path)  # noqa: PTH100  (a symlink is kept: sshd goes by its own name)
 
 
-def find_account() -> Account:
+def find_account() -> LabAccount:
     """The calling user, with a home and a shell that work inside a node."""
     uid, gid = os.geteuid(), os.getegid()
     try:
@@ -52,7 +52,7 @@ def find_account() -> Account:
     except KeyError:
         name, home, shell = f"uid{uid}", "", "/bin/sh"
     home = home if _owns(home, uid) else "/run/home"
-    return Account(name, uid, gid, home, shell if _lets_in(shell) else "/bin/sh")
+    return LabAccount(name, uid, gid, home, shell if _allows_login(shell) else "/bin/sh")
 
 
 def _owns(home: str, uid: int) -> bool:
@@ -62,29 +62,29 @@ def _owns(home: str, uid: int) -> bool:
         return False
 
 
-def _lets_in(shell: str) -> bool:
+def _allows_login(shell: str) -> bool:
     return Path(shell).name not in ("nologin", "false") and os.access(shell, os.X_OK)
 
 
 def visible_paths() -> tuple[str, ...]:
     """The directories that must stay visible in the nodes for `sys.executable` to work there."""
     package = Path(__file__).parents[2]
-    places = [sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix, str(package)]
-    places += _link_directories(Path(sys.executable))
-    places += _package_directories()
+    paths = [sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix, str(package)]
+    paths += _link_directories(Path(sys.executable))
+    paths += _package_directories()
     if Path("/run/current-system").exists():
-        places.append("/run/current-system")  # NixOS keeps every program there
-    both = {*places, *(os.path.realpath(place) for place in places)}
-    return tuple(sorted(place for place in both if not _inside_any(place, both)))
+        paths.append("/run/current-system")  # NixOS keeps every program there
+    all_paths = {*paths, *(os.path.realpath(path) for path in paths)}
+    return tuple(sorted(path for path in all_paths if not _is_inside_any(path, all_paths)))
 
 
 def _link_directories(executable: Path) -> list[str]:
     """The directories of every link between the interpreter's name and its file."""
-    found = [str(executable.parent)]
-    while executable.is_symlink() and len(found) < 20:
+    directories = [str(executable.parent)]
+    while executable.is_symlink() and len(directories) < 20:
         executable = executable.parent / executable.readlink()
-        found.append(os.path.normpath(executable.parent))
-    return found
+        directories.append(os.path.normpath(executable.parent))
+    return directories
 
 
 def _package_directories() -> list[str]:
@@ -93,11 +93,13 @@ def _package_directories() -> list[str]:
     return [path for path in sys.path if Path(path).name in names and Path(path).is_dir()]
 
 
-def _inside_any(place: str, places: set[str]) -> bool:
-    return any(place != other and place.startswith(other.rstrip("/") + "/") for other in places)
+def _is_inside_any(path: str, directories: set[str]) -> bool:
+    return any(
+        path != directory and path.startswith(directory.rstrip("/") + "/") for directory in directories
+    )
 
 
-def refusal(step: str) -> LabError:
+def namespaces_error(step: str) -> LabError:
     """Why this machine does not let the lab make namespaces, and what to do about it."""
     reason, fix = _reason_and_fix()
     message = f"this machine does not allow the lab's namespaces: {reason}"
@@ -105,16 +107,16 @@ def refusal(step: str) -> LabError:
 
 
 def _reason_and_fix() -> tuple[str, str]:
-    if _setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1" and os.geteuid() != 0:
+    if _read_setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1" and os.geteuid() != 0:
         return (
             "AppArmor restricts user namespaces",
             "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0   (or run the lab as root)",
         )
-    if _setting("/proc/sys/kernel/unprivileged_userns_clone") == "0" and os.geteuid() != 0:
+    if _read_setting("/proc/sys/kernel/unprivileged_userns_clone") == "0" and os.geteuid() != 0:
         return "user namespaces are switched off", "sudo sysctl -w kernel.unprivileged_userns_clone=1"
-    if _setting("/proc/sys/user/max_user_namespaces") == "0":
+    if _read_setting("/proc/sys/user/max_user_namespaces") == "0":
         return "user namespaces are limited to 0", "sudo sysctl -w user.max_user_namespaces=15000"
-    if _in_container():
+    if _is_container():
         return (
             "it is a container without the needed rights",
             "start the container with `docker run --privileged`",
@@ -122,13 +124,13 @@ def _reason_and_fix() -> tuple[str, str]:
     return "the kernel or its security module said no", "run the lab as root, or on another Linux machine"
 
 
-def _setting(path: str) -> str:
+def _read_setting(path: str) -> str:
     try:
         return Path(path).read_text(encoding="ascii").strip()
     except OSError:
         return ""
 
 
-def _in_container() -> bool:
-    marks = ("/.dockerenv", "/run/.containerenv")
-    return any(Path(mark).exists() for mark in marks) or "container" in os.environ
+def _is_container() -> bool:
+    markers = ("/.dockerenv", "/run/.containerenv")
+    return any(Path(marker).exists() for marker in markers) or "container" in os.environ

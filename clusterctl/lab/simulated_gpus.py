@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-MOST = 16
+MOST_GPUS = 16
 MODEL = "Simulated GPU"  # by which `check` knows that nothing can be computed on it
 MODE_FILE = ".lab-gpus"  # in a node's home: the state that its GPUs shall seem to be in
 MODES = ("hang", "lost", "hot", "full")

@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-MARKS = ("plan.json", "lab.json")  # of a lab's directory: the first file in it, and the last
-REST = ".removed-"  # how a directory is called from the moment when its removal begins
+MARKER_FILES = ("plan.json", "lab.json")  # of a lab's directory: the first file in it, and the last
+REMOVED_PREFIX = ".removed-"  # how a directory is called from the moment when its removal begins
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,14 @@ class Process:
     starttime: int
     boot_id: str
 
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether it still runs; a zombie does not, nor does one that was gone already when it was identified."""
         return self.starttime >= 0 and self.starttime == _starttime(self.pid) and self.boot_id == _boot_id()
 
-    def leave(self, seconds: float = 10.0) -> bool:
+    def terminate(self, seconds: float = 10.0) -> bool:
         """Ask it to end what it holds and itself, and wait; False if it does not."""
         deadline = time.monotonic() + seconds
-        while self.alive():
+        while self.is_alive():
             if time.monotonic() > deadline:
                 return False
             with suppress(ProcessLookupError):
@@ -43,10 +43,10 @@ class Process:
             time.sleep(0.01)
         return True
 
-    def end(self, seconds: float = 10.0) -> bool:
+    def kill(self, seconds: float = 10.0) -> bool:
         """Kill it and wait until it and all that lived in it are gone; False if it outlives the wait."""
         deadline = time.monotonic() + seconds
-        while self.alive():
+        while self.is_alive():
             if time.monotonic() > deadline:
                 return False
             with suppress(ProcessLookupError):
@@ -73,7 +73,7 @@ def _starttime(pid: int) -> int:
     return -1 if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
-def holder_of(directory: Path) -> Process | None:
+def read_holder(directory: Path) -> Process | None:
     """The process that the directory says holds the lab; None if the lab was never finished."""
     try:
         values: dict[str, Any] = json.loads((directory / "lab.json").read_text(encoding="utf-8"))
@@ -85,16 +85,16 @@ def holder_of(directory: Path) -> Process | None:
 def write_holder(directory: Path, holder: Process, started_from: str) -> None:
     """Declare the lab finished."""
     values = {"schema": 1, "holder": asdict(holder), "started_from": started_from}
-    aside = directory / "lab.json.new"
-    aside.write_text(json.dumps(values) + "\n", encoding="utf-8")
-    aside.rename(directory / "lab.json")
+    temporary = directory / "lab.json.new"
+    temporary.write_text(json.dumps(values) + "\n", encoding="utf-8")
+    temporary.rename(directory / "lab.json")
 
 
 @dataclass(frozen=True)
 class Origin:
     """Where a lab was started, empty where that is not known, and when, in seconds since 1970."""
 
-    folder: str
+    directory: str
     since: float
 
 
@@ -102,22 +102,22 @@ def read_origin(directory: Path) -> Origin:
     """Where and when the lab of a directory was started; a lab of an older version does not tell where."""
     file = directory / "lab.json"
     try:
-        folder = json.loads(file.read_text(encoding="utf-8")).get("started_from")
-        return Origin(folder if isinstance(folder, str) else "", file.stat().st_mtime)
+        directory_text = json.loads(file.read_text(encoding="utf-8")).get("started_from")
+        return Origin(directory_text if isinstance(directory_text, str) else "", file.stat().st_mtime)
     except (OSError, ValueError, AttributeError):
         return Origin("", time.time())
 
 
-def lab_directories(state_dir: Path) -> list[Path]:
+def list_lab_directories(state_dir: Path) -> list[Path]:
     """Every directory that `lab up` made here: of running labs, of dead ones, and of those under way."""
     if not state_dir.is_dir():
         return []
-    found = (path for path in state_dir.iterdir() if not path.name.startswith("."))
-    return sorted(path for path in found if any((path / name).is_file() for name in MARKS))
+    directories = (path for path in state_dir.iterdir() if not path.name.startswith("."))
+    return sorted(path for path in directories if any((path / name).is_file() for name in MARKER_FILES))
 
 
 @contextmanager
-def locked(state_dir: Path) -> Iterator[None]:
+def hold_lock(state_dir: Path) -> Iterator[None]:
     """Let one process at a time build or remove labs here."""
     descriptor = os.open(state_dir, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -127,25 +127,25 @@ def locked(state_dir: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def remove(directory: Path) -> None:
+def remove_directory(directory: Path) -> None:
     """Delete a lab's directory; who is interrupted leaves the name free, and the rest to the next lab command."""
-    rest = directory.with_name(f"{REST}{directory.name}-{secrets.token_hex(4)}")
+    leftover = directory.with_name(f"{REMOVED_PREFIX}{directory.name}-{secrets.token_hex(4)}")
     try:
-        directory.rename(rest)
+        directory.rename(leftover)
     except FileNotFoundError:
         return
-    _delete(rest)
+    _delete(leftover)
 
 
-def rests(state_dir: Path) -> list[Path]:
+def list_leftovers(state_dir: Path) -> list[Path]:
     """What removals that were interrupted have left."""
-    return sorted(state_dir.glob(f"{REST}*")) if state_dir.is_dir() else []
+    return sorted(state_dir.glob(f"{REMOVED_PREFIX}*")) if state_dir.is_dir() else []
 
 
-def remove_rest(state_dir: Path) -> None:
+def remove_leftovers(state_dir: Path) -> None:
     """Delete what removals that were interrupted have left."""
-    for rest in rests(state_dir):
-        _delete(rest)
+    for leftover in list_leftovers(state_dir):
+        _delete(leftover)
 
 
 def _delete(directory: Path) -> None:
@@ -155,12 +155,12 @@ def _delete(directory: Path) -> None:
     except FileNotFoundError:
         return
     except PermissionError:
-        _allow_all(directory)
+        _make_writable(directory)
         shutil.rmtree(directory)
 
 
-def _allow_all(directory: Path) -> None:
+def _make_writable(directory: Path) -> None:
     for folder, names, _ in os.walk(directory):
-        for place in (Path(folder, name) for name in names):
-            if not place.is_symlink():
-                place.chmod(stat.S_IRWXU)
+        for path in (Path(folder, name) for name in names):
+            if not path.is_symlink():
+                path.chmod(stat.S_IRWXU)

@@ -11,7 +11,7 @@ TYPING = False
 if TYPING:
     from typing import Any, Dict, Optional  # noqa: F401 - used in type comments, which Python 2 can read
 
-OLDEST = (3, 8)
+OLDEST_PYTHON = (3, 8)
 
 gc.set_threshold(20000, 20, 20)  # a verb is mostly its imports: counting garbage meanwhile costs 4 ms
 
@@ -29,8 +29,8 @@ def refuse_old_python(sink):  # type: (Any) -> None
     """Answer with one error frame and the end."""
     import json
 
-    found = ".".join(str(part) for part in sys.version_info[:3])
-    message = "Python %s is too old (%s); clusterctl needs 3.8 or later on a node" % (found, sys.executable)
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    message = "Python %s is too old (%s); clusterctl needs 3.8 or later on a node" % (version, sys.executable)
     error = {"code": "CC-PY-002", "message": message, "traceback": ""}
     for header in ({"error": error}, {"end": True}):
         text = json.dumps(header).encode("utf-8")
@@ -38,7 +38,7 @@ def refuse_old_python(sink):  # type: (Any) -> None
     sink.flush()
 
 
-def file_of(name):  # type: (str) -> str
+def module_file(name):  # type: (str) -> str
     """Name a module's file in tracebacks; linecache asks the loader for names like this, not for <names>."""
     return name.replace(".", "/") + ".py"
 
@@ -55,7 +55,7 @@ class BundleImporter(object):
             return None
         from importlib.machinery import ModuleSpec
 
-        return ModuleSpec(name, self, origin=file_of(name), is_package=not self.sources[name])  # type: ignore[arg-type]  # a loader by shape
+        return ModuleSpec(name, self, origin=module_file(name), is_package=not self.sources[name])  # type: ignore[arg-type]  # a loader by shape
 
     def create_module(self, spec):  # type: (Any) -> None
         """Leave the making of the module to importlib."""
@@ -63,14 +63,14 @@ class BundleImporter(object):
     def exec_module(self, module):  # type: (Any) -> None
         """Run the module's source in its namespace."""
         name = module.__name__
-        exec(compile(self.sources[name], file_of(name), "exec"), module.__dict__)
+        exec(compile(self.sources[name], module_file(name), "exec"), module.__dict__)
 
     def get_source(self, name):  # type: (str) -> str
         """Give tracebacks their lines."""
         return self.sources[name]
 
 
-def unread(source):  # type: (Any) -> bytes
+def read_buffered(source):  # type: (Any) -> bytes
     """Take what the buffered stdin has already swallowed of the frames that follow."""
     os.set_blocking(0, False)
     rest = source.peek()
@@ -81,15 +81,15 @@ def run_verb(header, source, sink):  # type: (Dict[str, Any], Any, int) -> None
     """Call the verb; its failure becomes an error frame, and the end frame always follows."""
     from importlib import import_module
 
-    wire = import_module("clusterctl.node.runtime.stream")
-    stream = wire.Stream(0, sink, unread(source))
+    stream_module = import_module("clusterctl.node.runtime.stream")
+    stream = stream_module.Stream(0, sink, read_buffered(source))
     try:
         try:
             import_module("clusterctl.node.verbs." + header["verb"]).run(header["request"], stream)
         except BrokenPipeError:
             raise
         except Exception as error:  # noqa: BLE001, RUF100 - whatever it is, the client must hear of it
-            stream.send({"error": wire.describe_failure(error)})
+            stream.send({"error": stream_module.describe_failure(error)})
         stream.send({"end": True})
     except BrokenPipeError:
         pass  # the client has left: there is nobody to tell
@@ -106,20 +106,20 @@ def boot():  # type: () -> None
     bundle = read_part(source)
     sink.write(("\n%s\n" % header["sentinel"]).encode("ascii"))
     sink.flush()
-    if sys.version_info < OLDEST:
+    if sys.version_info < OLDEST_PYTHON:
         return refuse_old_python(sink)
     sources = json.loads(zlib.decompress(bundle).decode("utf-8"))
     for name in list(sources):  # the packages that the modules are in; they hold nothing
         parts = name.split(".")
-        for size in range(1, len(parts)):
-            sources.setdefault(".".join(parts[:size]), "")
+        for depth in range(1, len(parts)):
+            sources.setdefault(".".join(parts[:depth]), "")
     sys.meta_path.insert(0, BundleImporter(sources))
-    private = os.dup(1)
+    output = os.dup(1)
     os.dup2(2, 1)  # a stray print must not break the frames
-    return run_verb(header, source, private)
+    return run_verb(header, source, output)
 
 
-def leave():  # type: () -> None
+def exit_now():  # type: () -> None
     """End at once: taking the interpreter apart costs 4 ms of the node's time, and there is nothing to save."""
     try:
         sys.stdout.flush()
@@ -130,4 +130,4 @@ def leave():  # type: () -> None
 
 if __name__ == "__main__":
     boot()
-    leave()
+    exit_now()

@@ -14,35 +14,35 @@ from dataclasses import dataclass, field
 from clusterctl.plans.facts.untrusted import clean_text, read_value
 from clusterctl.plans.runs.selection import Owner
 from clusterctl.plans.runs.state import UNKNOWN, NodeState, parse_state
-from clusterctl.plans.sync.results import Outside, found_outside, parse_outside
+from clusterctl.plans.sync.results import OutsideFiles, parse_outside, with_outside_files
 from clusterctl.protocol.run_id import RunId, parse_run_id
 from clusterctl.protocol.untrusted import Untrusted
 
 KEEP = 10  # newest runs of each job
 OLDER_THAN = 30 * 86400.0  # seconds
-UNUSED = 7 * 86400.0  # seconds for which a content of the store was in nobody's code
+STORE_UNUSED_FOR = 7 * 86400.0  # seconds for which a content of the store was in nobody's code
 CENTURY = 100 * 365 * 86400.0  # seconds; nothing is older
-BEYOND = "beyond the newest"
-LONGEST_LEAF = 255  # characters of the name of a node's directory within a run's
-HALF_MADE = 86400.0  # seconds after which a run that was never started counts as given up
+BEYOND_NEWEST = "beyond the newest"
+LONGEST_NODE_DIR = 255  # characters of the name of a node's directory within a run's
+NEVER_STARTED_FOR = 86400.0  # seconds after which a run that was never started counts as given up
 
 
 @dataclass(frozen=True)
-class Part:
+class StoredRun:
     """One node's part of a run; `state` is None where nothing was ever started."""
 
     node: str
-    run: RunId
-    leaf: str
+    run_id: RunId
+    node_dir: str
     state: NodeState | None
     age: float
     bytes: int
-    blocked: str
-    outside: Outside | None = None  # files that would be lost: no other place has them
+    blocked_reason: str
+    outside_files: OutsideFiles | None = None  # files that would be lost: no other place has them
 
 
 @dataclass(frozen=True)
-class Bounds:
+class RetentionPolicy:
     """What is kept: the newest `keep` runs of each job, and none that is older than `older_than` seconds."""
 
     keep: int = KEEP
@@ -50,103 +50,116 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class Choice:
+class CleanupPlan:
     """What goes and why, and what stays although it is beyond the bounds."""
 
-    parts: tuple[tuple[Part, str], ...]
-    stays: tuple[tuple[Part, str], ...]
+    removals: tuple[tuple[StoredRun, str], ...]
+    kept: tuple[tuple[StoredRun, str], ...]
 
     @property
-    def stranded(self) -> dict[str, dict[str, Outside]]:
+    def lost_files(self) -> dict[str, dict[str, OutsideFiles]]:
         """Give, by run and node, the files outside the output directory that would go with the runs."""
-        runs: dict[str, dict[str, Outside | None]] = {}
-        for part, _ in self.parts:
-            runs.setdefault(part.run, {})[part.node] = part.outside
-        found = {run: found_outside(nodes) for run, nodes in runs.items()}
-        return {run: nodes for run, nodes in found.items() if nodes}
+        files_by_run: dict[str, dict[str, OutsideFiles | None]] = {}
+        for stored, _ in self.removals:
+            files_by_run.setdefault(stored.run_id, {})[stored.node] = stored.outside_files
+        lost = {run_id: with_outside_files(nodes) for run_id, nodes in files_by_run.items()}
+        return {run_id: nodes for run_id, nodes in lost.items() if nodes}
 
-    def without(self, runs: Collection[str]) -> Choice:
+    def without_runs(self, run_ids: Collection[str]) -> CleanupPlan:
         """Keep some runs, on all nodes."""
-        return Choice(tuple(one for one in self.parts if one[0].run not in runs), self.stays)
+        return CleanupPlan(
+            tuple(removal for removal in self.removals if removal[0].run_id not in run_ids), self.kept
+        )
 
 
-def parse_part(node: str, raw: Untrusted) -> Part | None:
+def parse_stored_run(node: str, raw: Untrusted) -> StoredRun | None:
     """Read what a node says of one part; None if it names no run."""
-    run = parse_run_id(raw.text("run"))
-    if run is None:
+    run_id = parse_run_id(raw.text("run"))
+    if run_id is None:
         return None
-    return Part(
+    return StoredRun(
         node=node,
-        run=run,
-        leaf=raw.text("leaf", LONGEST_LEAF),
+        run_id=run_id,
+        node_dir=raw.text("leaf", LONGEST_NODE_DIR),
         state=parse_state(raw.record("state")) if raw.has_record("state") else None,
         age=min(max(0.0, raw.number("age") or 0.0), CENTURY),
         bytes=raw.count("bytes"),
-        blocked=raw.text("blocked", 300),
-        outside=parse_outside(raw.record("outside")),
+        blocked_reason=raw.text("blocked", 300),
+        outside_files=parse_outside(raw.record("outside")),
     )
 
 
-def choose(parts: Iterable[Part], bounds: Bounds, me: Owner | None) -> Choice:
-    """Decide about every part; with `me` only about one's own runs."""
-    runs: dict[RunId, list[Part]] = {}
-    for part in parts:
-        runs.setdefault(part.run, []).append(part)
-    places = _places(runs)
-    going: list[tuple[Part, str]] = []
-    stays: list[tuple[Part, str]] = []
-    for run, mine in sorted(runs.items()):  # by job, then by time
-        if me is not None and not _is_own(mine, me):
+def plan_cleanup(
+    stored_runs: Iterable[StoredRun], policy: RetentionPolicy, user: Owner | None
+) -> CleanupPlan:
+    """Decide about every part; with `user` only about one's own runs."""
+    by_run: dict[RunId, list[StoredRun]] = {}
+    for stored in stored_runs:
+        by_run.setdefault(stored.run_id, []).append(stored)
+    newer_counts = _count_newer(by_run)
+    removals: list[tuple[StoredRun, str]] = []
+    kept: list[tuple[StoredRun, str]] = []
+    for run_id, same_run in sorted(by_run.items()):  # by job, then by time
+        if user is not None and not _is_own(same_run, user):
             continue
-        about, doubt = _why(mine, places.get(run, 0), bounds), _doubt(mine)
-        for part in mine:
-            why = about if about is not None else "never started" if part.age > HALF_MADE else ""
-            hold = part.blocked or (doubt if why == BEYOND else "")
-            if why and hold:
-                stays.append((part, hold))
-            elif why:
-                going.append((part, why))
-    return Choice(tuple(going), tuple(stays))
+        run_reason, uncertainty = (
+            _removal_reason(same_run, newer_counts.get(run_id, 0), policy),
+            _describe_uncertainty(same_run),
+        )
+        for stored in same_run:
+            reason = (
+                run_reason
+                if run_reason is not None
+                else "never started"
+                if stored.age > NEVER_STARTED_FOR
+                else ""
+            )
+            obstacle = stored.blocked_reason or (uncertainty if reason == BEYOND_NEWEST else "")
+            if reason and obstacle:
+                kept.append((stored, obstacle))
+            elif reason:
+                removals.append((stored, reason))
+    return CleanupPlan(tuple(removals), tuple(kept))
 
 
-def _places(runs: Mapping[RunId, list[Part]]) -> dict[RunId, int]:
+def _count_newer(by_run: Mapping[RunId, list[StoredRun]]) -> dict[RunId, int]:
     """Count for every run how many of its job are newer, on the node that holds the fewest of them.
 
     Runs that a node makes up crowd out nobody's but its own.
     """
-    jobs: dict[tuple[str, str, str], list[tuple[float, RunId]]] = {}
-    for run, parts in runs.items():
-        for part in parts:
-            if part.state:
-                key = (part.node, part.state.job, part.state.launched_id or part.state.launched_by)
-                jobs.setdefault(key, []).append((part.state.submitted, run))
-    places: dict[RunId, int] = {}
-    for found in jobs.values():
-        for place, (_, run) in enumerate(sorted(found, reverse=True)):
-            places[run] = min(place, places.get(run, place))
-    return places
+    runs_by_job: dict[tuple[str, str, str], list[tuple[float, RunId]]] = {}
+    for run_id, stored_runs in by_run.items():
+        for stored in stored_runs:
+            if stored.state:
+                key = (stored.node, stored.state.job, stored.state.launched_id or stored.state.launched_by)
+                runs_by_job.setdefault(key, []).append((stored.state.submitted, run_id))
+    newer_counts: dict[RunId, int] = {}
+    for runs in runs_by_job.values():
+        for count, (_, run_id) in enumerate(sorted(runs, reverse=True)):
+            newer_counts[run_id] = min(count, newer_counts.get(run_id, count))
+    return newer_counts
 
 
-def _is_own(parts: Iterable[Part], me: Owner) -> bool:
-    states = [part.state for part in parts if part.state]
-    return all(me.is_same(Owner(state.launched_by, state.launched_id)) for state in states)
+def _is_own(stored_runs: Iterable[StoredRun], user: Owner) -> bool:
+    states = [stored.state for stored in stored_runs if stored.state]
+    return all(user.is_same(Owner(state.launched_by, state.launched_id)) for state in states)
 
 
-def _why(parts: list[Part], newer: int, bounds: Bounds) -> str | None:
+def _removal_reason(stored_runs: list[StoredRun], newer: int, policy: RetentionPolicy) -> str | None:
     """Say why a run's parts may go; empty if they stay, None for a run that was never started."""
-    states = [one.state for one in parts if one.state]
+    states = [stored.state for stored in stored_runs if stored.state]
     if any(state.live for state in states):
         return ""
     if not states:
         return None
-    if min(one.age for one in parts) > bounds.older_than:
+    if min(stored.age for stored in stored_runs) > policy.older_than:
         return "old"
-    return BEYOND if newer >= bounds.keep else ""
+    return BEYOND_NEWEST if newer >= policy.keep else ""
 
 
-def _doubt(parts: list[Part]) -> str:
+def _describe_uncertainty(stored_runs: list[StoredRun]) -> str:
     """Say why nobody knows for certain that a run has ended; empty if all its nodes say so."""
-    states = [one.state for one in parts if one.state]
+    states = [stored.state for stored in stored_runs if stored.state]
     nnodes = max((state.nnodes for state in states), default=0)
     if len(states) < nnodes:
         return f"only {len(states)} of its {nnodes} nodes told of it, so age alone counts"
@@ -180,20 +193,24 @@ class Orphan:
 class Orphans:
     """What one node has: this account's, and how many other accounts have, as far as can be seen."""
 
-    mine: tuple[Orphan, ...] = ()
+    own: tuple[Orphan, ...] = ()
     others: Mapping[str, int] = field(default_factory=dict)
 
 
-def parse_orphans(mine: object, others: object) -> Orphans:
+def parse_orphans(raw_own: object, raw_others: object) -> Orphans:
     """Read a node's answer; never raises. What bears no run's name is left out."""
-    found: tuple[Orphan, ...] | None = read_value(tuple[Orphan, ...], mine, "orphans", [])
-    counts: Mapping[str, int] | None = read_value(Mapping[str, int], others, "others", [])
-    whole = tuple(
-        one for one in found or () if one.pid and one.starttime is not None and parse_run_id(one.run)
+    orphans: tuple[Orphan, ...] | None = read_value(tuple[Orphan, ...], raw_own, "orphans", [])
+    counts: Mapping[str, int] | None = read_value(Mapping[str, int], raw_others, "others", [])
+    identified = tuple(
+        orphan
+        for orphan in orphans or ()
+        if orphan.pid and orphan.starttime is not None and parse_run_id(orphan.run)
     )
-    return Orphans(whole, {clean_text(user): count for user, count in (counts or {}).items()})
+    return Orphans(identified, {clean_text(user): count for user, count in (counts or {}).items()})
 
 
-def to_end(orphans: Iterable[Orphan], me: Owner | None) -> tuple[Orphan, ...]:
-    """Choose what may be ended: of runs that the node knows, and with `me` only of one's own."""
-    return tuple(one for one in orphans if one.known and (me is None or me.is_same(one.owner)))
+def select_orphans(orphans: Iterable[Orphan], user: Owner | None) -> tuple[Orphan, ...]:
+    """Choose what may be ended: of runs that the node knows, and with `user` only of one's own."""
+    return tuple(
+        orphan for orphan in orphans if orphan.known and (user is None or user.is_same(orphan.owner))
+    )

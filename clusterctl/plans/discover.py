@@ -6,19 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
-from clusterctl.plans.checks.nics import SIDE_NETWORKS, speed_text
+from clusterctl.plans.checks.nics import SIDE_NETWORKS, render_speed
 from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.facts.records import Address, Nic
 from clusterctl.plans.launch.network import active_ports, plan_hcas, resolve_network
 from clusterctl.specs.addresses import parse_nic
-from clusterctl.specs.codes import BadValueError
+from clusterctl.specs.codes import InvalidValueError
 from clusterctl.specs.inventory.model import Node
-from clusterctl.specs.inventory.render import Discovered
-from clusterctl.specs.text import counted
+from clusterctl.specs.inventory.render import DiscoveredNode
+from clusterctl.specs.text import plural
 
 
 @dataclass(frozen=True)
-class Spot:
+class CandidateAddress:
     """An address of a NIC that could carry training."""
 
     nic: Nic
@@ -28,47 +28,47 @@ class Spot:
 
 
 @dataclass(frozen=True)
-class Discovery:
+class DiscoveredCluster:
     """What to write: by node, and as advice for all."""
 
-    nodes: Mapping[str, Discovered]
+    nodes: Mapping[str, DiscoveredNode]
     advice: tuple[str, ...]
 
 
 def plan_discovery(
     nodes: Sequence[Node], facts: Mapping[str, Facts], failures: Mapping[str, str]
-) -> Discovery:
+) -> DiscoveredCluster:
     """Choose each machine's NIC and address; `failures` tells why a machine did not answer."""
-    spots = {node.name: list(_spots(facts[node.name])) for node in nodes if node.name in facts}
-    networks = rank_networks(spots, {name: facts[name].machine.ssh_address for name in spots})
+    candidates = {node.name: list(_list_candidates(facts[node.name])) for node in nodes if node.name in facts}
+    networks = rank_networks(candidates, {name: facts[name].machine.ssh_address for name in candidates})
     network = networks[0] if networks else None
-    found = {
-        node.name: _describe(node, facts[node.name], spots[node.name], network)
+    answered = {
+        node.name: _describe_node(node, facts[node.name], candidates[node.name], network)
         for node in nodes
         if node.name in facts
     }
-    lost = {
-        node.name: Discovered(failure=failures.get(node.name, "no answer"))
+    unanswered = {
+        node.name: DiscoveredNode(failure=failures.get(node.name, "no answer"))
         for node in nodes
         if node.name not in facts
     }
-    return Discovery({**found, **lost}, tuple(_advise(networks, spots)))
+    return DiscoveredCluster({**answered, **unanswered}, tuple(_render_advice(networks, candidates)))
 
 
-def _spots(facts: Facts) -> Iterator[Spot]:
+def _list_candidates(facts: Facts) -> Iterator[CandidateAddress]:
     """List where training could go: NICs that are on and linked, without loopback and the bridges of containers."""
     for nic in facts.nics:
-        usable = nic.running and nic.kind != "loopback" and _may_be_named(nic.name or "")
+        usable = nic.running and nic.kind != "loopback" and _is_valid_nic_name(nic.name or "")
         for address in nic.addresses if usable else ():
             network = _network_of(address)
             if network is not None and not (nic.name or "").startswith(SIDE_NETWORKS):
-                yield Spot(nic, nic.name or "", address.ip or "", network)
+                yield CandidateAddress(nic, nic.name or "", address.ip or "", network)
 
 
-def _may_be_named(name: str) -> bool:
+def _is_valid_nic_name(name: str) -> bool:
     try:
         return parse_nic(name) == name
-    except BadValueError:
+    except InvalidValueError:
         return False
 
 
@@ -84,75 +84,114 @@ def _network_of(address: Address) -> IPv4Network | None:
 
 
 def rank_networks(
-    spots: Mapping[str, Sequence[Spot]], arrived: Mapping[str, str | None]
+    candidates: Mapping[str, Sequence[CandidateAddress]], ssh_addresses: Mapping[str, str | None]
 ) -> list[IPv4Network]:
     """List the networks that all machines are in: the fastest first, among equals physical ones, then SSH's own.
 
     None if there is none, or only one machine.
     """
-    every = [{spot.network for spot in found} for found in spots.values()]
-    if len(every) < 2:
+    networks_by_node = [{candidate.network for candidate in addresses} for addresses in candidates.values()]
+    if len(networks_by_node) < 2:
         return []
 
     def rank(network: IPv4Network) -> tuple[int, bool, bool, str]:
-        inside = [(name, spot) for name, found in spots.items() for spot in found if spot.network == network]
-        by_ssh = any(arrived[name] == spot.ip for name, spot in inside)
-        return _pace(network, spots), all(spot.nic.physical for _, spot in inside), by_ssh, str(network)
+        members = [
+            (name, candidate)
+            for name, addresses in candidates.items()
+            for candidate in addresses
+            if candidate.network == network
+        ]
+        by_ssh = any(ssh_addresses[name] == candidate.ip for name, candidate in members)
+        return (
+            _slowest_speed(network, candidates),
+            all(candidate.nic.physical for _, candidate in members),
+            by_ssh,
+            str(network),
+        )
 
-    return sorted(set.intersection(*every), key=rank, reverse=True)
+    return sorted(set.intersection(*networks_by_node), key=rank, reverse=True)
 
 
-def _pace(network: IPv4Network, spots: Mapping[str, Sequence[Spot]]) -> int:
+def _slowest_speed(network: IPv4Network, candidates: Mapping[str, Sequence[CandidateAddress]]) -> int:
     """Give the speed of the slowest NIC in a network, in Mbit/s; 0 where one does not tell."""
-    return min(spot.nic.speed or 0 for found in spots.values() for spot in found if spot.network == network)
+    return min(
+        candidate.nic.speed or 0
+        for addresses in candidates.values()
+        for candidate in addresses
+        if candidate.network == network
+    )
 
 
-def _describe(node: Node, facts: Facts, spots: Sequence[Spot], network: IPv4Network | None) -> Discovered:
-    chosen = next((spot for spot in spots if spot.network == network), None) or _default(node, facts, spots)
+def _describe_node(
+    node: Node, facts: Facts, candidates: Sequence[CandidateAddress], network: IPv4Network | None
+) -> DiscoveredNode:
+    chosen = next(
+        (candidate for candidate in candidates if candidate.network == network), None
+    ) or _find_default_address(node, facts, candidates)
     ip = chosen.ip if chosen is not None and chosen.ip != node.host else None
     gpus = facts.gpus.count or None
-    return Discovered((chosen.name,) if chosen else (), ip, gpus, tuple(_notes(facts, spots, chosen)))
+    return DiscoveredNode(
+        (chosen.name,) if chosen else (), ip, gpus, tuple(_notes(facts, candidates, chosen))
+    )
 
 
-def _default(node: Node, facts: Facts, spots: Sequence[Spot]) -> Spot | None:
+def _find_default_address(
+    node: Node, facts: Facts, candidates: Sequence[CandidateAddress]
+) -> CandidateAddress | None:
     """Without a network that all are in, take what a bare `host:` would mean."""
     ip = resolve_network(node, facts).ip
-    return next((spot for spot in spots if spot.ip == ip), None)
+    return next((candidate for candidate in candidates if candidate.ip == ip), None)
 
 
-def _notes(facts: Facts, spots: Sequence[Spot], chosen: Spot | None) -> Iterator[str]:
-    yield f"{chosen.name}: {_about(chosen)}" if chosen else "no NIC with an IPv4 address and a link was found"
+def _notes(
+    facts: Facts, candidates: Sequence[CandidateAddress], chosen: CandidateAddress | None
+) -> Iterator[str]:
+    yield (
+        f"{chosen.name}: {_describe_candidate(chosen)}"
+        if chosen
+        else "no NIC with an IPv4 address and a link was found"
+    )
     others = [
-        f"{spot.name} {spot.ip}/{spot.network.prefixlen} ({_about(spot)})" for spot in spots if spot != chosen
+        f"{candidate.name} {candidate.ip}/{candidate.network.prefixlen} ({_describe_candidate(candidate)})"
+        for candidate in candidates
+        if candidate != chosen
     ]
     if others:
         yield f"there is also: {'; '.join(others[:6])}"
     ports = active_ports(facts)
     if ports:
         hcas = plan_hcas(facts, (chosen.name,) if chosen else ())
-        told = ", ".join(
+        port_texts = ", ".join(
             f"{port.adapter}:{port.port} {port.link} {port.rate or ''}".strip() for port in ports[:8]
         )
-        yield f"InfiniBand and RoCE: {told}; NCCL_IB_HCA={hcas} names them" if hcas else f"RoCE: {told}"
+        yield (
+            f"InfiniBand and RoCE: {port_texts}; NCCL_IB_HCA={hcas} names them"
+            if hcas
+            else f"RoCE: {port_texts}"
+        )
     models = sorted({gpu.name or "GPU" for gpu in facts.gpus.devices})
     torch = f"torch {facts.torch.version}" if facts.torch.version else "no torch"
     yield f"{', '.join(models) or 'no GPU'}; {facts.interpreter.executable or 'Python'} has {torch}"
 
 
-def _about(spot: Spot) -> str:
-    virtual = "" if spot.nic.physical else f"{spot.nic.kind or 'virtual'}, "
-    return f"{virtual}{speed_text(spot.nic.speed)}, MTU {spot.nic.mtu or 'unknown'}"
+def _describe_candidate(candidate: CandidateAddress) -> str:
+    virtual = "" if candidate.nic.physical else f"{candidate.nic.kind or 'virtual'}, "
+    return f"{virtual}{render_speed(candidate.nic.speed)}, MTU {candidate.nic.mtu or 'unknown'}"
 
 
-def _advise(networks: Sequence[IPv4Network], spots: Mapping[str, Sequence[Spot]]) -> Iterator[str]:
+def _render_advice(
+    networks: Sequence[IPv4Network], candidates: Mapping[str, Sequence[CandidateAddress]]
+) -> Iterator[str]:
     yield "The order of the nodes is the node_rank: the first one is the master."
     if networks:
-        paces = [f"{network} ({speed_text(_pace(network, spots) or None)})" for network in networks]
-        yield f"All {counted(len(spots), 'node')} have an address in {paces[0]}: training goes there."
+        network_texts = [
+            f"{network} ({render_speed(_slowest_speed(network, candidates) or None)})" for network in networks
+        ]
+        yield f"All {plural(len(candidates), 'node')} have an address in {network_texts[0]}: training goes there."
         yield f"`network: {networks[0]}` in place of the nic: and ip: lines would mean the same."
-        if paces[1:]:
-            yield f"They are all in {', '.join(paces[1:5])} too."
-    elif len(spots) > 1:
+        if network_texts[1:]:
+            yield f"They are all in {', '.join(network_texts[1:5])} too."
+    elif len(candidates) > 1:
         yield "No network that all nodes are in was found: each has the NIC that its host: leads to."
-    if spots:
+    if candidates:
         yield "`clusterctl check` proves that the nodes reach each other this way."

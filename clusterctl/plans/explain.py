@@ -1,7 +1,7 @@
 """What a code means, in full: of a finding, of what a rank ended with, or of an error.
 
 The checks and the known texts explain themselves. What the manual says of errors, and the examples, come as a
-`Book`: plain values that the caller has read.
+`Manual`: plain values that the caller has read.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from clusterctl.errors import UsageError
-from clusterctl.plans.checks.registry import checks
+from clusterctl.plans.checks.registry import all_checks
 from clusterctl.plans.known_errors import GUIDANCE, guidance_of
 from clusterctl.protocol.known_errors import Symptom, all_symptoms
-from clusterctl.specs.text import nearest
+from clusterctl.specs.text import find_nearest
 
-WRITTEN = re.compile(r"(?:CC-)?([A-Z]+)(?:-(\d{1,3}))?", re.IGNORECASE)
-SHOWN = {"node": "NODE", "rank": "RANK", "module": "MODULE", "path": "PATH", "run": "RUN"}
+CODE_PATTERN = re.compile(r"(?:CC-)?([A-Z]+)(?:-(\d{1,3}))?", re.IGNORECASE)
+EXAMPLE_VALUES = {"node": "NODE", "rank": "RANK", "module": "MODULE", "path": "PATH", "run": "RUN"}
 EFFECTS = {
     "error": "A launch starts nothing.",
     "warning": "A launch goes on.",
@@ -35,14 +35,14 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Book:
+class Manual:
     """What the manual knows: families, errors, examples, what goes wrong in life and what to do, by code or family."""
 
     families: Mapping[str, str]
     errors: Mapping[str, str]
     examples: Mapping[str, Example]
-    happens: Mapping[str, Sequence[str]]
-    does: Mapping[str, str]
+    incidents: Mapping[str, Sequence[str]]
+    actions: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -62,22 +62,24 @@ class Explanation:
     see: str = ""
 
 
-def parse_book(raw: Mapping[str, Any]) -> Book:
+def parse_manual(raw: Mapping[str, Any]) -> Manual:
     """Read the book from what `docs/generate.py` wrote."""
-    examples = {code: Example(str(one["seen"]), str(one["fix"])) for code, one in raw["examples"].items()}
-    return Book(raw["families"], raw["errors"], examples, raw["happens"], raw["does"])
+    examples = {
+        code: Example(str(example["seen"]), str(example["fix"])) for code, example in raw["examples"].items()
+    }
+    return Manual(raw["families"], raw["errors"], examples, raw["happens"], raw["does"])
 
 
-def titles(book: Book) -> dict[str, str]:
+def list_titles(manual: Manual) -> dict[str, str]:
     """Give every code and what it means in a few words, family by family."""
-    told = {code: one.title for code, one in checks().items()}
-    told |= {code: one.meaning for code, one in GUIDANCE.items()}
-    told |= {code: _first_words(text) for code, text in book.errors.items()}
-    order = {family: place for place, family in enumerate(book.families)}
-    return dict(sorted(told.items(), key=lambda pair: (order.get(family_of(pair[0]), 99), pair[0])))
+    titles_by_code = {code: entry.title for code, entry in all_checks().items()}
+    titles_by_code |= {code: entry.meaning for code, entry in GUIDANCE.items()}
+    titles_by_code |= {code: _first_clause(text) for code, text in manual.errors.items()}
+    order = {family: position for position, family in enumerate(manual.families)}
+    return dict(sorted(titles_by_code.items(), key=lambda pair: (order.get(family_of(pair[0]), 99), pair[0])))
 
 
-def _first_words(text: str) -> str:
+def _first_clause(text: str) -> str:
     return re.split(r"(?<=\w)[;:] |\. ", text)[0]
 
 
@@ -86,48 +88,48 @@ def family_of(code: str) -> str:
     return code.split("-")[1]
 
 
-def find_code(word: str, book: Book) -> str:
+def find_code(word: str, manual: Manual) -> str:
     """Give the code, or the family, that was meant; an unknown one names the nearest that there is."""
-    known = titles(book)
-    written = WRITTEN.fullmatch(word.strip())
-    family = written[1].upper() if written else ""
-    if written and family in book.families:
-        if written[2] is None:
+    known = list_titles(manual)
+    match = CODE_PATTERN.fullmatch(word.strip())
+    family = match[1].upper() if match else ""
+    if match and family in manual.families:
+        if match[2] is None:
             return family
-        code = f"CC-{family}-{int(written[2]):03}"
+        code = f"CC-{family}-{int(match[2]):03}"
         if code in known:
             return code
-    raise _unknown(word, written, family, known, book)
+    raise _unknown_code_error(word, match, family, known, manual)
 
 
-def _unknown(
-    word: str, written: re.Match[str] | None, family: str, known: Mapping[str, str], book: Book
+def _unknown_code_error(
+    word: str, match: re.Match[str] | None, family: str, known: Mapping[str, str], manual: Manual
 ) -> UsageError:
-    alike = [code for code in known if family_of(code) == family]
-    if alike and written and written[2]:
-        number = int(written[2])
-        near = min(alike, key=lambda code: abs(int(code[-3:]) - number))
-        fix = f"the nearest is {near}: {known[near]}; `clusterctl explain {family}` lists its family"
+    same_family = [code for code in known if family_of(code) == family]
+    if same_family and match and match[2]:
+        number = int(match[2])
+        nearest_code = min(same_family, key=lambda code: abs(int(code[-3:]) - number))
+        fix = f"the nearest is {nearest_code}: {known[nearest_code]}; `clusterctl explain {family}` lists its family"
     else:
-        guess = nearest(family, book.families) if family else nearest(word.upper(), known)
-        told = f"did you mean {guess}? " if guess else ""
-        fix = f"{told}A code looks like CC-NET-003; the families are {', '.join(book.families)}"
+        guess = find_nearest(family, manual.families) if family else find_nearest(word.upper(), known)
+        hint = f"did you mean {guess}? " if guess else ""
+        fix = f"{hint}A code looks like CC-NET-003; the families are {', '.join(manual.families)}"
     return UsageError(f"there is no code {word!r}", code="CC-USE-050", fix=fix)
 
 
-def explain(code: str, book: Book) -> Explanation:
+def explain(code: str, manual: Manual) -> Explanation:
     """Explain a code that `find_code` gave."""
-    happens, do = tuple(book.happens.get(code, ())), book.does.get(code, "")
-    one = checks().get(code)
-    if one is not None:
-        effect = f"{one.severity}. {EFFECTS[one.severity]}"
-        text, example = _joined(one.explanation), book.examples.get(code)
-        return Explanation(code, "finding", one.title, effect, one.why, text, do, happens, example)
+    happens, action = tuple(manual.incidents.get(code, ())), manual.actions.get(code, "")
+    check = all_checks().get(code)
+    if check is not None:
+        effect = f"{check.severity}. {EFFECTS[check.severity]}"
+        text, example = _join_lines(check.explanation), manual.examples.get(code)
+        return Explanation(code, "finding", check.title, effect, check.why, text, action, happens, example)
     symptom = next((known for known in all_symptoms() if known.code == code), None)
     if symptom is not None:
         return _explain_symptom(symptom, happens)
-    text = book.errors[code]
-    return Explanation(code, "error", _first_words(text), text=text, do=do, happens=happens)
+    text = manual.errors[code]
+    return Explanation(code, "error", _first_clause(text), text=text, do=action, happens=happens)
 
 
 def _explain_symptom(symptom: Symptom, happens: tuple[str, ...]) -> Explanation:
@@ -145,11 +147,11 @@ def _explain_symptom(symptom: Symptom, happens: tuple[str, ...]) -> Explanation:
         grades[symptom.grade],
         text=guidance.advice,
         happens=happens,
-        command=guidance.fill(SHOWN),
-        see=guidance.see,
+        command=guidance.render_command(EXAMPLE_VALUES),
+        see=guidance.related_check,
     )
 
 
-def _joined(text: str) -> str:
+def _join_lines(text: str) -> str:
     """Join the lines of each paragraph."""
     return "\n".join(" ".join(part.split()) for part in text.split("\n\n"))

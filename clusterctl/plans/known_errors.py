@@ -16,7 +16,7 @@ from clusterctl.specs.text import quote_word
 
 @dataclass(frozen=True)
 class Guidance:
-    """What one code means and what to do; `see` is a related check.
+    """What one code means and what to do; `related_check` is a related check.
 
     `command` may name {node}, {rank}, {run} and the named groups of the code's pattern. Each is quoted for the shell,
     and so stands outside of the command's own quotes, but for a group that matches only word characters.
@@ -25,12 +25,12 @@ class Guidance:
     meaning: str
     advice: str
     command: str = ""
-    see: str = ""
+    related_check: str = ""
 
-    def fill(self, names: Mapping[str, str]) -> str:
+    def render_command(self, values: Mapping[str, str]) -> str:
         """Give the command for one case; nothing where it needs a name that the case lacks."""
         try:
-            return self.command.format_map({name: quote_word(value) for name, value in names.items()})
+            return self.command.format_map({name: quote_word(value) for name, value in values.items()})
         except KeyError:
             return ""
 
@@ -42,15 +42,15 @@ def guidance_of(code: str) -> Guidance:
 
 def advised_command(cause: Cause, run: str) -> str:
     """Give the command that shows more about what is known of the cause; nothing if there is none."""
-    if cause.known is None:
+    if cause.symptom_match is None:
         return ""
     rank = {} if cause.failure.rank is None else {"rank": str(cause.failure.rank)}
-    names = {**cause.known.names, **rank, "node": cause.failure.node, "run": run}
-    return guidance_of(cause.known.symptom.code).fill(names)
+    names = {**cause.symptom_match.values, **rank, "node": cause.failure.node, "run": run}
+    return guidance_of(cause.symptom_match.symptom.code).render_command(names)
 
 
 _NOTHING = Guidance("", "")
-_SHOW = "clusterctl launch job.yaml --set env.NCCL_DEBUG=INFO"
+_SHOW_NCCL_LOG = "clusterctl launch job.yaml --set env.NCCL_DEBUG=INFO"
 
 GUIDANCE: Mapping[str, Guidance] = {
     "CC-JOB-001": Guidance(
@@ -59,7 +59,7 @@ GUIDANCE: Mapping[str, Guidance] = {
         "of it. If only "
         "one rank runs out, look for another process on its node first.",
         "clusterctl exec --nodes {node} -- nvidia-smi",
-        see="CC-GPU-015",
+        related_check="CC-GPU-015",
     ),
     "CC-JOB-002": Guidance(
         "a kernel on the GPU found a value that must not be, nearly always an index out of range",
@@ -75,20 +75,20 @@ GUIDANCE: Mapping[str, Guidance] = {
         "the GPU.",
         "clusterctl exec --nodes {node} -- nvidia-smi "
         "--query-gpu=index,ecc.errors.uncorrected.volatile.total --format=csv",
-        see="CC-GPU-014",
+        related_check="CC-GPU-014",
     ),
     "CC-JOB-004": Guidance(
         "the GPU's memory or its links have a fault that cannot be corrected",
         "Take the node out with --exclude; a reset or reboot may help, a second time means that the card is "
         "broken.",
         "clusterctl exec --nodes {node} -- nvidia-smi -q -d ECC,ROW_REMAPPER",
-        see="CC-GPU-014",
+        related_check="CC-GPU-014",
     ),
     "CC-JOB-005": Guidance(
         "the GPU does not answer any more",
         "A hardware fault, or heat, or power. Take the node out with --exclude and reboot it.",
         "clusterctl exec --nodes {node} -- sh -c 'nvidia-smi; dmesg | grep -i xid | tail'",
-        see="CC-GPU-016",
+        related_check="CC-GPU-016",
     ),
     "CC-JOB-006": Guidance(
         "this torch, or an extension, was not built for this GPU",
@@ -103,20 +103,20 @@ GUIDANCE: Mapping[str, Guidance] = {
         "gpus: in the job "
         "or CUDA_VISIBLE_DEVICES hiding some.",
         "clusterctl exec --nodes {node} -- nvidia-smi -L",
-        see="CC-GPU-002",
+        related_check="CC-GPU-002",
     ),
     "CC-JOB-008": Guidance(
         "the GPU takes no further process",
         "It is in exclusive mode, or a process that should be gone still holds it.",
         "clusterctl exec --nodes {node} -- nvidia-smi --query-compute-apps=pid,used_memory --format=csv",
-        see="CC-GPU-011",
+        related_check="CC-GPU-011",
     ),
     "CC-JOB-009": Guidance(
         "torch and the driver of this node do not come together",
         "No driver, one that is too old for this torch, one that was updated without a reboot, or a CPU "
         "build of torch.",
         "clusterctl check job.yaml",
-        see="CC-GPU-005",
+        related_check="CC-GPU-005",
     ),
     "CC-JOB-010": Guidance(
         "a module cannot be imported on this node",
@@ -184,7 +184,7 @@ GUIDANCE: Mapping[str, Guidance] = {
         "container), and "
         "files in it that dead processes left.",
         "clusterctl exec --nodes {node} -- sh -c 'df -h /dev/shm; ls -l /dev/shm | tail'",
-        see="CC-SYS-004",
+        related_check="CC-SYS-004",
     ),
     "CC-JOB-021": Guidance(
         "a disk of this node is full",
@@ -192,7 +192,7 @@ GUIDANCE: Mapping[str, Guidance] = {
         "often others. "
         "torch.save says it in words of its own. A disk can also run out of inodes.",
         "clusterctl exec --nodes {node} -- sh -c 'df -h . /tmp /dev/shm; df -i . /tmp'",
-        see="CC-DISK-003",
+        related_check="CC-DISK-003",
     ),
     "CC-JOB-022": Guidance(
         "the account's disk quota is used up",
@@ -205,7 +205,7 @@ GUIDANCE: Mapping[str, Guidance] = {
         "call "
         "torch.multiprocessing.set_sharing_strategy('file_system').",
         "clusterctl exec --nodes {node} -- sh -c 'ulimit -n; ulimit -Hn'",
-        see="CC-SYS-003",
+        related_check="CC-SYS-003",
     ),
     "CC-JOB-024": Guidance(
         "the script wants a port that is taken on this node",
@@ -225,7 +225,7 @@ GUIDANCE: Mapping[str, Guidance] = {
         "Raise memlock in /etc/security/limits.conf (sshd reads it at the next login), or LimitMEMLOCK of a "
         "service.",
         "clusterctl exec --nodes {node} -- sh -c 'ulimit -l'",
-        see="CC-SYS-007",
+        related_check="CC-SYS-007",
     ),
     "CC-JOB-027": Guidance(
         "a file system of this node has failed",
@@ -237,7 +237,7 @@ GUIDANCE: Mapping[str, Guidance] = {
         "nic: in the inventory is wrong for this node, or a variable in env: overrides it. Names may differ "
         "per node.",
         "clusterctl check job.yaml",
-        see="CC-NET-001",
+        related_check="CC-NET-001",
     ),
     "CC-JOB-031": Guidance(
         "the rank did not reach another rank on the training network",
@@ -245,7 +245,7 @@ GUIDANCE: Mapping[str, Guidance] = {
         "means that a "
         "node's name resolves to itself; else NICs of different nets, or closed ports.",
         "clusterctl check job.yaml",
-        see="CC-NET-010",
+        related_check="CC-NET-010",
     ),
     "CC-JOB-032": Guidance(
         "the rank did not reach the store on the first node",
@@ -274,17 +274,17 @@ GUIDANCE: Mapping[str, Guidance] = {
         "the nodes have different versions of NCCL",
         "The same torch on every node, and no LD_LIBRARY_PATH or LD_PRELOAD that brings another NCCL.",
         "clusterctl check job.yaml",
-        see="CC-TORCH-004",
+        related_check="CC-TORCH-004",
     ),
     "CC-JOB-037": Guidance(
         "a system call of NCCL failed, mostly because the network or a peer is gone",
         "If another rank has its own error, that is the cause. Otherwise NCCL's own lines name what failed.",
-        _SHOW,
+        _SHOW_NCCL_LOG,
     ),
     "CC-JOB-038": Guidance(
         "NCCL cannot use the GPU, or is used wrongly",
         "NCCL's own lines name what failed; they come with NCCL_DEBUG.",
-        _SHOW,
+        _SHOW_NCCL_LOG,
     ),
     "CC-JOB-039": Guidance(
         (
@@ -294,7 +294,7 @@ GUIDANCE: Mapping[str, Guidance] = {
         "backend: gloo for a CPU build; an address instead of a name; no downloads from nodes without a way "
         "out.",
         "clusterctl check job.yaml",
-        see="CC-TORCH-006",
+        related_check="CC-TORCH-006",
     ),
     "CC-JOB-040": Guidance(
         "the kernel killed it because memory ran out",
@@ -315,13 +315,13 @@ GUIDANCE: Mapping[str, Guidance] = {
         "unlimited. With "
         "PYTHONFAULTHANDLER the line of Python is shown.",
         "clusterctl launch job.yaml --set env.PYTHONFAULTHANDLER=1",
-        see="CC-SYS-008",
+        related_check="CC-SYS-008",
     ),
     "CC-JOB-043": Guidance(
         "a bus error: a file that was mapped into memory lost its ground",
         "A full /dev/shm, a file that was truncated while it was read, or a network file system that failed.",
         "clusterctl exec --nodes {node} -- df -h /dev/shm",
-        see="CC-SYS-004",
+        related_check="CC-SYS-004",
     ),
     "CC-JOB-044": Guidance(
         "compiled code gave up",
@@ -334,7 +334,7 @@ GUIDANCE: Mapping[str, Guidance] = {
         "asked to end by somebody else",
         "Not by clusterctl: a person, a batch system, systemd at a logout, or a machine that is shut down.",
         "clusterctl exec --nodes {node} -- sh -c 'uptime; journalctl -n 20 --no-pager'",
-        see="CC-SYS-009",
+        related_check="CC-SYS-009",
     ),
     "CC-JOB-046": Guidance(
         "this processor does not know an instruction",

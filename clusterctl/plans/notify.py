@@ -9,24 +9,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from clusterctl.plans.launch.template import quote, text
+from clusterctl.plans.launch.template import make_template, quote_template
 from clusterctl.plans.runs.state import CANCELLED, SUCCEEDED, TIMEOUT
-from clusterctl.plans.runs.verdict import Verdict, to_json
+from clusterctl.plans.runs.verdict import Verdict, verdict_to_json
 from clusterctl.protocol.root_cause import render_ending
 from clusterctl.protocol.tracebacks import strip_rank
 from clusterctl.protocol.untrusted import MalformedError, parse_object
 from clusterctl.specs.job.model import Notify, OnEnd
 from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.text import command_line, counted, render_span
+from clusterctl.specs.text import command_line, plural, render_duration
 
 LONGEST_LINE = 300  # bytes; six lines make a message, and WeCom takes 2048
-_ENDS = {SUCCEEDED: "succeeded", TIMEOUT: "timeout", CANCELLED: "cancelled"}
-_ANSWERS = {"feishu": ("code", "msg"), "dingtalk": ("errcode", "errmsg"), "wecom": ("errcode", "errmsg")}
-_URL_SIGNS = str.maketrans({"+": "%2B", "/": "%2F", "=": "%3D"})  # what base64 has and a query must not
+_END_NAMES = {SUCCEEDED: "succeeded", TIMEOUT: "timeout", CANCELLED: "cancelled"}
+_REPLY_KEYS = {"feishu": ("code", "msg"), "dingtalk": ("errcode", "errmsg"), "wecom": ("errcode", "errmsg")}
+_URL_ESCAPES = str.maketrans({"+": "%2B", "/": "%2F", "=": "%3D"})  # what base64 has and a query must not
 
 
 @dataclass(frozen=True)
-class Ended:
+class RunEnd:
     """A run that has ended; `seconds` is how long it took, `command` how a command to paste begins."""
 
     job: str
@@ -37,7 +37,7 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Post:
+class WebhookRequest:
     """What is posted; `query` is added to the URL."""
 
     body: Mapping[str, Any]
@@ -46,29 +46,29 @@ class Post:
 
 def name_end(state: str) -> str:
     """Give the word of `when` for a state; a lost or unknown run has failed."""
-    return _ENDS.get(state, "failed")
+    return _END_NAMES.get(state, "failed")
 
 
-def is_wanted(when: Sequence[str], state: str) -> bool:
+def is_for_end(when: Sequence[str], state: str) -> bool:
     """Tell whether a hook is for this end."""
     return not when or name_end(state) in when
 
 
-def render_message(ended: Ended) -> str:
+def render_message(run_end: RunEnd) -> str:
     """Write the message: what ended how, after how long, why, and the command that shows the rest."""
-    verdict = ended.verdict
-    tries = f", {counted(verdict.attempt, 'attempt')}" if verdict.attempts else ""
-    head = f"{ended.job} {verdict.state} after {render_span(ended.seconds)}{tries}"
-    where = f"run {verdict.run} on {ended.cluster}, {fold_names(verdict.parts)}"
-    return "\n".join(map(_cut, [head, where, *_render_why(verdict), _render_more(ended)]))
+    verdict = run_end.verdict
+    attempts = f", {plural(verdict.attempt, 'attempt')}" if verdict.attempts else ""
+    head = f"{run_end.job} {verdict.state} after {render_duration(run_end.seconds)}{attempts}"
+    location = f"run {verdict.run_id} on {run_end.cluster}, {fold_names(verdict.node_states)}"
+    return "\n".join(map(_cut, [head, location, *_render_why(verdict), _render_next_command(run_end)]))
 
 
 def _render_why(verdict: Verdict) -> list[str]:
     if verdict.cause is not None:
         failure = verdict.cause.failure
-        place = f"rank {failure.rank} on {failure.node}" if failure.rank is not None else failure.node
-        said = strip_rank(failure.exception)
-        return [f"cause: {place}, {render_ending(failure)}" + (f": {said}" if said else "")]
+        location = f"rank {failure.rank} on {failure.node}" if failure.rank is not None else failure.node
+        exception = strip_rank(failure.exception)
+        return [f"cause: {location}, {render_ending(failure)}" + (f": {exception}" if exception else "")]
     if verdict.state == SUCCEEDED:
         return []
     groups: dict[str, list[str]] = {}
@@ -77,42 +77,42 @@ def _render_why(verdict: Verdict) -> list[str]:
     return [f"{fold_names(names)}: {reason}" for reason, names in groups.items()][:3]
 
 
-def _render_more(ended: Ended) -> str:
-    verdict = ended.verdict
+def _render_next_command(run_end: RunEnd) -> str:
+    verdict = run_end.verdict
     rank = verdict.cause.failure.rank if verdict.cause is not None else None
     if rank is not None:
-        return command_line("logs", verdict.run, "--rank", str(rank), command=ended.command)
-    return command_line("status", verdict.run, command=ended.command)
+        return command_line("logs", verdict.run_id, "--rank", str(rank), command=run_end.command)
+    return command_line("status", verdict.run_id, command=run_end.command)
 
 
-def ended_to_json(ended: Ended) -> dict[str, Any]:
+def run_end_to_json(run_end: RunEnd) -> dict[str, Any]:
     """Give what `on_end` reads and a webhook gets."""
     return {
         "schema": 1,
-        "run": ended.verdict.run,
-        "job": ended.job,
-        "cluster": ended.cluster,
-        "seconds": round(ended.seconds, 1),
-        "message": render_message(ended),
-        "verdict": to_json(ended.verdict),
+        "run": run_end.verdict.run_id,
+        "job": run_end.job,
+        "cluster": run_end.cluster,
+        "seconds": round(run_end.seconds, 1),
+        "message": render_message(run_end),
+        "verdict": verdict_to_json(run_end.verdict),
     }
 
 
 # the form of each service
 
 
-def render_post(ended: Ended, notify: Notify, secret: str | None, now: float) -> Post:
+def render_webhook_request(run_end: RunEnd, notify: Notify, secret: str | None, now: float) -> WebhookRequest:
     """Give what a service is sent; `now` is for the signature, in seconds since 1970."""
-    message = render_message(ended)
+    message = render_message(run_end)
     if notify.to == "slack":
-        return Post({"text": _escape_slack(message)})
+        return WebhookRequest({"text": _escape_slack(message)})
     if notify.to == "feishu":
         body = {"msg_type": "text", "content": {"text": _without_tags(message)}}
-        return Post({**sign_feishu(secret, int(now)), **body} if secret else body)
+        return WebhookRequest({**sign_feishu(secret, int(now)), **body} if secret else body)
     if notify.to in ("dingtalk", "wecom"):
         query = sign_dingtalk(secret, int(now * 1000)) if secret else ""
-        return Post({"msgtype": "text", "text": {"content": message}}, query)
-    return Post(ended_to_json(ended))
+        return WebhookRequest({"msgtype": "text", "text": {"content": message}}, query)
+    return WebhookRequest(run_end_to_json(run_end))
 
 
 def sign_feishu(secret: str, seconds: int) -> dict[str, str]:
@@ -124,25 +124,25 @@ def sign_feishu(secret: str, seconds: int) -> dict[str, str]:
 def sign_dingtalk(secret: str, milliseconds: int) -> str:
     """Sign as DingTalk wants it: the text `milliseconds\\nsecret` under the secret, in the URL."""
     digest = hmac.new(secret.encode(), f"{milliseconds}\n{secret}".encode(), hashlib.sha256).digest()
-    sign = base64.b64encode(digest).decode("ascii").translate(_URL_SIGNS)
+    sign = base64.b64encode(digest).decode("ascii").translate(_URL_ESCAPES)
     return f"timestamp={milliseconds}&sign={sign}"
 
 
-def read_answer(service: str, status: int, body: str) -> str:
+def describe_rejection(service: str, status: int, body: str) -> str:
     """Say what a service did not like, or nothing; some say no with the status of a yes."""
     if 300 <= status < 400:
         return f"it answers with a redirect ({status}), which is not followed"
     if not 200 <= status < 300:
-        return f"it answers {status}: {_cut(_flat(body))}".rstrip(": ")
-    code, words = _ANSWERS.get(service, ("", ""))
-    if not code:
+        return f"it answers {status}: {_cut(_one_line(body))}".rstrip(": ")
+    code_key, message_key = _REPLY_KEYS.get(service, ("", ""))
+    if not code_key:
         return ""
     try:
         answer = parse_object(body.encode("utf-8", "replace"))
     except MalformedError:
-        return f"its answer is not what {service} says: {_cut(_flat(body))}"
-    if answer.integer(code if code in answer else "StatusCode") != 0:
-        return f"{service} refuses it: {_cut(_flat(answer.text(words) or body))}"
+        return f"its answer is not what {service} says: {_cut(_one_line(body))}"
+    if answer.integer(code_key if code_key in answer else "StatusCode") != 0:
+        return f"{service} refuses it: {_cut(_one_line(answer.text(message_key) or body))}"
     return ""
 
 
@@ -155,12 +155,12 @@ def _without_tags(text: str) -> str:
     return text.replace("<", "\N{FULLWIDTH LESS-THAN SIGN}")
 
 
-def _flat(text: str) -> str:
-    return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
+def _one_line(text: str) -> str:
+    return " ".join("".join(character if character.isprintable() else " " for character in text).split())
 
 
 def _cut(line: str) -> str:
-    raw = _flat(line).encode("utf-8", "replace")
+    raw = _one_line(line).encode("utf-8", "replace")
     if len(raw) <= LONGEST_LINE:
         return raw.decode()
     return raw[: LONGEST_LINE - 3].decode("utf-8", "ignore") + "…"
@@ -180,12 +180,12 @@ class Hooks:
     notify: tuple[Notify, ...]
 
     @property
-    def any(self) -> bool:
+    def has_any(self) -> bool:
         """Tell whether there is anything to do."""
         return self.on_end is not None or bool(self.notify)
 
 
-def to_record(hooks: Hooks) -> dict[str, Any]:
+def hooks_to_record(hooks: Hooks) -> dict[str, Any]:
     """Give what is written down."""
     return {"version": VERSION, **asdict(hooks)}
 
@@ -196,44 +196,44 @@ def hooks_from_record(raw: Any) -> Hooks | None:
         if raw["version"] != VERSION:
             return None
         on_end, notify = raw["on_end"], raw["notify"]
-        command = None if on_end is None else OnEnd(**_tuples(on_end, "command", "when"))
-        notices = tuple(Notify(**_tuples(entry, "when")) for entry in notify)
+        command = None if on_end is None else OnEnd(**_lists_to_tuples(on_end, "command", "when"))
+        notices = tuple(Notify(**_lists_to_tuples(entry, "when")) for entry in notify)
         return Hooks(str(raw["job"]), str(raw["cluster"]), str(raw["folder"]), command, notices)
     except (TypeError, KeyError, ValueError, IndexError):
         return None
 
 
-def _tuples(entry: Mapping[str, Any], *lists: str) -> dict[str, Any]:
-    for name in lists:
+def _lists_to_tuples(entry: Mapping[str, Any], *list_keys: str) -> dict[str, Any]:
+    for name in list_keys:
         if not isinstance(entry[name], list):
             raise TypeError(name)
-    return {key: tuple(map(str, value)) if key in lists else value for key, value in entry.items()}
+    return {key: tuple(map(str, value)) if key in list_keys else value for key, value in entry.items()}
 
 
 def render_hooks(on_end: OnEnd | None, notify: Sequence[Notify]) -> list[str]:
     """Say what would be done, as comments for `launch --dry-run`."""
     lines = []
     if on_end is not None:
-        words = " ".join(quote(text(word)) for word in on_end.command)
-        lines.append(f"# when it has ended{_ends(on_end.when)}, here: {words}")
+        command = " ".join(quote_template(make_template(word)) for word in on_end.command)
+        lines.append(f"# when it has ended{_render_when(on_end.when)}, here: {command}")
     for entry in notify:
         secret = f", signed with ${entry.secret_from}" if entry.secret_from else ""
-        lines.append(f"# when it has ended{_ends(entry.when)}: {describe(entry)}{secret}")
+        lines.append(f"# when it has ended{_render_when(entry.when)}: {describe_notification(entry)}{secret}")
     return lines
 
 
-def announce(on_end: OnEnd) -> str:
+def describe_on_end(on_end: OnEnd) -> str:
     """Say before a launch what the job has run on this machine: somebody else may have written it."""
-    words = " ".join(quote(text(word)) for word in on_end.command)
-    return f"will run here when it ends{_ends(on_end.when)}: {words}"
+    command = " ".join(quote_template(make_template(word)) for word in on_end.command)
+    return f"will run here when it ends{_render_when(on_end.when)}: {command}"
 
 
-def describe(entry: Notify) -> str:
+def describe_notification(entry: Notify) -> str:
     """Name a notification without its URL."""
     return f"a message to {entry.to}, its URL from ${entry.url_from}"
 
 
-def _ends(when: Sequence[str]) -> str:
+def _render_when(when: Sequence[str]) -> str:
     return f" ({', '.join(when)})" if when else ""
 
 

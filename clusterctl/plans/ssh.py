@@ -60,16 +60,16 @@ def render_bootstrap(python: str, activate: str | None) -> str:
     if activate is None:
         steps.append(f"exec \"$p\" -c '{BOOT}'")
     else:
-        steps += _assign("a", activate, home=False)
+        steps += _assign("a", activate, expand_home=False)
         steps.append("s=/bin/sh; command -v bash >/dev/null 2>&1 && s=bash")
         steps.append(f'exec "$s" -c \'{ACTIVATE}\' activate "$a" "$p" \'{BOOT}\'')
     return "; ".join([*steps, "exit 126"])
 
 
-def _assign(name: str, value: str, *, home: bool = True) -> list[str]:
+def _assign(name: str, value: str, *, expand_home: bool = True) -> list[str]:
     """Assign any text to a shell variable; a leading `~/` becomes the home directory there."""
-    if home and value.startswith("~/"):
-        return [*_assign(name, value[2:], home=False), f'{name}="$HOME/${name}"']
+    if expand_home and value.startswith("~/"):
+        return [*_assign(name, value[2:], expand_home=False), f'{name}="$HOME/${name}"']
     raw = value.encode("utf-8", "surrogateescape")
     if b"\0" in raw:
         raise ValueError("a NUL byte cannot be part of a command")
@@ -80,60 +80,62 @@ def _assign(name: str, value: str, *, home: bool = True) -> list[str]:
     return [f"{name}=$(printf %b '{octal}x')", f"{name}=${{{name}%x}}"]
 
 
-PERSIST = 120  # seconds that a master of ours outlives its last session, should nobody be left to end it
+MASTER_PERSIST = (
+    120  # seconds that a master of ours outlives its last session, should nobody be left to end it
+)
 STRICTNESS = {"strict": "yes", "accept-new": "accept-new"}
-READ_NOTHING = ("-F", "/dev/null")
+NO_CONFIG = ("-F", "/dev/null")
 
 # What the user's own file may ask of ssh, and would be in the way of a command. Older versions know not all.
-_PLAIN = (
+_PLAIN_OPTIONS = (
     *("-T", "-x", "-a", "-o", "IgnoreUnknown=SessionType,ForkAfterAuthentication,StdinNull"),
     *("-o", "SessionType=default", "-o", "ForkAfterAuthentication=no", "-o", "StdinNull=no"),
     *("-o", "RemoteCommand=none", "-o", "RequestTTY=no", "-o", "PermitLocalCommand=no"),
     *("-o", "ClearAllForwardings=yes"),
 )
-_TERSE, _TELLING = (
+_QUIET_OPTIONS, _VERBOSE_OPTIONS = (
     ("-o", "LogLevel=ERROR"),
     ("-o", "LogLevel=INFO"),
 )  # without and with banners and new host keys
 # The beats of a session notice a dead network sooner (20 s); this is for a master that carries none.
-_ALIVE = ("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3")
+_KEEPALIVE_OPTIONS = ("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3")
 
 
 @dataclass(frozen=True)
-class Sharing:
+class ConnectionSharing:
     """What the user's own SSH files say about sharing a connection to a node."""
 
-    path: str | None
+    control_path: str | None
     persists: bool  # an ordinary `ssh NODE` would leave a master there
-    accept_new: bool  # it would take a host key that nobody knows
-    via: str | None = None  # what stands between, if something does: `the bastion gate`
+    accepts_new_keys: bool  # it would take a host key that nobody knows
+    via_text: str | None = None  # what stands between, if something does: `the bastion gate`
     bastion: str | None = None  # the first of the bastions: nothing stands before it
 
 
 def render_options(node: Node) -> list[str]:
     """Write what the inventory says about the way to a node; what it leaves open is up to the user's own files."""
     ssh = node.ssh
-    words = [] if ssh.host_keys is None else ["-o", f"StrictHostKeyChecking={STRICTNESS[ssh.host_keys]}"]
+    options = [] if ssh.host_keys is None else ["-o", f"StrictHostKeyChecking={STRICTNESS[ssh.host_keys]}"]
     if ssh.user:
-        words += ["-l", ssh.user]
+        options += ["-l", ssh.user]
     if ssh.port is not None:
-        words += ["-p", str(ssh.port)]
+        options += ["-p", str(ssh.port)]
     if ssh.key:
-        words += ["-i", ssh.key, "-o", "IdentitiesOnly=yes"]
+        options += ["-i", ssh.key, "-o", "IdentitiesOnly=yes"]
     if ssh.known_hosts:
-        words += [
+        options += [
             "-o",
-            f"UserKnownHostsFile={_quoted(ssh.known_hosts)}",
+            f"UserKnownHostsFile={_quote_path(ssh.known_hosts)}",
             "-o",
             "GlobalKnownHostsFile=/dev/null",
         ]
     if ssh.config:
-        words += ["-F", ssh.config]
+        options += ["-F", ssh.config]
     if ssh.jump:
-        words += ["-o", f"ProxyJump={ssh.jump}"]
+        options += ["-o", f"ProxyJump={ssh.jump}"]
     if ssh.proxy_command:
-        words += ["-o", f"ProxyCommand={ssh.proxy_command}"]
-    return words
+        options += ["-o", f"ProxyCommand={ssh.proxy_command}"]
+    return options
 
 
 def settings_argv(program: str, node: Node) -> list[str]:
@@ -141,64 +143,70 @@ def settings_argv(program: str, node: Node) -> list[str]:
     return [program, "-G", *render_options(node), "--", node.host]
 
 
-def parse_sharing(printed: str) -> Sharing:
+def parse_sharing(output: str) -> ConnectionSharing:
     """Read what `ssh -G` printed."""
-    found: Mapping[str, str] = dict(line.partition(" ")[::2] for line in printed.splitlines())
-    path = found.get("controlpath", "none")
-    masters = found.get("controlmaster") in ("auto", "true", "yes")
-    persists = found.get("controlpersist", "no") not in ("no", "false")
-    known = None if path == "none" else path
-    accepts = found.get("stricthostkeychecking") == "accept-new"
-    first = found.get("proxyjump", "none").partition(",")[0]
+    settings: Mapping[str, str] = dict(line.partition(" ")[::2] for line in output.splitlines())
+    control_path = settings.get("controlpath", "none")
+    makes_masters = settings.get("controlmaster") in ("auto", "true", "yes")
+    persists = settings.get("controlpersist", "no") not in ("no", "false")
+    usable_path = None if control_path == "none" else control_path
+    accepts_new_keys = settings.get("stricthostkeychecking") == "accept-new"
+    first = settings.get("proxyjump", "none").partition(",")[0]
     bastion = None if first == "none" else first
-    return Sharing(known, known is not None and masters and persists, accepts, _between(found), bastion)
+    return ConnectionSharing(
+        usable_path,
+        usable_path is not None and makes_masters and persists,
+        accepts_new_keys,
+        _describe_intermediary(settings),
+        bastion,
+    )
 
 
-def _between(found: Mapping[str, str]) -> str | None:
-    jump, command = (found.get(key, "none") for key in ("proxyjump", "proxycommand"))
+def _describe_intermediary(settings: Mapping[str, str]) -> str | None:
+    jump, command = (settings.get(key, "none") for key in ("proxyjump", "proxycommand"))
     if jump != "none":
         return f"the bastion {jump}"
     return None if command == "none" else "a proxy command"
 
 
 def master_argv(
-    program: str, node: Node, sharing: Sharing, *, socket: str | None, batch: bool, limit: float
+    program: str, node: Node, sharing: ConnectionSharing, *, socket: str | None, batch: bool, timeout: float
 ) -> list[str]:
     """Write the command that logs in and leaves a master: at `socket`, or where the user's own files say.
 
     The master is what remains of a command that does nothing; were its socket refused, nothing would remain.
     `batch` forbids ssh to ask anybody anything. Unknown host keys are refused unless a file of the user's accepts them.
     """
-    level = _TERSE if batch and not sharing.accept_new else _TELLING
-    words = [program, *_PLAIN, *level, *render_options(node), "-o", f"ConnectTimeout={limit:.0f}"]
-    if not sharing.accept_new:
-        words += ["-o", "StrictHostKeyChecking=yes"]
+    level = _QUIET_OPTIONS if batch and not sharing.accepts_new_keys else _VERBOSE_OPTIONS
+    argv = [program, *_PLAIN_OPTIONS, *level, *render_options(node), "-o", f"ConnectTimeout={timeout:.0f}"]
+    if not sharing.accepts_new_keys:
+        argv += ["-o", "StrictHostKeyChecking=yes"]
     if batch:
-        words += ["-o", "BatchMode=yes"]
+        argv += ["-o", "BatchMode=yes"]
     if socket is not None:
-        words += [
+        argv += [
             "-o",
             "ControlMaster=yes",
             "-S",
-            _token_free(socket),
+            _escape_tokens(socket),
             "-o",
-            f"ControlPersist={PERSIST}",
-            *_ALIVE,
+            f"ControlPersist={MASTER_PERSIST}",
+            *_KEEPALIVE_OPTIONS,
         ]
-    return [*words, "--", node.host, "exit 0"]
+    return [*argv, "--", node.host, "exit 0"]
 
 
-def bastion_argv(program: str, node: Node, bastion: str, *, limit: float) -> list[str]:
+def bastion_argv(program: str, node: Node, bastion: str, *, timeout: float) -> list[str]:
     """Write the command that shows whether a bastion answers at all; it asks nobody anything."""
-    words = [program, *_PLAIN, *_TERSE, *(["-F", node.ssh.config] if node.ssh.config else [])]
-    words += ["-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ControlPath=none"]
-    place = bastion if bastion.startswith("ssh://") else f"ssh://{bastion}"
-    return [*words, "-o", f"ConnectTimeout={limit:.0f}", "--", place, "exit 0"]
+    argv = [program, *_PLAIN_OPTIONS, *_QUIET_OPTIONS, *(["-F", node.ssh.config] if node.ssh.config else [])]
+    argv += ["-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ControlPath=none"]
+    target = bastion if bastion.startswith("ssh://") else f"ssh://{bastion}"
+    return [*argv, "-o", f"ConnectTimeout={timeout:.0f}", "--", target, "exit 0"]
 
 
-def new_host_keys(said: str) -> list[str]:
+def parse_new_host_keys(stderr: str) -> list[str]:
     """Find the host keys that ssh says it has recorded."""
-    return re.findall(r"^Warning: Permanently added (.+) to the list of known hosts", said, re.MULTILINE)
+    return re.findall(r"^Warning: Permanently added (.+) to the list of known hosts", stderr, re.MULTILINE)
 
 
 def session_argv(program: str, node: Node, socket: str) -> list[str]:
@@ -206,22 +214,22 @@ def session_argv(program: str, node: Node, socket: str) -> list[str]:
 
     Without the master it must fail: ssh would else make a connection of its own, past all that was agreed.
     """
-    alone = ("-o", "ControlMaster=no", "-o", "BatchMode=yes", "-o", "ProxyCommand=false")
-    words = [program, *READ_NOTHING, *_PLAIN, *_TERSE, "-S", _token_free(socket), *alone]
-    return [*words, "--", node.host, REMOTE_COMMAND]
+    no_fallback = ("-o", "ControlMaster=no", "-o", "BatchMode=yes", "-o", "ProxyCommand=false")
+    argv = [program, *NO_CONFIG, *_PLAIN_OPTIONS, *_QUIET_OPTIONS, "-S", _escape_tokens(socket), *no_fallback]
+    return [*argv, "--", node.host, REMOTE_COMMAND]
 
 
 def control_argv(program: str, socket: str, request: str) -> list[str]:
     """Write a request to a master: `check` or `exit`."""
-    return [program, *READ_NOTHING, "-S", _token_free(socket), "-O", request, "--", "master"]
+    return [program, *NO_CONFIG, "-S", _escape_tokens(socket), "-O", request, "--", "master"]
 
 
-def _quoted(path: str) -> str:
+def _quote_path(path: str) -> str:
     """Keep ssh from taking a blank for the end of a path; `~` and `%` mean to it what they always do."""
     return f'"{path}"'
 
 
-def _token_free(path: str) -> str:
+def _escape_tokens(path: str) -> str:
     """Keep ssh from filling in what looks like one of its tokens."""
     return path.replace("%", "%%")
 
@@ -260,7 +268,7 @@ exit 0
 
 
 @dataclass(frozen=True)
-class Installed:
+class KeyInstallResult:
     """What a node says: `added`, `present`, or `failed` with why; and notes."""
 
     state: str
@@ -274,13 +282,13 @@ def render_install(public_key: str) -> str:
     return _SCRIPT.format(key=shlex.quote(line), blob=shlex.quote(" ".join(line.split()[:2])), mark=MARK)
 
 
-def parse_installed(text: str) -> Installed:
+def parse_install_result(text: str) -> KeyInstallResult:
     """Read what came back; a node that does not come to an end has failed, with its last words."""
-    said = [line[len(MARK) :].strip() for line in text.splitlines() if line.startswith(MARK)]
-    notes = tuple(one.partition(" ")[2] for one in said if one.startswith(NOTE))
-    ends = [one for one in said if one.split(" ")[0] in (ADDED, PRESENT, FAILED)]
-    if not ends:
-        last = text.strip().rpartition("\n")[2]
-        return Installed(FAILED, last or "the node's shell said nothing", notes)
-    state, _, detail = ends[-1].partition(" ")
-    return Installed(state, detail, notes)
+    reports = [line[len(MARK) :].strip() for line in text.splitlines() if line.startswith(MARK)]
+    notes = tuple(report.partition(" ")[2] for report in reports if report.startswith(NOTE))
+    final_reports = [report for report in reports if report.split(" ")[0] in (ADDED, PRESENT, FAILED)]
+    if not final_reports:
+        last_line = text.strip().rpartition("\n")[2]
+        return KeyInstallResult(FAILED, last_line or "the node's shell said nothing", notes)
+    state, _, detail = final_reports[-1].partition(" ")
+    return KeyInstallResult(state, detail, notes)

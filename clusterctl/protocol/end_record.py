@@ -9,10 +9,10 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from .root_cause import Failure
-from .tracebacks import Words
+from .tracebacks import StderrParser
 from .untrusted import Untrusted
 
-MOST_SEATS = 10_000  # nodes of a run
+MOST_SLOTS = 10_000  # nodes of a run
 MOST_ATTEMPTS = 10_000
 LOST = "LOST"
 # More than the hub keeps (node/gang/membership.py, evidence.py): what is beyond was not written by one of ours.
@@ -42,25 +42,25 @@ class RecordedPart:
 
 
 @dataclass(frozen=True)
-class Record:
-    """The end of a run; `whole` if the hub has heard of every node."""
+class GangRecord:
+    """The end of a run; `complete` if the hub has heard of every node."""
 
     hub: str
-    whole: bool
+    complete: bool
     stopped_at: float | None
     parts: tuple[RecordedPart, ...]
     attempts: int = 0  # that have ended before the one that it tells of
 
-    def on_clock(self, offset: float) -> Record:
+    def shift_to_clock(self, offset: float) -> GangRecord:
         """Turn all times to a clock from which the hub's differs by `offset` seconds."""
         parts = (
-            replace(part, failures=tuple(_moved(failure, offset) for failure in part.failures))
+            replace(part, failures=tuple(_shift_failure(failure, offset) for failure in part.failures))
             for part in self.parts
         )
         stopped_at = None if self.stopped_at is None else self.stopped_at - offset
         return replace(self, stopped_at=stopped_at, parts=tuple(parts))
 
-    def among(self, names: Collection[str]) -> Record:
+    def only_nodes(self, names: Collection[str]) -> GangRecord:
         """Leave out what is told of nodes that the inventory does not have: such a name may be anything."""
         parts = tuple(part for part in self.parts if part.node in names)
         return replace(self, hub=self.hub if self.hub in names else "", parts=parts)
@@ -76,21 +76,21 @@ class Record:
         return {part.node: part.address for part in self.parts if part.address}
 
 
-def _moved(failure: Failure, offset: float) -> Failure:
+def _shift_failure(failure: Failure, offset: float) -> Failure:
     raised_at = None if failure.raised_at is None else failure.raised_at - offset
     last_seen = None if failure.last_seen is None else failure.last_seen - offset
     return replace(failure, time=failure.time - offset, raised_at=raised_at, last_seen=last_seen)
 
 
-def parse_record(raw: Untrusted) -> Record | None:
+def parse_record(raw: Untrusted) -> GangRecord | None:
     """Read a record; None if it is none."""
     if not raw.is_list("parts"):
         return None
-    parts = tuple(map(_parse_part, raw.records("parts", MOST_SEATS)))
+    parts = tuple(map(_parse_part, raw.records("parts", MOST_SLOTS)))
     stops = [part.stopped_at for part in parts] + [raw.record("stop").moment("time")]
     stopped_at = min((moment for moment in stops if moment is not None), default=None)
     earlier = min(raw.length("attempts"), MOST_ATTEMPTS)
-    return Record(raw.text("hub"), raw.flag("whole"), stopped_at, parts, earlier)
+    return GangRecord(raw.text("hub"), raw.flag("whole"), stopped_at, parts, earlier)
 
 
 def _parse_part(raw: Untrusted) -> RecordedPart:
@@ -98,51 +98,51 @@ def _parse_part(raw: Untrusted) -> RecordedPart:
     ended = raw.moment("time") or 0.0
     stopped_at = raw.moment("stopped_at")
     failures = [
-        _parse_failure(node, ended, stopped_at, one) for one in raw.records("failures", MOST_FAILURES)
+        _parse_failure(node, ended, stopped_at, failure) for failure in raw.records("failures", MOST_FAILURES)
     ]
     if state == LOST:
         # an older record does not hold `last_seen`: the loss was noticed at `time`
         last_seen = raw.moment("last_seen") if "last_seen" in raw else ended or None
         lost = Failure(node, None, None, None, ended, reason=f"lost: {reason}", lost=True)
         failures.append(replace(lost, last_seen=last_seen))
-    rank, address = raw.count("node_rank", MOST_SEATS), raw.text("address", LONGEST_ADDRESS)
+    rank, address = raw.count("node_rank", MOST_SLOTS), raw.text("address", LONGEST_ADDRESS)
     return RecordedPart(node, rank, state, reason, stopped_at, tuple(failures), address)
 
 
 def _parse_failure(node: str, ended: float, stopped_at: float | None, raw: Untrusted) -> Failure:
     moment = raw.moment("time") or ended
-    words = _hear(raw, raw.moment("last_at") or moment)
+    stderr = _parse_stderr(raw, raw.moment("last_at") or moment)
     return Failure(
         node=node,
         rank=raw.integer("rank", 0, MOST_RANK),
         exit=raw.integer("exit", -MOST_EXIT, MOST_EXIT),
         signal=raw.integer("signal", 1, MOST_SIGNAL),
         time=moment,
-        tail=tuple(words.tail),
-        exception=words.exception,
-        message=words.message,
-        raised_at=words.raised_at or None,
+        tail=tuple(stderr.tail),
+        exception=stderr.exception,
+        message=stderr.message,
+        raised_at=stderr.raised_at or None,
         reason=raw.text("reason"),
-        origin=words.origin,
-        where=words.where,
-        went_on=words.went_on,
+        origin=stderr.origin,
+        where=stderr.where,
+        went_on=stderr.survived,
         frozen=raw.flag("frozen"),
         starved=raw.flag("starved"),
         after_stop=stopped_at is not None and moment >= stopped_at,
     )
 
 
-def _hear(raw: Untrusted, last_at: float) -> Words:
+def _parse_stderr(raw: Untrusted, last_at: float) -> StderrParser:
     """Hear the tracebacks again, and remember the last lines."""
-    words, tail = Words(), raw.texts("tail", MOST_LINES)
+    stderr, tail = StderrParser(), raw.texts("tail", MOST_LINES)
     blocks = raw.records("said", MOST_BLOCKS)
     for block in blocks:
         for line in block.texts("lines", MOST_LINES):
-            words.hear(line, block.moment("at") or last_at)
+            stderr.feed(line, block.moment("at") or last_at)
     if not blocks:
         for line in tail:
-            words.hear(line, last_at)
-    words.tail.clear()
-    words.tail.extend(tail)
-    words.notice(last_at)
-    return words
+            stderr.feed(line, last_at)
+    stderr.tail.clear()
+    stderr.tail.extend(tail)
+    stderr.on_output(last_at)
+    return stderr

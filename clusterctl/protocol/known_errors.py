@@ -39,34 +39,34 @@ class Symptom:
 
 
 @dataclass(frozen=True)
-class Recognised:
+class SymptomMatch:
     """A symptom in what one rank wrote: the words that showed it, and the pattern's named groups."""
 
     symptom: Symptom
     text: str = ""
-    names: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, str] = field(default_factory=dict)
 
 
-def find_in(symptoms: Sequence[Symptom], text: str) -> Recognised | None:
+def match_symptom(symptoms: Sequence[Symptom], text: str) -> SymptomMatch | None:
     """Return the first symptom, in the table's order, that a text shows."""
     for symptom in symptoms:
-        found = re.search(symptom.pattern, text, re.IGNORECASE) if text else None
-        if found:
-            names = {key: value for key, value in found.groupdict().items() if value}
-            return Recognised(symptom, found[0], names)
+        match = re.search(symptom.pattern, text, re.IGNORECASE) if text else None
+        if match:
+            names = {key: value for key, value in match.groupdict().items() if value}
+            return SymptomMatch(symptom, match[0], names)
     return None
 
 
-def recognise(message: str, tail: Sequence[str], by: int | None) -> Recognised | None:
+def recognise(message: str, tail: Sequence[str], by: int | None) -> SymptomMatch | None:
     """Name the symptom that a rank's exception shows, or else its last lines, or else the signal that ended it.
 
     The last lines of a rank that was killed do not say why: it could not write anything then.
     """
     if message:
-        return find_in(_IN_WORDS, message)
-    found = None if by in KILLS else find_in(_IN_PASSING, "\n".join(tail))
+        return match_symptom(_IN_WORDS, message)
+    found = None if by in KILLS else match_symptom(_IN_PASSING, "\n".join(tail))
     if found is None and by is not None and by in BY_SIGNAL:
-        return Recognised(BY_SIGNAL[by])
+        return SymptomMatch(BY_SIGNAL[by])
     return found
 
 

@@ -40,7 +40,7 @@ def find_leavers(ranks: Sequence[RankEnd], addresses: Mapping[str, str]) -> tupl
     took to end; else a single silent rank is meant by all the others.
     """
     complaints = [rank.complaint for rank in ranks if rank.complaint]
-    accused = [_named(complaint, addresses) for complaint in complaints]
+    accused = [_named_nodes(complaint, addresses) for complaint in complaints]
     nodes: frozenset[str] = frozenset().union(*accused)
     left = [place for place, rank in enumerate(ranks) if rank.exited_0 and not rank.asked]
     if left:
@@ -60,7 +60,7 @@ def _may_be(rank: RankEnd, nodes: frozenset[str]) -> bool:
     return rank.node in nodes if nodes else not rank.by_itself
 
 
-def _named(complaint: str, addresses: Mapping[str, str]) -> frozenset[str]:
+def _named_nodes(complaint: str, addresses: Mapping[str, str]) -> frozenset[str]:
     """Name the nodes whose address a complaint holds, but for the complaining rank's own end of the connection."""
     found = {text for own, text in _ADDRESS.findall(complaint) if not own}
     return frozenset(node for node, address in addresses.items() if address and address in found)

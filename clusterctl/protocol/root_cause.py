@@ -21,18 +21,18 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from . import reasons
-from .known_errors import ENDED_EARLY, FOLLOWING, KILLS, STARVED, Recognised, recognise
+from .known_errors import ENDED_EARLY, FOLLOWING, KILLS, STARVED, SymptomMatch, recognise
 from .leaver import RankEnd, find_leavers
 from .tracebacks import strip_rank
 
 SHORTEST_GRACE = 0.5  # seconds; a KILL sooner after our stop is not ours
 CLOCK_SLACK = 0.2  # seconds by which a node's clock may be misjudged
 LOG_LAG = 0.5  # seconds that a line may take from a rank to us
-STILL_THERE = 5.0  # seconds; a node that answers so long after our stop is not why the run ended
+ANSWERED_AFTER_STOP = 5.0  # seconds; a node that answers so long after our stop is not why the run ended
 TERMINATED = 128 + signal.SIGTERM  # the exit code by which a shell or a handler reports it
 OLD = 60.0  # seconds after which an exception that was survived has nothing to do with the end
 NO_ADDRESSES: Mapping[str, str] = MappingProxyType({})
-WAITED_FOR = Recognised(FOLLOWING[0])
+WAITED_FOR = SymptomMatch(FOLLOWING[0])
 
 OWN, SUDDEN, TORCHRUN, DOUBTFUL, WAITED, PEER_GONE, STOPPED, WELL = range(8)  # the best first
 _GRADES = {"own": OWN, "doubtful": DOUBTFUL, "waited": WAITED, "peer": PEER_GONE}
@@ -79,17 +79,18 @@ class Failure:
 class Cause:
     """The failure to show first, and those that followed from it.
 
-    `stopped`: our stop cut its clean-up short. `known`: what its text means. `awaited`: it is blamed because the
-    others waited for it in vain. `left`: because they lost their connections to it, and only the stop ended it.
-    `silent`: where several may be, the ranks that complained of nothing. `ended`: the consequences that are nothing
-    but our stop, or torchrun's; an exit code of a rank's own is not. `weight`: the best evidence that there is.
+    `stopped`: our stop cut its clean-up short. `symptom_match`: what its text means. `waited_for`: it is blamed
+    because the others waited for it in vain. `left`: because they lost their connections to it, and only the stop
+    ended it. `silent`: where several may be, the ranks that complained of nothing. `ended`: the consequences that are
+    nothing but our stop, or torchrun's; an exit code of a rank's own is not. `weight`: the best evidence that there
+    is.
     """
 
     failure: Failure
     consequences: tuple[Failure, ...]
     stopped: bool = False
-    known: Recognised | None = None
-    awaited: bool = False
+    symptom_match: SymptomMatch | None = None
+    waited_for: bool = False
     left: bool = False
     silent: tuple[Failure, ...] = ()
     ended: tuple[Failure, ...] = ()
@@ -103,7 +104,7 @@ class Cause:
     @property
     def has_left(self) -> bool:
         """Tell whether it is blamed because it ended while the others still needed it."""
-        return self.known is not None and self.known.symptom == ENDED_EARLY
+        return self.symptom_match is not None and self.symptom_match.symptom == ENDED_EARLY
 
 
 def restart_reason(cause: Cause) -> str:
@@ -115,12 +116,12 @@ def restart_reason(cause: Cause) -> str:
         return reasons.CODE
     if failure.reason:
         return reasons.AGENT_KILLED
-    if cause.known is not None or failure.signal is None or failure.exception:
-        return reason_of(cause.known)
+    if cause.symptom_match is not None or failure.signal is None or failure.exception:
+        return reason_of(cause.symptom_match)
     return reasons.AGENT_KILLED if failure.rank is None else reasons.WORKER_CRASHED
 
 
-def reason_of(known: Recognised | None) -> str:
+def reason_of(known: SymptomMatch | None) -> str:
     """Return for which reason a known text lets a run be started again; CODE for one that nobody knows."""
     if known is None:
         return reasons.CODE
@@ -134,23 +135,25 @@ def find_cause(
 
     `addresses` are the nodes' training addresses, which the ranks' words may hold.
     """
-    told = _weigh_all([_without_old_words(_own_words(each), stopped_at) for each in failures], stopped_at)
+    told = _weigh_all(
+        [_without_old_exception(_own_output(each), stopped_at) for each in failures], stopped_at
+    )
     ordered = sorted((each for each in told if each.weight != WELL), key=lambda each: each.order)
     if not ordered:
         return None
     lost = _find_lost(ordered, stopped_at)
     first = lost or ordered[0]
-    awaited, silent = _find_awaited(ordered, first.weight)
+    awaited, silent = _find_waited_for(ordered, first.weight)
     early, several = _find_left(told, first.weight, stopped_at, addresses)
     early = None if awaited and awaited.failure.frozen else early
     chosen = early or awaited or first
-    followed = [each for each in ordered if each is not chosen and not _says_the_same(each, chosen)]
+    followed = [each for each in ordered if each is not chosen and not _has_same_message(each, chosen)]
     return Cause(
         chosen.failure,
         tuple(each.failure for each in followed),
         stopped=_is_our_stop(chosen.failure, stopped_at),
-        known=Recognised(ENDED_EARLY) if early else WAITED_FOR if awaited else chosen.known,
-        awaited=chosen is awaited,
+        symptom_match=SymptomMatch(ENDED_EARLY) if early else WAITED_FOR if awaited else chosen.known,
+        waited_for=chosen is awaited,
         left=early is not None and early.asked,
         silent=() if early or awaited else tuple(each.failure for each in silent or several),
         ended=tuple(
@@ -167,7 +170,7 @@ def _chose_its_code(failure: Failure) -> bool:
 
 def weigh(failure: Failure, stopped_at: float | None) -> int:
     """Rank the evidence of one failure by itself: OWN, SUDDEN, TORCHRUN, and from DOUBTFUL on what may only follow."""
-    return _weigh_all([_own_words(failure)], stopped_at)[0].weight
+    return _weigh_all([_own_output(failure)], stopped_at)[0].weight
 
 
 # ---- the weight of one failure ----
@@ -178,7 +181,7 @@ class _Weighed:
     """A failure, what its words mean, how telling they are, and whether it ended after it had been told to."""
 
     failure: Failure
-    known: Recognised | None
+    known: SymptomMatch | None
     weight: int
     asked: bool
 
@@ -208,12 +211,12 @@ def _weigh_all(failures: Sequence[Failure], stopped_at: float | None) -> list[_W
         known = find_symptom(each)
         by_torchrun = _is_torchruns_stop(each, first_ends) or _ended_with_agent(each, agent_ends)
         stopped = by_torchrun or _is_our_stop(each, stopped_at)
-        asked = by_torchrun or _was_told(each, stopped_at)
+        asked = by_torchrun or _was_stopped(each, stopped_at)
         weighed.append(_Weighed(each, known, _weigh(each, known, stopped_at, stopped=stopped), asked))
     return weighed
 
 
-def _weigh(failure: Failure, known: Recognised | None, stopped_at: float | None, *, stopped: bool) -> int:
+def _weigh(failure: Failure, known: SymptomMatch | None, stopped_at: float | None, *, stopped: bool) -> int:
     if _ended_well(failure):
         return WELL
     if not failure.exception and (stopped or _left_when_asked(failure)):
@@ -234,13 +237,13 @@ def _weigh_exception(failure: Failure, stopped_at: float | None, *, stopped: boo
     return OWN if failure.rank is not None else TORCHRUN
 
 
-def find_symptom(failure: Failure) -> Recognised | None:
+def find_symptom(failure: Failure) -> SymptomMatch | None:
     """Name what the failure's words or ending are known to mean."""
-    said = _said(failure)
+    said = _message_of(failure)
     if said and not _is_of_torch(said):
         said = said.partition("\n")[0]  # what follows may be anybody's
     if failure.starved and not said:
-        return Recognised(STARVED)
+        return SymptomMatch(STARVED)
     if (
         failure.rank is None
     ):  # by the signal of torchrun nothing is known, but what it wrote before a KILL is not why
@@ -249,13 +252,13 @@ def find_symptom(failure: Failure) -> Recognised | None:
     return recognise(said, () if failure.reason else failure.tail, failure.signal) or _find_in_origin(failure)
 
 
-def _find_in_origin(failure: Failure) -> Recognised | None:
+def _find_in_origin(failure: Failure) -> SymptomMatch | None:
     """Name what the first exception of a chain is known to mean, if it is the rank's own failure."""
     known = recognise(failure.origin, (), None) if failure.origin else None
     return known if known is not None and known.symptom.grade == "own" else None
 
 
-def _said(failure: Failure) -> str:
+def _message_of(failure: Failure) -> str:
     return strip_rank(failure.message or failure.exception)
 
 
@@ -264,7 +267,7 @@ def is_consequence(failure: Failure) -> bool:
     return _grade(find_symptom(failure), failure) in (WAITED, PEER_GONE)
 
 
-def _grade(known: Recognised | None, failure: Failure) -> int:
+def _grade(known: SymptomMatch | None, failure: Failure) -> int:
     """Grade a text; that a connection broke may be a plain program's own trouble, and a collective's error nobody's."""
     grade = _GRADES.get(known.symptom.grade, OWN) if known else OWN
     of_torch = not failure.exception or _is_of_torch(strip_rank(failure.exception))
@@ -275,17 +278,17 @@ def _grade(known: Recognised | None, failure: Failure) -> int:
     return grade
 
 
-def _is_of_torch(said: str) -> bool:
-    found = _WORD.match(said)
+def _is_of_torch(message: str) -> bool:
+    found = _WORD.match(message)
     word = found[0] if found else ""
     return (
         word == "RuntimeError"
-        or said.startswith("torch.")
+        or message.startswith("torch.")
         or (word.endswith("Error") and "Dist" in word[: -len("Error")])
     )
 
 
-def _own_words(failure: Failure) -> Failure:
+def _own_output(failure: Failure) -> Failure:
     """Of a chain of exceptions take the first, where either it or the last only reports others."""
     if not failure.origin or failure.origin == failure.exception:
         return failure
@@ -293,7 +296,7 @@ def _own_words(failure: Failure) -> Failure:
     return first if is_consequence(first) or is_consequence(failure) else failure
 
 
-def _without_old_words(failure: Failure, stopped_at: float | None) -> Failure:
+def _without_old_exception(failure: Failure, stopped_at: float | None) -> Failure:
     """Forget an exception that a rank had survived when something else ended it."""
     if not failure.went_on or failure.signal is None:
         return failure
@@ -307,7 +310,7 @@ def _ended_well(failure: Failure) -> bool:
     return failure.exit == 0 and failure.signal is None
 
 
-def _was_told(failure: Failure, stopped_at: float | None) -> bool:
+def _was_stopped(failure: Failure, stopped_at: float | None) -> bool:
     """Tell whether a rank ended after we had told its node to end the run."""
     if failure.after_stop is not None:
         return failure.after_stop
@@ -321,7 +324,7 @@ def _is_our_stop(failure: Failure, stopped_at: float | None) -> bool:
     after = failure.time - stopped_at
     if failure.rank is None and not failure.reason:
         return after >= 0
-    by_term = failure.signal == signal.SIGTERM and _was_told(failure, stopped_at)
+    by_term = failure.signal == signal.SIGTERM and _was_stopped(failure, stopped_at)
     return by_term or (failure.signal == signal.SIGKILL and after >= SHORTEST_GRACE)
 
 
@@ -358,7 +361,7 @@ def _find_lost(ordered: Sequence[_Weighed], stopped_at: float | None) -> _Weighe
         return None
     seen = first.failure.last_seen
     others = [each for each in ordered if not (each.failure.lost or each.failure.cut_off)]
-    if seen is not None and stopped_at is not None and seen > stopped_at + STILL_THERE:
+    if seen is not None and stopped_at is not None and seen > stopped_at + ANSWERED_AFTER_STOP:
         return None if any(each.weight <= SUDDEN for each in others) else first
     own = any(each.weight == OWN and _was_raised_before(each.failure, seen) for each in others)
     return None if own else first
@@ -375,7 +378,7 @@ def _was_raised_before(failure: Failure, moment: float | None) -> bool:
     return failure.raised_at < moment
 
 
-def _says_the_same(one: _Weighed, other: _Weighed) -> bool:
+def _has_same_message(one: _Weighed, other: _Weighed) -> bool:
     """Tell whether two witnesses lost the same node."""
     return one.failure.lost and other.failure.lost and one.failure.node == other.failure.node
 
@@ -383,7 +386,9 @@ def _says_the_same(one: _Weighed, other: _Weighed) -> bool:
 # ---- ranks that say nothing ----
 
 
-def _find_awaited(ordered: Sequence[_Weighed], weight: int) -> tuple[_Weighed | None, tuple[_Weighed, ...]]:
+def _find_waited_for(
+    ordered: Sequence[_Weighed], weight: int
+) -> tuple[_Weighed | None, tuple[_Weighed, ...]]:
     """Where all only complain of waiting, those who do not complain were waited for: one of them, or several."""
     if weight != WAITED:
         return None, ()
@@ -399,7 +404,7 @@ def _find_left(
     ranks = [each for each in told if each.failure.rank is not None]
     ends = [_as_end(each, stopped_at) for each in ranks] if weight in (WAITED, PEER_GONE) else []
     found = tuple(ranks[place] for place in find_leavers(ends, addresses))
-    if weight == WAITED:  # for whom that only the stop ended, see _find_awaited
+    if weight == WAITED:  # for whom that only the stop ended, see _find_waited_for
         found = tuple(each for each in found if not each.asked)
     return (found[0], ()) if len(found) == 1 else (None, found)
 
@@ -425,7 +430,7 @@ def _complaint(each: _Weighed) -> str:
     if failure.signal in KILLS and not failure.exception:
         known = find_symptom(replace(failure, signal=None))
     follows = _grade(known, failure) in (WAITED, PEER_GONE)
-    return _said(failure) or "\n".join(failure.tail) if follows else ""
+    return _message_of(failure) or "\n".join(failure.tail) if follows else ""
 
 
 def render_ending(failure: Failure) -> str:

@@ -10,23 +10,23 @@ RunId = NewType("RunId", str)
 NAME_PATTERN = (
     r"[A-Za-z0-9][A-Za-z0-9._-]*"  # of jobs and nodes: no slash, no leading dot or dash, no shell character
 )
-LONGEST_JOB = 64  # characters
+LONGEST_JOB_NAME = 64  # characters
 _RUN_ID = re.compile(rf"({NAME_PATTERN})-[0-9]{{8}}T[0-9]{{6}}-[0-9a-f]{{4,16}}")
 
 
 def parse_run_id(text: object) -> RunId | None:
     """Read a whole run id; None for anything else, such as a path or the beginning of a name."""
-    found = _RUN_ID.fullmatch(text) if isinstance(text, str) else None
-    return RunId(found[0]) if found and len(found[1]) <= LONGEST_JOB else None
+    match = _RUN_ID.fullmatch(text) if isinstance(text, str) else None
+    return RunId(match[0]) if match and len(match[1]) <= LONGEST_JOB_NAME else None
 
 
 def parse_job_name(text: object) -> str:
     """Read the name of a job; empty for anything else."""
-    good = isinstance(text, str) and len(text) <= LONGEST_JOB and re.fullmatch(NAME_PATTERN, text)
-    return str(text) if good else ""
+    valid = isinstance(text, str) and len(text) <= LONGEST_JOB_NAME and re.fullmatch(NAME_PATTERN, text)
+    return str(text) if valid else ""
 
 
-def job_of(run_id: RunId) -> str:
+def job_name_of(run_id: RunId) -> str:
     """Give the name of the job that a run belongs to."""
-    found = _RUN_ID.fullmatch(run_id)
-    return found[1] if found else ""
+    match = _RUN_ID.fullmatch(run_id)
+    return match[1] if match else ""

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 TAIL_LINES = 20
 LONGEST_LINE = 1000  # characters that are kept of a line
-FOLLOWING = 3  # lines after an exception's first that may belong to its message
-WENT_ON = 1.0  # seconds after an exception from which on further output means that it was survived
+MESSAGE_LINES = 3  # lines after an exception's first that may belong to its message
+SURVIVED_AFTER = 1.0  # seconds after an exception from which on further output means that it was survived
 
 _RANK_MARK = re.compile(r"\[rank\d+\]: ?")  # torch puts it before every line of an uncaught traceback
 _EXCEPTION = re.compile(r"([A-Za-z_][\w.]*)(?:: (.*))?$")
@@ -26,7 +26,7 @@ _FRAME = re.compile(r'\s*File "(.*)", line \d+')
 
 
 @dataclass
-class Words:
+class StderrParser:
     """One rank's last lines, and its last exception however long the traceback was.
 
     `origin` is the first exception of a chain ("during handling of the above exception"), `where` the file of the
@@ -44,45 +44,45 @@ class Words:
     _inside: bool = False
     _after: int = 0
     _chained: bool = False
-    _aside: str = ""  # why the next traceback does not count: "never", or "child" where there is another
+    _ignored: str = ""  # why the next traceback does not count: "never", or "child" where there is another
 
     @property
-    def went_on(self) -> bool:
+    def survived(self) -> bool:
         """Tell whether the rank wrote on long after its exception, and so survived it."""
-        return bool(self.exception) and self.last_at > self.ended_at + WENT_ON
+        return bool(self.exception) and self.last_at > self.ended_at + SURVIVED_AFTER
 
-    def notice(self, time: float) -> None:
+    def on_output(self, time: float) -> None:
         """Take notice that the rank wrote something, wherever, at `time`."""
         self.last_at = max(self.last_at, time)
 
-    def hear(self, line: str, time: float) -> None:
+    def feed(self, line: str, time: float) -> None:
         """Take one line of stderr that arrived at `time` (our clock)."""
         line = clip(line, LONGEST_LINE)
         self.tail.append(line)
-        self.notice(time)
+        self.on_output(time)
         bare = strip_rank(line)
         if starts_traceback(line):
-            self._open(bare, time)
+            self._open_traceback(bare, time)
         elif is_exception_line(bare, inside=self._inside):
-            self._close(line.strip(), time)
+            self._close_traceback(line.strip(), time)
         elif self._inside:
             frame = _FRAME.match(bare)
             self.where = frame[1] if frame else self.where
         elif bare.startswith(_MARKS):
-            self._hear_mark(bare)
+            self._feed_mark(bare)
         elif self._after:
-            self._hear_more(line, time)
+            self._feed_message(line, time)
 
-    def _hear_mark(self, bare: str) -> None:
+    def _feed_mark(self, bare: str) -> None:
         """Take a line that says what the next traceback is."""
         if _CHAIN.match(bare):
             self._chained = True
         elif _NEVER_FATAL.match(bare) or _OF_A_CHILD.match(bare):
-            self._aside, self._after = "never" if _NEVER_FATAL.match(bare) else "child", 0
+            self._ignored, self._after = "never" if _NEVER_FATAL.match(bare) else "child", 0
 
-    def _open(self, bare: str, time: float) -> None:
+    def _open_traceback(self, bare: str, time: float) -> None:
         self._inside, self._after = True, 0
-        if self._aside:
+        if self._ignored:
             return
         if not self._chained:
             self.origin = "" if not _LOADER.match(bare) else self.origin
@@ -91,17 +91,17 @@ class Words:
             self.origin = self.exception
         self._chained = False
 
-    def _close(self, said: str, time: float) -> None:
-        aside, self._aside = self._aside, ""
+    def _close_traceback(self, message: str, time: float) -> None:
+        ignored, self._ignored = self._ignored, ""
         was_inside, self._inside = self._inside, False
-        if aside == "never" or (aside and self.exception):
+        if ignored == "never" or (ignored and self.exception):
             return
         if self.raised_at is None or not was_inside:
             self.raised_at = time
-        self.exception = self.message = said
-        self._after, self.ended_at = FOLLOWING, time
+        self.exception = self.message = message
+        self._after, self.ended_at = MESSAGE_LINES, time
 
-    def _hear_more(self, line: str, time: float) -> None:
+    def _feed_message(self, line: str, time: float) -> None:
         """Take a further line of the message, unless it is plainly something else."""
         marked = bool(_RANK_MARK.match(self.exception))
         if _TORCH_LOG.match(line) or (marked and not _RANK_MARK.match(line)):
@@ -111,11 +111,11 @@ class Words:
         self._after, self.ended_at = self._after - 1, time
 
 
-def clip(line: str, most: int) -> str:
+def clip(line: str, limit: int) -> str:
     """Cut a line to so many characters, and say how many are missing: `xxx [+99 characters]`."""
     cut = _CUT.search(line)  # it may have been cut before
     text, missing = (line[: cut.start()], int(cut[1])) if cut else (line, 0)
-    return line if len(text) <= most else f"{text[:most]} [+{len(text) - most + missing} characters]"
+    return line if len(text) <= limit else f"{text[:limit]} [+{len(text) - limit + missing} characters]"
 
 
 def starts_traceback(line: str) -> bool:

@@ -65,13 +65,13 @@ def parse_rows(text: bytes, most_bytes: int = MOST_BYTES, most_values: int = MOS
     return [Row(row) for row in value]
 
 
-def _values_in(text: bytes, enough: int) -> int:
+def _values_in(text: bytes, limit: int) -> int:
     """Count values and keys, or more where that is not more than enough; what stands in strings costs nothing."""
     count = sum(map(text.count, DELIMITERS))
-    if count <= enough:
+    if count <= limit:
         return count
-    bare = text.replace(b"\\\\", b"").replace(b'\\"', b"")
-    return sum(map(_STRING.sub(b"", bare).count, DELIMITERS))
+    without_escapes = text.replace(b"\\\\", b"").replace(b'\\"', b"")
+    return sum(map(_STRING.sub(b"", without_escapes).count, DELIMITERS))
 
 
 def _integer(digits: str) -> int:
@@ -124,10 +124,10 @@ class Untrusted:
         """Give a text, shortened, that can be encoded as UTF-8; empty if there is none."""
         return _text(self._values.get(key), longest)
 
-    def one_of(self, key: str, words: tuple[str, ...]) -> str:
+    def one_of(self, key: str, allowed: tuple[str, ...]) -> str:
         """Give a text if it is one of these words, else the empty text."""
         value = self._values.get(key)
-        return value if isinstance(value, str) and value in words else ""
+        return value if isinstance(value, str) and value in allowed else ""
 
     def integer(self, key: str, least: int = -LARGEST, most: int = LARGEST) -> int | None:
         """Give a whole number between two bounds, both included; None if there is none."""
@@ -164,28 +164,30 @@ class Untrusted:
 
     def records(self, key: str, most: int) -> tuple[Untrusted, ...]:
         """Give the objects of a list, at most so many; what else it holds is left out."""
-        return tuple(Untrusted(one) for one in self._list(key)[:most] if isinstance(one, dict))
+        return tuple(Untrusted(entry) for entry in self._list(key)[:most] if isinstance(entry, dict))
 
     def texts(self, key: str, most: int, longest: int = LONGEST_TEXT) -> tuple[str, ...]:
         """Give the texts of a list, at most so many; what else it holds is left out."""
-        return tuple(_text(one, longest) for one in self._list(key)[:most] if isinstance(one, str))
+        return tuple(_text(entry, longest) for entry in self._list(key)[:most] if isinstance(entry, str))
 
     def integers(self, key: str, most: int, least: int = 0, largest: int = LARGEST) -> tuple[int, ...]:
         """Give the whole numbers of a list, at most so many; empty if one of them is none."""
-        found = [_bounded(one, least, largest) for one in self._list(key)[:most]]
-        return () if None in found else tuple(one for one in found if one is not None)
+        numbers = [_bounded(entry, least, largest) for entry in self._list(key)[:most]]
+        return () if None in numbers else tuple(entry for entry in numbers if entry is not None)
 
     def rows(self, key: str, most: int) -> tuple[Row, ...]:
         """Give the lists within a list, at most so many; what else it holds is left out."""
-        return tuple(Row(one) for one in self._list(key)[:most] if isinstance(one, list))
+        return tuple(Row(entry) for entry in self._list(key)[:most] if isinstance(entry, list))
 
     def named_records(self, key: str, most: int) -> dict[str, Untrusted]:
         """Give the objects of an object by their names, at most so many; other values are left out."""
-        return {_text(name, LONGEST_TEXT): Untrusted(one) for name, one in self._pairs(key, most, dict)}
+        return {_text(name, LONGEST_TEXT): Untrusted(entry) for name, entry in self._pairs(key, most, dict)}
 
     def numbered_records(self, key: str, most: int) -> list[tuple[int, Untrusted]]:
         """Give the objects of an object whose names are whole numbers below 10^9, at most so many."""
-        return [(int(name), Untrusted(one)) for name, one in self._pairs(key, most, dict) if _is_index(name)]
+        return [
+            (int(name), Untrusted(entry)) for name, entry in self._pairs(key, most, dict) if _is_index(name)
+        ]
 
     def indices(self, key: str, most: int) -> tuple[int, ...]:
         """Give the names of an object that are whole numbers below 10^9, at most so many, in order."""
@@ -193,8 +195,8 @@ class Untrusted:
 
     def named_integers(self, key: str, most: int, least: int = 0, largest: int = LARGEST) -> dict[str, int]:
         """Give the whole numbers of an object by their names, at most so many; other values are left out."""
-        pairs = ((name, _bounded(one, least, largest)) for name, one in self._pairs(key, most, int))
-        return {_text(name, LONGEST_TEXT): one for name, one in pairs if one is not None}
+        pairs = ((name, _bounded(number, least, largest)) for name, number in self._pairs(key, most, int))
+        return {_text(name, LONGEST_TEXT): number for name, number in pairs if number is not None}
 
     def names(self, key: str, most: int) -> tuple[str, ...]:
         """Give the keys of an object, at most so many."""
@@ -222,7 +224,7 @@ class Untrusted:
     def _pairs(self, key: str, most: int, kind: type) -> Iterator[tuple[str, Any]]:
         value = self._values.get(key)
         pairs = list(value.items())[:most] if isinstance(value, dict) else []
-        return ((name, one) for name, one in pairs if isinstance(one, kind))
+        return ((name, entry) for name, entry in pairs if isinstance(entry, kind))
 
 
 class Row:
@@ -236,30 +238,30 @@ class Row:
     def __len__(self) -> int:
         return len(self._values)
 
-    def text(self, place: int, longest: int = LONGEST_TEXT) -> str:
+    def text(self, index: int, longest: int = LONGEST_TEXT) -> str:
         """Give a text, shortened; empty if there is none."""
-        return _text(self._at(place), longest)
+        return _text(self._at(index), longest)
 
-    def name(self, place: int, longest: int) -> str | None:
+    def name(self, index: int, longest: int) -> str | None:
         """Give a file's name as it is, with odd bytes as U+DC80 to U+DCFF; None if there is none or it is too long."""
-        value = self._at(place)
+        value = self._at(index)
         return value if isinstance(value, str) and len(value) <= longest else None
 
-    def integer(self, place: int, least: int = -LARGEST, most: int = LARGEST) -> int | None:
+    def integer(self, index: int, least: int = -LARGEST, most: int = LARGEST) -> int | None:
         """Give a whole number between two bounds; None if there is none."""
-        return _bounded(self._at(place), least, most)
+        return _bounded(self._at(index), least, most)
 
-    def number(self, place: int, least: float = -1e300, most: float = 1e300) -> float | None:
+    def number(self, index: int, least: float = -1e300, most: float = 1e300) -> float | None:
         """Give a finite number between two bounds; None if there is none."""
-        return _finite(self._at(place), least, most)
+        return _finite(self._at(index), least, most)
 
     def integers(self, most: int, least: int = -LARGEST, largest: int = LARGEST) -> tuple[int, ...]:
         """Give whole numbers, at most so many; empty if one of them is none."""
-        found = [_bounded(one, least, largest) for one in self._values[:most]]
-        return () if None in found else tuple(one for one in found if one is not None)
+        numbers = [_bounded(entry, least, largest) for entry in self._values[:most]]
+        return () if None in numbers else tuple(entry for entry in numbers if entry is not None)
 
-    def _at(self, place: int) -> Any:
-        return self._values[place] if place < len(self._values) else None
+    def _at(self, index: int) -> Any:
+        return self._values[index] if index < len(self._values) else None
 
 
 def _text(value: Any, longest: int) -> str:
@@ -272,10 +274,10 @@ def _is_index(name: str) -> bool:
 
 
 def _bounded(value: Any, least: int, most: int) -> int | None:
-    good = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
-    return value if good else None
+    valid = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+    return value if valid else None
 
 
 def _finite(value: Any, least: float, most: float) -> float | None:
-    good = isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most
-    return float(value) if good else None
+    valid = isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most
+    return float(value) if valid else None

@@ -33,16 +33,16 @@ SETUP = "CC-SPEC-036"  # keys of setup that do not go together
 
 OVERRIDE = "CC-SPEC-040"  # --set names a place that cannot be set
 
-FOREIGN_LINE = "CC-SPEC-050"  # a line that the other tool's form does not have
-FOREIGN_FORM = "CC-SPEC-051"  # the form of another tool's inventory cannot be told, or is not one
-FOREIGN_GROUP = "CC-SPEC-052"  # no such group
+IMPORT_LINE = "CC-SPEC-050"  # a line that the other tool's form does not have
+IMPORT_FORMAT = "CC-SPEC-051"  # the form of another tool's inventory cannot be told, or is not one
+IMPORT_GROUP = "CC-SPEC-052"  # no such group
 
 EMPTY_SELECTION = "CC-USE-010"
 BAD_PATTERN = "CC-USE-011"
 UNKNOWN_NODE = "CC-USE-012"
 
 
-class BadValueError(ValueError):
+class InvalidValueError(ValueError):
     """A text that is not what its key wants; the message follows the key's name and a colon."""
 
     def __init__(self, message: str, fix: str = "", code: str = WRONG_VALUE) -> None:

@@ -30,15 +30,15 @@ def render_schemas() -> dict[str, str]:
 
 def _render_schema(model: type[BaseModel]) -> str:
     schema = model.model_json_schema()
-    for table in (schema, *schema["$defs"].values()):
-        inherits = table["title"] == NodeEntry.model_config["title"]
-        for key, value in table["properties"].items():
+    for definition in (schema, *schema["$defs"].values()):
+        inherits = definition["title"] == NodeEntry.model_config["title"]
+        for key, value in definition["properties"].items():
             if reference := value.pop("allOf", None):  # pydantic before 2.9
                 value.update(reference[0])
             value["title"] = key
             if value.get("default") is None or (inherits and key in NodeSettings.model_fields):
                 value.pop("default", None)
-            table["properties"][key] = dict(sorted(value.items()))
+            definition["properties"][key] = dict(sorted(value.items()))
     return json.dumps({"$schema": DIALECT, **schema}, indent=2, ensure_ascii=False) + "\n"
 
 

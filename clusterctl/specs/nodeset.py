@@ -25,7 +25,7 @@ _NUMBERED = re.compile(r"(.*?)([0-9]{1,9})([^0-9]*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Numbers:
+class NumberRange:
     """A range in brackets; numbers are padded with zeros to `width`."""
 
     low: int
@@ -41,7 +41,7 @@ class Term:
     """One comma-separated part: literal texts and, between them, bracketed ranges."""
 
     text: str
-    parts: tuple[str | tuple[Numbers, ...], ...]
+    parts: tuple[str | tuple[NumberRange, ...], ...]
 
     def expand(self, start: int = 0) -> Iterator[str]:
         """Yield the names and globs one by one: a range may be far longer than any inventory."""
@@ -49,7 +49,9 @@ class Term:
             yield ""
             return
         part = self.parts[start]
-        heads: Iterable[str] = (part,) if isinstance(part, str) else (n for numbers in part for n in numbers)
+        heads: Iterable[str] = (
+            (part,) if isinstance(part, str) else (number for numbers in part for number in numbers)
+        )
         for head in heads:
             for tail in self.expand(start + 1):
                 yield head + tail
@@ -62,12 +64,12 @@ def select_nodes(pattern: str, names: Sequence[str]) -> tuple[int, ...]:
     """
     ranks = {name: rank for rank, name in enumerate(names)}
     if pattern.strip() == ALL and ALL not in ranks:
-        chosen = set(ranks.values())
+        selected = set(ranks.values())
     else:
-        chosen = {rank for term in parse_pattern(pattern) for rank in _ranks_of(term, ranks)}
-    if not chosen:
+        selected = {rank for term in parse_pattern(pattern) for rank in _find_ranks(term, ranks)}
+    if not selected:
         raise UsageError("no node is selected", code=codes.EMPTY_SELECTION, fix=EXAMPLE)
-    return tuple(sorted(chosen))
+    return tuple(sorted(selected))
 
 
 def parse_pattern(pattern: str) -> tuple[Term, ...]:
@@ -79,78 +81,80 @@ def parse_pattern(pattern: str) -> tuple[Term, ...]:
 
 
 def _parse_term(text: str) -> Term:
-    parts: list[str | tuple[Numbers, ...]] = []
+    parts: list[str | tuple[NumberRange, ...]] = []
     for index, part in enumerate(_BRACKETS.split(text)):
         if index % 2:
             parts.append(tuple(_parse_numbers(item, text) for item in part.split(",")))
         elif _LITERAL.fullmatch(part):
             parts.append(part)
         else:
-            raise _bad(text, "it holds a character that no node name has")
+            raise _pattern_error(text, "it holds a character that no node name has")
     return Term(text, tuple(parts))
 
 
-def _parse_numbers(item: str, term: str) -> Numbers:
+def _parse_numbers(item: str, term: str) -> NumberRange:
     match = _RANGE.fullmatch(item.strip())
     if not match:
-        raise _bad(term, f"{item.strip()!r} is not a number or a range such as 01-04")
+        raise _pattern_error(term, f"{item.strip()!r} is not a number or a range such as 01-04")
     low, high = match.group(1), match.group(2) or match.group(1)
     if int(low) > int(high):
-        raise _bad(term, f"the range {item.strip()!r} runs backwards")
-    return Numbers(int(low), int(high), len(low))
+        raise _pattern_error(term, f"the range {item.strip()!r} runs backwards")
+    return NumberRange(int(low), int(high), len(low))
 
 
-def _ranks_of(term: Term, ranks: dict[str, int]) -> Iterator[int]:
+def _find_ranks(term: Term, ranks: dict[str, int]) -> Iterator[int]:
     for count, name in enumerate(term.expand()):
         if count >= MOST_NAMES:
-            raise _bad(term.text, f"it stands for more than {MOST_NAMES} names")
+            raise _pattern_error(term.text, f"it stands for more than {MOST_NAMES} names")
         if name in ranks:
             yield ranks[name]
         elif match := _RANGE.fullmatch(name):
-            yield from _rank_range(match, len(ranks))
+            yield from _ranks_in_range(match, len(ranks))
         else:
-            yield from _matching(name, term, ranks)
+            yield from _find_matching_ranks(name, term, ranks)
 
 
-def _rank_range(match: re.Match[str], count: int) -> range:
+def _ranks_in_range(match: re.Match[str], node_count: int) -> range:
     low, high = int(match.group(1)), int(match.group(2) or match.group(1))
     if low > high:
-        raise _bad(match.group(), "the range runs backwards")
-    if high >= count:
-        last = f"the last one is {count - 1}" if count else "the inventory is empty"
-        raise UsageError(f"there is no node with rank {max(low, count)}: {last}", code=codes.UNKNOWN_NODE)
+        raise _pattern_error(match.group(), "the range runs backwards")
+    if high >= node_count:
+        last = f"the last one is {node_count - 1}" if node_count else "the inventory is empty"
+        raise UsageError(
+            f"there is no node with rank {max(low, node_count)}: {last}", code=codes.UNKNOWN_NODE
+        )
     return range(low, high + 1)
 
 
-def _matching(name: str, term: Term, ranks: dict[str, int]) -> Iterator[int]:
-    fits = re.compile(translate(name)).match
-    found = [rank for known, rank in ranks.items() if fits(known)]
-    if not found:
+def _find_matching_ranks(name: str, term: Term, ranks: dict[str, int]) -> Iterator[int]:
+    matches = re.compile(translate(name)).match
+    matching_ranks = [rank for node_name, rank in ranks.items() if matches(node_name)]
+    if not matching_ranks:
         origin = "" if name == term.text else f" (from {term.text!r})"
         verb = "matches" if set(name) & set("*?") else "is called"
         raise UsageError(
-            f"no node {verb} {name!r}{origin}{_did_you_mean(name, ranks)}",
+            f"no node {verb} {name!r}{origin}{_suggest_node(name, ranks)}",
             code=codes.UNKNOWN_NODE,
-            fix=f"the nodes are {_some(ranks)}",
+            fix=f"the nodes are {_abbreviate(ranks)}",
         )
-    yield from found
+    yield from matching_ranks
 
 
-def _did_you_mean(name: str, known: Iterable[str]) -> str:
+def _suggest_node(name: str, known: Iterable[str]) -> str:
     """Guess; gpu1 is rather gpu01 than gpu10."""
-    same = (node for node in known if _PADDING.sub("", node) == _PADDING.sub("", name))
-    guess = next(same, None)
+    same_number = (node for node in known if _PADDING.sub("", node) == _PADDING.sub("", name))
+    guess = next(same_number, None)
     return f", did you mean {guess!r}?" if guess else did_you_mean(name, known)
 
 
-def _some(names: Iterable[str], limit: int = 200) -> str:
-    folded = fold_names(names)
-    return folded if len(folded) <= limit else folded[:limit] + "..."
+def _abbreviate(names: Iterable[str], limit: int = 200) -> str:
+    nodeset = fold_names(names)
+    return nodeset if len(nodeset) <= limit else nodeset[:limit] + "..."
 
 
-def _bad(text: str, why: str) -> UsageError:
-    shown = text if len(text) <= 60 else text[:57] + "..."
-    message = f"cannot read the choice of nodes {shown!r}: {why}"
+def _pattern_error(text: str, reason: str) -> UsageError:
+    shortened = text if len(text) <= 60 else text[:57] + "..."
+    message = f"cannot read the choice of nodes {shortened!r}: {reason}"
     return UsageError(message, code=codes.BAD_PATTERN, fix=EXAMPLE)
 
 
@@ -162,15 +166,17 @@ def fold_names(names: Iterable[str]) -> str:
         prefix, number, suffix = match.groups() if match else (name, "", "")
         groups.setdefault((prefix, suffix), []).append(number)
     return ",".join(
-        text for (prefix, suffix), found in groups.items() for text in _fold(prefix, found, suffix)
+        text
+        for (prefix, suffix), numbers in groups.items()
+        for text in _fold_numbers(prefix, numbers, suffix)
     )
 
 
-def _fold(prefix: str, numbers: list[str], suffix: str) -> Iterator[str]:
-    padded = {len(number) for number in numbers if number.startswith("0")}
+def _fold_numbers(prefix: str, numbers: list[str], suffix: str) -> Iterator[str]:
+    padded_widths = {len(number) for number in numbers if number.startswith("0")}
     by_width: dict[int, list[int]] = {}
     for number in filter(None, numbers):
-        width = len(number) if len(number) in padded else 1
+        width = len(number) if len(number) in padded_widths else 1
         by_width.setdefault(width, []).append(int(number))
     if "" in numbers:
         yield prefix + suffix
@@ -180,6 +186,6 @@ def _fold(prefix: str, numbers: list[str], suffix: str) -> Iterator[str]:
 
 
 def _fold_ranges(numbers: list[int], width: int) -> Iterator[str]:
-    for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
-        members = [str(number).zfill(width) for _, number in run]
-        yield members[0] if len(members) == 1 else f"{members[0]}-{members[-1]}"
+    for _, consecutive in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
+        texts = [str(number).zfill(width) for _, number in consecutive]
+        yield texts[0] if len(texts) == 1 else f"{texts[0]}-{texts[-1]}"

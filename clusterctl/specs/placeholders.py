@@ -28,29 +28,29 @@ _OPENING = re.compile(r"\$\$\{|\$\{")
 
 
 @dataclass(frozen=True)
-class Hole:
+class Placeholder:
     """A place in a text that is filled when the value is known."""
 
     name: str
 
 
 @dataclass(frozen=True)
-class Problem:
-    """A wrong placeholder; `opening` counts the `${` of the text, from 0, up to the wrong one."""
+class PlaceholderProblem:
+    """A wrong placeholder; `opening_index` counts the `${` of the text, from 0, up to the wrong one."""
 
-    opening: int
+    opening_index: int
     message: str
     fix: str
 
 
-def parse_template(text: str) -> tuple[str | Hole, ...]:
+def parse_template(text: str) -> tuple[str | Placeholder, ...]:
     """Split a text into literal parts and holes.
 
     `$${x}` is the literal `${x}`; torchrun fills the hole `local_rank`. Raises UsageError.
     """
-    pieces: list[str | Hole] = []
-    for piece in _pieces(text):
-        if isinstance(piece, Problem):
+    pieces: list[str | Placeholder] = []
+    for piece in _split_template(text):
+        if isinstance(piece, PlaceholderProblem):
             raise UsageError(piece.message, code=codes.PLACEHOLDER, fix=piece.fix)
         if isinstance(piece, str) and pieces and isinstance(pieces[-1], str):
             pieces[-1] += piece
@@ -59,14 +59,14 @@ def parse_template(text: str) -> tuple[str | Hole, ...]:
     return tuple(pieces)
 
 
-def find_problems(text: str) -> tuple[Problem, ...]:
+def find_problems(text: str) -> tuple[PlaceholderProblem, ...]:
     """List every wrong placeholder of a text."""
-    return tuple(piece for piece in _pieces(text) if isinstance(piece, Problem))
+    return tuple(piece for piece in _split_template(text) if isinstance(piece, PlaceholderProblem))
 
 
-def _pieces(text: str) -> Iterator[str | Hole | Problem]:
+def _split_template(text: str) -> Iterator[str | Placeholder | PlaceholderProblem]:
     position = 0
-    for opening, match in enumerate(_OPENING.finditer(text)):
+    for opening_index, match in enumerate(_OPENING.finditer(text)):
         if match.start() < position:  # inside the braces of a wrong one
             continue
         yield text[position : match.start()]
@@ -74,21 +74,25 @@ def _pieces(text: str) -> Iterator[str | Hole | Problem]:
         if match.group() == "$${":
             yield "${"
             continue
-        name, brace, _ = text[position:].partition("}")
-        position += len(name) + len(brace)
-        yield _hole(name, opening, closed=bool(brace))
+        name, closing_brace, _ = text[position:].partition("}")
+        position += len(name) + len(closing_brace)
+        yield _parse_placeholder(name, opening_index, closed=bool(closing_brace))
     yield text[position:]
 
 
-def _hole(name: str, opening: int, *, closed: bool) -> str | Hole | Problem:
+def _parse_placeholder(
+    name: str, opening_index: int, *, closed: bool
+) -> str | Placeholder | PlaceholderProblem:
     if not closed:
-        return Problem(opening, "a placeholder '${' without its '}'", "close it; $${ is a literal ${")
+        return PlaceholderProblem(
+            opening_index, "a placeholder '${' without its '}'", "close it; $${ is a literal ${"
+        )
     if name in MEANINGS or name == LEFT_TO_TORCHRUN:
-        return Hole(name)
-    guess = did_you_mean(name, (*MEANINGS, LEFT_TO_TORCHRUN))
-    known = ", ".join(MEANINGS)
-    return Problem(
-        opening,
-        f"unknown placeholder {quoted(f'${{{name}}}')}{guess}",
-        f"placeholders are {known}; write $${{...}} for a literal ${{...}}",
+        return Placeholder(name)
+    suggestion = did_you_mean(name, (*MEANINGS, LEFT_TO_TORCHRUN))
+    known_names = ", ".join(MEANINGS)
+    return PlaceholderProblem(
+        opening_index,
+        f"unknown placeholder {quoted(f'${{{name}}}')}{suggestion}",
+        f"placeholders are {known_names}; write $${{...}} for a literal ${{...}}",
     )

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 
-def counted(number: int, noun: str) -> str:
+def plural(number: int, noun: str) -> str:
     """Write a number before its noun, with an s unless it is one."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
@@ -16,35 +16,35 @@ def counted(number: int, noun: str) -> str:
 LONGEST_GUESS = 64
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
+def find_nearest(word: str, candidates: Iterable[str]) -> str | None:
     """Name the known word that was probably meant, or None."""
-    return _nearest(word, tuple(known)) if len(word) <= LONGEST_GUESS else None
+    return _find_nearest_cached(word, tuple(candidates)) if len(word) <= LONGEST_GUESS else None
 
 
 @lru_cache(maxsize=1024)
-def _nearest(word: str, known: tuple[str, ...]) -> str | None:
+def _find_nearest_cached(word: str, candidates: tuple[str, ...]) -> str | None:
     from difflib import get_close_matches  # noqa: PLC0415  only an error needs it
 
-    folded = {name.casefold().replace("-", "_"): name for name in known}
-    found = get_close_matches(word.casefold().replace("-", "_"), folded, n=1)
-    return folded[found[0]] if found else None
+    by_normalized = {name.casefold().replace("-", "_"): name for name in candidates}
+    matches = get_close_matches(word.casefold().replace("-", "_"), by_normalized, n=1)
+    return by_normalized[matches[0]] if matches else None
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, candidates: Iterable[str]) -> str:
     """Render the guess as the end of a message: `, did you mean 'host'?`, or nothing."""
-    guess = nearest(word, known)
-    return f", did you mean {guess!r}?" if guess else ""
+    suggestion = find_nearest(word, candidates)
+    return f", did you mean {suggestion!r}?" if suggestion else ""
 
 
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 
-def render_span(seconds: float) -> str:
+def render_duration(seconds: float) -> str:
     """Write a span in its two largest units, whole seconds: `2 d 3 h`, `1 h 30 min`, `42 s`."""
-    rest = max(0, round(seconds))
+    remaining = max(0, round(seconds))
     parts: list[str] = []
     for unit, size in _UNITS:
-        count, rest = divmod(rest, size)
+        count, remaining = divmod(remaining, size)
         if count and len(parts) < 2:
             parts.append(f"{count} {unit}")
         elif parts:
@@ -52,16 +52,18 @@ def render_span(seconds: float) -> str:
     return " ".join(parts) or "0 s"
 
 
-SHORTEST = 4  # characters; shorter values occur in any text, and replacing them would tell more than it hides
-HIDDEN = "[secret]"
+SHORTEST_SECRET = (
+    4  # characters; shorter values occur in any text, and replacing them would tell more than it hides
+)
+REDACTED = "[secret]"
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:
     """Replace every secret value in a text, and each line of it; longer ones first, one may contain another."""
     values = {part for secret in secrets for part in (secret, *secret.splitlines())}
     for value in sorted(values, key=len, reverse=True):
-        if len(value) >= SHORTEST:
-            text = text.replace(value, HIDDEN)
+        if len(value) >= SHORTEST_SECRET:
+            text = text.replace(value, REDACTED)
     return text
 
 
@@ -70,8 +72,8 @@ def redact_tree(value: Any, secrets: Collection[str]) -> Any:
     if isinstance(value, str):
         return redact(value, secrets)
     if isinstance(value, dict):
-        return {key: redact_tree(below, secrets) for key, below in value.items()}
-    return [redact_tree(below, secrets) for below in value] if isinstance(value, (list, tuple)) else value
+        return {key: redact_tree(item, secrets) for key, item in value.items()}
+    return [redact_tree(item, secrets) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def command_line(*words: str, command: str = "") -> str:

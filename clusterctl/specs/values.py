@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import PurePosixPath
 
-from clusterctl.protocol.run_id import LONGEST_JOB, NAME_PATTERN
+from clusterctl.protocol.run_id import LONGEST_JOB_NAME, NAME_PATTERN
 from clusterctl.specs import codes
-from clusterctl.specs.codes import BadValueError
+from clusterctl.specs.codes import InvalidValueError
 from clusterctl.specs.yaml.tree import quoted
 
 LONGEST_NODE_NAME = 128
-LONGEST_NAME = LONGEST_JOB
+LONGEST_NAME = LONGEST_JOB_NAME
 
 ENV_PATTERN = r"[A-Za-z_][A-Za-z0-9_]*"
 DURATION_PATTERN = r"(\d+d)?(\d+h)?(\d+m)?(\d+(\.\d+)?s?)?"
@@ -30,29 +30,29 @@ FREE_ENV_PATTERN = f"(?!({'|'.join(_RESERVED_NAMES)})$|{'|'.join(_RESERVED_PREFI
 def parse_text(text: str) -> str:
     """Read a text that may be anything but empty."""
     if not text.strip():
-        raise BadValueError(
+        raise InvalidValueError(
             "expected a text, got an empty one", "give a value, or drop the line", codes.NO_VALUE
         )
     return text
 
 
-def parse_name(text: str, longest: int = LONGEST_NAME) -> str:
+def parse_name(text: str, max_length: int = LONGEST_NAME) -> str:
     """Read a name that is safe as a part of paths, commands and patterns."""
     if not re.fullmatch(NAME_PATTERN, text):
-        raise BadValueError(f"{quoted(text)} is not a name", _NAME_FIX)
-    if len(text) > longest:
-        raise BadValueError(f"{quoted(text)} is longer than {longest} characters")
+        raise InvalidValueError(f"{quoted(text)} is not a name", _NAME_FIX)
+    if len(text) > max_length:
+        raise InvalidValueError(f"{quoted(text)} is longer than {max_length} characters")
     return text
 
 
 def parse_node_name(text: str) -> str:
     """Read a node's name, which must not read as ranks or as all nodes."""
     if re.fullmatch(r"[0-9]+(-[0-9]+)?", text):
-        raise BadValueError(
+        raise InvalidValueError(
             f"the name {quoted(text)} reads as node ranks", f"such as node{text}", codes.NODE_NAME
         )
     if text == "all":
-        raise BadValueError("the name 'all' stands for all nodes", "take another name", codes.NODE_NAME)
+        raise InvalidValueError("the name 'all' stands for all nodes", "take another name", codes.NODE_NAME)
     return parse_name(text, LONGEST_NODE_NAME)
 
 
@@ -60,7 +60,7 @@ def parse_whole_number(text: str) -> int:
     """Read a whole number in plain decimal digits."""
     if not _NUMBER.fullmatch(text):
         fix = "plain decimal digits, such as 8"
-        raise BadValueError(f"expected a whole number, got {quoted(text)}", fix, codes.WRONG_TYPE)
+        raise InvalidValueError(f"expected a whole number, got {quoted(text)}", fix, codes.WRONG_TYPE)
     return int(text)
 
 
@@ -68,7 +68,7 @@ def parse_count(text: str) -> int:
     """Read a whole number that is not negative."""
     number = parse_whole_number(text)
     if number < 0:
-        raise BadValueError(f"expected 0 or more, got {number}", code=codes.OUT_OF_RANGE)
+        raise InvalidValueError(f"expected 0 or more, got {number}", code=codes.OUT_OF_RANGE)
     return number
 
 
@@ -76,7 +76,7 @@ def parse_positive(text: str) -> int:
     """Read a whole number from 1 up."""
     number = parse_whole_number(text)
     if number < 1:
-        raise BadValueError(f"expected 1 or more, got {number}", code=codes.OUT_OF_RANGE)
+        raise InvalidValueError(f"expected 1 or more, got {number}", code=codes.OUT_OF_RANGE)
     return number
 
 
@@ -84,7 +84,7 @@ def parse_port(text: str) -> int:
     """Read a TCP port."""
     port = parse_whole_number(text)
     if not 1 <= port <= 65535:
-        raise BadValueError(f"expected a port from 1 to 65535, got {port}", code=codes.OUT_OF_RANGE)
+        raise InvalidValueError(f"expected a port from 1 to 65535, got {port}", code=codes.OUT_OF_RANGE)
     return port
 
 
@@ -92,7 +92,7 @@ def parse_duration(text: str) -> float:
     """Read a time such as 30s, 1h30m or 90; the result is in seconds."""
     match = _DURATION.fullmatch(text)
     if not match or not text:
-        raise BadValueError(
+        raise InvalidValueError(
             f"expected a time such as 30s, 12h or 1h30m, got {quoted(text)}", code=codes.WRONG_TYPE
         )
     days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
@@ -103,7 +103,7 @@ def parse_limit(text: str) -> float:
     """Read a time that something may take, in seconds; 0 would leave none."""
     seconds = parse_duration(text)
     if not seconds:
-        raise BadValueError("expected more than 0", "drop the line for no limit", codes.OUT_OF_RANGE)
+        raise InvalidValueError("expected more than 0", "drop the line for no limit", codes.OUT_OF_RANGE)
     return seconds
 
 
@@ -111,12 +111,12 @@ def parse_workdir(text: str) -> str:
     """Read the directory on the nodes that clusterctl owns; never a root or home itself."""
     path = PurePosixPath(text)
     if not text.startswith(("/", "~/")) and text != "~":
-        raise BadValueError(f"expected a path that begins with / or ~/, got {quoted(text)}")
+        raise InvalidValueError(f"expected a path that begins with / or ~/, got {quoted(text)}")
     if ".." in path.parts:
-        raise BadValueError(f"{quoted(text)} holds '..'", "write the path itself", codes.UNSAFE)
+        raise InvalidValueError(f"{quoted(text)} holds '..'", "write the path itself", codes.UNSAFE)
     if len(path.parts) < 2:
         fix = "name a directory of its own below it, such as ~/.clusterctl"
-        raise BadValueError(f"{quoted(text)} holds more than clusterctl may own", fix, codes.UNSAFE)
+        raise InvalidValueError(f"{quoted(text)} holds more than clusterctl may own", fix, codes.UNSAFE)
     return text
 
 
@@ -126,7 +126,7 @@ def parse_python(text: str) -> str:
         return text
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._+-]*", text):
         fix = "an absolute path, ~/..., or a bare command such as python3.11; no options"
-        raise BadValueError(f"{quoted(text)} is not an interpreter", fix)
+        raise InvalidValueError(f"{quoted(text)} is not an interpreter", fix)
     return text
 
 
@@ -135,9 +135,9 @@ def parse_script(text: str) -> str:
     path = PurePosixPath(text)
     if text.startswith(("-", "~")) or text.endswith("/") or not path.parts:
         fix = "a path inside the source directory, or an absolute path on the nodes"
-        raise BadValueError(f"{quoted(text)} is not a script", fix)
+        raise InvalidValueError(f"{quoted(text)} is not a script", fix)
     if not path.is_absolute() and ".." in path.parts:
-        raise BadValueError(
+        raise InvalidValueError(
             f"{quoted(text)} leaves the source directory", "make sync.source the directory above it"
         )
     return text
@@ -146,7 +146,9 @@ def parse_script(text: str) -> str:
 def parse_module(text: str) -> str:
     """Read a module's dotted name."""
     if not all(part.isidentifier() for part in text.split(".")):
-        raise BadValueError(f"{quoted(text)} is not a module", "a dotted name such as pkg.train, without .py")
+        raise InvalidValueError(
+            f"{quoted(text)} is not a module", "a dotted name such as pkg.train, without .py"
+        )
     return text
 
 
@@ -154,22 +156,22 @@ def parse_env_name(text: str) -> str:
     """Read the name of a variable for the job; what torchrun and clusterctl set themselves is refused."""
     if not re.fullmatch(ENV_PATTERN, text):
         fix = "letters, digits and '_' only, and no digit in front"
-        raise BadValueError(f"{quoted(text)} is not the name of a variable", fix)
+        raise InvalidValueError(f"{quoted(text)} is not the name of a variable", fix)
     if text in _RESERVED_NAMES or text.startswith(_RESERVED_PREFIXES):
-        owner = "clusterctl" if text.startswith("CLUSTERCTL_") else "torchrun"
+        set_by = "clusterctl" if text.startswith("CLUSTERCTL_") else "torchrun"
         fix = "drop the line; the node's value is right by itself"
-        raise BadValueError(
-            f"{text} is set by {owner}, on every node and for every worker", fix, codes.RESERVED_ENV
+        raise InvalidValueError(
+            f"{text} is set by {set_by}, on every node and for every worker", fix, codes.RESERVED_ENV
         )
     return text
 
 
 SIZE_PATTERN = r"0|\d+(\.\d+)? ?([kKMGT]i?)?B"
-SMALLEST = 1000**2
+SMALLEST_SIZE = 1000**2
 
 _SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,9})?) ?([kKMGT]?)(i?)B", re.ASCII)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
-_FIX = "such as 500MB, 20GB or 1TB; 0 for no limit"
+_SIZE_FIX = "such as 500MB, 20GB or 1TB; 0 for no limit"
 
 
 class Size(int):
@@ -188,9 +190,9 @@ def parse_size(text: str) -> Size:
     if text == "0":
         return Size(0)
     if not match:
-        raise BadValueError(f"expected a size, got {quoted(text)}", _FIX, codes.WRONG_TYPE)
+        raise InvalidValueError(f"expected a size, got {quoted(text)}", _SIZE_FIX, codes.WRONG_TYPE)
     number, unit, binary = match.groups()
     size = Size(float(number) * (1024 if binary else 1000) ** _POWERS[unit.upper()])
-    if size < SMALLEST:
-        raise BadValueError(f"{quoted(text)} is less than 1MB", _FIX, codes.OUT_OF_RANGE)
+    if size < SMALLEST_SIZE:
+        raise InvalidValueError(f"{quoted(text)} is less than 1MB", _SIZE_FIX, codes.OUT_OF_RANGE)
     return size

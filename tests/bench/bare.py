@@ -167,7 +167,7 @@ def strike(name: str, lab: Lab, nodes: Sequence[LabNode]) -> float | None:
     place = 0 if name.endswith("node-0") else 1
     workers = {node.name: worker_of(lab, node) for node in nodes[:3]}
     others = [
-        f"/proc/{node.state().pid}/root/proc/{workers[node.name]}"
+        f"/proc/{node.read_state().pid}/root/proc/{workers[node.name]}"
         for node in nodes[:3]
         if node != nodes[place]
     ]
@@ -183,7 +183,7 @@ def strike(name: str, lab: Lab, nodes: Sequence[LabNode]) -> float | None:
 
 def worker_of(lab: Lab, node: LabNode) -> int:
     """Wait for the worker on a node; gives its pid there."""
-    pid = Path(f"/proc/{node.state().pid}/root{FOLDER}/pid")
+    pid = Path(f"/proc/{node.read_state().pid}/root{FOLDER}/pid")
 
     def logs() -> str:
         return "\n".join(path.read_text(errors="replace")[-600:] for path in lab.directory.glob("*.peer"))

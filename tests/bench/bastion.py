@@ -56,7 +56,7 @@ def listening_everywhere(folder: Path) -> Server:
 def measure(folder: Path, count: int, servers: list[Server], config: str) -> None:
     """Connect to all nodes and ask them, in a process whose connections are all new."""
     began, cpu = time.monotonic(), time.process_time()
-    with Cluster(print, remember=folder / "answers") as cluster:
+    with Cluster(print, cache_dir=folder / "answers") as cluster:
         outcomes = list(cluster.each(nodes_behind(servers, count, config), ask))
         wall = time.monotonic() - began
     ended = time.monotonic() - began

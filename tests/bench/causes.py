@@ -202,7 +202,7 @@ def memory_cgroup(_: Lab) -> Callable[[], object]:
 
 def confine(node: LabNode, pid: int) -> None:
     """Put a rank into the memory cgroup."""
-    host = next(process.pid for process in node.processes() if process.pid == pid)
+    host = next(process.pid for process in node.list_processes() if process.pid == pid)
     outside = host_pid(node, host)
     (CGROUPS / "clusterctl-bench" / "cgroup.procs").write_text(str(outside))
 

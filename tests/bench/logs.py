@@ -211,7 +211,7 @@ def lines_of(process: subprocess.Popen[bytes], heard: Heard) -> Iterator[tuple[f
 
 def peak_of(node: LabNode) -> float:
     """Return the most memory that a process has had by which the node answers us, in MB."""
-    found = [process.pid for process in node.processes() if "clusterctl-boot" in process.command]
+    found = [process.pid for process in node.list_processes() if "clusterctl-boot" in process.command]
     said = node.run(["cat", *(f"/proc/{pid}/status" for pid in found)], check=False).stdout if found else ""
     return max(
         [int(line.split()[1]) / 1000 for line in said.splitlines() if line.startswith("VmHWM")], default=0.0
@@ -282,7 +282,7 @@ def cuts(bench: Bench, tables: list[Table], bars: list[Bar]) -> None:
 def cut(node: LabNode, seconds: float) -> None:
     """Kill the SSH sessions of a node, later."""
     time.sleep(seconds)
-    sessions = [one for one in node.processes() if one.command.startswith(("sshd: ", "sshd-session: "))]
+    sessions = [one for one in node.list_processes() if one.command.startswith(("sshd: ", "sshd-session: "))]
     node.run(["kill", "-9", *(str(one.pid) for one in sessions)], check=False)
 
 

@@ -22,10 +22,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from simulated import SimulatedCluster, Ways, address_of, simulated_nodes
 
-from clusterctl.cli.actions.preflight import choose, prove
+from clusterctl.cli.actions.preflight import run_preflight, select_checks
 from clusterctl.client.launch import prepare
 from clusterctl.client.rpc import tasks
-from clusterctl.client.rpc.tasks import Collected
+from clusterctl.client.rpc.tasks import OutputCollector
 from clusterctl.client.sync.scan import scan_source
 from clusterctl.console.progress import Phases
 from clusterctl.errors import ClusterctlError
@@ -69,8 +69,8 @@ def execute(count: int) -> Ended:
     """Run a command everywhere."""
 
     def ask(c: Any, node: Any) -> object:
-        kept = Collected()
-        return kept.answer(tasks.execute(c, node, PYTHON, ["hostname"], 1 << 20, kept.hear))
+        kept = OutputCollector()
+        return kept.finish(tasks.execute(c, node, PYTHON, ["hostname"], 1 << 20, kept.append))
 
     with SimulatedCluster(ROUGH, SEED) as cluster:
         outcomes = list(cluster.each(simulated_nodes(count), ask, keep=False))
@@ -82,7 +82,9 @@ def check(count: int) -> Ended:
     nodes = simulated_nodes(count)
     inventory = Inventory(cluster="many", file="inventory.yaml", nodes=nodes)
     with SimulatedCluster(ROUGH, SEED) as cluster:
-        proof = prove(cluster, nodes, None, choose(inventory, None), Phases([node.name for node in nodes]))
+        proof = run_preflight(
+            cluster, nodes, None, select_checks(inventory, None), Phases([node.name for node in nodes])
+        )
     return len(proof.facts), list(proof.failures.values())
 
 
@@ -94,10 +96,10 @@ def launch(count: int) -> Ended:
     pythons = dict.fromkeys(specs, PYTHON)
     with tempfile.TemporaryDirectory() as folder, SimulatedCluster(FINE, SEED) as cluster:
         (Path(folder) / "train.py").write_text("print()")
-        freight = prepare.Freight(specs, scan_source(folder), {}, "token")
+        freight = prepare.LaunchInputs(specs, scan_source(folder), {}, "token")
         ready = prepare.prepare_all(cluster, planned, pythons, freight, Phases(list(specs)))
         prepare.go(cluster, planned, pythons, ready)
-        prepare.release(ready.values())
+        prepare.close_sessions(ready.values())
     return len(ready), ()
 
 

@@ -15,10 +15,10 @@ import click
 import pytest
 from waiting import HANG
 
-from clusterctl.cli.context.crash import as_bug, note_bug
+from clusterctl.cli.context.crash import as_bug, write_bug_report
 from clusterctl.cli.main import VERBS, root
 from clusterctl.cli.main import run as main
-from clusterctl.client.rpc.errors import reported
+from clusterctl.client.rpc.errors import node_error
 from clusterctl.protocol.untrusted import Untrusted
 
 COMMAND = [sys.executable, "-m", "clusterctl"]
@@ -72,10 +72,10 @@ def test_the_report_of_a_bug_is_bounded(folder: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
     trace = "Traceback\n" + "\x1b]52;c;YQ==\x07\u202e" * 70_000 + "\nValueError: the end\n"
     for _ in range(50):
-        error = reported(
+        error = node_error(
             "gpu01", Untrusted({"code": "CC-RUN-002", "message": "\x9d\n" * 9_000, "traceback": trace})
         )
-        bug = note_bug(error)
+        bug = write_bug_report(error)
         mine = as_bug(ValueError("\x1b]0;x\x07" * 300_000))
     (crash,) = (folder / "state" / "clusterctl" / "crashes").iterdir()
 
@@ -91,7 +91,7 @@ def test_the_report_of_a_bug_is_bounded(folder: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("code", ["", None, 7, "CC-RUN-014 \x1b[2J", "x" * 10_000, ["CC-PY-001"]])
 def test_an_error_of_a_node_says_what_it_may(code: object) -> None:
     """Its code is one of ours, and its message one bounded line that no terminal acts on."""
-    error = reported(
+    error = node_error(
         "gpu01", Untrusted({"code": code, "message": "a\nb\x1b[2J\u202e" * 10_000, "traceback": None})
     )
 
@@ -439,11 +439,15 @@ class Interrupt:
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Interrupt)
 """
-INSTALLED = "import sys\nfrom clusterctl.__main__ import main\nif __name__ == '__main__':\n    sys.exit(main())\n"
+INSTALLED = (
+    "import sys\nfrom clusterctl.__main__ import main\nif __name__ == '__main__':\n    sys.exit(main())\n"
+)
 
 
 @pytest.mark.parametrize("how", ["clusterctl", "cctl", "-m"])
-@pytest.mark.parametrize("module", ["clusterctl.__main__", "clusterctl.cli.main", "click", "clusterctl.errors"])
+@pytest.mark.parametrize(
+    "module", ["clusterctl.__main__", "clusterctl.cli.main", "click", "clusterctl.errors"]
+)
 def test_an_interrupt_while_modules_load_shows_no_traceback(tmp_path: Path, how: str, module: str) -> None:
     """Ctrl-C at once after Enter: 130 and one word, as soon as the first module of ours is found."""
     (tmp_path / "sitecustomize.py").write_text(INTERRUPT)

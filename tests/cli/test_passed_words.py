@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 import pytest
 
-from clusterctl.cli.options import PassesWords, Settings, refuse_mixed, refuse_surplus
+from clusterctl.cli.options import RawArgumentsCommand, Settings, refuse_mixed, refuse_surplus
 from clusterctl.errors import UsageError
 
 
@@ -18,7 +18,7 @@ def root(ctx: click.Context) -> None:
     ctx.obj = Settings(inventory="x.yaml")
 
 
-@root.command(cls=PassesWords)
+@root.command(cls=RawArgumentsCommand)
 @click.argument("job")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 @click.option("--set", "values", multiple=True)
@@ -28,7 +28,7 @@ def launch(job: str, words: tuple[str, ...], values: tuple[str, ...]) -> list[st
     return [job, *values, *words]
 
 
-@root.command("exec", cls=PassesWords)
+@root.command("exec", cls=RawArgumentsCommand)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 @click.option("-v", is_flag=True)
 def run(words: tuple[str, ...], v: bool) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from clusterctl.client.maintenance import ask_to_remove, hear_found
+from clusterctl.client.maintenance import read_storage, remove_stored_runs
 from clusterctl.client.rpc import session
 from clusterctl.client.rpc.session import Session
 from clusterctl.errors import NodeError
@@ -33,15 +33,15 @@ class Told:
 @pytest.mark.parametrize("runs", [5, "abc", {"a": 1}, [5, None, []], None])
 def test_runs_that_are_none_are_no_runs(runs: Any) -> None:
     """A number where a list should be is no bug of this side."""
-    found = hear_found(cast(Session, Told({"found": {"place": "x", "runs": runs, "store": runs}})), "n1")
+    found = read_storage(cast(Session, Told({"found": {"place": "x", "runs": runs, "store": runs}})), "n1")
     assert found is not None
-    assert (found.parts, found.store.contents) == ((), 0)
+    assert (found.stored_runs, found.store.contents) == ((), 0)
 
 
 @pytest.mark.parametrize("failed", [5, "abc", [5], None])
 def test_failures_that_are_none_are_not_told(failed: Any) -> None:
     """Neither is what it says of its removals believed to be text."""
-    removed = ask_to_remove(cast(Session, Told({"removed": {"runs": "9", "failed": failed}})), (), "n1")
+    removed = remove_stored_runs(cast(Session, Told({"removed": {"runs": "9", "failed": failed}})), (), "n1")
     assert (removed.runs, removed.failed) == (0, ())
 
 
@@ -49,7 +49,7 @@ def test_failures_that_are_none_are_not_told(failed: Any) -> None:
 def test_what_is_no_answer_is_an_error(header: Mapping[str, Any]) -> None:
     """And names the node's words, not ours."""
     with pytest.raises(NodeError) as caught:
-        hear_found(cast(Session, Told(header)), "n1")
+        read_storage(cast(Session, Told(header)), "n1")
     assert caught.value.code == "CC-RUN-004"
 
 
@@ -59,5 +59,5 @@ def test_a_node_that_gets_nowhere_is_given_up(monkeypatch: pytest.MonkeyPatch) -
     node = Told({})
     node.receive = lambda limit: (Untrusted({"beat": limit, "steps": 7}), b"")  # type: ignore[method-assign]  # it never ends
     with pytest.raises(NodeError, match="nothing moved") as caught:
-        hear_found(cast(Session, node), "n1")
+        read_storage(cast(Session, node), "n1")
     assert (caught.value.code, caught.value.node) == ("CC-CLEAN-003", "n1")

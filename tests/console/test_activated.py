@@ -8,10 +8,10 @@ from rich.console import Console
 
 from clusterctl.console.findings import render_activated
 from clusterctl.plans.facts.facts import Facts
-from clusterctl.plans.facts.records import Activate
+from clusterctl.plans.facts.records import ActivateResult
 
 
-def shown(*given: Activate) -> str:
+def shown(*given: ActivateResult) -> str:
     """Print nodes gpu01, gpu02, ..."""
     console = Console(file=io.StringIO(), width=60)
     render_activated(console, {f"gpu{n:02}": Facts(activate=one) for n, one in enumerate(given, 1)})
@@ -21,7 +21,7 @@ def shown(*given: Activate) -> str:
 
 def test_equal_nodes_are_one_and_long_paths_are_cut() -> None:
     """Three entries of a path are enough to see whose it is."""
-    one = Activate(
+    one = ActivateResult(
         status=0,
         path=("/opt/conda/envs/t/bin", "/opt/conda/condabin", "/usr/local/bin", "/usr/bin", "/bin"),
         libraries=("/usr/local/cuda/lib64",),
@@ -32,7 +32,7 @@ def test_equal_nodes_are_one_and_long_paths_are_cut() -> None:
         compiler_version="13.2.0",
     )
 
-    assert shown(one, one, Activate(status=1, path=("/bin",)), Activate()).splitlines() == [
+    assert shown(one, one, ActivateResult(status=1, path=("/bin",)), ActivateResult()).splitlines() == [
         "activate gave (gpu[01-02])",
         "  conda environment /opt/conda/envs/t",
         "  CUDA toolkit 12.6 at /usr/local/cuda/bin/nvcc",
@@ -48,5 +48,5 @@ def test_equal_nodes_are_one_and_long_paths_are_cut() -> None:
 
 def test_without_activate_nothing_is_shown() -> None:
     """And what a node says cannot act on the terminal."""
-    assert shown(Activate()) == ""
-    assert "\x1b" not in shown(Activate(status=0, venv="/a\x1b[2Jb"))
+    assert shown(ActivateResult()) == ""
+    assert "\x1b" not in shown(ActivateResult(status=0, venv="/a\x1b[2Jb"))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from clusterctl.client.maintenance import Found, Spare
-from clusterctl.console.maintenance import show_choice
-from clusterctl.plans.cleanup import Choice, parse_part
+from clusterctl.client.maintenance import NodeStorage, UnusedStorage
+from clusterctl.console.maintenance import show_cleanup_plan
+from clusterctl.plans.cleanup import CleanupPlan, parse_stored_run
 from clusterctl.protocol.untrusted import Untrusted
 
 TIME = "-20261120T110000-00ab"
@@ -15,12 +15,12 @@ TIME = "-20261120T110000-00ab"
 def test_runs_that_are_kept_for_one_reason_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     """A node that was set up anew knows none of the old runs: hundreds of lines would bury the question."""
     held = [
-        parse_part(node, Untrusted({"run": f"r{number}{TIME}"}))
+        parse_stored_run(node, Untrusted({"run": f"r{number}{TIME}"}))
         for number in range(5)
         for node in ("gpu01", "gpu03")
     ]
-    lone = parse_part("gpu01", Untrusted({"run": f"x{TIME}"}))
-    show_choice(Choice((), (*((part, "doubtful") for part in held), (lone, "it lives"))), {})
+    lone = parse_stored_run("gpu01", Untrusted({"run": f"x{TIME}"}))
+    show_cleanup_plan(CleanupPlan((), (*((part, "doubtful") for part in held), (lone, "it lives"))), {})
 
     assert capsys.readouterr().out.splitlines() == [
         f"r0{TIME}, r1{TIME}, r2{TIME} and 2 more  kept on gpu[01,03]: doubtful",
@@ -34,8 +34,8 @@ def test_runs_that_are_kept_for_one_reason_are_one_line(capsys: pytest.CaptureFi
 )
 def test_how_long_a_run_was_still(capsys: pytest.CaptureFixture[str], age: float, told: str) -> None:
     """In the largest unit that it fills."""
-    part = parse_part("gpu01", Untrusted({"run": f"r{TIME}", "age": age, "bytes": 10}))
-    show_choice(Choice(((part, "old"),), ()), {})
+    part = parse_stored_run("gpu01", Untrusted({"run": f"r{TIME}", "age": age, "bytes": 10}))
+    show_cleanup_plan(CleanupPlan(((part, "old"),), ()), {})
 
     assert f"still for {told}, " in capsys.readouterr().out
 
@@ -44,11 +44,13 @@ def test_a_run_has_the_state_that_ps_gives_it(capsys: pytest.CaptureFixture[str]
     """The worst of its parts, also of one that stays, and not that of the node which answered first."""
     about = {"run": f"r{TIME}", "nnodes": 2}
     told = [
-        parse_part(node, Untrusted({"run": f"r{TIME}", "state": {**about, "node": node, "state": state}}))
+        parse_stored_run(
+            node, Untrusted({"run": f"r{TIME}", "state": {**about, "node": node, "state": state}})
+        )
         for node, state in (("gpu01", "CANCELLED"), ("gpu02", "FAILED"))
     ]
-    parts, nothing = [part for part in told if part], Spare(0, 0)
-    found = {part.node: Found("place", (part,), nothing, nothing, nothing) for part in parts}
-    show_choice(Choice(((parts[0], "old"),), ()), found)
+    parts, nothing = [part for part in told if part], UnusedStorage(0, 0)
+    found = {part.node: NodeStorage("place", (part,), nothing, nothing, nothing) for part in parts}
+    show_cleanup_plan(CleanupPlan(((parts[0], "old"),), ()), found)
 
     assert capsys.readouterr().out.startswith(f"r{TIME}  FAILED, still for ")

@@ -10,7 +10,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from clusterctl.console.findings import render_check, render_findings, to_json
+from clusterctl.console.findings import check_to_json, render_check, render_findings
 from clusterctl.plans.checks.framework import Finding
 from clusterctl.plans.facts.facts import Facts, parse_facts
 from clusterctl.specs.inventory.model import Node
@@ -164,7 +164,7 @@ def test_what_is_waived_is_shown_and_does_not_count() -> None:
 def test_json_is_json() -> None:
     """Nodes with their facts, findings with all their fields, and a version."""
     nodes = make_nodes(2)
-    told = json.loads(json.dumps(to_json(nodes, {"gpu01": make_facts(nodes[0])}, [finding()])))
+    told = json.loads(json.dumps(check_to_json(nodes, {"gpu01": make_facts(nodes[0])}, [finding()])))
     assert told["schema"] == 1
     assert told["nodes"][0]["ip"] == "10.0.0.1" and told["nodes"][0]["nics"] == ["eth0"]
     assert told["nodes"][0]["facts"]["torch"]["version"] == "2.7.1+cu126"

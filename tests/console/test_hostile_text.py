@@ -27,15 +27,15 @@ import clusterctl.cli
 import clusterctl.console
 from clusterctl.cli.actions.stop import render_stopped
 from clusterctl.cli.actions.sync import show_synced
-from clusterctl.cli.context.nodes import notice, tell_failures
-from clusterctl.client.rpc.tasks import Ended, Stopped
-from clusterctl.client.sync.upload import Synced
+from clusterctl.cli.context.nodes import notice, report_failures
+from clusterctl.client.rpc.tasks import CommandEnd, StopReport
+from clusterctl.client.sync.upload import SyncResult
 from clusterctl.client.watch.follower import LogLines
 from clusterctl.console.exec import LinePrinter
-from clusterctl.console.logs import JsonLogs, LogPrinter
-from clusterctl.console.terminal import out
+from clusterctl.console.logs import JsonLogPrinter, LogPrinter
+from clusterctl.console.terminal import stdout
 from clusterctl.console.text import json_text, make_visible
-from clusterctl.errors import ClusterctlError, Issue, NodeError, Place, SpecError
+from clusterctl.errors import ClusterctlError, Issue, Location, NodeError, SpecError
 from clusterctl.plans.runs.state import NodeState
 
 PACKAGE = Path(clusterctl.__file__).parent
@@ -75,9 +75,9 @@ def _plain(kind: Any, deep: int) -> Any:  # noqa: PLR0911 - a table of kinds of 
     if isinstance(kind, typing.NewType):
         return hostile(kind.__supertype__, deep)
     if inspect.isclass(kind) and issubclass(kind, Console):
-        return out()
+        return stdout()
     if kind is SpecError:
-        place = Place(HOSTILE, 1, 1)
+        place = Location(HOSTILE, 1, 1)
         return SpecError([Issue(HOSTILE, HOSTILE, place, HOSTILE)])
     if inspect.isclass(kind) and issubclass(kind, ClusterctlError):
         return kind(HOSTILE, code=HOSTILE, fix=HOSTILE, node=HOSTILE, evidence=f"{HOSTILE}\n{HOSTILE}")
@@ -142,13 +142,13 @@ def test_the_lines_of_a_log_and_of_a_command(capsys: pytest.CaptureFixture[str])
     for as_json in (False, True):
         printer = LinePrinter([HOSTILE], as_json=as_json)
         for stream in ("stdout", "stderr"):
-            printer.hear(HOSTILE, stream, data + b"\n" + data)
-        printer.end(HOSTILE, hostile(Ended))
+            printer.on_output(HOSTILE, stream, data + b"\n" + data)
+        printer.on_exit(HOSTILE, hostile(CommandEnd))
     entry = replace(
         hostile(LogLines), lines=(HOSTILE, HOSTILE), sizes=(len(data), len(data)), places=(), times=(7.0, 8.0)
     )
     LogPrinter({HOSTILE: 1}, 2).show(entry)
-    JsonLogs("run", {HOSTILE: 1}).show(entry)
+    JsonLogPrinter("run", {HOSTILE: 1}).show(entry)
     shown = capsys.readouterr()
 
     assert shown.out.count("\n") >= 10
@@ -189,9 +189,9 @@ def test_every_json_goes_through_the_one_place() -> None:
 
 def test_what_the_verbs_print_themselves(capsys: pytest.CaptureFixture[str]) -> None:
     """Where a verb has no screen of its own."""
-    show_synced({HOSTILE: hostile(Synced)})
-    print(render_stopped(HOSTILE, hostile(Stopped)))
-    tell_failures([hostile(NodeError), hostile(SpecError)])
+    show_synced({HOSTILE: hostile(SyncResult)})
+    print(render_stopped(HOSTILE, hostile(StopReport)))
+    report_failures([hostile(NodeError), hostile(SpecError)])
     notice(HOSTILE)
     shown = capsys.readouterr()
 
@@ -213,6 +213,6 @@ def test_only_the_screen_makes_consoles() -> None:
         for layer in ("cli", "console", "client")
         for file in (PACKAGE / layer).rglob("*.py")
         for node in ast.walk(ast.parse(file.read_text("utf-8")))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Console", "Screen")
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Console", "SanitizedConsole")
     }
     assert makers == {"terminal.py"}

@@ -6,14 +6,14 @@ import io
 
 from rich.console import Console
 
-from clusterctl.console.inventory import inventory_to_json, render_inventory
+from clusterctl.console.inventory import inventory_to_json, print_inventory
 from clusterctl.specs.inventory.model import Inventory, Node, Ssh
 
 
 def shown(*nodes: Node) -> str:
     """Render an inventory as plain text."""
     console = Console(file=io.StringIO(), width=160, no_color=True, highlight=False)
-    render_inventory(console, Inventory(cluster="lab-a", file="inventory.yaml", nodes=nodes))
+    print_inventory(console, Inventory(cluster="lab-a", file="inventory.yaml", nodes=nodes))
     return console.file.getvalue()  # type: ignore[attr-defined]  # the file is the StringIO above
 
 
@@ -43,7 +43,7 @@ def test_a_narrow_terminal_breaks_no_words() -> None:
     node = Node(name="a-long-name-01", node_rank=0, host="192.168.100.235", nic=("enp65s0f0np0",))
     screen = io.StringIO()
     console = Console(file=screen, width=40)
-    render_inventory(console, Inventory(cluster="lab-a", file="inventory.yaml", nodes=(node,)))
+    print_inventory(console, Inventory(cluster="lab-a", file="inventory.yaml", nodes=(node,)))
 
     assert all(word in screen.getvalue() for word in ("a-long-name-01", "192.168.100.235", "enp65s0f0np0"))
     assert console.width == 40

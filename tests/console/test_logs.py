@@ -11,7 +11,7 @@ import pytest
 
 from clusterctl.client.watch.follower import LogLines
 from clusterctl.console import terminal
-from clusterctl.console.logs import JsonLogs, LogPrinter, node_color
+from clusterctl.console.logs import JsonLogPrinter, LogPrinter, node_color
 
 
 def lines(*text: str, node: str = "gpu01", rank: int | None = 3, stream: str = "stdout") -> LogLines:
@@ -53,7 +53,7 @@ def test_escape_sequences_do_not_reach_the_screen() -> None:
 
 def test_a_node_keeps_its_colour(monkeypatch: pytest.MonkeyPatch) -> None:
     """The colour is chosen by the name, and only when colour is wanted."""
-    monkeypatch.setitem(terminal._CHOSEN, "color", "always")
+    monkeypatch.setitem(terminal._OPTIONS, "color", "always")
     stream = io.StringIO()
     LogPrinter(["gpu01"], 1, stream).show(lines("x"))
 
@@ -63,7 +63,7 @@ def test_a_node_keeps_its_colour(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_json_lines_carry_raw_text_and_byte_offsets(capsys: pytest.CaptureFixture[str]) -> None:
     """The offset of the second line counts the bytes of the first, not its characters."""
-    JsonLogs("r-1", {"gpu01": 0}).show(lines("é\x1b[0m", "b"))
+    JsonLogPrinter("r-1", {"gpu01": 0}).show(lines("é\x1b[0m", "b"))
 
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert (first["line"], first["offset"]) == ("é\x1b[0m", 10)
@@ -75,7 +75,7 @@ def test_times_stand_before_the_prefix_in_the_zone_of_the_reader(monkeypatch: py
     monkeypatch.setenv("TZ", "Asia/Shanghai")
     time.tzset()
     stream = io.StringIO()
-    printer = LogPrinter(["gpu01"], 4, stream, timed=True)
+    printer = LogPrinter(["gpu01"], 4, stream, with_times=True)
     moments = (1795240799.96, 1795240800.04, 1795240800.96)
     printer.show(replace(lines("a", "b", "c"), times=moments))
     monkeypatch.undo()
@@ -93,7 +93,7 @@ def test_what_was_dropped_is_said_where_it_was(capsys: pytest.CaptureFixture[str
         "gpu01 r3  ~ 3.2 GB of this log were dropped here to hold log_limit",
         "gpu01 r3  | after",
     ]
-    JsonLogs("r-1", {}).show(cut)
+    JsonLogPrinter("r-1", {}).show(cut)
     gap, line = map(json.loads, capsys.readouterr().out.splitlines())
     assert (gap["line"], gap["dropped"], gap["offset"], gap["time"]) == ("", 3_200_000_000, 1000, 5.0)
     assert "dropped" not in line
@@ -101,6 +101,6 @@ def test_what_was_dropped_is_said_where_it_was(capsys: pytest.CaptureFixture[str
 
 def test_json_lines_carry_the_time_of_each_line(capsys: pytest.CaptureFixture[str]) -> None:
     """And their places in the file, which do not follow one another where lines were chosen."""
-    JsonLogs("r-1", {}).show(replace(lines("a", "b"), times=(7.0, 8.0), places=(100, 900)))
+    JsonLogPrinter("r-1", {}).show(replace(lines("a", "b"), times=(7.0, 8.0), places=(100, 900)))
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(one["time"], one["offset"]) for one in found] == [(7.0, 100), (8.0, 900)]

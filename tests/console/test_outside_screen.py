@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from clusterctl.console.verdict import render_outside, render_stranded
-from clusterctl.plans.sync.results import Outside
+from clusterctl.console.verdict import render_outside, render_outside_note
+from clusterctl.plans.sync.results import OutsideFiles
 
 
 def test_the_line_counts_names_and_says_where() -> None:
     """With the command that brings them, as long as there is any."""
-    parts = {"gpu01": Outside(2, 13_200_000, ("0.ckpt", "1.ckpt"))}
-    assert render_stranded(parts, "r-1", "clusterctl -i lab.yaml") == [
+    parts = {"gpu01": OutsideFiles(2, 13_200_000, ("0.ckpt", "1.ckpt"))}
+    assert render_outside_note(parts, "r-1", "clusterctl -i lab.yaml") == [
         "note: 2 files outside ${output_dir}: 0.ckpt, 1.ckpt (13.2 MB) on gpu01",
         "  bring them: clusterctl -i lab.yaml pull r-1 --all",
     ]
-    assert render_stranded({}, "r-1", "clusterctl") == []
+    assert render_outside_note({}, "r-1", "clusterctl") == []
 
 
 def test_many_files_of_many_nodes_are_one_line() -> None:
     """The same names on all nodes are named once; a line break in a name makes no line."""
-    one = Outside(9, 1000, ("a", "b\nc", "d", "e", "f"), more=True)
+    one = OutsideFiles(9, 1000, ("a", "b\nc", "d", "e", "f"), more=True)
     parts = {"gpu01": one, "gpu02": one}
     assert render_outside(parts) == (
         "at least 18 files outside ${output_dir}: a, b\\nc, d, ... (2.0 kB) on gpu[01-02]"

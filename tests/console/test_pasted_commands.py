@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 from failures import fail
 
-from clusterctl.cli.actions.attach import Report
+from clusterctl.cli.actions.attach import RunOutput
 from clusterctl.cli.options import Settings
-from clusterctl.client.openssh import hand_command
+from clusterctl.client.openssh import render_ssh_command
 from clusterctl.console.verdict import render_cause
-from clusterctl.plans.checks.framework import ssh_to, without
+from clusterctl.plans.checks.framework import exclude_option, ssh_to
 from clusterctl.plans.known_errors import advised_command
-from clusterctl.plans.notify import Ended, render_message
+from clusterctl.plans.notify import RunEnd, render_message
 from clusterctl.plans.runs.verdict import Verdict, cause_to_json, judge_recorded
-from clusterctl.protocol.known_errors import Recognised, all_symptoms
+from clusterctl.protocol.known_errors import SymptomMatch, all_symptoms
 from clusterctl.protocol.root_cause import Cause, Failure, find_cause
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node, Ssh
@@ -74,7 +74,7 @@ def test_every_symptoms_command_keeps_its_words(name: str) -> None:
                 Cause(
                     replace(hostile, node=node),
                     (),
-                    known=Recognised(symptom, "", {"path": path, "module": "m"}),
+                    symptom_match=SymptomMatch(symptom, "", {"path": path, "module": "m"}),
                 ),
                 node,
             )
@@ -87,17 +87,24 @@ def test_every_symptoms_command_keeps_its_words(name: str) -> None:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hints_that_name_a_run(name: str) -> None:
     """How to come back to a run, what a notification says, what the own ssh would be."""
-    report = Report(False, "clusterctl")
-    commands = [shlex.split(line) for line in report.come_back(name).split("\n  ")]
+    report = RunOutput(False, "clusterctl")
+    commands = [shlex.split(line) for line in report.describe_commands(name).split("\n  ")]
     node = Node(name="n", node_rank=0, host=name, ssh=Ssh(user="ann", key=f"/k/{name}", jump=f"b{name}"))
 
     assert [words[:3] for words in commands] == [
         ["clusterctl", verb, name] for verb in ("attach", "status", "stop")
     ]
     assert shlex.split(report.hint("stop", name)) == ["clusterctl", "stop", name]
-    assert shlex.split(hand_command(node)) == ["ssh", "-i", f"/k/{name}", "-J", f"b{name}", f"ann@{name}"]
+    assert shlex.split(render_ssh_command(node)) == [
+        "ssh",
+        "-i",
+        f"/k/{name}",
+        "-J",
+        f"b{name}",
+        f"ann@{name}",
+    ]
     assert shlex.split(ssh_to(node, name))[-2:] == [f"ann@{name}", name]
-    assert shlex.split(without(["gpu01", name]))[0] == "--exclude"
+    assert shlex.split(exclude_option(["gpu01", name]))[0] == "--exclude"
     assert shlex.split(command_line("clusterctl", name)) == ["clusterctl", name]
 
 
@@ -106,7 +113,7 @@ def test_a_notification_leads_to_the_run(name: str) -> None:
     """Its last line is the command; line breaks are taken out of every line of a message."""
     failed = fail(0, ("Traceback (most recent call last):", GONE), 1.0)
     for cause, end in ((find_cause([failed], None), ["logs", name, "--rank", "0"]), (None, ["status", name])):
-        ended = Ended("j", "c", 1.0, "clusterctl", Verdict(name, "FAILED", {}, cause, {}, {}))
+        ended = RunEnd("j", "c", 1.0, "clusterctl", Verdict(name, "FAILED", {}, cause, {}, {}))
         command = render_message(ended).rpartition("\nclusterctl ")[2]
         assert shlex.split(command) == end
 
@@ -140,7 +147,7 @@ def test_what_a_record_tells_of_strangers_is_left_out() -> None:
         assert verdict is not None
         assert verdict.cause is not None
         assert (verdict.cause.failure.node, verdict.cause.consequences) == ("gpu01", ())
-        assert evil not in verdict.parts
+        assert evil not in verdict.node_states
         assert evil not in str(cause_to_json(verdict.cause, "r"))
     assert judge_recorded("r", {"gpu01": invented}, []) is None
 

@@ -13,20 +13,20 @@ from waiting import wait_until
 from clusterctl.client.rpc.fanout import Steps
 from clusterctl.console import progress as display
 from clusterctl.console import terminal
-from clusterctl.console.progress import Awaited, Phases, Progress, render_lines, render_sentence
+from clusterctl.console.progress import PendingNode, PhaseProgress, Phases, render_lines, render_plain
 
 SLOW = (
-    Awaited("gpu07", "waiting for its sshd", 12.04),
-    Awaited("gpu112", "taking the code", 3.1, 2_100_000),
-    Awaited("gpu3", "logging in", 2.0),
-    Awaited("gpu4", "logging in", 1.0),
+    PendingNode("gpu07", "waiting for its sshd", 12.04),
+    PendingNode("gpu112", "taking the code", 3.1, 2_100_000),
+    PendingNode("gpu3", "logging in", 2.0),
+    PendingNode("gpu4", "logging in", 1.0),
 )
 
 
 def test_lines_show_all_phases_the_bytes_and_the_slowest_three() -> None:
     """One line for all, one for each of three nodes, one for how many there are besides."""
     through = [("start", 64), ("code", 40), ("ready", 12)]
-    progress = Progress(through, 64, 12.34, SLOW, queued=5, failed=1, sent=12_400_000, rate=4_000_000.0)
+    progress = PhaseProgress(through, 64, 12.34, SLOW, queued=5, failed=1, sent=12_400_000, rate=4_000_000.0)
     assert render_lines(progress) == [
         "start 64/64  code 40/64  ready 12/64 nodes, 1 failed  12.3 s  12.4 MB sent, 4.0 MB/s",
         "  gpu07    12.0 s  waiting for its sshd",
@@ -38,8 +38,8 @@ def test_lines_show_all_phases_the_bytes_and_the_slowest_three() -> None:
 
 def test_a_sentence_says_the_same_without_a_terminal() -> None:
     """Names, what they are at, and for how long; no more than three."""
-    progress = Progress([("check", 1)], 5, 20.2, SLOW)
-    assert render_sentence(progress) == (
+    progress = PhaseProgress([("check", 1)], 5, 20.2, SLOW)
+    assert render_plain(progress) == (
         "check 1/5 nodes after 20 s; waiting for gpu07 (waiting for its sshd, 12 s), "
         "gpu112 (taking the code, 2.1 MB sent, 3 s), gpu3 (logging in, 2 s), 1 more"
     )
@@ -47,64 +47,64 @@ def test_a_sentence_says_the_same_without_a_terminal() -> None:
 
 def test_when_all_are_through_it_shows_what_they_do_together() -> None:
     """The proof on the wire has no node of its own."""
-    progress = Progress([("check", 1)], 1, 3.0, turned="the nodes call each other")
+    progress = PhaseProgress([("check", 1)], 1, 3.0, activity="the nodes call each other")
     assert render_lines(progress) == ["check 1/1 node  3.0 s", "  the nodes call each other"]
-    assert render_sentence(progress) == "check 1/1 node after 3 s; the nodes call each other"
+    assert render_plain(progress) == "check 1/1 node after 3 s; the nodes call each other"
 
 
 def test_nothing_sent_nothing_awaited() -> None:
     """The end of a phase has nothing to add."""
-    assert render_lines(Progress([("exec", 2)], 2, 0.5)) == ["exec 2/2 nodes  0.5 s"]
+    assert render_lines(PhaseProgress([("exec", 2)], 2, 0.5)) == ["exec 2/2 nodes  0.5 s"]
 
 
 @pytest.fixture
 def quiet() -> Iterator[None]:
     """Nothing is to be printed."""
-    terminal.set_chatter(quiet=True, verbose=False)
+    terminal.set_verbosity(quiet=True, verbose=False)
     yield
-    terminal.set_chatter(quiet=False, verbose=False)
+    terminal.set_verbosity(quiet=False, verbose=False)
 
 
 @pytest.mark.usefixtures("quiet")
 def test_the_slowest_is_who_took_no_step_for_longest() -> None:
     """Bytes that leave are a step; who has failed or arrived is waited for no more, who has not begun only counted."""
     steps, phases = Steps(), Phases(["a", "b", "c", "d", "e"])
-    phases.look_at(steps)
-    phases.begin("code")
+    phases.set_steps(steps)
+    phases.start("code")
     for name in "abcd":
-        steps.note(name, "taking the code")
+        steps.set(name, "taking the code")
         time.sleep(0.002)
-    phases.move("a", 500)
-    phases.arrive("code", "b")
-    phases.fail("c")
-    seen = phases.look()
-    assert [(one.name, one.what, one.sent) for one in seen.awaited] == [
+    phases.add_bytes_sent("a", 500)
+    phases.mark_done("code", "b")
+    phases.mark_failed("c")
+    seen = phases.snapshot()
+    assert [(one.name, one.activity, one.sent) for one in seen.pending] == [
         ("d", "taking the code", 0),
         ("a", "taking the code", 500),
     ]
-    assert (seen.through, seen.total, seen.failed, seen.queued, seen.sent) == ([("code", 1)], 5, 1, 1, 500)
+    assert (seen.completed, seen.total, seen.failed, seen.queued, seen.sent) == ([("code", 1)], 5, 1, 1, 500)
 
 
 @pytest.mark.usefixtures("quiet")
 def test_bytes_are_told_of_as_long_as_code_is_on_its_way() -> None:
     """Who has the code and gets ready is not shown as being sent to."""
     phases = Phases(["a", "b"])
-    phases.begin("code", "ready")
+    phases.start("code", "ready")
     for name in "ab":
-        phases.move(name, 300)
-    phases.arrive("code", "a")
-    assert [(one.name, one.sent) for one in phases.look().awaited] == [("a", 0), ("b", 300)]
-    assert phases.look().sent == 600
-    phases.arrive("code", "b")
-    assert (phases.look().sent, [one.sent for one in phases.look().awaited]) == (0, [0, 0])
+        phases.add_bytes_sent(name, 300)
+    phases.mark_done("code", "a")
+    assert [(one.name, one.sent) for one in phases.snapshot().pending] == [("a", 0), ("b", 300)]
+    assert phases.snapshot().sent == 600
+    phases.mark_done("code", "b")
+    assert (phases.snapshot().sent, [one.sent for one in phases.snapshot().pending]) == (0, [0, 0])
 
 
 @pytest.mark.usefixtures("quiet")
 def test_quiet_shows_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """No line, no sentence, no thread."""
-    monkeypatch.setattr(display, "SENTENCE_EVERY", 0.01)
+    monkeypatch.setattr(display, "PLAIN_EVERY", 0.01)
     phases = Phases(["a"])
-    phases.begin("check")
+    phases.start("check")
     time.sleep(0.05)
     phases.stop()
     assert capsys.readouterr().err == ""
@@ -114,11 +114,11 @@ def test_without_a_terminal_a_sentence_comes_now_and_then(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who waits reads what for; nothing of it moves."""
-    monkeypatch.setattr(display, "SENTENCE_EVERY", 0.02)
+    monkeypatch.setattr(display, "PLAIN_EVERY", 0.02)
     steps, phases = Steps(), Phases(["a", "b"])
-    steps.note("b", "logging in")
-    with phases.shown("check", steps):
-        phases.arrive("check", "a")
+    steps.set("b", "logging in")
+    with phases.display_phase("check", steps):
+        phases.mark_done("check", "a")
         time.sleep(0.1)
     said = capsys.readouterr().err
     assert "  check 1/2 nodes after 0 s; waiting for b (logging in, 0 s)\n" in said
@@ -145,24 +145,24 @@ def test_a_short_phase_moves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is over in a moment leaves its line and nothing else."""
     screen = open_screen(monkeypatch)
     phases = Phases(["a"])
-    phases.begin("check")
-    phases.arrive("check", "a")
-    phases.end("check", "all fit")
+    phases.start("check")
+    phases.mark_done("check", "a")
+    phases.finish("check", "all fit")
     assert re.fullmatch(r"  check   1/1 node  \d+\.\d s  all fit\n", screen.getvalue())
 
 
 def test_a_long_phase_moves_and_is_replaced_by_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its lines are erased, the cursor is there, and what was said meanwhile stands above."""
     screen = open_screen(monkeypatch)
-    monkeypatch.setattr(display, "CALM", 0.01)
+    monkeypatch.setattr(display, "SHOW_AFTER", 0.01)
     steps, phases = Steps(), Phases(["a", "b"])
-    steps.note("b", "logging in")
-    phases.look_at(steps)
-    phases.begin("check")
-    phases.arrive("check", "a")
+    steps.set("b", "logging in")
+    phases.set_steps(steps)
+    phases.start("check")
+    phases.mark_done("check", "a")
     wait_until(lambda: "logging in" in screen.getvalue(), "the steps")
-    terminal.say("note: something")
-    phases.end("check", "1 finding")
+    terminal.info("note: something")
+    phases.finish("check", "1 finding")
     shown = screen.getvalue()
     assert "check 1/2 nodes" in shown
     assert "note: something" in shown
@@ -175,7 +175,7 @@ def test_dumb_terminals_and_files_are_no_place_for_what_moves(monkeypatch: pytes
     """NO_COLOR forbids colours, TERM=dumb motion."""
     screen = open_screen(monkeypatch)
     monkeypatch.setenv("NO_COLOR", "1")
-    assert display.can_move(screen)
+    assert display.can_redraw(screen)
     monkeypatch.setenv("TERM", "dumb")
-    assert not display.can_move(screen)
-    assert not display.can_move(io.StringIO())
+    assert not display.can_redraw(screen)
+    assert not display.can_redraw(io.StringIO())

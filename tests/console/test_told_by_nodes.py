@@ -13,8 +13,8 @@ from rich.console import Console
 from clusterctl.console.diagnose import deep_to_json, render_deep
 from clusterctl.console.top import render_top, top_to_json
 from clusterctl.plans.checks.registry import evaluate
-from clusterctl.plans.diagnose.collective import MARK, Deep, read_deep
-from clusterctl.plans.facts.utilization import Gauged, read_sample
+from clusterctl.plans.diagnose.collective import LINE_PREFIX, DeepCheckResult, parse_deep_result
+from clusterctl.plans.facts.utilization import NodeUsage, parse_sample
 from clusterctl.specs.inventory.model import Node, Ssh
 
 NODES = tuple(Node(name=f"gpu{n}", node_rank=n, host=f"10.0.0.{n}", ssh=Ssh()) for n in range(3))
@@ -74,8 +74,8 @@ entry = st.one_of(
 @given(st.one_of(junk, sample))
 def test_gauges(raw: Any) -> None:
     """A sample is shown, or none."""
-    read = read_sample(json.loads(json.dumps(raw)))
-    known = [Gauged(node) if read is None else Gauged(node).hear(read, 1.0) for node in NODES]
+    read = parse_sample(json.loads(json.dumps(raw)))
+    known = [NodeUsage(node) if read is None else NodeUsage(node).with_sample(read, 1.0) for node in NODES]
     console = Console(file=io.StringIO(), width=100)
     for part in render_top(known, 9.0, 5.0, 2):
         console.print(part)
@@ -86,8 +86,8 @@ def test_gauges(raw: Any) -> None:
 @given(st.lists(entry, max_size=4))
 def test_deep_checks(entries: list[Any]) -> None:
     """Findings name our nodes only, whatever a leader says."""
-    lines = [MARK + json.dumps(one) for one in entries]
-    deep = read_deep(lines, Deep("gloo", tuple(node.name for node in NODES), 3))
+    lines = [LINE_PREFIX + json.dumps(one) for one in entries]
+    deep = parse_deep_result(lines, DeepCheckResult("gloo", tuple(node.name for node in NODES), 3))
     for finding in evaluate(NODES, {}, {}, deep=deep):
         assert set(finding.nodes) <= {node.name for node in NODES}
     render_deep(Console(file=io.StringIO()), deep)

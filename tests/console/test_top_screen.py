@@ -6,7 +6,7 @@ import json
 import math
 
 from clusterctl.console.top import render_top, render_traffic, sparkline, top_to_json
-from clusterctl.plans.facts.utilization import Gauged, Traffic, fold, is_silent, read_sample
+from clusterctl.plans.facts.utilization import NodeUsage, Traffic, group_alike, is_silent, parse_sample
 from clusterctl.specs.inventory.model import Node, Ssh
 
 
@@ -15,7 +15,7 @@ def node(number: int, *nics: str) -> Node:
     return Node(name=f"gpu{number:03}", node_rank=number, host=f"10.0.0.{number}", ssh=Ssh(), nic=nics)
 
 
-def gauged(number: int, busy: int = 97, heard: float = 100.0, **more: object) -> Gauged:
+def gauged(number: int, busy: int = 97, heard: float = 100.0, **more: object) -> NodeUsage:
     """Make a node with two GPUs of which a sample was heard."""
     gpus = [
         {
@@ -28,12 +28,12 @@ def gauged(number: int, busy: int = 97, heard: float = 100.0, **more: object) ->
         for index in (0, 1)
     ]
     raw = {"cpu": 0.12, "memory": 1 << 36, "memory_free": 1 << 35, "gpus": gpus, **more}
-    sample = read_sample(raw)
+    sample = parse_sample(raw)
     assert sample is not None
-    return Gauged(node(number)).hear(sample, heard)
+    return NodeUsage(node(number)).with_sample(sample, heard)
 
 
-def shown(nodes: list[Gauged], now: float = 101.0, most: int = 40) -> list[str]:
+def shown(nodes: list[NodeUsage], now: float = 101.0, most: int = 40) -> list[str]:
     """Render, and give the lines without their padding."""
     from io import StringIO
 
@@ -48,33 +48,35 @@ def shown(nodes: list[Gauged], now: float = 101.0, most: int = 40) -> list[str]:
 
 def test_nonsense_is_dropped() -> None:
     """What a node sends is another machine's text."""
-    sample = read_sample(
+    sample = parse_sample(
         {"cpu": "much", "gpus": [{"busy": "\x1b[2J"}, 5], "nics": {"a\x1b": {"sent": 1e999}}, "memory": -1}
     )
     assert sample is not None
     assert (sample.cpu, sample.gpus[0].busy, sample.gpu_busy) == (None, None, None)
     assert "\x1b" not in json.dumps(list(sample.nics))
     assert not math.isinf(sample.nics["a\\x1b"].sent)
-    assert read_sample("text") is None and read_sample(None) is None
+    assert parse_sample("text") is None and parse_sample(None) is None
 
 
 def test_the_training_nics_count() -> None:
     """Those of the inventory where it names some, else all together."""
-    sample = read_sample(
+    sample = parse_sample(
         {"nics": {"eth0": {"received": 5.0, "sent": 1.0}, "ib0": {"received": 7.0, "sent": 2.0}}}
     )
     assert sample is not None
-    assert Gauged(node(1, "ib0")).hear(sample, 0.0).traffic == Traffic(7.0, 2.0)
-    assert Gauged(node(1)).hear(sample, 0.0).traffic == Traffic(12.0, 3.0)
+    assert NodeUsage(node(1, "ib0")).with_sample(sample, 0.0).traffic == Traffic(7.0, 2.0)
+    assert NodeUsage(node(1)).with_sample(sample, 0.0).traffic == Traffic(12.0, 3.0)
 
 
 def test_silence_and_trouble() -> None:
     """A node that says nothing keeps its last sample and is said to be silent."""
     quiet = gauged(1)
     assert not is_silent(quiet, 104.0, 5.0) and is_silent(quiet, 106.0, 5.0)
-    assert quiet.lose("gone").sample == quiet.sample and is_silent(quiet.lose("gone"), 100.0, 5.0)
-    assert not is_silent(Gauged(node(1)), 100.0, 5.0)
-    lines = shown([gauged(1), gauged(2, heard=90.0), Gauged(node(3)), gauged(4).lose("CC-SSH-016 silent")])
+    assert quiet.with_error("gone").sample == quiet.sample and is_silent(quiet.with_error("gone"), 100.0, 5.0)
+    assert not is_silent(NodeUsage(node(1)), 100.0, 5.0)
+    lines = shown(
+        [gauged(1), gauged(2, heard=90.0), NodeUsage(node(3)), gauged(4).with_error("CC-SSH-016 silent")]
+    )
     assert lines[3] == "gpu003"
     assert lines[5:8] == ["gpu002: silent for 11 s", "gpu003: no answer yet", "gpu004: CC-SSH-016 silent"]
     assert lines[-1] == "4 nodes, 2 GPUs: 97 % busy; not heard: gpu[002-004]"
@@ -91,12 +93,12 @@ def test_many_nodes_are_folded() -> None:
     """200 nodes fit on a screen; the odd ones stand out."""
     nodes = [gauged(number, busy=95 + number % 5) for number in range(1, 201)]
     nodes[6], nodes[8] = gauged(7, busy=0), gauged(9, gpu_problem="nvidia-smi gave no answer within 5 s")
-    groups = fold(nodes, 101.0, 5.0, 40)
+    groups = group_alike(nodes, 101.0, 5.0, 40)
     assert [len(group) for group in groups] == [198, 1, 1]
     lines = shown(nodes)
     assert lines[1].startswith("gpu[001-006,008,010-200] 95-99 % 198 nodes")
     assert lines[4] == "gpu009: nvidia-smi gave no answer within 5 s"
-    assert len(fold(nodes[:40], 101.0, 5.0, 40)) == 40
+    assert len(group_alike(nodes[:40], 101.0, 5.0, 40)) == 40
 
 
 def test_sparks_and_rates() -> None:
@@ -112,7 +114,7 @@ def test_sparks_and_rates() -> None:
 
 def test_json_has_all() -> None:
     """Every node, also one that never answered."""
-    told = top_to_json([gauged(1), Gauged(node(2)).lose("no")], 101.0)
+    told = top_to_json([gauged(1), NodeUsage(node(2)).with_error("no")], 101.0)
     assert [(one["name"], one["answered"], one["error"]) for one in told["nodes"]] == [
         ("gpu001", True, None),
         ("gpu002", False, "no"),

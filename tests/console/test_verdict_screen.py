@@ -9,7 +9,7 @@ import pytest
 from failures import fail
 
 from clusterctl.console.verdict import render_cause, show_verdict
-from clusterctl.plans.runs.verdict import judge, to_json
+from clusterctl.plans.runs.verdict import judge, verdict_to_json
 from clusterctl.protocol.root_cause import Failure, find_cause
 from clusterctl.protocol.tracebacks import clip
 
@@ -141,13 +141,13 @@ def test_one_enormous_line_does_not_flood_the_screen(capsys: pytest.CaptureFixtu
     reason = "y" * 100_000
     verdict = judge("r", {}, [raised])
     show_verdict(verdict, 1.0)
-    show_verdict(replace(verdict, cause=None, reasons={"gpu01": reason}, after={"gpu02": reason}), 1.0)
+    show_verdict(replace(verdict, cause=None, reasons={"gpu01": reason}, after_errors={"gpu02": reason}), 1.0)
     err = capsys.readouterr().err
 
     assert len(err) < 6000
     (headline,) = [line for line in err.splitlines() if line.startswith("root cause: rank 0 on gpu01")]
     assert headline.endswith(f"x [+{262_144 - 400} characters]")
-    assert len(json.dumps(to_json(verdict))) < 8000
+    assert len(json.dumps(verdict_to_json(verdict))) < 8000
     assert max(map(len, raised.tail)) < 1100
 
 

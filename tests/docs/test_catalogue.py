@@ -9,9 +9,9 @@ import sys
 import pytest
 from pages import ROOT
 
-from clusterctl.cli.commands.explain import BOOK
+from clusterctl.cli.commands.explain import CODES_FILE
 from clusterctl.plans import explain
-from clusterctl.plans.checks.registry import checks
+from clusterctl.plans.checks.registry import all_checks
 from clusterctl.protocol.known_errors import all_symptoms
 
 sys.path.insert(0, str(ROOT / "docs"))
@@ -27,7 +27,7 @@ def test_a_row_has_an_answer(row: Row) -> None:
     """A check that sees it, a code that tells it, or a sentence why not."""
     assert row.how in HOW
     if row.how == "check":
-        assert set(row.codes) & checks().keys()
+        assert set(row.codes) & all_checks().keys()
     elif row.how == "run":
         assert row.codes or row.answer
     else:
@@ -37,14 +37,14 @@ def test_a_row_has_an_answer(row: Row) -> None:
 @ids
 def test_a_row_is_tested(row: Row) -> None:
     """By a case, by a known text, or by a test that provokes it; only what is not seen may lack all three."""
-    told = {*checks(), *(one.code for one in all_symptoms())}
+    told = {*all_checks(), *(one.code for one in all_symptoms())}
     assert row.how == "unseen" or set(row.codes) & told or row.tests or "sudo" in row.fails
 
 
 @ids
 def test_what_a_row_names_exists(row: Row) -> None:
     """Its codes and its tests."""
-    known = explain.titles(explain.parse_book(json.loads(BOOK.read_text(encoding="utf-8"))))
+    known = explain.list_titles(explain.parse_manual(json.loads(CODES_FILE.read_text(encoding="utf-8"))))
     assert set(row.codes) <= known.keys()
     for test in row.tests:
         path, _, name = test.partition("::")
@@ -56,4 +56,4 @@ def test_every_check_answers_some_row() -> None:
     """Or is about versions and settings, which the catalogue of failures does not hold."""
     beside = re.compile(r"CC-(SSH-0[0-3]|PY-|TORCH-|GPU-|NET-|SYS-01[0-2]|DEEP-|DISK-009)")
     named = {code for row in ROWS for code in row.codes}
-    assert [code for code in checks().keys() - named if not beside.match(code)] == []
+    assert [code for code in all_checks().keys() - named if not beside.match(code)] == []

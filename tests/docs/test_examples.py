@@ -125,11 +125,11 @@ def test_inventory_show_writes_these_keys() -> None:
 def test_the_verdict_has_these_keys() -> None:
     """The same for the last line of `launch --json`, names of nodes aside."""
     from clusterctl.plans.runs.state import parse_state
-    from clusterctl.plans.runs.verdict import judge, to_json
+    from clusterctl.plans.runs.verdict import judge, verdict_to_json
     from clusterctl.protocol.root_cause import Failure
 
     failures = [Failure("gpu01", rank, 1, None, rank, ("no",)) for rank in (0, 1)]
-    written = to_json(judge("a-1", {"gpu01": parse_state(Untrusted(STATE))}, failures))
+    written = verdict_to_json(judge("a-1", {"gpu01": parse_state(Untrusted(STATE))}, failures))
     shown = example("exit_code")["verdict"]
 
     assert set(shown) == set(written)
@@ -140,12 +140,12 @@ def test_findings_and_nodes_of_check_have_these_keys() -> None:
     """The same for `check --json`; of a node's facts the page shows some."""
     from dataclasses import fields
 
-    from clusterctl.console.findings import to_json
+    from clusterctl.console.findings import check_to_json
     from clusterctl.plans.checks.framework import Finding
 
     shown = example("findings")
     nodes = parse_inventory(LEAST_INVENTORY, "-").nodes
-    written = to_json(nodes, {}, [])
+    written = check_to_json(nodes, {}, [])
 
     assert set(shown) == set(written)
     assert set(shown["nodes"][0]) == set(written["nodes"][0])

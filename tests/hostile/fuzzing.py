@@ -25,23 +25,36 @@ from unittest import mock
 from invoke import Context
 
 from clusterctl.client import maintenance, preflight
-from clusterctl.client.maintenance import ask_to_remove, hear_found
-from clusterctl.client.results.pull import bring, choose_wants, group_homes, list_results, make_rest
-from clusterctl.client.results.receive import Account
-from clusterctl.client.results.target_dir import Landing, prepare_target
+from clusterctl.client.maintenance import read_storage, remove_stored_runs
+from clusterctl.client.results.pull import (
+    choose_requests,
+    fetch_files,
+    group_by_workdir,
+    list_results,
+    make_folders_and_links,
+)
+from clusterctl.client.results.receive import PullReport
+from clusterctl.client.results.target_dir import TargetDirectory, prepare_target
 from clusterctl.client.rpc import session as sessions
 from clusterctl.client.rpc import tasks
-from clusterctl.client.rpc.tasks import Collected, measure_clock
+from clusterctl.client.rpc.tasks import OutputCollector, measure_clock
 from clusterctl.client.sync.scan import ScanResult, scan_source
 from clusterctl.client.watch.follower import Follower, LogLines, NodeEvent, StateChange
 from clusterctl.client.watch.monitor import describe_log_event
-from clusterctl.client.watch.node_report import Attempts, Part
+from clusterctl.client.watch.node_report import AttemptTracker, NodeReport
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.cleanup import Bounds, choose, to_end
-from clusterctl.plans.runs.gang_record import attempt_of, best_record, with_losses
-from clusterctl.plans.runs.selection import Owner, gather_runs, is_complete, own_first, owner_of, submitted
-from clusterctl.plans.runs.state import attempts_of, node_ranks, whole_state
-from clusterctl.plans.sync.results import judge
+from clusterctl.plans.cleanup import RetentionPolicy, plan_cleanup, select_orphans
+from clusterctl.plans.runs.gang_record import attempt_of, choose_record, with_losses
+from clusterctl.plans.runs.selection import (
+    Owner,
+    gather_runs,
+    is_complete,
+    owner_of,
+    sort_own_first,
+    submitted_at,
+)
+from clusterctl.plans.runs.state import attempts_of, node_ranks, run_state
+from clusterctl.plans.sync.results import plan_download
 from clusterctl.specs.inventory.model import Node, Ssh
 
 FRAMES = Path(__file__).parent / "frames"
@@ -206,7 +219,7 @@ class Pipe:
         os.write(self._write, b".")  # always readable
 
     @property
-    def over(self) -> bool:
+    def at_eof(self) -> bool:
         """All that will come is here."""
         return True
 
@@ -214,13 +227,13 @@ class Pipe:
         """Give a descriptor that is readable."""
         return self._read
 
-    def take(self) -> bytes:
+    def read_stdout(self) -> bytes:
         """Take a piece."""
         piece = bytes(self._answer[: 1 << 16])
         del self._answer[: 1 << 16]
         return piece
 
-    def take_stderr(self) -> bytes:
+    def read_stderr(self) -> bytes:
         """There is none."""
         return b""
 
@@ -239,7 +252,7 @@ class Pipe:
         """Nothing was cut."""
         return None
 
-    def hang_up(self) -> None:
+    def abort(self) -> None:
         """There is nothing that waits."""
 
     def close(self) -> None:
@@ -273,7 +286,7 @@ def without_network() -> Iterator[None]:
 def drive_probe(line: Line, _: Place) -> object:
     """Ask for the facts, and whether the node takes part in the proof on the wire."""
     facts, session = tasks.probe_and_stay(line, NODE, INTERPRETER, (NODE,))
-    wire = preflight.prove_wire({"gpu02": preflight.Taker(session, {"": "192.0.2.2"})})
+    wire = preflight.run_mesh_test({"gpu02": preflight.MeshMember(session, {"": "192.0.2.2"})})
     return facts, wire
 
 
@@ -281,12 +294,12 @@ def drive_ps(line: Line, _: Place) -> object:
     """List the runs, and decide what they are."""
     listing = tasks.ps(line, NODE, INTERPRETER, None, 200, pulse=True)
     runs = gather_runs({"gpu02": listing.runs}, ["gpu01"])
-    known = [(whole_state(parts), node_ranks(parts), attempts_of(parts)) for parts in runs.values()]
-    told = [(submitted(parts), is_complete(parts), owner_of(parts)) for parts in runs.values()]
+    known = [(run_state(parts), node_ranks(parts), attempts_of(parts)) for parts in runs.values()]
+    told = [(submitted_at(parts), is_complete(parts), owner_of(parts)) for parts in runs.values()]
     told_records = (part.record for parts in runs.values() for part in parts.values() if part)
-    records = best_record(told_records, {"gpu01", "gpu02", "gpu03"})
+    records = choose_record(told_records, {"gpu01", "gpu02", "gpu03"})
     blamed = with_losses(records, records.failures, records.stopped_at) if records else ()
-    return listing, known, told, blamed, list(own_first(runs, ME))
+    return listing, known, told, blamed, list(sort_own_first(runs, ME))
 
 
 def drive_stop(line: Line, _: Place) -> object:
@@ -305,24 +318,24 @@ def drive_follow(line: Line, _: Place) -> object:
     """Follow a run, and collect the evidence."""
     session = tasks.follow(line, NODE, INTERPRETER, "demo", {"events": 0})
     follower, notices = Follower(), []
-    part, attempts = Part(NODE, 0.0), Attempts({}, notices.append)
+    part, attempts = NodeReport(NODE, 0.0), AttemptTracker({}, notices.append)
     follower.add("gpu02", session)
     updates = []
     while follower.open:
         updates += follower.updates(0.0)
     for update in updates:
         if isinstance(update, LogLines):
-            part.hear_lines(update, 1.0)
+            part.on_lines(update, 1.0)
             notices.append(str(attempt_of(update.file)))
         elif isinstance(update, NodeEvent):
-            notices += [part.hear_event(update.event), describe_log_event(update.event) or ""]
-            attempts.hear_event("gpu02", update.event, ["gpu02"])
+            notices += [part.on_event(update.event), describe_log_event(update.event) or ""]
+            attempts.on_event("gpu02", update.event, ["gpu02"])
         elif isinstance(update, StateChange):
-            attempts.hear_state("gpu02", update.state, ["gpu02"])
+            attempts.on_state("gpu02", update.state, ["gpu02"])
             part.newly_frozen(update.state)
             part.state = update.state
     follower.close()
-    return updates, notices, part.failures(1.0), follower.offsets, follower.events
+    return updates, notices, part.failures(1.0), follower.offsets, follower.event_offsets
 
 
 def drive_clock(line: Line, _: Place) -> object:
@@ -334,22 +347,22 @@ def drive_clock(line: Line, _: Place) -> object:
 
 def drive_exec(line: Line, _: Place) -> object:
     """Run a command."""
-    kept = Collected()
-    return kept.answer(tasks.execute(line, NODE, INTERPRETER, ["echo"], 1 << 20, kept.hear)).ended
+    kept = OutputCollector()
+    return kept.finish(tasks.execute(line, NODE, INTERPRETER, ["echo"], 1 << 20, kept.append)).end
 
 
 def drive_top(line: Line, _: Place) -> object:
     """Hear the gauges."""
-    from clusterctl.plans.facts.utilization import Gauged, read_sample
+    from clusterctl.plans.facts.utilization import NodeUsage, parse_sample
 
-    known, heard = Gauged(NODE), []
+    known, heard = NodeUsage(NODE), []
     with tasks.top(line, NODE, INTERPRETER, 1.0) as session:
         for header, _body in session.pump():
-            sample = read_sample(
+            sample = parse_sample(
                 header.get("sample") if isinstance(header, dict) else header.unread("sample")
             )
             if sample is not None:
-                known = known.hear(sample, 1.0)
+                known = known.with_sample(sample, 1.0)
                 heard.append((sample.gpu_busy, sample.memory_used, known.traffic, known.history))
     return heard
 
@@ -357,38 +370,38 @@ def drive_top(line: Line, _: Place) -> object:
 def drive_clean(line: Line, _: Place) -> object:
     """Ask what could go, choose, and have it removed."""
     with tasks.clean(line, NODE, INTERPRETER, 1.0) as session:
-        found = hear_found(session, "gpu02")
+        found = read_storage(session, "gpu02")
         if found is None:
             return None
-        choice = choose(found.parts, Bounds(0), ME)
-        gone = [part for part, _ in choice.parts]
-        return found, choice, ask_to_remove(session, gone, "gpu02") if gone else None
+        choice = plan_cleanup(found.stored_runs, RetentionPolicy(0), ME)
+        gone = [part for part, _ in choice.removals]
+        return found, choice, remove_stored_runs(session, gone, "gpu02") if gone else None
 
 
 def drive_orphans(line: Line, _: Place) -> object:
     """Find and end what crashed runs have left."""
     found = maintenance.find_orphans(line, NODE, INTERPRETER)
-    return found, to_end(found.mine, ME), maintenance.end_orphans(line, NODE, INTERPRETER, found.mine)
+    return found, select_orphans(found.own, ME), maintenance.end_orphans(line, NODE, INTERPRETER, found.own)
 
 
 def drive_pull(line: Line, place: Place) -> object:
     """List results and bring them."""
-    account = Account()
+    account = PullReport()
     wish = {"parts": ["logs"], "most": 1000, "beacon": "b", "mark": "m"}
     with tasks.pull(line, NODE, INTERPRETER, "demo", None, **wish) as session:
         listed = list_results(session, 1000, "demo", "gpu02")
-        judged = judge(listed.entries, folds=False)
+        judged = plan_download(listed.entries, ignores_case=False)
         target = place.fresh()
         prepare_target(target)
-        landing = Landing(target, "gpu02")
+        landing = TargetDirectory(target, "gpu02")
         try:
-            wants = list(choose_wants(judged, landing, account, overwrite=False))
-            bring(session, wants, landing, account, node="gpu02")
-            make_rest(judged, landing, account)
+            wants = list(choose_requests(judged, landing, account, overwrite=False))
+            fetch_files(session, wants, landing, account, node="gpu02")
+            make_folders_and_links(judged, landing, account)
         finally:
             landing.close()
             place.check(target)
-    return listed, group_homes({"gpu02": listed}, {"gpu02": "m"}), account
+    return listed, group_by_workdir({"gpu02": listed}, {"gpu02": "m"}), account
 
 
 def drive_sync(line: Line, place: Place) -> object:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from clusterctl.node.runtime.stream import encode
-from clusterctl.node.sync.transfer import examine, introduce
+from clusterctl.node.sync.transfer import authenticate_receiver, authenticate_to_provider
 
 Deed = Callable[[socket.socket], None]
 
@@ -28,7 +28,7 @@ class Giver:
         with contextlib.suppress(OSError):
             taker = self._door.accept()[0]
             with taker, contextlib.suppress(OSError):
-                examine(taker, self._token)
+                authenticate_receiver(taker, self._token)
                 taker.settimeout(60)
                 taker.recv(1 << 16)  # what is wanted
                 self._deed(taker)
@@ -44,7 +44,7 @@ class Giver:
 def knock(port: int, token: str) -> socket.socket:
     """Come to a giver as a taker that knows the token; the rest is up to the test."""
     conn = socket.create_connection(("127.0.0.1", port), 10)
-    introduce(conn, token.encode())
+    authenticate_to_provider(conn, token.encode())
     conn.settimeout(60)
     return conn
 

@@ -21,7 +21,7 @@ from typing import Any
 from node import CASES
 
 from clusterctl.lab.labs import Lab
-from clusterctl.plans.notify import Hooks, to_record
+from clusterctl.plans.notify import Hooks, hooks_to_record
 from clusterctl.specs.job.model import OnEnd
 
 HERE = Path(__file__).parent
@@ -109,7 +109,7 @@ class World:
         """A hook file as clusterctl itself writes it, with a command that must never run."""
         command = ("touch", str(self.folder / "canary" / "SANG"))
         end = OnEnd(command=command, when=())
-        return json.dumps(to_record(Hooks("demo", "lab", "/", end, ())))
+        return json.dumps(hooks_to_record(Hooks("demo", "lab", "/", end, ())))
 
     @property
     def environment(self) -> dict[str, str]:
@@ -203,7 +203,7 @@ class Ground:
     def prepare(self) -> None:
         """Put the lies in place and launch the jobs honestly."""
         for node in self.lab.nodes:
-            self._put_lies(Path(self.lab.plan.home(node.plan)), node.name)
+            self._put_lies(Path(self.lab.plan.home_directory(node.plan)), node.name)
         owner = self.folder / "owner"
         owner.mkdir()
         (owner / "id").write_text("0123456789abcdef\n", encoding="ascii")
@@ -256,7 +256,7 @@ class Ground:
     def lost(self, job: str, liar: str) -> list[str]:
         """Name what is gone of a job's run on the honest nodes."""
         parts = {"demo": ("0-gpu01", "1-gpu02", "2-gpu03"), "solo": ("0-gpu03",)}[job]
-        homes = {node.name: Path(self.lab.plan.home(node.plan)) for node in self.lab.nodes}
+        homes = {node.name: Path(self.lab.plan.home_directory(node.plan)) for node in self.lab.nodes}
         held = [
             homes[part[2:]] / ".clusterctl/runs" / self.runs[job] / part for part in parts if part[2:] != liar
         ]

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from clusterctl.node.gang.channel import LONGEST_LINE, Meeting, Seal
+from clusterctl.node.gang.channel import LONGEST_LINE, Handshake, SignedLines
 
 What = dict[str, Any] | str
 
@@ -22,18 +22,18 @@ What = dict[str, Any] | str
 class Line:
     """A sealed connection on which anything can be said."""
 
-    def __init__(self, conn: socket.socket, meeting: Meeting, token: bytes, *, hub: bool) -> None:
-        to_peer, to_hub = (Seal(meeting.prove(token, f"the {who} speaks")) for who in ("hub", "peer"))
+    def __init__(self, conn: socket.socket, meeting: Handshake, token: bytes, *, hub: bool) -> None:
+        to_peer, to_hub = (SignedLines(meeting.prove(token, f"the {who} speaks")) for who in ("hub", "peer"))
         self._out, self._in = (to_peer, to_hub) if hub else (to_hub, to_peer)
         self._conn = conn
         self._one_at_a_time = threading.Lock()
-        self.seat = meeting.rank
+        self.seat = meeting.slot
 
     def say(self, what: What) -> None:
         """Send a message, or any text in its place; who has hung up misses it."""
         text = what if isinstance(what, str) else json.dumps(what)
         with self._one_at_a_time, contextlib.suppress(OSError):
-            for line in self._out.lines(text):
+            for line in self._out.sign(text):
                 self._conn.sendall(line)
 
     def rude(self, content: bytes) -> None:
@@ -48,7 +48,7 @@ class Line:
             while piece := self._conn.recv(LONGEST_LINE):
                 *lines, rest = (rest + piece).split(b"\n")
                 for line in lines:
-                    told = self._in.open(line)
+                    told = self._in.verify(line)
                     if told is not None:
                         yield told._values  # type: ignore[misc]  # the test looks at what was really sent
 
@@ -74,7 +74,7 @@ class Peer:
         """Go to a hub and prove the token; from then on beats are answered."""
         conn = socket.create_connection((address, port), 10)
         asked = json.loads(_read_line(conn))["nonce"]
-        meeting = Meeting(self._run, self._seat, self._node, asked, os.urandom(16).hex())
+        meeting = Handshake(self._run, self._seat, self._node, asked, os.urandom(16).hex())
         proof = meeting.prove(self._token, "the peer is who it says")
         about = {"rank": self._seat, "node": self._node, "nonce": meeting.peer_nonce, "proof": proof}
         conn.sendall(json.dumps(about).encode() + b"\n")
@@ -133,15 +133,15 @@ class Hub:
             nonce = os.urandom(16).hex()
             conn.sendall(json.dumps({"nonce": nonce}).encode() + b"\n")
             answer = json.loads(_read_line(conn))
-            meeting = Meeting(self._run, answer["rank"], answer["node"], nonce, answer["nonce"])
+            meeting = Handshake(self._run, answer["rank"], answer["node"], nonce, answer["nonce"])
             conn.sendall(
                 json.dumps({"proof": meeting.prove(self._token, "the hub is who it says")}).encode() + b"\n"
             )
-            line = self.lines[meeting.rank] = Line(conn, meeting, self._token, hub=True)
+            line = self.lines[meeting.slot] = Line(conn, meeting, self._token, hub=True)
             threading.Thread(target=self._beat, args=(line,), daemon=True).start()
             line.say({"kind": "welcome"})
             for message in line.heard():
-                self.heard.append((meeting.rank, message))
+                self.heard.append((meeting.slot, message))
                 if self._answers is not None:
                     self._answers(line, message)
 

@@ -60,7 +60,7 @@ def main() -> None:
         ground.prepare()
         world = ground.world("record", "any.record", "all")
         make_runs(ground, world)
-        homes = [Path(lab.plan.home(node.plan)) for node in lab.nodes]
+        homes = [Path(lab.plan.home_directory(node.plan)) for node in lab.nodes]
         write(
             [line for home in homes for line in (home / "recorded.jsonl").read_text().splitlines()],
             str(folder),

@@ -181,7 +181,7 @@ def test_planted_names_of_homes_are_not_believed(ground: Ground, world: World) -
     target = world.folder / "work/outputs/demo/.clusterctl"
     target.mkdir(parents=True)
     homes = {
-        Path(ground.lab.plan.home(node.plan), ".clusterctl/id").read_text().strip(): "planted"
+        Path(ground.lab.plan.home_directory(node.plan), ".clusterctl/id").read_text().strip(): "planted"
         for node in ground.lab.nodes
     }
     (target / "homes.json").write_text(json.dumps(homes), encoding="ascii")

@@ -115,7 +115,9 @@ def read_until(process: subprocess.Popen[str], text: str) -> str:
 def tagged(lab: Lab, run: str = "") -> dict[str, list[NodeProcess]]:
     """List the processes that belong to runs, by node; empty when nothing is left."""
     found = {
-        node.name: [process for process in node.processes() if process.tag.startswith(run) and process.tag]
+        node.name: [
+            process for process in node.list_processes() if process.run_id.startswith(run) and process.run_id
+        ]
         for node in lab.nodes
     }
     return {name: processes for name, processes in found.items() if processes}
@@ -126,8 +128,8 @@ def leftovers(lab: Lab) -> dict[str, list[str]]:
     found = {
         node.name: [
             process.command
-            for process in node.processes()
-            if process.tag
+            for process in node.list_processes()
+            if process.run_id
             or any(word in process.command for word in ("payload", "train.py", "sleep", "torch"))
         ]
         for node in lab.nodes
@@ -138,7 +140,9 @@ def leftovers(lab: Lab) -> dict[str, list[str]]:
 def kill_leftovers(lab: Lab) -> None:
     """End what a failed test has left on the nodes, guardians first; a clean test leaves nothing to end."""
     for node in lab.nodes:
-        ours = [process for process in node.processes() if process.tag or "/payload" in process.command]
+        ours = [
+            process for process in node.list_processes() if process.run_id or "/payload" in process.command
+        ]
         if ours:
             node.run(["kill", "-9", *(str(process.pid) for process in ours)], check=False)
 

@@ -192,7 +192,9 @@ def fail_in_turn(run: Struck) -> None:
     """Let rank 1 fail, and rank 0 when that is over."""
     first = run.find(run.nodes[1], "worker").pid
     run.tell(run.nodes[1], RAISE)
-    wait_until(lambda: first not in [process.pid for process in run.nodes[1].processes()], "rank 1 ended")
+    wait_until(
+        lambda: first not in [process.pid for process in run.nodes[1].list_processes()], "rank 1 ended"
+    )
     run.tell(run.nodes[0], "raise ValueError('later')")
 
 
@@ -202,7 +204,7 @@ def stop_with_grace(run: Struck) -> None:
     run.asking = subprocess.Popen(
         words, env=environment(run.lab), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    home = Path(f"/proc/{run.nodes[1].state().pid}/root", run.lab.plan.account.home.lstrip("/"))
+    home = Path(f"/proc/{run.nodes[1].read_state().pid}/root", run.lab.plan.account.home.lstrip("/"))
     wait_until(lambda: [*home.glob(f".clusterctl/runs/{run.run}/*/stop.json")], "the nodes heard of it")
 
 

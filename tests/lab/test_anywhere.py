@@ -97,7 +97,9 @@ def is_past(follower: Follower, node: str, number: int) -> bool:
 def cut(node: LabNode) -> None:
     """Kill all SSH sessions of a node."""
     sessions = [
-        process for process in node.processes() if process.command.startswith(("sshd: ", "sshd-session: "))
+        process
+        for process in node.list_processes()
+        if process.command.startswith(("sshd: ", "sshd-session: "))
     ]
     node.run(["kill", "-9", *(str(process.pid) for process in sessions)], check=False)
 

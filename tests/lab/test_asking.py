@@ -104,7 +104,7 @@ def test_a_removal_that_was_cut_short_is_finished(place: Path, namespaces: None)
     left = place / ".removed-old-00000000"
     (left / "nodes").mkdir(parents=True)
     (left / "nodes").chmod(0)
-    labs.sweep(place)
+    labs.remove_dead(place)
     assert list(place.iterdir()) == []
 
 
@@ -120,5 +120,5 @@ def test_the_name_is_free_while_a_lab_is_removed(place: Path, monkeypatch: pytes
         patch.setattr(shutil, "rmtree", interrupted)
         labs.down(place, ["big"])
     assert not (place / "big").exists()
-    labs.sweep(place)
+    labs.remove_dead(place)
     assert list(place.iterdir()) == []

@@ -38,7 +38,9 @@ def test_a_run_through_a_bastion(cluster: Lab, tmp_path: Path) -> None:
     inventory = behind(cluster, tmp_path)
     job = make_project(tmp_path / "job", "print('through')", env=STUBBED)
     launched = cctl(None, "-i", inventory, "launch", job, "--json")
-    sessions = [process.command for process in cluster.nodes[0].processes() if "sshd: " in process.command]
+    sessions = [
+        process.command for process in cluster.nodes[0].list_processes() if "sshd: " in process.command
+    ]
     break_node(cluster, cluster.nodes[0].name, "sshd")
     try:
         refused = cctl(None, "-i", inventory, "check", "--json")

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from conftest import Bed
 
 
-
 def test_discovered_nodes_pass_the_check(make_lab: Callable[..., Bed], tmp_path: Path) -> None:
     """The written file names each node's own NIC and is fit; a host that is not there is left out, exit code 5."""
     lab = make_lab(n=2)

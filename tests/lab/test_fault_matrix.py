@@ -104,7 +104,7 @@ def strike(
 def ask_in_the_dark(lab: Lab, folder: Path, pool: ThreadPoolExecutor) -> dict[str, Future[Result]]:
     """Ask side by side about nodes of which one has no power: each verb waits out its own time limits."""
     first = 3 * PLACES["power-off"]
-    wait_until(lambda: not lab.nodes[first + 1].state().power, "no power")
+    wait_until(lambda: not lab.nodes[first + 1].read_state().is_on, "no power")
     inventory = inventory_of(lab, lab.nodes[first : first + 3], folder / "dark")
     job = make_project(folder / "dark" / "p", "print('never')")
     verbs = (("check", "--json"), ("launch", job), ("ps", "--json"))

@@ -48,7 +48,7 @@ def clean_nodes(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def find(node: LabNode, word: str) -> NodeProcess:
     """Find the run's first process whose command holds a word."""
-    return next(process for process in node.processes() if word in process.command)
+    return next(process for process in node.list_processes() if word in process.command)
 
 
 VICTIMS: dict[str, Callable[[LabNode], NodeProcess]] = {
@@ -62,7 +62,7 @@ def child(node: LabNode, parent: str) -> NodeProcess:
     """Find the agent: the child of the guardian, whose command line it shares."""
     guardian = find(node, f".zip {parent}")
     pids = node.run(["cat", f"/proc/{guardian.pid}/task/{guardian.pid}/children"]).stdout.split()
-    return next(process for process in node.processes() if str(process.pid) in pids)
+    return next(process for process in node.list_processes() if str(process.pid) in pids)
 
 
 def torch_for(victim: str) -> dict[str, str]:
@@ -78,7 +78,9 @@ def test_a_detached_node_cleans_up_by_itself(cluster: Lab, tmp_path: Path, victi
     job = make_project(tmp_path, STUBBORN, nproc_per_node=2, grace="1h", **more)
     launched = cctl(cluster, "launch", "-d", job)
     assert launched.code == 0, launched.err
-    wait_until(lambda: len([p for p in node.processes() if "sleep 600" in p.command]) >= 2, "grandchildren")
+    wait_until(
+        lambda: len([p for p in node.list_processes() if "sleep 600" in p.command]) >= 2, "grandchildren"
+    )
 
     node.run(["kill", "-9", str(VICTIMS[victim](node).pid)])
 
@@ -132,7 +134,7 @@ def test_a_cut_connection_loses_and_doubles_no_line(cluster: Lab, tmp_path: Path
     while sum(entry.get("rank") == 1 for entry in heard) < 20:
         assert launching.stdout is not None
         heard.append(json.loads(launching.stdout.readline()))
-    sessions = [process for process in node.processes() if process.command.startswith("sshd: ")]
+    sessions = [process for process in node.list_processes() if process.command.startswith("sshd: ")]
     node.run(["kill", "-9", *(str(process.pid) for process in sessions)])
     for each in cluster.nodes:
         each.run(["touch", "/tmp/was-cut"])
@@ -213,7 +215,7 @@ def test_a_run_that_disappears_under_the_watcher_is_lost_not_retried_for_ever(
     node = cluster.nodes[1]
     runs = f"{cluster.plan.account.home}/.clusterctl/runs"
     node.run(["sh", "-c", f'cd {runs} && rm -rf "$(ls -t | head -n 1)"'])  # this run's, and no other's
-    sessions = [process for process in node.processes() if process.command.startswith("sshd: ")]
+    sessions = [process for process in node.list_processes() if process.command.startswith("sshd: ")]
     node.run(["kill", "-9", *(str(process.pid) for process in sessions)])
     _, err = launching.communicate(timeout=HANG)
 
@@ -222,7 +224,8 @@ def test_a_run_that_disappears_under_the_watcher_is_lost_not_retried_for_ever(
     assert err.count("trying to come back") <= 3
     assert f"not stopped there: {node.name}" in err
     wait_until(
-        lambda: not any("train.py" in p.command for n in cluster.nodes for p in n.processes()), "all ended"
+        lambda: not any("train.py" in p.command for n in cluster.nodes for p in n.list_processes()),
+        "all ended",
     )
 
 

@@ -105,12 +105,12 @@ def test_new_host_keys_are_believed_once(lab: Lab, tmp_path: Path) -> None:
 
 def test_machines_that_do_not_let_us_in_are_written_for_keys_push(lab: Lab, tmp_path: Path) -> None:
     """No key fits: the inventory names them, exit code 4, and the next command is said."""
-    from clusterctl.client.ssh.config import named_hosts
+    from clusterctl.client.ssh.config import list_hosts
 
     strange = tmp_path / "config"
     text = lab.ssh_config.read_text()
     strange.write_text(text.replace("IdentityFile ", "IdentityFile /dev/null#"))
-    assert named_hosts(strange) == named_hosts(lab.ssh_config) == [node.name for node in lab.nodes]
+    assert list_hosts(strange) == list_hosts(lab.ssh_config) == [node.name for node in lab.nodes]
 
     made = cctl(None, "init", "--from-ssh-config", "gpu*", "--ssh-config", strange, "--dir", tmp_path)
 

@@ -66,7 +66,7 @@ def client(lab: Lab, name: str) -> paramiko.SSHClient:
     opened = paramiko.SSHClient()
     opened.load_host_keys(str(lab.directory / "known_hosts"))
     opened.connect(
-        lab.node(name).plan.host,
+        lab.find_node(name).plan.host,
         lab.plan.ssh_port,
         lab.plan.account.name,
         key_filename=str(lab.directory / "id_ed25519"),
@@ -105,18 +105,18 @@ def test_a_power_cut_ends_all_on_the_node_and_heal_brings_it_back(lab: Lab, tmp_
     """The simulated cut kills all that lived there, the gang ends the rest of the run, the home is kept."""
     run = cctl(lab, "launch", "-d", make_project(tmp_path, STUBBORN, grace="0s", env=STUBBED)).out.strip()
     wait_until(lambda: len(tagged(lab, run)) == 2, "workers on both nodes")
-    lab.node("gpu02").run(["touch", "kept"])
+    lab.find_node("gpu02").run(["touch", "kept"])
 
     state = labs.break_node(lab, "gpu02", "power")
     check = cctl(lab, "check", "--json")
 
-    assert not state.power
+    assert not state.is_on
     assert "gpu02" not in tagged(lab, run)
     wait_until(lambda: not tagged(lab, run), "an end on gpu01 too")
     assert check.code == 4
     assert [finding["nodes"] for finding in json.loads(check.out)["findings"]] == [["gpu02"]]
-    assert labs.heal_node(lab, "gpu02").power
-    assert lab.node("gpu02").run(["ls"]).stdout.split() == ["kept"]
+    assert labs.heal_node(lab, "gpu02").is_on
+    assert lab.find_node("gpu02").run(["ls"]).stdout.split() == ["kept"]
     assert cctl(lab, "stop", run).code == 0
     assert leftovers(lab) == {}
 
@@ -129,8 +129,8 @@ def test_sessions_are_like_those_of_sshd(lab: Lab) -> None:
         )
         stdin.write("hello\n")
         words = stdout.read().decode().split()
-        assert words[:2] == ["hello", lab.plan.home(lab.node("gpu02").plan)]
-        assert words[4:] == [lab.node("gpu02").plan.host, str(lab.plan.ssh_port)]
+        assert words[:2] == ["hello", lab.plan.home_directory(lab.find_node("gpu02").plan)]
+        assert words[4:] == [lab.find_node("gpu02").plan.host, str(lab.plan.ssh_port)]
         assert stderr.read() == b"no\n"
         assert stdout.channel.recv_exit_status() == 7
         stdin, stdout, _ = opened.exec_command("wc -c; kill -9 $$")
@@ -186,11 +186,13 @@ def test_a_flood_of_channels_is_refused_and_the_node_lives(lab: Lab) -> None:
 @pytest.mark.parametrize("goodbye", ["close", "cut"])
 def test_a_client_that_leaves_takes_its_command_along_and_no_daemon(lab: Lab, goodbye: str) -> None:
     """Its process group is hung up and then killed; what has left the session lives on."""
-    node = lab.node("gpu01")
+    node = lab.find_node("gpu01")
     opened = client(lab, "gpu01")
     script = "setsid sleep 601 >/dev/null 2>&1 </dev/null & trap '' HUP; sleep 602; sleep 603"
     _, stdout, _ = opened.exec_command(script)
-    wait_until(lambda: {"sleep 601", "sleep 602"} <= {p.command for p in node.processes()}, "all is running")
+    wait_until(
+        lambda: {"sleep 601", "sleep 602"} <= {p.command for p in node.list_processes()}, "all is running"
+    )
 
     if goodbye == "close":
         stdout.channel.close()
@@ -199,7 +201,7 @@ def test_a_client_that_leaves_takes_its_command_along_and_no_daemon(lab: Lab, go
         assert transport is not None
         transport.sock.close()
 
-    wait_until(lambda: [p.command for p in node.processes()] == ["sleep 601"], "only the daemon is left")
+    wait_until(lambda: [p.command for p in node.list_processes()] == ["sleep 601"], "only the daemon is left")
     opened.close()
 
 
@@ -228,10 +230,10 @@ def test_a_broken_sshd_lets_nobody_in_while_open_sessions_live(lab: Lab) -> None
 def test_labs_side_by_side(lab: Lab, place: Path) -> None:
     """A second lab gets other addresses; one going leaves the other."""
     second = up(place, name="two", count=2, backend="inproc", shared_home=True)
-    second.node("gpu01").run(["touch", "mark"])
+    second.find_node("gpu01").run(["touch", "mark"])
 
     assert {node.plan.host for node in second.nodes}.isdisjoint(node.plan.host for node in lab.nodes)
-    assert second.node("gpu02").run(["ls"]).stdout == "mark\n"
+    assert second.find_node("gpu02").run(["ls"]).stdout == "mark\n"
     assert [each.name for each, _ in labs.status(place)] == ["lab", "two"]
     assert labs.down(place, ["two"]) == ["two"]
     assert cctl(lab, "check").code == 0
@@ -245,14 +247,16 @@ def test_a_killed_holder_and_a_killed_init_leave_nothing_to_find(
     request.addfinalizer(lambda: labs.down(place))  # also when this test fails half way
     with client(lab, "gpu01") as opened:
         opened.exec_command("setsid sleep 604 >/dev/null 2>&1 </dev/null &")
-        wait_until(lambda: [p.command for p in lab.node("gpu01").processes()] == ["sleep 604"], "a daemon")
-    init = lab.node("gpu01").state().pid
+        wait_until(
+            lambda: [p.command for p in lab.find_node("gpu01").list_processes()] == ["sleep 604"], "a daemon"
+        )
+    init = lab.find_node("gpu01").read_state().pid
     os.kill(lab.holder.pid, signal.SIGSTOP)
     os.kill(init, signal.SIGKILL)
     os.kill(lab.holder.pid, signal.SIGKILL)
 
     wait_until(lambda: "sleep 604 " in bearing(lab.directory), "the orphan")
-    wait_until(lambda: labs.running(place) == [], "the holder's end")
+    wait_until(lambda: labs.list_running(place) == [], "the holder's end")
     assert labs.status(place) == []
     assert bearing(lab.directory) == []
     assert list(place.iterdir()) == []

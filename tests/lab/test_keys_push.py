@@ -18,7 +18,7 @@ import pytest
 from terminal import converse
 from waiting import HANG
 
-from clusterctl.plans.ssh import parse_installed, render_install
+from clusterctl.plans.ssh import parse_install_result, render_install
 
 PASSWORD = "right horse"
 HASH = "$6$clusterctl$DkWEabRoX4k7JY/WW8MM6UwUrxqFgWAstZxnZpz3zoXs3wRPKzKF0vQeEuEW8JbyhM93jKfuv.5AdpvuFtaFU/"
@@ -267,7 +267,7 @@ def test_the_script_adds_one_line_and_spoils_none(tmp_path: Path, before: str) -
 
     said = [run_script(script, tmp_path) for _ in range(2)]
 
-    assert [parse_installed(text).state for text in said] == ["added", "present"]
+    assert [parse_install_result(text).state for text in said] == ["added", "present"]
     assert [path.name for path in (tmp_path / ".ssh").iterdir()] == ["authorized_keys"]
     added = "ssh-ed25519 BBBB it's me `id` $HOME\n"
     assert file.read_text() == (before if not before or before.endswith("\n") else f"{before}\n") + added
@@ -289,7 +289,9 @@ def test_start_up_files_may_print_what_they_like() -> None:
     )
     noisy = f"Welcome!\n{note}\n\n{added}\nbye"
 
-    assert parse_installed(noisy).state == "added"
-    assert parse_installed(noisy).notes == ("others may write",)
-    assert parse_installed("This account is currently not available.\n").state == "failed"
-    assert parse_installed("This account is currently not available.\n").detail.startswith("This account")
+    assert parse_install_result(noisy).state == "added"
+    assert parse_install_result(noisy).notes == ("others may write",)
+    assert parse_install_result("This account is currently not available.\n").state == "failed"
+    assert parse_install_result("This account is currently not available.\n").detail.startswith(
+        "This account"
+    )

@@ -53,7 +53,7 @@ class Census:
 
     def extinct(self) -> bool:
         """Whether no such process lives, and no other one in these namespaces."""
-        return not any(process.alive() for process in self.processes) and not inhabitants(self.spaces)
+        return not any(process.is_alive() for process in self.processes) and not inhabitants(self.spaces)
 
 
 def census(*pids: int) -> Census:
@@ -64,7 +64,7 @@ def census(*pids: int) -> Census:
 
 def census_of(lab: Lab) -> Census:
     """Count the holder, every node and all that runs there."""
-    return census(lab.holder.pid, *(node.state().pid for node in lab.nodes))
+    return census(lab.holder.pid, *(node.read_state().pid for node in lab.nodes))
 
 
 def inhabitants(spaces: set[str]) -> list[int]:
@@ -94,7 +94,7 @@ def python_here(code: str, *words: str) -> list[str]:
 
 def connected(lab: Lab, here: str, there: str) -> tuple[subprocess.Popen[str], str]:
     """A process on `here` with an open connection to a listener on `there`, and what it read from it."""
-    listener = lab.node(there)
+    listener = lab.find_node(there)
     starter = threading.Thread(
         target=listener.run, args=([sys.executable, "-c", LISTEN, listener.plan.ip],), kwargs={"check": False}
     )
@@ -267,7 +267,7 @@ def test_power_cut_says_no_goodbye_and_heal_brings_the_same_node_back(make_lab) 
 
     assert greeting == "hello"
     assert process.wait() == 0
-    assert not state.power
+    assert not state.is_on
     assert heard == "TimeoutError"
     assert node.processes() == []
     assert labs.heal_node(lab, "gpu02").nics == {"ib0np0": "up"}
@@ -299,7 +299,7 @@ def test_a_node_whose_init_was_killed_is_off_and_heals(make_lab) -> None:
     os.kill(lab.node("gpu01").state().pid, signal.SIGKILL)
 
     wait_until(lambda: not lab.node("gpu01").state().power, "no power")
-    assert labs.heal_node(lab, "gpu01").power
+    assert labs.heal_node(lab, "gpu01").is_on
     assert lab.ssh("gpu01", "hostname") == "gpu01\n"
 
 
@@ -330,7 +330,7 @@ def test_broken_sshd_refuses_while_open_sessions_live(make_lab) -> None:
     state = labs.break_node(lab, "gpu01", "sshd")
     session.stdin.write("two\n")
 
-    assert state.power
+    assert state.is_on
     assert state.sshd == 0
     assert session.stdout.readline() == "two\n"
     assert lab.run(lab.ssh_command("gpu01", ["true"]), check=False).returncode == 255
@@ -353,16 +353,16 @@ def test_several_labs_at_once(place) -> None:
     """Labs by name have the same addresses and know nothing of each other; one going leaves the other."""
     first = up(place, name="one", count=1, bound=True)
     second = up(place, name="two", count=2, bound=True)
-    first.node("gpu01").run(["touch", f"{first.plan.account.home}/one"])
+    first.find_node("gpu01").run(["touch", f"{first.plan.account.home}/one"])
 
-    assert [lab.name for lab in labs.running(place)] == ["one", "two"]
-    assert "one" not in second.node("gpu01").run(["ls", second.plan.account.home]).stdout.split()
-    assert labs.default_lab(labs.running(place)) is None
+    assert [lab.name for lab in labs.list_running(place)] == ["one", "two"]
+    assert "one" not in second.find_node("gpu01").run(["ls", second.plan.account.home]).stdout.split()
+    assert labs.default_lab(labs.list_running(place)) is None
     with pytest.raises(LabError, match="2 labs are running: one, two"):
         labs.load(place)
     assert labs.down(place, ["one"]) == ["one"]
     assert labs.load(place).name == "two"
-    assert labs.default_lab(labs.running(place)) == second
+    assert labs.default_lab(labs.list_running(place)) == second
     assert labs.down(place) == ["two"]
     assert list(place.iterdir()) == []
 
@@ -404,8 +404,8 @@ def test_kill_of_the_holder_leaves_nothing(make_lab) -> None:
     os.kill(lab.holder.pid, signal.SIGKILL)
 
     wait_until(before.extinct, "all of the lab is gone")
-    assert labs.running(lab.state_dir) == []
-    assert labs.default_lab(labs.running(lab.state_dir)) is None
+    assert labs.list_running(lab.state_dir) == []
+    assert labs.default_lab(labs.list_running(lab.state_dir)) is None
 
 
 def test_down_leaves_nothing_and_may_be_repeated(place) -> None:
@@ -434,12 +434,12 @@ def test_a_dead_lab_is_recognised_and_its_name_is_free(place) -> None:
     """What a crash left behind is neither default nor in the way; status removes it."""
     lab = up(place, count=1)
     os.kill(lab.holder.pid, signal.SIGKILL)
-    wait_until(lambda: labs.running(place) == [], "the lab is down")
+    wait_until(lambda: labs.list_running(place) == [], "the lab is down")
     assert lab.directory.exists()
     again = up(place, count=1, bound=True)
-    assert again.node("gpu01").state().power
+    assert again.find_node("gpu01").read_state().is_on
     os.kill(again.holder.pid, signal.SIGKILL)
-    wait_until(lambda: labs.running(place) == [], "the lab is down")
+    wait_until(lambda: labs.list_running(place) == [], "the lab is down")
 
     assert labs.status(place) == []
     assert list(place.iterdir()) == []
@@ -453,10 +453,10 @@ def test_another_process_with_the_holders_number_is_not_taken_for_it(place, chan
     values = json.loads(file.read_text())
     file.write_text(json.dumps({**values, "holder": {**values["holder"], **change}}))
 
-    assert labs.running(place) == []
+    assert labs.list_running(place) == []
     assert labs.down(place) == []
-    assert lab.holder.alive()
-    assert lab.holder.end()
+    assert lab.holder.is_alive()
+    assert lab.holder.kill()
 
 
 def test_a_process_that_was_gone_when_it_was_identified_is_not_alive() -> None:
@@ -464,7 +464,7 @@ def test_a_process_that_was_gone_when_it_was_identified_is_not_alive() -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
 
-    assert not identify(gone.pid).alive()
+    assert not identify(gone.pid).is_alive()
 
 
 def test_an_unfinished_lab_is_swept_away(place) -> None:
@@ -597,7 +597,7 @@ def test_a_lab_in_a_long_and_odd_place(place) -> None:
 
     assert done.stdout == "gpu01\n", done.stderr
     assert labs.break_node(lab, "gpu01", "sshd").sshd == 0
-    assert lab.holder.end()
+    assert lab.holder.kill()
 
 
 def relay(lab: Lab, host: str, port: int) -> str:
@@ -645,12 +645,12 @@ def test_a_lab_of_another_version_can_be_ended(place: Path) -> None:
     plan = lab.directory / "plan.json"
     plan.write_text(plan.read_text(encoding="utf-8").replace('"account"', '"owner"'), encoding="utf-8")
 
-    labs.sweep(place)
+    labs.remove_dead(place)
 
-    assert lab.holder.alive()
-    assert labs.running(place) == []
+    assert lab.holder.is_alive()
+    assert labs.list_running(place) == []
     assert labs.down(place, ["old"]) == ["old"]
-    assert not lab.holder.alive()
+    assert not lab.holder.is_alive()
 
 
 def test_with_several_labs_one_must_be_named(place: Path) -> None:
@@ -660,6 +660,6 @@ def test_with_several_labs_one_must_be_named(place: Path) -> None:
     with pytest.raises(LabError, match="2 labs are running: lab, other"):
         labs.load(place)
     assert labs.load(place, "other").name == "other"
-    chosen = labs.default_lab(labs.running(place))
+    chosen = labs.default_lab(labs.list_running(place))
     assert chosen is not None and chosen.name == kept[0].name == "lab"
     labs.down(place)

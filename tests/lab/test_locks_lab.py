@@ -76,7 +76,7 @@ def test_of_two_launches_at_once_one_gets_the_gpus(gpus: Lab, project: Callable[
     assert f"GPU 0: run {winner} of " in error
     assert "since " in error
     assert "nothing was started" in error
-    assert all(p.tag.startswith(winner) for node in gpus.nodes for p in node.processes() if p.tag)
+    assert all(p.run_id.startswith(winner) for node in gpus.nodes for p in node.list_processes() if p.run_id)
 
     beside = cctl(gpus, "launch", "--no-check", project("beside", DONE, gpus=[1]))
     assert beside.code == 0, beside.err
@@ -101,7 +101,7 @@ def test_a_launch_may_wait(gpus: Lab, project: Callable[..., Path]) -> None:
     weary.send_signal(signal.SIGINT)
     _, err = weary.communicate(timeout=HANG)
     assert (weary.returncode, "nothing was started" in err) == (130, True), err
-    assert "weary" not in str([p.tag for node in gpus.nodes for p in node.processes()])
+    assert "weary" not in str([p.run_id for node in gpus.nodes for p in node.list_processes()])
 
     assert cctl(gpus, "stop", first.out.strip()).code == 0
     out, err = waiting.communicate(timeout=HANG)

@@ -135,7 +135,7 @@ def test_a_pager_that_nobody_turns_over_ends_nothing(cluster: Lab, talked: str) 
 def verbs_on(lab: Lab, name: str) -> list[int]:
     """List the processes by which a node answers us."""
     node = next(node for node in lab.nodes if node.name == name)
-    return [process.pid for process in node.processes() if "clusterctl-boot" in process.command]
+    return [process.pid for process in node.list_processes() if "clusterctl-boot" in process.command]
 
 
 def iso(moment: float) -> str:

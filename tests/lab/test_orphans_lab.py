@@ -24,9 +24,9 @@ def test_orphans_are_shown_and_then_ended(cluster: Lab, tmp_path: Path) -> None:
         crashed, lives = (cctl(cluster, "launch", "-d", job).out.strip() for job in jobs.values())
         supervisors = [
             str(process.pid)
-            for process in node.processes()
+            for process in node.list_processes()
             if "/payload" in process.command
-            and (crashed in process.command or process.tag.startswith(crashed))
+            and (crashed in process.command or process.run_id.startswith(crashed))
         ]
         assert len(supervisors) == 3, "guardian, agent, gate"
         node.run(["kill", "-STOP", *supervisors])

@@ -17,10 +17,10 @@ WAITING = "waiting for its sshd"
 @pytest.fixture
 def halted(cluster: Lab) -> Iterator[Callable[[str], None]]:
     """Halt the sshd of gpu02, or let it go on; it goes on in the end whatever happens."""
-    node = cluster.node("gpu02")
+    node = cluster.find_node("gpu02")
 
     def send(signal: str) -> None:
-        node.run(["kill", signal, str(node.state().sshd)])
+        node.run(["kill", signal, str(node.read_state().sshd)])
 
     send("-STOP")
     yield send

@@ -35,7 +35,7 @@ def inventory(cluster: Lab, tmp_path: Path) -> Iterator[str]:
 def listening(lab: Lab) -> dict[str, list[int]]:
     """Give the processes of conversations by node."""
     found = {
-        node.name: [process.pid for process in node.processes() if "clusterctl-boot" in process.command]
+        node.name: [process.pid for process in node.list_processes() if "clusterctl-boot" in process.command]
         for node in lab.nodes
     }
     return {name: pids for name, pids in found.items() if pids}
@@ -61,7 +61,7 @@ def test_a_node_that_freezes_is_shown_and_the_others_go_on(cluster: Lab, invento
 
     wait_until(lambda: all(one["answered"] for one in look().values()), "all nodes answer")
     (frozen,) = listening(cluster)["gpu02"]
-    second = cluster.node("gpu02")
+    second = cluster.find_node("gpu02")
     second.run(["kill", "-STOP", str(frozen)])
     try:
         old = wait_until(lambda: next((a for a in [look()] if age(a) > 1.5), None), "gpu02 falls silent")

@@ -30,7 +30,7 @@ def set_firewall(lab: Bed, node: str, *rules: str) -> None:
     if shutil.which("nft", path="/usr/sbin:/sbin:/usr/bin:/bin") is None:
         pytest.skip("nft is not installed: apt install nftables")
     text = TABLE + "".join(f"add rule ip proof {rule}\n" for rule in rules)
-    done = lab.node(node).run([find_program("nft"), "-f", "-"], input=text, check=False)
+    done = lab.find_node(node).run([find_program("nft"), "-f", "-"], input=text, check=False)
     if done.returncode:
         pytest.skip(f"a node of this lab cannot have a firewall: {' '.join(done.stderr.split())[:200]}")
 
@@ -60,7 +60,7 @@ def test_eight_sound_nodes(make_lab: Callable[..., Bed]) -> None:
 def test_a_launch_names_both_ends_of_a_closed_way(make_lab: Callable[..., Bed], tmp_path: Path) -> None:
     """A firewall that keeps out one node starts nothing; the finding says who does not reach whom, and how to look."""
     lab = make_lab(n=4)
-    address = lab.node("gpu02").plan.ip
+    address = lab.find_node("gpu02").plan.ip
     set_firewall(lab, "gpu03", f"i ip saddr {address} tcp flags & (syn|ack) == syn drop")
     result = cctl(lab, "launch", make_project(tmp_path / "job", HELLO))
     assert result.code == 3, result.out + result.err
@@ -84,7 +84,9 @@ def test_each_fault_has_its_own_finding(make_lab: Callable[..., Bed], tmp_path: 
     set_firewall(lab, "gpu03", f"o ip saddr {training['gpu03']} ip length > 1400 drop")
     outside = "{ 0-32767, 61000-65535 }"  # of the ports that the kernel hands out: where a master's is chosen
     set_firewall(lab, "gpu01", f"i ip saddr {training['gpu04']} tcp dport {outside} drop")
-    set_firewall(lab, "gpu05", f"i ip saddr {lab.node('gpu04').plan.host} tcp flags & (syn|ack) == syn drop")
+    set_firewall(
+        lab, "gpu05", f"i ip saddr {lab.find_node('gpu04').plan.host} tcp flags & (syn|ack) == syn drop"
+    )
     break_node(lab, "gpu02", "nic-down")
     result = cctl(lab, "-i", both, "check", "--json")
     found = {one["code"]: one for one in json.loads(result.out)["findings"]}

@@ -72,8 +72,8 @@ class Struck:
         run = self.run or "no such run"
         return [
             process
-            for process in node.processes()
-            if self.mark in process.command or run in process.command or process.tag.startswith(run)
+            for process in node.list_processes()
+            if self.mark in process.command or run in process.command or process.run_id.startswith(run)
         ]
 
     def left(self, *, without: Sequence[LabNode] = ()) -> dict[str, list[str]]:
@@ -91,7 +91,7 @@ class Struck:
         return [
             f"/proc/{init}/root/proc/{process.pid}"
             for node in nodes
-            for init in (node.state().pid,)
+            for init in (node.read_state().pid,)
             for process in self.processes(node)
             if watchers or self.mark in process.command
         ]

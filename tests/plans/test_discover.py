@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from cases import change, healthy_answer
 
-from clusterctl.errors import Place
-from clusterctl.plans.discover import Discovery, plan_discovery
+from clusterctl.errors import Location
+from clusterctl.plans.discover import DiscoveredCluster, plan_discovery
 from clusterctl.plans.facts.facts import Facts, parse_facts
-from clusterctl.specs.importers.imported import Foreign, ForeignHost
+from clusterctl.specs.importers.imported import Imported, ImportedHost
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.inventory.parse import parse_inventory
-from clusterctl.specs.inventory.render import render_discovered, scalar
+from clusterctl.specs.inventory.render import render_discovered, render_scalar
 from clusterctl.specs.yaml.reader import read_tree
-from clusterctl.specs.yaml.tree import Listing, Scalar
+from clusterctl.specs.yaml.tree import YamlList, YamlScalar
 
 
 def facts_of(number: int, changes: dict[str, Any]) -> Facts:
@@ -27,7 +27,7 @@ def facts_of(number: int, changes: dict[str, Any]) -> Facts:
     return parse_facts(raw)
 
 
-def discovered(count: int, changes: dict[int, dict[str, Any]] | None = None, *lost: int) -> Discovery:
+def discovered(count: int, changes: dict[int, dict[str, Any]] | None = None, *lost: int) -> DiscoveredCluster:
     """Discover gpu1, gpu2, ...; `changes` of number 0 are for all."""
     told = changes or {}
     nodes = [Node(name=f"gpu{n}", node_rank=n - 1, host=f"gpu{n}") for n in range(1, count + 1)]
@@ -39,11 +39,11 @@ def discovered(count: int, changes: dict[int, dict[str, Any]] | None = None, *lo
     return plan_discovery(nodes, facts, {f"gpu{n}": "CC-SSH-002 the SSH port is closed" for n in lost})
 
 
-def written(found: Discovery, **way: Any) -> tuple[str, Inventory]:
+def written(found: DiscoveredCluster, **way: Any) -> tuple[str, Inventory]:
     """Write an inventory and read it again."""
-    place = Place("x", 1, 1)
-    hosts = tuple(ForeignHost(name=name, host=name, place=place, **way) for name in found.nodes)
-    text = render_discovered(Foreign("k", "f", hosts, ()), "lab-a", found.nodes, found.advice)
+    place = Location("x", 1, 1)
+    hosts = tuple(ImportedHost(name=name, host=name, location=place, **way) for name in found.nodes)
+    text = render_discovered(Imported("k", "f", hosts, ()), "lab-a", found.nodes, found.advice)
     return text, parse_inventory(text, "made.yaml")
 
 
@@ -128,13 +128,13 @@ def test_hostile_answers_stay_in_comments() -> None:
 
 def test_every_host_keeps_its_own_python() -> None:
     """One that all have stands at the top; else each host's stands with it."""
-    place, found = Place("x", 1, 1), discovered(3)
+    place, found = Location("x", 1, 1), discovered(3)
     for pythons, top in ((("/a", "/a", "/a"), "/a"), (("/a", "/b", None), "python3")):
         hosts = tuple(
-            ForeignHost(name=name, host=name, place=place, python=python)
+            ImportedHost(name=name, host=name, location=place, python=python)
             for name, python in zip(found.nodes, pythons, strict=True)
         )
-        text = render_discovered(Foreign("k", "f", hosts, ()), "lab-a", found.nodes, found.advice)
+        text = render_discovered(Imported("k", "f", hosts, ()), "lab-a", found.nodes, found.advice)
         assert [node.python for node in parse_inventory(text, "x").nodes] == [one or top for one in pythons]
 
 
@@ -176,12 +176,12 @@ def test_why_a_machine_did_not_answer_is_a_comment() -> None:
 @pytest.mark.parametrize("text", STRANGE)
 def test_a_value_is_read_as_it_was(text: str) -> None:
     """In quotes where it must be; what YAML cannot hold at all is not written raw either."""
-    line = scalar(text)
+    line = render_scalar(text)
     assert line.isprintable()
     if "\ud800" not in text:
-        tree, issues = read_tree(f"[{line}]", Place("f", 1, 1))
-        assert isinstance(tree, Listing)
+        tree, issues = read_tree(f"[{line}]", Location("f", 1, 1))
+        assert isinstance(tree, YamlList)
         (item,) = tree.items
-        assert isinstance(item, Scalar)
+        assert isinstance(item, YamlScalar)
         assert item.text == text or "\0" in text
         assert not issues or "\0" in text

@@ -7,44 +7,44 @@ import json
 import pytest
 
 from clusterctl.plans.notify import (
-    Ended,
     Hooks,
-    announce,
-    ended_to_json,
+    RunEnd,
+    describe_on_end,
+    describe_rejection,
     hooks_from_record,
-    is_wanted,
-    read_answer,
+    hooks_to_record,
+    is_for_end,
     render_hooks,
     render_message,
-    render_post,
+    render_webhook_request,
+    run_end_to_json,
     sign_dingtalk,
     sign_feishu,
-    to_record,
 )
 from clusterctl.plans.runs.verdict import Verdict
 from clusterctl.protocol.root_cause import Cause, Failure
 from clusterctl.specs.job.model import Notify, OnEnd
-from clusterctl.specs.text import render_span
+from clusterctl.specs.text import render_duration
 
 RUN = "digits-20261121T101500-ab12"
 NOW = 1599360473.25
 
 
-def ended(state: str = "FAILED", exception: str = "ValueError: bad loss", **changes: object) -> Ended:
+def ended(state: str = "FAILED", exception: str = "ValueError: bad loss", **changes: object) -> RunEnd:
     """Build a run of two nodes that has ended."""
     failure = Failure("gpu02", 3, 1, None, 5.0, exception=exception)
     cause = Cause(failure, ()) if state == "FAILED" else None
     parts = {"gpu01": "CANCELLED", "gpu02": state}
     values = {
-        "run": RUN,
+        "run_id": RUN,
         "state": state,
-        "parts": parts,
+        "node_states": parts,
         "cause": cause,
         "reasons": {},
-        "left": {},
+        "left_processes": {},
         **changes,
     }
-    return Ended("digits", "lab-a", 11520.0, "clusterctl -i a.yaml", Verdict(**values))  # type: ignore[arg-type]  # checked by what is rendered
+    return RunEnd("digits", "lab-a", 11520.0, "clusterctl -i a.yaml", Verdict(**values))  # type: ignore[arg-type]  # checked by what is rendered
 
 
 def notify(to: str) -> Notify:
@@ -91,7 +91,7 @@ def test_a_message_stays_small_and_of_one_line_each() -> None:
 )
 def test_the_form_of_each_service(to: str, body: dict[str, object]) -> None:
     """As their pages say."""
-    post = render_post(ended(), notify(to), None, NOW)
+    post = render_webhook_request(ended(), notify(to), None, NOW)
 
     assert post.query == ""
     assert post.body == json.loads(json.dumps(body).replace('"MESSAGE"', json.dumps(render_message(ended()))))
@@ -101,27 +101,29 @@ def test_nobody_is_called_by_an_exception() -> None:
     """Slack's and Feishu's own signs are taken out of what a rank said."""
     shouting = ended(exception='KeyError: <!channel> <at user_id="all">x</at> &')
 
-    assert "&lt;!channel&gt;" in render_post(shouting, notify("slack"), None, NOW).body["text"]
-    assert "<" not in render_post(shouting, notify("feishu"), None, NOW).body["content"]["text"]
+    assert "&lt;!channel&gt;" in render_webhook_request(shouting, notify("slack"), None, NOW).body["text"]
+    assert "<" not in render_webhook_request(shouting, notify("feishu"), None, NOW).body["content"]["text"]
 
 
 def test_a_webhook_gets_the_verdict() -> None:
     """The same object that `on_end` reads."""
-    body = render_post(ended(), notify("webhook"), None, NOW).body
+    body = render_webhook_request(ended(), notify("webhook"), None, NOW).body
 
-    assert body == ended_to_json(ended())
+    assert body == run_end_to_json(ended())
     assert (body["schema"], body["run"], body["job"], body["seconds"]) == (1, RUN, "digits", 11520.0)
     assert body["verdict"]["cause"]["exception"] == "ValueError: bad loss"
 
 
 def test_signatures() -> None:
     """Known answers, made with `openssl dgst -sha256 -mac hmac`."""
-    feishu = render_post(ended(), notify("feishu"), "SEC1", NOW).body
+    feishu = render_webhook_request(ended(), notify("feishu"), "SEC1", NOW).body
 
     assert sign_feishu("SEC1", 1599360473) == {"timestamp": "1599360473", "sign": FEISHU}
     assert {key: feishu[key] for key in ("timestamp", "sign")} == sign_feishu("SEC1", 1599360473)
     assert sign_dingtalk("SEC1", 1599360473250) == f"timestamp=1599360473250&sign={DINGTALK}"
-    assert render_post(ended(), notify("dingtalk"), "SEC1", NOW).query == sign_dingtalk("SEC1", 1599360473250)
+    assert render_webhook_request(ended(), notify("dingtalk"), "SEC1", NOW).query == sign_dingtalk(
+        "SEC1", 1599360473250
+    )
 
 
 FEISHU = "0hLYmfoUxI4qR6gxrHZUwT+7HcMcncQkWF5gKyZReuU="
@@ -158,7 +160,7 @@ DINGTALK = "%2FlfEvQUceFH14tXx3clADsL5oBXmZ7gM%2BZITCYvIV%2Fk%3D"
 )
 def test_answers(to: str, status: int, body: str, complaint: str) -> None:
     """A yes is silent; some services say no with status 200."""
-    assert read_answer(to, status, body) == complaint
+    assert describe_rejection(to, status, body) == complaint
 
 
 @pytest.mark.parametrize(
@@ -176,7 +178,7 @@ def test_answers(to: str, status: int, body: str, complaint: str) -> None:
 )
 def test_which_ends_a_hook_is_for(when: tuple[str, ...], state: str, wanted: bool) -> None:
     """A lost run counts as failed."""
-    assert is_wanted(when, state) is wanted
+    assert is_for_end(when, state) is wanted
 
 
 def test_hooks_outlive_the_launch() -> None:
@@ -184,10 +186,10 @@ def test_hooks_outlive_the_launch() -> None:
     on_end = OnEnd(command=("./tell.sh", "a b"), when=("failed",), time_limit=5.0)
     hooks = Hooks("digits", "lab-a", "/home/ann/job", on_end, (notify("slack"),))
 
-    assert hooks_from_record(json.loads(json.dumps(to_record(hooks)))) == hooks
+    assert hooks_from_record(json.loads(json.dumps(hooks_to_record(hooks)))) == hooks
     assert hooks_from_record({"version": 2}) is None
     assert hooks_from_record([]) is None
-    assert hooks_from_record({**to_record(hooks), "on_end": {"command": "rm -rf"}}) is None
+    assert hooks_from_record({**hooks_to_record(hooks), "on_end": {"command": "rm -rf"}}) is None
 
 
 def test_a_dry_run_shows_them() -> None:
@@ -202,10 +204,10 @@ def test_a_dry_run_shows_them() -> None:
 
 def test_a_launch_says_what_it_will_run_here() -> None:
     """Each word as a shell would take it, and for which ends."""
-    assert announce(OnEnd(command=("./tell.sh", "a b"), when=("failed",))) == (
+    assert describe_on_end(OnEnd(command=("./tell.sh", "a b"), when=("failed",))) == (
         "will run here when it ends (failed): ./tell.sh 'a b'"
     )
-    assert announce(OnEnd(command=("true",), when=())) == "will run here when it ends: true"
+    assert describe_on_end(OnEnd(command=("true",), when=())) == "will run here when it ends: true"
 
 
 @pytest.mark.parametrize(
@@ -222,4 +224,4 @@ def test_a_launch_says_what_it_will_run_here() -> None:
 )
 def test_spans(seconds: float, words: str) -> None:
     """Two units are enough."""
-    assert render_span(seconds) == words
+    assert render_duration(seconds) == words

@@ -8,7 +8,7 @@ import pytest
 
 from clusterctl.plans.ssh import (
     REMOTE_COMMAND,
-    Sharing,
+    ConnectionSharing,
     control_argv,
     master_argv,
     parse_sharing,
@@ -18,7 +18,7 @@ from clusterctl.plans.ssh import (
 )
 from clusterctl.specs.inventory.model import Node, Ssh
 
-NOTHING = Sharing(None, persists=False, accept_new=False)
+NOTHING = ConnectionSharing(None, persists=False, accepts_new_keys=False)
 
 
 def node(host: str = "gpu01", **ssh: object) -> Node:
@@ -49,18 +49,18 @@ def test_what_the_inventory_says_is_handed_on() -> None:
 @pytest.mark.parametrize("host_keys", [None, "strict"])
 def test_unknown_host_keys_are_refused(host_keys: str | None) -> None:
     """Whatever the user's own files say, except that they accept new ones."""
-    argv = master_argv("ssh", node(host_keys=host_keys), NOTHING, socket="/s", batch=True, limit=10)
+    argv = master_argv("ssh", node(host_keys=host_keys), NOTHING, socket="/s", batch=True, timeout=10)
     checking = [word for word in argv if word.startswith("StrictHostKeyChecking")]
     assert set(checking) == {"StrictHostKeyChecking=yes"}
-    lenient = Sharing(None, persists=False, accept_new=True)
+    lenient = ConnectionSharing(None, persists=False, accepts_new_keys=True)
     assert "StrictHostKeyChecking=yes" not in master_argv(
-        "ssh", node(), lenient, socket="/s", batch=True, limit=10
+        "ssh", node(), lenient, socket="/s", batch=True, timeout=10
     )
 
 
 def test_every_call_ends_its_options_before_the_host() -> None:
     """A host can never be an option, and the remote command is the constant one."""
-    master = master_argv("ssh", node(), NOTHING, socket="/s", batch=True, limit=10)
+    master = master_argv("ssh", node(), NOTHING, socket="/s", batch=True, timeout=10)
     assert settings_argv("ssh", node())[-2:] == ["--", "gpu01"]
     assert master[-3:] == ["--", "gpu01", "exit 0"]
     assert session_argv("ssh", node(), "/s")[-3:] == ["--", "gpu01", REMOTE_COMMAND]
@@ -69,7 +69,7 @@ def test_every_call_ends_its_options_before_the_host() -> None:
 
 def test_asking_is_allowed_only_when_meant() -> None:
     """BatchMode stands in every call but the one that may ask."""
-    asking = master_argv("ssh", node(), NOTHING, socket=None, batch=False, limit=10)
+    asking = master_argv("ssh", node(), NOTHING, socket=None, batch=False, timeout=10)
     assert "BatchMode=yes" not in asking
     assert "-S" not in asking  # the user's own files say where
     assert "BatchMode=yes" in session_argv("ssh", node(), "/s")
@@ -79,14 +79,14 @@ def test_asking_is_allowed_only_when_meant() -> None:
 def test_ssh_understands_the_words() -> None:
     """The program that is here takes them all, a path with blanks and percent signs included."""
     calls = [
-        master_argv("ssh", node(user="u", port=1), NOTHING, socket="/tmp/a %h b", batch=True, limit=10),
+        master_argv("ssh", node(user="u", port=1), NOTHING, socket="/tmp/a %h b", batch=True, timeout=10),
         session_argv("ssh", node(), "/tmp/a %h b"),
     ]
     for argv in calls:
         done = subprocess.run(
             [argv[0], "-G", *argv[1:]], capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL
         )
-        assert parse_sharing(done.stdout).path == "/tmp/a %h b"
+        assert parse_sharing(done.stdout).control_path == "/tmp/a %h b"
 
 
 @pytest.mark.parametrize(
@@ -95,15 +95,15 @@ def test_ssh_understands_the_words() -> None:
         ("controlmaster false\ncontrolpersist no\nstricthostkeychecking ask\n", NOTHING),
         (
             "controlpath /home/me/.ssh/cm-1\ncontrolmaster auto\ncontrolpersist 600\n",
-            Sharing("/home/me/.ssh/cm-1", persists=True, accept_new=False),
+            ConnectionSharing("/home/me/.ssh/cm-1", persists=True, accepts_new_keys=False),
         ),
         (
             "controlpath /p q\ncontrolmaster auto\ncontrolpersist no\nstricthostkeychecking accept-new\n",
-            Sharing("/p q", persists=False, accept_new=True),
+            ConnectionSharing("/p q", persists=False, accepts_new_keys=True),
         ),
         ("controlpath none\ncontrolmaster auto\ncontrolpersist yes\n", NOTHING),
     ],
 )
-def test_what_ssh_says_of_sharing(printed: str, sharing: Sharing) -> None:
+def test_what_ssh_says_of_sharing(printed: str, sharing: ConnectionSharing) -> None:
     """A path counts where there is one; a master is left behind only where the user's files would leave it."""
     assert parse_sharing(printed) == sharing

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from clusterctl.plans.checks.registry import checks
+from clusterctl.plans.checks.registry import all_checks
 from clusterctl.plans.known_errors import GUIDANCE, guidance_of
 from clusterctl.protocol.known_errors import all_symptoms, recognise
 
@@ -116,7 +116,7 @@ def test_every_symptom_can_be_told() -> None:
     for code, one in GUIDANCE.items():
         assert one.meaning
         assert one.advice.endswith(".")
-        assert not one.see or one.see in checks()
+        assert not one.related_check or one.related_check in all_checks()
         needed = {"node": "gpu02", "rank": "1", "run": "r"}
         given = {
             "CC-JOB-010": {"module": "m"},
@@ -124,7 +124,7 @@ def test_every_symptom_can_be_told() -> None:
             "CC-JOB-017": {"path": "/p"},
             "CC-JOB-060": {"program": "accelerate"},
         }
-        filled = one.fill({**needed, **given.get(code, {})})
+        filled = one.render_command({**needed, **given.get(code, {})})
         assert bool(filled) == bool(one.command)
         assert filled.startswith("clusterctl ") or not filled
 
@@ -134,7 +134,7 @@ def test_what_a_node_says_cannot_leave_its_quotes() -> None:
     known = recognise('FileNotFoundError: [Errno 2] No such file or directory: "/d\'; rm -rf x"', (), None)
 
     assert known is not None
-    assert guidance_of(known.symptom.code).fill({**known.names, "node": "n"}) == ""
+    assert guidance_of(known.symptom.code).render_command({**known.values, "node": "n"}) == ""
 
 
 @pytest.mark.parametrize(
@@ -152,4 +152,4 @@ def test_a_program_that_is_not_there_is_named(line: str) -> None:
 
     assert known is not None
     assert known.symptom.code == "CC-JOB-060"
-    assert known.names["program"] in ("accelerate", "./train.sh", "torchrun")
+    assert known.values["program"] in ("accelerate", "./train.sh", "torchrun")

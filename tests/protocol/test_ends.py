@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from clusterctl.client.watch.follower import LogLines
-from clusterctl.client.watch.node_report import Part
+from clusterctl.client.watch.node_report import NodeReport
 from clusterctl.node.gang.membership import Bounds
 from clusterctl.node.gang.messages import read_part
-from clusterctl.node.gang.restart_reason import blame
-from clusterctl.node.supervise.evidence import TAIL_LINES, TRACEBACK, Line, boil_down, tracebacks
+from clusterctl.node.gang.restart_reason import judge_record
+from clusterctl.node.supervise.evidence import TAIL_LINES, TRACEBACK, Line, shorten_traceback, tracebacks
 from clusterctl.protocol.end_record import parse_record
 from clusterctl.protocol.root_cause import Cause, find_cause, restart_reason
 from clusterctl.protocol.untrusted import Untrusted
@@ -36,8 +36,8 @@ def failure_of(rank: Any, stderr: list[Any]) -> dict[str, Any]:
     lines = [Line(place, line) for place, (_, line) in enumerate(heard)]
     said = []
     for block in tracebacks(lines):
-        place = next(line.place for line in block if TRACEBACK in line.text)
-        said.append({"at": heard[place][0], "lines": boil_down(block)})
+        place = next(line.offset for line in block if TRACEBACK in line.text)
+        said.append({"at": heard[place][0], "lines": shorten_traceback(block)})
     last = rank.get("last_at", max([time for time, _ in heard], default=rank["time"]))
     flags = {"frozen": rank.get("frozen", False), **({"starved": True} if rank.get("starved") else {})}
     tail = [line.text for line in lines[-TAIL_LINES:]]
@@ -76,21 +76,21 @@ def shown_afterwards(record: Any) -> Cause:
 
 def shown_live(case: Any, record: Any) -> Cause:
     """Judge as the client does that has followed the run; of lost nodes it knows what the others say."""
-    parts = {name: Part(node, 0.0) for name, node in NODES.items()}
+    parts = {name: NodeReport(node, 0.0) for name, node in NODES.items()}
     for rank in sorted(case["ranks"], key=lambda rank: rank["time"]):
         end = {name: rank[name] for name in ("rank", "exit", "signal", "time")}
         if rank.get("frozen"):
             parts[rank["node"]].frozen.add(rank["rank"])
-        parts[rank["node"]].hear_event(Untrusted({"event": "rank_exited", **end}))
+        parts[rank["node"]].on_event(Untrusted({"event": "rank_exited", **end}))
     for name, moment in case["stops"].items():
-        parts[name].hear_event(Untrusted({"event": "stopping", "time": moment}))
+        parts[name].on_event(Untrusted({"event": "stopping", "time": moment}))
     at = {rank["rank"]: rank for rank in case["ranks"]}
     for time, rank, line in case["stderr"]:
         entry = LogLines(at[rank]["node"], rank, "stderr", "f", 0, None, (line,), (len(line) + 1,))
-        parts[at[rank]["node"]].hear_lines(entry, time)
+        parts[at[rank]["node"]].on_lines(entry, time)
     for rank in case["ranks"]:
         if "last_at" in rank:
-            parts[rank["node"]].words[rank["rank"]].notice(rank["last_at"])
+            parts[rank["node"]].parsers[rank["rank"]].on_output(rank["last_at"])
     told = parse_record(Untrusted(record))
     assert told is not None
     known = [failure for failure in told.failures if failure.rank is None or failure.starved]
@@ -104,7 +104,11 @@ def shown_live(case: Any, record: Any) -> Cause:
 
 def name_of(cause: Cause) -> tuple[str, int | None, str]:
     """Give the node, the rank and the code that are shown."""
-    return cause.failure.node, cause.failure.rank, cause.known.symptom.code if cause.known else ""
+    return (
+        cause.failure.node,
+        cause.failure.rank,
+        cause.symptom_match.symptom.code if cause.symptom_match else "",
+    )
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
@@ -113,7 +117,7 @@ def test_nodes_and_client_judge_alike(path: Path) -> None:
     case = json.loads(path.read_text(encoding="utf-8"))
     expected, record = case["expected"], record_of(case)
     named = (expected["node"], expected["rank"], expected["code"])
-    decided = blame(record)
+    decided = judge_record(record)
 
     assert (decided.reason, decided.node) == (expected["restart"], expected["node"]), decided
     for shown in (shown_afterwards(record), shown_live(case, record)):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from clusterctl.node.gang.restart_reason import blame
+from clusterctl.node.gang.restart_reason import judge_record
 from clusterctl.protocol.end_record import parse_record
 from clusterctl.protocol.leaver import RankEnd, find_leavers
 from clusterctl.protocol.root_cause import find_cause
@@ -60,7 +60,11 @@ def name_cause(record: dict[str, Any]) -> tuple[str, int | None, str]:
     assert told is not None
     cause = find_cause(told.failures, told.stopped_at, told.addresses)
     assert cause is not None
-    return cause.failure.node, cause.failure.rank, cause.known.symptom.code if cause.known else ""
+    return (
+        cause.failure.node,
+        cause.failure.rank,
+        cause.symptom_match.symptom.code if cause.symptom_match else "",
+    )
 
 
 def three(culprit: int, end: Rank, *others: Rank) -> list[list[Rank]]:
@@ -151,7 +155,7 @@ def test_the_rank_that_left_early_is_named(
     """With 0, or asleep in its clean-up when the stop comes: it is the cause, and no reason to start again."""
     record = record_of(nodes, stops)
     node = f"gpu0{expected // len(nodes[0]) + 1}"
-    found = blame(record)
+    found = judge_record(record)
 
     assert name_cause(record) == (node, expected, "CC-JOB-053")
     assert (found.reason, found.node) == ("code", node)
@@ -197,7 +201,7 @@ def test_nobody_is_blamed_without_evidence(nodes: list[list[Rank]], stops: Mappi
     record = record_of(nodes, stops)
 
     assert name_cause(record)[1:] == (0, "CC-JOB-052")
-    assert blame(record).reason == "network"
+    assert judge_record(record).reason == "network"
 
 
 def test_of_several_silent_ranks_on_the_named_node_none_is_chosen() -> None:
@@ -217,7 +221,7 @@ def test_a_rank_that_somebody_else_ended_with_term_is_named() -> None:
     record = record_of(nodes, {0: 633.45, 2: 633.45})
 
     assert name_cause(record) == ("gpu02", 1, "CC-JOB-045")
-    assert blame(record)[:2] == ("worker_killed", "gpu02")
+    assert judge_record(record)[:2] == ("worker_killed", "gpu02")
 
 
 def test_one_that_left_goes_before_one_that_was_only_waited_for() -> None:
@@ -227,7 +231,7 @@ def test_one_that_left_goes_before_one_that_was_only_waited_for() -> None:
     record["parts"][0]["failures"][0]["said"] = [waiting]
 
     assert name_cause(record) == ("gpu03", 2, "CC-JOB-053")
-    assert blame(record)[:2] == ("code", "gpu03")
+    assert judge_record(record)[:2] == ("code", "gpu03")
 
 
 LOCAL = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clusterctl.protocol.run_id import job_of, parse_job_name, parse_run_id
+from clusterctl.protocol.run_id import job_name_of, parse_job_name, parse_run_id
 
 GOOD = "mnist.ddp_2-20261122T071140-03b1"
 
@@ -56,7 +56,7 @@ def test_the_job_stands_in_it() -> None:
     """Everything before the time."""
     run = parse_run_id(GOOD)
     assert run is not None
-    assert job_of(run) == "mnist.ddp_2"
+    assert job_name_of(run) == "mnist.ddp_2"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterctl.errors import UsageError
-from clusterctl.specs.placeholders import MEANINGS, Hole, find_problems, parse_template
+from clusterctl.specs.placeholders import MEANINGS, Placeholder, find_problems, parse_template
 
 
 @pytest.mark.parametrize(
@@ -15,20 +15,23 @@ from clusterctl.specs.placeholders import MEANINGS, Hole, find_problems, parse_t
     [
         ("", ()),
         ("plain", ("plain",)),
-        ("${node_rank}", (Hole("node_rank"),)),
-        ("tcp://${master_addr}:${master_port}", ("tcp://", Hole("master_addr"), ":", Hole("master_port"))),
-        ("${nnodes}${world_size}", (Hole("nnodes"), Hole("world_size"))),
+        ("${node_rank}", (Placeholder("node_rank"),)),
+        (
+            "tcp://${master_addr}:${master_port}",
+            ("tcp://", Placeholder("master_addr"), ":", Placeholder("master_port")),
+        ),
+        ("${nnodes}${world_size}", (Placeholder("nnodes"), Placeholder("world_size"))),
         ("$${x}", ("${x}",)),
         ("a$${node_rank}b", ("a${node_rank}b",)),
         ("$$${x}", ("$${x}",)),
         ("$$$${x}", ("$$${x}",)),
-        ("${local_rank}", (Hole("local_rank"),)),
-        ("-${local_rank}-${run_id}", ("-", Hole("local_rank"), "-", Hole("run_id"))),
+        ("${local_rank}", (Placeholder("local_rank"),)),
+        ("-${local_rank}-${run_id}", ("-", Placeholder("local_rank"), "-", Placeholder("run_id"))),
         ("$HOME $$ $", ("$HOME $$ $",)),
         ("$(id) {x} }", ("$(id) {x} }",)),
     ],
 )
-def test_pieces(text: str, pieces: tuple[str | Hole, ...]) -> None:
+def test_pieces(text: str, pieces: tuple[str | Placeholder, ...]) -> None:
     """Literal texts are joined, holes stand alone."""
     assert parse_template(text) == pieces
 
@@ -36,7 +39,7 @@ def test_pieces(text: str, pieces: tuple[str | Hole, ...]) -> None:
 @pytest.mark.parametrize("name", MEANINGS)
 def test_every_name_makes_a_hole(name: str) -> None:
     """Each of the documented names is known."""
-    assert parse_template(f"${{{name}}}") == (Hole(name),)
+    assert parse_template(f"${{{name}}}") == (Placeholder(name),)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +55,7 @@ def test_every_name_makes_a_hole(name: str) -> None:
 )
 def test_problems(text: str, openings: list[int]) -> None:
     """Each wrong one is counted by its opening."""
-    assert [problem.opening for problem in find_problems(text)] == openings
+    assert [problem.opening_index for problem in find_problems(text)] == openings
 
 
 def test_a_wrong_name_is_refused_with_the_nearest_one() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clusterctl.specs.codes import BadValueError
+from clusterctl.specs.codes import InvalidValueError
 from clusterctl.specs.values import Size, parse_size
 
 
@@ -29,5 +29,5 @@ def test_sizes_are_read_and_written(text: str, size: int, shown: str) -> None:
 )
 def test_what_is_no_size(text: str) -> None:
     """A number without a unit could be anything, and less than 1 MB would hold no log."""
-    with pytest.raises(BadValueError):
+    with pytest.raises(InvalidValueError):
         parse_size(text)

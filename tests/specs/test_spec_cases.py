@@ -12,7 +12,7 @@ import pytest
 
 from clusterctl.errors import Issue, SpecError
 from clusterctl.specs import codes
-from clusterctl.specs.importers.detect import parse_foreign
+from clusterctl.specs.importers.detect import parse_imported
 from clusterctl.specs.inventory.parse import parse_inventory
 from clusterctl.specs.job.parse import parse_job
 
@@ -37,7 +37,7 @@ class Case:
         if self.kind == "job":
             parse_job(self.text, FILE, self.overrides)
         elif self.kind == "foreign":
-            parse_foreign(self.text, FOREIGN, **dict(self.overrides))
+            parse_imported(self.text, FOREIGN, **dict(self.overrides))
         else:
             parse_inventory(self.text, FILE)
 
@@ -78,7 +78,7 @@ def pair(issues: tuple[Issue, ...], expected: tuple[str, ...]) -> Iterator[tuple
 
 def shorten(issue: Issue, line: str) -> str:
     """Write an issue as the line that expects it if the line's words are in it, else in full."""
-    place = str(issue.place).removeprefix(f"{FILE}:").removeprefix(f"{FOREIGN}:")
+    place = str(issue.location).removeprefix(f"{FILE}:").removeprefix(f"{FOREIGN}:")
     said = f"{issue.message} | {issue.fix}"
     words = line.split(" ", 2)[-1]
     return f"{issue.code} {place} {words if words and words in said else said}"

@@ -13,11 +13,18 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from clusterctl import errors
-from clusterctl.plans.checks.framework import Here
-from clusterctl.plans.checks.registry import Choice, Finding, checks, choose_checks, evaluate, grant
-from clusterctl.plans.diagnose.collective import MARK, Deep, read_deep
-from clusterctl.plans.diagnose.mesh import MASTER, MESH, Way, Wire
-from clusterctl.plans.facts.facts import Facts, parse_facts, plan_calls, with_words
+from clusterctl.plans.checks.framework import LocalFacts
+from clusterctl.plans.checks.registry import (
+    CheckSelection,
+    Finding,
+    all_checks,
+    choose_checks,
+    evaluate,
+    resolve_waivers,
+)
+from clusterctl.plans.diagnose.collective import LINE_PREFIX, DeepCheckResult, parse_deep_result
+from clusterctl.plans.diagnose.mesh import MASTER, MESH, MeshPath, MeshResult
+from clusterctl.plans.facts.facts import Facts, parse_facts, plan_neighbours, with_session_output
 from clusterctl.specs.inventory.model import Node, Ssh, Waiver
 from clusterctl.specs.job.model import Job
 
@@ -94,28 +101,28 @@ def judge(case: Mapping[str, Any]) -> tuple[Finding, ...]:
     """Evaluate a case."""
     failures = {name: _failure(told) for name, told in case.get("failures", {}).items()}
     facts: dict[str, Facts] = {
-        name: parse_facts(raw, asked=ASKED, heard=HEARD)
+        name: parse_facts(raw, sent_at=ASKED, received_at=HEARD)
         for name, raw in answers(case).items()
         if name not in failures
     }
     for name, said in case.get("noise", {}).items():  # what the login shell prints, in one line or more
-        facts[name] = with_words(facts[name], "", said.encode())
+        facts[name] = with_session_output(facts[name], "", said.encode())
     told = case.get("here", {})
-    here = Here(told.get("open_keys", {}), tuple(told.get("beside_script", ())))
+    here = LocalFacts(told.get("open_keys", {}), tuple(told.get("beside_script", ())))
     job = Job(name="j", file="job.yaml", script="t.py", **case["job"]) if "job" in case else None
     return evaluate(nodes(case), facts, failures, job, wire_of(case), deep_of(case), choice_of(case), here)
 
 
-def choice_of(case: Mapping[str, Any]) -> Choice:
+def choice_of(case: Mapping[str, Any]) -> CheckSelection:
     """Give the chosen checks and the waivers of a case: `only`, `skip`, and `waive` as in a file."""
     told = case.get("waive", [])
     waivers = [Waiver(**{"nodes": "all", "file": "inventory.yaml", **one}) for one in told]
     names = [node.name for node in nodes(case)]
-    left_out = choose_checks(checks(), case.get("only", []), case.get("skip", []))
-    return Choice(left_out, grant(checks(), waivers, names))
+    left_out = choose_checks(all_checks(), case.get("only", []), case.get("skip", []))
+    return CheckSelection(left_out, resolve_waivers(all_checks(), waivers, names))
 
 
-def deep_of(case: Mapping[str, Any]) -> Deep | None:
+def deep_of(case: Mapping[str, Any]) -> DeepCheckResult | None:
     """Give the deep check of a case: what its leader would have written, read as that is read."""
     told = case.get("deep")
     if told is None:
@@ -127,26 +134,31 @@ def deep_of(case: Mapping[str, Any]) -> Deep | None:
         "at": tuple(told.get("at", ())),
     }
     said = [*told.get("rounds", ()), *({"found": told["found"]} for _ in range("found" in told))]
-    lines = ["Some noise", MARK + "{", MARK + "[" * 100000, *(MARK + json.dumps(one) for one in said)]
-    return read_deep(lines, Deep("gloo", names, len(names), **trouble))
+    lines = [
+        "Some noise",
+        LINE_PREFIX + "{",
+        LINE_PREFIX + "[" * 100000,
+        *(LINE_PREFIX + json.dumps(one) for one in said),
+    ]
+    return parse_deep_result(lines, DeepCheckResult("gloo", names, len(names), **trouble))
 
 
-def wire_of(case: Mapping[str, Any]) -> Wire | None:
+def wire_of(case: Mapping[str, Any]) -> MeshResult | None:
     """Give the proof on the wire of a case: all ways are open but for `ways`, by `caller>peer` or `caller>*`."""
     told = case.get("wire")
     if told is None:
         return None
     names = tuple(node.name for node in nodes(case) if node.name not in told.get("out", ()))
-    calls = plan_calls(names)
+    calls = plan_neighbours(names)
     ends = [(caller, peer, MESH) for caller, peers in calls.items() for peer in peers]
     ends += [(name, names[0], MASTER) for name in names[1:]]
     ways = [_way(told.get("ways", {}), *each) for each in ends]
     for rail, changes in told.get("rails", {}).items():
         ways += [replace(_way(changes, *each), rail=rail) for each in ends if each[2] == MESH]
-    return Wire(names, tuple(ways), told.get("absent", {}), 20003, 0.3)
+    return MeshResult(names, tuple(ways), told.get("absent", {}), 20003, 0.3)
 
 
-def _way(changes: Mapping[str, Mapping[str, Any]], caller: str, peer: str, door: str) -> Way:
+def _way(changes: Mapping[str, Mapping[str, Any]], caller: str, peer: str, door: str) -> MeshPath:
     ip = f"10.0.0.{caller[3:]}"
     values: dict[str, Any] = {
         "step": "done",
@@ -165,7 +177,7 @@ def _way(changes: Mapping[str, Mapping[str, Any]], caller: str, peer: str, door:
             and other in ("*", peer)
         ):
             values |= change_of
-    return Way(caller, peer, door, **values)
+    return MeshPath(caller, peer, door, **values)
 
 
 def _failure(told: Mapping[str, Any]) -> errors.ClusterctlError:

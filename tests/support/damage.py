@@ -63,10 +63,10 @@ def judge(error: SpecError, text: str) -> None:
     )
     assert error.issues
     for issue in error.issues:
-        assert issue.place is not None
+        assert issue.location is not None
         assert issue.code.startswith("CC-SPEC-0")
         assert issue.message.isprintable(), issue.message
         assert issue.fix.isprintable(), issue.fix
-        if issue.place.file == "f":
-            assert 1 <= issue.place.line <= len(lines) + 1
-            assert 1 <= issue.place.column <= len(text) + 1
+        if issue.location.file == "f":
+            assert 1 <= issue.location.line <= len(lines) + 1
+            assert 1 <= issue.location.column <= len(text) + 1

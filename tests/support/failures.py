@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from clusterctl.protocol.root_cause import Failure
-from clusterctl.protocol.tracebacks import Words
+from clusterctl.protocol.tracebacks import StderrParser
 
 
 def fail(
     rank: int, lines: tuple[str, ...], time: float, *, by: int | None = None, per_node: int = 8
 ) -> Failure:
     """Build the failure of a rank from what it said."""
-    words = Words()
+    words = StderrParser()
     for line in lines:
-        words.hear(line, time)
+        words.feed(line, time)
     node, code = f"gpu{rank // per_node + 1:02d}", None if by else 1
     said = (tuple(words.tail), words.exception, words.message, words.raised_at)
     return Failure(node, rank, code, by, time + 0.1, *said)

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from counting import count_calls
 
 from clusterctl.node.gang.hub import Hub
-from clusterctl.node.gang.membership import Gang, Part, Side
+from clusterctl.node.gang.membership import Gang, GangContext, NodePart
 from clusterctl.node.gang.peer import Peer
 from clusterctl.node.runtime.event_loop import Loop
 
@@ -37,16 +37,16 @@ class OwnMoments(Loop):
     def __init__(self, shared: Loop, name: str) -> None:
         super().__init__()
         self._shared, self._name = shared, name
-        self.watch, self.forget = shared.watch, shared.forget  # type: ignore[method-assign]  # the shared loop's
-        self.watch_room, self.forget_room = shared.watch_room, shared.forget_room  # type: ignore[method-assign]  # too
+        self.watch, self.unwatch = shared.watch, shared.unwatch  # type: ignore[method-assign]  # the shared loop's
+        self.watch_writable, self.unwatch_writable = shared.watch_writable, shared.unwatch_writable  # type: ignore[method-assign]  # too
 
     def after(self, seconds: float, name: str, callback: Callable[[], None]) -> None:
         """Call back later."""
         self._shared.after(seconds, f"{self._name} {name}", callback)
 
-    def drop(self, name: str) -> None:
+    def cancel(self, name: str) -> None:
         """Forget a moment."""
-        self._shared.drop(f"{self._name} {name}")
+        self._shared.cancel(f"{self._name} {name}")
 
 
 class Members:
@@ -56,13 +56,13 @@ class Members:
         self.loop, self.heard = Loop(), Counter[str]()
         self._count, self._token = count, token
 
-    def make(self, kind: Callable[[Side], Gang], rank: int) -> Any:
+    def make(self, kind: Callable[[GangContext], Gang], rank: int) -> Any:
         """Make one node's member of the gang."""
         node = f"gpu{rank:05}"
         spec = {"run": "j-1", "node": node, "node_rank": rank, "nnodes": self._count, "hub": "gpu00000"}
         spec.update(master_addr="127.0.0.1", address="127.0.0.1", join_limit=LIMIT)
         return kind(
-            Side(
+            GangContext(
                 OwnMoments(self.loop, node),
                 spec,
                 self._token,
@@ -74,7 +74,7 @@ class Members:
         )
 
 
-def part_of(rank: int) -> Part:
+def part_of(rank: int) -> NodePart:
     """Say that a node has ended well."""
     about = {"node": f"gpu{rank:05}", "node_rank": rank, "state": "SUCCEEDED", "reason": ""}
     return {**about, "time": time.time(), "stopped_at": None, "failures": []}
@@ -95,9 +95,9 @@ def play_peers(pipe: Any, count: int, token: bytes) -> None:
             members.loop.stop()
         elif word == "ended":
             for rank, peer in enumerate(peers, 1):
-                peer.ended(part_of(rank))
+                peer.on_end(part_of(rank))
         else:
-            for peer in peers if word in ("join", "went") else peers[:1]:
+            for peer in peers if word in ("join", "on_go") else peers[:1]:
                 getattr(peer, word)(*rest)
 
     members.loop.watch(pipe.fileno(), obey)
@@ -120,18 +120,18 @@ class Play:
         """Go through a run's stages; gives what each took."""
         hub, others = self.hub, self.count - 1
         hub.open()
-        assert hub.door is not None
-        port = hub.door.port
+        assert hub.listener is not None
+        port = hub.listener.port
         told = {"nodes": self.count}
         told.update(self._stage("join", lambda: self.pipe.send(("join", port)), "joined", others))
         open_files = len(list(Path("/proc/self/fd").iterdir()))
-        hub.went()
-        self.pipe.send(("went",))
-        answered = lambda: all(not one.channel.quiet for one in hub.members.values())  # noqa: E731 - one line
+        hub.on_go()
+        self.pipe.send(("on_go",))
+        answered = lambda: all(not one.channel.unanswered_beats for one in hub.members.values())  # noqa: E731 - one line
         told.update(
             self._stage("beat", lambda: told.update(beat_calls=count_calls(hub.beat)), "", 0, answered)
         )
-        told.update(self._stage("stop", lambda: self.pipe.send(("failed", "boom")), "stop", others - 1))
+        told.update(self._stage("stop", lambda: self.pipe.send(("on_failure", "boom")), "stop", others - 1))
         told.update(self._stage("record", self._end, "record", others))
         status = Path("/proc/self/status").read_text()
         memory = int(status.partition("VmHWM:")[2].split()[0]) / 1024  # getrusage begins with the parent's
@@ -141,7 +141,7 @@ class Play:
 
     def _end(self) -> None:
         self.pipe.send(("ended",))
-        self.hub.ended(part_of(0))
+        self.hub.on_end(part_of(0))
 
     def _stage(
         self,
@@ -157,7 +157,7 @@ class Play:
             if time.monotonic() - began > LIMIT:
                 raise SystemExit(f"{name}: {self._heard(event)} of {wanted}")
             self.members.loop.after(TICK, "look again", lambda: None)
-            self.members.loop._turn()
+            self.members.loop._run_once()
         seconds, processor = time.monotonic() - began, time.process_time() - spent
         return {f"{name}_seconds": round(seconds, 4), f"{name}_cpu": round(processor, 4)}
 

@@ -16,7 +16,7 @@ from typing import Any
 from waiting import HANG
 
 from clusterctl.client.rpc import bundle
-from clusterctl.client.rpc.frames import Frame, FrameReader, encode_frame, limits_of_sync
+from clusterctl.client.rpc.frames import Frame, FrameReader, encode_frame, sync_limits
 from clusterctl.errors import ConnectionLost, NodeError
 from clusterctl.plans.ssh import BOOT
 
@@ -45,12 +45,12 @@ class PipeSession:
             bufsize=0,
         )
         sentinel = secrets.token_hex(8)
-        self._reader = FrameReader(sentinel, limits_of_sync(100_000))
+        self._reader = FrameReader(sentinel, sync_limits(100_000))
         self._arrived: list[Frame] = []
         self.blobs: list[str] = []
         request = {"workdir": str(workdir), "run": run, "node": node, "node_rank": rank, "give": give}
         header = json.dumps({"sentinel": sentinel, "verb": "sync", "request": request}).encode()
-        for part in (bundle.boot(), header, bundle.bundle("sync")):
+        for part in (bundle.boot_program(), header, bundle.bundle("sync")):
             self._write(b"%d\n" % len(part) + part)
 
     def _write(self, data: bytes) -> None:

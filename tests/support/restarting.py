@@ -10,7 +10,7 @@ from gangs import ELSEWHERE, FINAL, GangRun, Make, wait_for_all
 from noderun import NodeRun
 from waiting import wait_until
 
-from clusterctl.node.runtime.processes import identity_of, send_signal
+from clusterctl.node.runtime.processes import parse_identity, send_signal
 
 # Each rank of each attempt waits for a file of its own, which holds what it is to do.
 SCRIPT = """
@@ -160,11 +160,11 @@ class RestartGang(GangRun):
 def vanish(one: NodeRun) -> None:
     """Let a node disappear as a power failure does, but that its connections end at once."""
     state = one.state()
-    own = [identity_of(state[name]) for name in ("guardian", "agent")]
+    own = [parse_identity(state[name]) for name in ("guardian", "agent")]
     for identity in own:
         assert identity is not None and send_signal(identity, signal.SIGSTOP)
     state = one.state()
-    others = [identity_of(entry) for entry in (state["torchrun"], *state["ranks"].values())]
+    others = [parse_identity(entry) for entry in (state["torchrun"], *state["ranks"].values())]
     for identity in (*own, *others):
         if identity is not None:
             send_signal(

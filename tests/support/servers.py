@@ -19,8 +19,8 @@ import pytest
 from waiting import HANG
 
 from clusterctl.client.ssh.connect import connect
-from clusterctl.client.ssh.host_keys import HostKeys, Recorded
-from clusterctl.client.ssh.identities import Keyring
+from clusterctl.client.ssh.host_keys import HostKeys, RecordedHostKey
+from clusterctl.client.ssh.identities import Identities
 from clusterctl.client.ssh.route import Hop, plain_hop
 from clusterctl.client.ssh.timeouts import Timeouts
 from clusterctl.specs.inventory.model import Node, Ssh
@@ -179,8 +179,8 @@ class Client:
     """Our side: host keys and private keys from an empty home, and connections that are closed at the end."""
 
     hostkeys: HostKeys
-    keyring: Keyring
-    recorded: list[Recorded]
+    keyring: Identities
+    recorded: list[RecordedHostKey]
     opened: list[Any]
 
     def connect(self, node: Node, timeouts: Timeouts = PATIENT) -> Any:
@@ -198,6 +198,6 @@ class Client:
 def make_client(home: Path, *, agent: bool = False) -> Client:
     """Connect with nothing but what is below `home`."""
     home.mkdir(exist_ok=True)
-    recorded: list[Recorded] = []
+    recorded: list[RecordedHostKey] = []
     hostkeys = HostKeys(recorded.append, home=home, system_file=home / "none")
-    return Client(hostkeys, Keyring(home=home, agent=agent), recorded, [])
+    return Client(hostkeys, Identities(home=home, agent=agent), recorded, [])

@@ -32,13 +32,13 @@ from invoke import Context
 
 from clusterctl.client.openssh import OpensshConnection
 from clusterctl.client.rpc import errors
-from clusterctl.client.rpc.channels import hang
+from clusterctl.client.rpc.channels import create_wakeup_pipe
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.frames import encode_frame
 from clusterctl.errors import ClusterctlError, ConnectTimeout, Unreachable
-from clusterctl.plans.diagnose.mesh import MAIN, SIZE
+from clusterctl.plans.diagnose.mesh import MAIN_RAIL, TRANSFER_SIZE
 from clusterctl.plans.ssh import DECOYS
-from clusterctl.plans.sync.manifest import Entry, manifest_of
+from clusterctl.plans.sync.manifest import TreeEntry, make_manifest
 from clusterctl.specs.inventory.model import Node, Ssh
 
 Frame = tuple[Mapping[str, Any], bytes]
@@ -150,13 +150,13 @@ class SimulatedChannel:
     status = 0
 
     def __init__(self, node: Node, fate: Fate, far: FarSide) -> None:
-        self.node, self.over = node.name, False
+        self.node, self.at_eof = node.name, False
         self._described, self._fate, self._far = node, fate, far
         self._cut = False
         self._arrived: deque[bytes] = deque()
         self._lock = threading.Lock()
-        self._bell = hang(self)
-        self._cord = self._bell.cord("stdout")
+        self._bell = create_wakeup_pipe(self)
+        self._cord = self._bell.event("stdout")
         self._heard, self._begun = bytearray(), False
         self._verb, self._request = "", dict[str, Any]()
 
@@ -164,15 +164,15 @@ class SimulatedChannel:
         """Be readable when something arrived or all is over."""
         return self._bell.fileno()
 
-    def take(self) -> bytes:
+    def read_stdout(self) -> bytes:
         """Take what has arrived."""
         with self._lock:
             piece = self._arrived.popleft() if self._arrived else b""
-            if not self._arrived and not self.over:
+            if not self._arrived and not self.at_eof:
                 self._cord.clear()
             return piece
 
-    def take_stderr(self) -> bytes:
+    def read_stderr(self) -> bytes:
         """Take nothing: nobody complains."""
         return b""
 
@@ -187,9 +187,9 @@ class SimulatedChannel:
 
     def find_failure(self) -> ClusterctlError | None:
         """Tell a connection that was cut."""
-        return errors.lost(self.node, "Connection reset by peer") if self._cut else None
+        return errors.connection_lost(self.node, "Connection reset by peer") if self._cut else None
 
-    def hang_up(self) -> None:
+    def abort(self) -> None:
         """End it."""
         self._end()
 
@@ -246,7 +246,7 @@ class SimulatedChannel:
 
     def _end(self) -> None:
         with self._lock:
-            self.over = True
+            self.at_eof = True
             self._cord.set()
 
 
@@ -290,17 +290,32 @@ def obey(header: Mapping[str, Any], body: bytes) -> list[Frame]:
     """Do what a conversation asks for after its beginning: the proof on the wire, the code, the way to GO."""
     if header.get("mesh") == "listen":
         return [
-            ({"listening": {"ports": {MAIN: 40000}, "master_port": 40001 if header["master"] else None}}, b"")
+            (
+                {
+                    "listening": {
+                        "ports": {MAIN_RAIL: 40000},
+                        "master_port": 40001 if header["master"] else None,
+                    }
+                },
+                b"",
+            )
         ]
     if header.get("mesh") == "call":
-        done = {"step": "done", "got": SIZE, "acked": SIZE, "connect": 0.0001, "seconds": 0.001, "rtt": 90}
+        done = {
+            "step": "done",
+            "got": TRANSFER_SIZE,
+            "acked": TRANSFER_SIZE,
+            "connect": 0.0001,
+            "seconds": 0.001,
+            "rtt": 90,
+        }
         ways = [
             {**{key: peer[key] for key in ("door", "rail")}, "peer": peer["name"], **done}
             for peer in header["peers"]
         ]
         return [({"ways": ways}, b"")]
     if header.get("manifest"):
-        held = manifest_of(Entry(*row) for row in json.loads(zlib.decompress(body)))
+        held = make_manifest(TreeEntry(*row) for row in json.loads(zlib.decompress(body)))
         return [({"tree": held.hash, "files": len(held.entries), "bytes": held.size}, b"")]
     if header.get("do") == "join":
         return [({"event": "joined"}, b""), *_ready()]
@@ -351,7 +366,7 @@ class SimulatedCluster(Cluster):
         super().close()
         self._far.close()
 
-    def _leads_straight(self, node: Node) -> bool:  # noqa: ARG002 - that of the class
+    def _is_direct(self, node: Node) -> bool:  # noqa: ARG002 - that of the class
         """There is no bastion."""
         return True
 

@@ -7,44 +7,44 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from clusterctl.cli.actions.find_runs import Remembered, ask_runs
-from clusterctl.cli.actions.notify import remind, tell_end
+from clusterctl.cli.actions.find_runs import FoundRuns, find_runs
+from clusterctl.cli.actions.notify import notify_end, warn_not_notified
 from clusterctl.cli.context.nodes import (
+    current_owner,
     interpreter,
-    myself,
     notice,
     open_cluster,
     reading_exit_code,
-    tell_failures,
+    report_failures,
 )
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.watch.follower import LogLines, StateChange, StreamEnd
-from clusterctl.client.watch.monitor import Attached, Watch
-from clusterctl.client.watch.reader import Onlooker
-from clusterctl.console.logs import JsonLogs, LogPrinter, Logs
-from clusterctl.console.runs import describe_launch, make_board
-from clusterctl.console.terminal import say
+from clusterctl.client.watch.monitor import MonitorOptions, RunMonitor
+from clusterctl.client.watch.reader import LiveReader
+from clusterctl.console.logs import JsonLogPrinter, LogPrinter, LogSink
+from clusterctl.console.runs import describe_launch, make_status_view
+from clusterctl.console.terminal import info
 from clusterctl.console.text import json_text
 from clusterctl.console.verdict import show_verdict
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.runs.selection import Parts, choose_to_attach, is_live, owner_of, submitted
-from clusterctl.plans.runs.state import whole_state
-from clusterctl.plans.runs.verdict import to_json
+from clusterctl.plans.runs.selection import Parts, choose_to_attach, is_live, owner_of, submitted_at
+from clusterctl.plans.runs.state import run_state
+from clusterctl.plans.runs.verdict import verdict_to_json
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.inventory.model import Inventory, Node
-from clusterctl.specs.text import command_line, counted
+from clusterctl.specs.text import command_line, plural
 
 
 @dataclass(frozen=True)
-class Report:
+class RunOutput:
     """How a command speaks of a run: as NDJSON or in words; `command` is how its hints begin."""
 
     as_json: bool
     command: str
 
-    def logs(self, run: str, ranks: Mapping[str, int], world_size: int | None) -> Logs:
+    def logs(self, run_id: str, ranks: Mapping[str, int], world_size: int | None) -> LogSink:
         """Give what shows log lines; `ranks` are the node ranks by name."""
-        return JsonLogs(run, ranks) if self.as_json else LogPrinter(ranks, world_size or 1)
+        return JsonLogPrinter(run_id, ranks) if self.as_json else LogPrinter(ranks, world_size or 1)
 
     def write_end(self, state: str, exit_code: int, error: str | None = None) -> None:
         """Close the NDJSON of a run that was not followed to its end."""
@@ -56,152 +56,160 @@ class Report:
             with suppress(BrokenPipeError):
                 print(json_text({"schema": 1, **entry}), flush=True)
 
-    def hint(self, verb: str, run: str) -> str:
+    def hint(self, verb: str, run_id: str) -> str:
         """Give a command to paste."""
-        return command_line(verb, run, command=self.command)
+        return command_line(verb, run_id, command=self.command)
 
-    def come_back(self, run: str) -> str:
+    def describe_commands(self, run_id: str) -> str:
         """Say how to come back to a run that goes on."""
-        ways = {"attach": "follow it again", "status": "how it stands", "stop": "end it"}
-        commands = {self.hint(verb, run): meaning for verb, meaning in ways.items()}
+        meanings = {"attach": "follow it again", "status": "how it stands", "stop": "end it"}
+        commands = {self.hint(verb, run_id): meaning for verb, meaning in meanings.items()}
         width = max(map(len, commands))
         return "\n".join(f"  {command:{width}}  {meaning}" for command, meaning in commands.items())
 
-    def leaving(self, run: str, *, stopping: bool) -> str:
+    def describe_leaving(self, run_id: str, *, stopping: bool) -> str:
         """Say what becomes of a run that nobody watches any more."""
         if stopping:
-            return f"\nleft while the run was being stopped; make sure that it is: {self.hint('stop', run)}"
-        return f"\ndetached; the run goes on\n{self.come_back(run)}"
+            return (
+                f"\nleft while the run was being stopped; make sure that it is: {self.hint('stop', run_id)}"
+            )
+        return f"\ndetached; the run goes on\n{self.describe_commands(run_id)}"
 
 
-def watch_run(cluster: Cluster, watch: Watch, report: Report, logs: Logs, began: float) -> int:
+def watch_run(
+    cluster: Cluster, options: MonitorOptions, output: RunOutput, logs: LogSink, began: float
+) -> int:
     """Follow a run that began at `began` (time.time()) to its verdict, whose exit code this gives; Ctrl-C leaves."""
-    attached = Attached(cluster, watch, show=logs.show, notice=notice)
+    monitor = RunMonitor(cluster, options, show=logs.show, notice=notice)
     try:
-        verdict = attached.watch()
-    except BaseException as leaving:
-        say(report.leaving(watch.run, stopping=attached.stopping))
-        if not isinstance(leaving, (KeyboardInterrupt, BrokenPipeError)):
+        verdict = monitor.watch()
+    except BaseException as error:
+        info(output.describe_leaving(options.run_id, stopping=monitor.stopping))
+        if not isinstance(error, (KeyboardInterrupt, BrokenPipeError)):
             raise
-        report.write_end("RUNNING", 130)
-        remind(watch.run, report.hint("attach", watch.run))
+        output.write_end("RUNNING", 130)
+        warn_not_notified(options.run_id, output.hint("attach", options.run_id))
         return 130
-    report.write_json({"run": verdict.run, "verdict": to_json(verdict)})
+    output.write_json({"run": verdict.run_id, "verdict": verdict_to_json(verdict)})
     seconds = time.time() - began
-    show_verdict(verdict, seconds, report.command)
-    tell_end(verdict, seconds, report.command, watch.secrets)
+    show_verdict(verdict, seconds, output.command)
+    notify_end(verdict, seconds, output.command, options.secrets)
     return verdict.exit_code
 
 
-EVIDENCE = 100  # lines of each file from before we came that are read, in search of the cause
-SHOWN = 10  # of these, so many are shown
+EVIDENCE_LINES = 100  # lines of each file from before we came that are read, in search of the cause
+SHOWN_LINES = 10  # of these, so many are shown
 
 
 @dataclass(frozen=True)
-class Latest:
+class RecentLogs:
     """Shows what comes from now on; of what was there before only the end, or nothing."""
 
-    logs: Logs
-    shown: int
+    logs: LogSink
+    max_lines: int
 
     def show(self, entry: LogLines) -> None:
         """Write complete lines of one file."""
-        begin, old = entry.offset, 0
+        position, old_lines = entry.offset, 0
         for size in entry.sizes:
-            old += begin < entry.before
-            begin += size
-        skipped = max(0, old - self.shown)
+            old_lines += position < entry.initial_size
+            position += size
+        skipped = max(0, old_lines - self.max_lines)
         if skipped < len(entry.lines):
             offset = entry.offset + sum(entry.sizes[:skipped])
             lines, sizes = entry.lines[skipped:], entry.sizes[skipped:]
             self.logs.show(replace(entry, offset=offset, lines=lines, sizes=sizes))
 
 
-def attach_run(inventory: Inventory, wanted: str | None, report: Report) -> int:
+def attach_run(inventory: Inventory, run_prefix: str | None, output: RunOutput) -> int:
     """Follow a run; the exit code is the verdict's, 4 if no node answers. NDJSON ends in a verdict in any case."""
     try:
-        return _attach(inventory, wanted, report)
+        return _attach(inventory, run_prefix, output)
     except ClusterctlError as error:
-        report.write_end("UNKNOWN", error.exit_code, error=f"{error.code} {error.message}")
+        output.write_end("UNKNOWN", error.exit_code, error=f"{error.code} {error.message}")
         raise
 
 
-def _attach(inventory: Inventory, wanted: str | None, report: Report) -> int:
+def _attach(inventory: Inventory, run_prefix: str | None, output: RunOutput) -> int:
     with open_cluster() as cluster:
-        remembered = ask_runs(cluster, inventory.nodes, wanted, one=True)
-        tell_failures(remembered.errors)
-        if not remembered.answered:
-            report.write_end("UNKNOWN", 4, error="no node answered")
+        found_runs = find_runs(cluster, inventory.nodes, run_prefix, only_one=True)
+        report_failures(found_runs.errors)
+        if not found_runs.answered:
+            output.write_end("UNKNOWN", 4, error="no node answered")
             return 4
-        run = choose_to_attach(remembered.runs, wanted, myself())
-        parts = remembered.runs[run]
-        _tell(run, parts, report)
-        latest = Latest(_logs(report, run, parts), SHOWN if is_live(parts) else 0)
-        return watch_run(cluster, _watch(inventory, remembered, run), report, latest, _began(parts))
+        run_id = choose_to_attach(found_runs.runs, run_prefix, current_owner())
+        parts = found_runs.runs[run_id]
+        _announce(run_id, parts, output)
+        latest = RecentLogs(_logs(output, run_id, parts), SHOWN_LINES if is_live(parts) else 0)
+        return watch_run(
+            cluster, _monitor_options(inventory, found_runs, run_id), output, latest, _start_time(parts)
+        )
 
 
-def _watch(inventory: Inventory, remembered: Remembered, run: RunId) -> Watch:
-    parts = remembered.runs[run]
+def _monitor_options(inventory: Inventory, found_runs: FoundRuns, run_id: RunId) -> MonitorOptions:
+    parts = found_runs.runs[run_id]
     nodes = [node for node in inventory.nodes if node.name in parts]
-    return Watch(
-        run=run,
+    return MonitorOptions(
+        run_id=run_id,
         nodes=nodes,
-        interpreters={node.name: remembered.pythons.get(node.name) or interpreter(node) for node in nodes},
-        offsets=remembered.offsets,
-        known=parts,
-        tail=EVIDENCE,
-        reacts=owner_of(parts).is_same(myself()),
-        names=[node.name for node in inventory.nodes],
+        interpreters={node.name: found_runs.pythons.get(node.name) or interpreter(node) for node in nodes},
+        offsets=found_runs.offsets,
+        known_states=parts,
+        tail=EVIDENCE_LINES,
+        stops_on_failure=owner_of(parts).is_same(current_owner()),
+        inventory_names=[node.name for node in inventory.nodes],
     )
 
 
-def _tell(run: str, parts: Parts, report: Report) -> None:
+def _announce(run_id: str, parts: Parts, output: RunOutput) -> None:
     """Say what one has attached to, and what one's presence means for it."""
     attempt = max((part.attempt for part in parts.values() if part), default=1)
-    state = whole_state(parts) + (f", attempt {attempt}," if attempt > 1 else "")
-    say(f"run {run}: {state} on {counted(len(parts), 'node')}, {describe_launch(parts)}")
+    state = run_state(parts) + (f", attempt {attempt}," if attempt > 1 else "")
+    info(f"run {run_id}: {state} on {plural(len(parts), 'node')}, {describe_launch(parts)}")
     if is_live(parts):
-        say(f"each rank's last {SHOWN} lines, and what comes; all of it: {report.hint('logs', run)}")
+        info(
+            f"each rank's last {SHOWN_LINES} lines, and what comes; all of it: {output.hint('logs', run_id)}"
+        )
     gang = any(part.gang for part in parts.values() if part)
-    if is_live(parts) and not gang and not owner_of(parts).is_same(myself()):
+    if is_live(parts) and not gang and not owner_of(parts).is_same(current_owner()):
         notice("it is not yours: if one node fails, the others are not stopped from here")
 
 
-def _logs(report: Report, run: str, parts: Parts) -> Logs:
-    known = [part for part in parts.values() if part]
-    ranks = {part.node: part.node_rank for part in known}
-    return report.logs(run, ranks, max((part.world_size or 1 for part in known), default=1))
+def _logs(output: RunOutput, run_id: str, parts: Parts) -> LogSink:
+    states = [part for part in parts.values() if part]
+    ranks = {part.node: part.node_rank for part in states}
+    return output.logs(run_id, ranks, max((part.world_size or 1 for part in states), default=1))
 
 
-def _began(parts: Parts) -> float:
+def _start_time(parts: Parts) -> float:
     """Give when the run began, for the time that it took: one that has ended took no longer than until then."""
     if is_live(parts):
-        return submitted(parts)
+        return submitted_at(parts)
     ended = max(part.since for part in parts.values() if part)
-    return time.time() - max(0.0, ended - submitted(parts))
+    return time.time() - max(0.0, ended - submitted_at(parts))
 
 
 PULSE = 5.0  # seconds between two looks at what each rank said last
 
 
 def watch_status(
-    cluster: Cluster, nodes: Sequence[Node], remembered: Remembered, run: RunId, *, as_json: bool
+    cluster: Cluster, nodes: Sequence[Node], found_runs: FoundRuns, run_id: RunId, *, as_json: bool
 ) -> int:
     """Follow the states; 0 when all nodes answered in the end, 5 some, 4 none."""
-    parts = dict(remembered.runs[run])
+    parts = dict(found_runs.runs[run_id])
     taking_part = [node for node in nodes if node.name in parts]
-    pythons = {node.name: remembered.pythons.get(node.name) or interpreter(node) for node in taking_part}
-    silent = {error.node for error in remembered.errors}
-    wish = {"events": None, "logs": None, "pulse": PULSE}
-    onlooker = Onlooker(cluster, run, taking_part, pythons, wish, notice=notice)
-    with make_board(run, remembered.offsets, as_json=as_json) as board:
-        board.show(parts)
-        for update in onlooker.updates():
+    pythons = {node.name: found_runs.pythons.get(node.name) or interpreter(node) for node in taking_part}
+    unanswered = {error.node for error in found_runs.errors}
+    request = {"events": None, "logs": None, "pulse": PULSE}
+    reader = LiveReader(cluster, run_id, taking_part, pythons, request, notice=notice)
+    with make_status_view(run_id, found_runs.offsets, as_json=as_json) as view:
+        view.show(parts)
+        for update in reader.updates():
             if isinstance(update, StateChange) and update.state != parts[update.node]:
                 parts[update.node] = update.state
-                silent.discard(update.node)
-                board.show(parts)
+                unanswered.discard(update.node)
+                view.show(parts)
             elif isinstance(update, StreamEnd) and update.error is not None:
-                silent.add(update.node)
-                tell_failures([update.error])
-    return reading_exit_code(remembered.asked - len(silent), remembered.asked)
+                unanswered.add(update.node)
+                report_failures([update.error])
+    return reading_exit_code(found_runs.asked - len(unanswered), found_runs.asked)

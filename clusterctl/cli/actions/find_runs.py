@@ -10,16 +10,16 @@ from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.runs.selection import Parts, gather_runs, is_complete, is_live
-from clusterctl.plans.runs.state import SUCCEEDED, NodeState, whole_state
+from clusterctl.plans.runs.state import SUCCEEDED, NodeState, run_state
 from clusterctl.protocol.run_id import RunId, parse_run_id
 from clusterctl.specs.inventory.model import Node
-from clusterctl.specs.text import counted
+from clusterctl.specs.text import plural
 
-REMEMBERED = 200
+MAX_LISTED_RUNS = 200
 
 
 @dataclass(frozen=True)
-class Remembered:
+class FoundRuns:
     """The runs by id, newest first, the nodes that did not answer, and the Python that answered on the others."""
 
     runs: dict[RunId, dict[str, NodeState | None]]
@@ -34,60 +34,69 @@ class Remembered:
         return self.asked - len(self.errors)
 
 
-def ask_runs(
+def find_runs(
     cluster: Cluster,
     nodes: Sequence[Node],
     prefix: str | None,
     *,
     pulse: bool = False,
-    one: bool = False,
-) -> Remembered:
+    only_one: bool = False,
+) -> FoundRuns:
     """Ask every node for its runs at the same time; `pulse`: with signs of life of those that live.
 
-    `one`: no other run is wanted, so that once all of its nodes have spoken nobody waits for one that is dark.
+    `only_one`: no other run is wanted, so that once all of its nodes have spoken nobody waits for one that is dark.
     """
-    answers: dict[str, tasks.Listing] = {}
+    answers: dict[str, tasks.RunListing] = {}
     pythons: dict[str, tasks.Interpreter] = {}
     errors: dict[str, ClusterctlError] = {}
 
     for outcome in cluster.each(
         nodes,
         lambda c, node: with_any_python(
-            node, lambda used: tasks.ps(c, node, used, prefix, REMEMBERED, pulse=pulse)
+            node, lambda python: tasks.ps(c, node, python, prefix, MAX_LISTED_RUNS, pulse=pulse)
         ),
     ):
         if outcome.value is not None:
             answers[outcome.node.name], pythons[outcome.node.name] = outcome.value
-            _warn(outcome.node.name, outcome.value[0])
+            _warn_unnamed(outcome.node.name, outcome.value[0])
         elif outcome.error is not None:
             errors[outcome.node.name] = outcome.error
-        if one and prefix is not None and parse_run_id(prefix) and is_complete(_find(answers, prefix)):
+        if (
+            only_one
+            and prefix is not None
+            and parse_run_id(prefix)
+            and is_complete(_states_of(answers, prefix))
+        ):
             break
     ordered = {node.name: answers[node.name].runs for node in nodes if node.name in answers}
     offsets = {name: listing.offset for name, listing in answers.items()}
     gathered = gather_runs(ordered, [node.name for node in nodes if node.name not in answers])
     names = [node.name for node in nodes]  # what has a rank has it in this order
-    runs = {run: {name: parts[name] for name in names if name in parts} for run, parts in gathered.items()}
-    return Remembered(runs, tuple(errors.values()), len(answers) + len(errors), pythons, offsets)
+    runs = {
+        run_id: {name: parts[name] for name in names if name in parts} for run_id, parts in gathered.items()
+    }
+    return FoundRuns(runs, tuple(errors.values()), len(answers) + len(errors), pythons, offsets)
 
 
-def _warn(node: str, listing: tasks.Listing) -> None:
+def _warn_unnamed(node: str, listing: tasks.RunListing) -> None:
     if listing.unnamed:
-        what = counted(listing.unnamed, "line")
+        lines = plural(listing.unnamed, "line")
         notice(
-            f"{node}: {what} of its list of runs name no run and were ignored: is this node what it should be?"
+            f"{node}: {lines} of its list of runs name no run and were ignored: is this node what it should be?"
         )
 
 
-def _find(answers: Mapping[str, tasks.Listing], run: str) -> Parts:
-    return {name: state for name, one in answers.items() for state in one.runs if state.run == run}
+def _states_of(answers: Mapping[str, tasks.RunListing], run_id: str) -> Parts:
+    return {
+        name: state for name, listing in answers.items() for state in listing.runs if state.run_id == run_id
+    }
 
 
-def recall_end(cluster: Cluster, nodes: Sequence[Node], remembered: Remembered, run: RunId) -> Parts:
+def fetch_end_record(cluster: Cluster, nodes: Sequence[Node], found_runs: FoundRuns, run_id: RunId) -> Parts:
     """Give the parts of a run, of one that ended badly with what its nodes know of the end, told only when asked."""
-    parts = remembered.runs[run]
-    told = any(part.record for part in parts.values() if part)
-    if told or is_live(parts) or whole_state(parts) == SUCCEEDED:
+    parts = found_runs.runs[run_id]
+    has_record = any(part.record for part in parts.values() if part)
+    if has_record or is_live(parts) or run_state(parts) == SUCCEEDED:
         return parts
-    again = ask_runs(cluster, [node for node in nodes if parts.get(node.name)], run).runs.get(run, {})
+    again = find_runs(cluster, [node for node in nodes if parts.get(node.name)], run_id).runs.get(run_id, {})
     return {**parts, **{name: part for name, part in again.items() if part}}

@@ -10,52 +10,58 @@ from pathlib import Path
 import click
 
 from clusterctl.cli.context.load import expand, read_spec
-from clusterctl.cli.context.nodes import interpreter, open_cluster, reading_exit_code, tell_failures
+from clusterctl.cli.context.nodes import interpreter, open_cluster, reading_exit_code, report_failures
 from clusterctl.client.rpc import tasks
 from clusterctl.client.ssh.host_keys import HostKeys
-from clusterctl.console.terminal import say
+from clusterctl.console.terminal import info
 from clusterctl.errors import ClusterctlError, UsageError
 from clusterctl.plans.discover import plan_discovery
 from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.facts.untrusted import clean_text
 from clusterctl.specs.importers.hostfile import parse_hostfile
-from clusterctl.specs.importers.imported import Foreign
+from clusterctl.specs.importers.imported import Imported
 from clusterctl.specs.inventory.model import Inventory
 from clusterctl.specs.inventory.parse import parse_inventory
 from clusterctl.specs.inventory.render import render_discovered, render_inventory
-from clusterctl.specs.text import command_line, counted
+from clusterctl.specs.text import command_line, plural
 
 STANDARD_INPUT = "-"
 
 
-def read_foreign(path: str) -> str:
+def read_imported_file(path: str) -> str:
     """Read the file, or standard input for `-`, as far as an inventory can be long."""
-    from clusterctl.specs.importers.imported import MOST_FOREIGN
+    from clusterctl.specs.importers.imported import MOST_CHARACTERS
 
     if path != STANDARD_INPUT:
-        return read_spec(expand(path), MOST_FOREIGN)
+        return read_spec(expand(path), MOST_CHARACTERS)
     from clusterctl.specs.yaml.reader import decode_source
 
-    return decode_source(sys.stdin.buffer.read(MOST_FOREIGN + 1), "standard input", most=MOST_FOREIGN)
+    return decode_source(
+        sys.stdin.buffer.read(MOST_CHARACTERS + 1), "standard input", max_bytes=MOST_CHARACTERS
+    )
 
 
 def find_unread(path: str) -> list[str]:
     """Name the directories beside an Ansible inventory in which variables may stand."""
-    beside = expand(path).parent
+    folder = expand(path).parent
     return [
-        name for name in ("group_vars", "host_vars") if path != STANDARD_INPUT and (beside / name).is_dir()
+        name for name in ("group_vars", "host_vars") if path != STANDARD_INPUT and (folder / name).is_dir()
     ]
 
 
-def with_config(foreign: Foreign, path: str) -> Foreign:
+def with_config(imported: Imported, path: str) -> Imported:
     """Have the nodes of an SSH configuration connect by that file, unless ssh reads it anyway."""
-    from clusterctl.specs.importers.ssh_config import KIND
+    from clusterctl.specs.importers.ssh_config import DESCRIPTION
 
     usual = Path("~/.ssh/config").expanduser()
-    if foreign.kind != KIND or path == STANDARD_INPUT or expand(path).resolve() == usual.resolve():
-        return foreign
+    if (
+        imported.format_description != DESCRIPTION
+        or path == STANDARD_INPUT
+        or expand(path).resolve() == usual.resolve()
+    ):
+        return imported
     config = str(expand(path).absolute())
-    return replace(foreign, hosts=tuple(replace(host, config=config) for host in foreign.hosts))
+    return replace(imported, hosts=tuple(replace(host, config=config) for host in imported.hosts))
 
 
 def refuse_existing(path: str) -> None:
@@ -77,10 +83,10 @@ def write_inventory(text: str, path: str, *, force: bool) -> None:
                 f"{path} is there already", code="CC-USE-040", fix="another name, or --force"
             ) from error
         return
-    aside = target.with_name(f".{target.name}.new")
-    aside.unlink(missing_ok=True)
-    _write_new(aside, text)
-    Path.replace(aside, target)
+    temporary = target.with_name(f".{target.name}.new")
+    temporary.unlink(missing_ok=True)
+    _write_new(temporary, text)
+    Path.replace(temporary, target)
 
 
 def _write_new(file: Path, text: str) -> None:
@@ -100,7 +106,7 @@ DEFAULT_NAME = "cluster"
 
 
 @dataclass(frozen=True)
-class Way:
+class ConnectOptions:
     """How to get in, where a host does not say so itself."""
 
     user: str | None = None
@@ -113,7 +119,7 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Answers:
+class DiscoveryAnswers:
     """What was found: the inventory's text, and by node what it said or why it said nothing."""
 
     text: str
@@ -126,49 +132,53 @@ class Answers:
         return reading_exit_code(len(self.facts), len(self.facts) + len(self.failures))
 
 
-def discover(hosts: Sequence[str], way: Way, cluster: str, output: str | None, *, force: bool) -> int:
+def discover(
+    hosts: Sequence[str], connect_options: ConnectOptions, cluster: str, output: str | None, *, force: bool
+) -> int:
     """Ask all hosts at once and write what they said; 0 all answered, 5 some, 4 none."""
     if output is not None and not force:
         refuse_existing(output)
-    answers = ask_hosts(read_hosts(hosts, way), cluster)
-    tell_failures(answers.failures.values())
+    answers = probe_hosts(read_hosts(hosts, connect_options), cluster)
+    report_failures(answers.failures.values())
     if not answers.facts:
-        say("nothing was written: no host answered")
+        info("nothing was written: no host answered")
     elif output is None:
         click.echo(answers.text, nl=False)
     else:
         write_inventory(answers.text, output, force=force)
         check = command_line("clusterctl", "-i", output, "check")
-        say(f"written to {output}: {counted(len(answers.facts), 'node')}; next: {check}")
+        info(f"written to {output}: {plural(len(answers.facts), 'node')}; next: {check}")
     return answers.exit_code
 
 
-def ask_hosts(foreign: Foreign, cluster: str, hostkeys: HostKeys | None = None) -> Answers:
+def probe_hosts(imported: Imported, cluster: str, hostkeys: HostKeys | None = None) -> DiscoveryAnswers:
     """Ask machines of which only the ways to them are known; `hostkeys` judges in place of the usual ones."""
-    bare = parse_inventory(render_inventory(foreign, cluster or DEFAULT_NAME), COMMAND_LINE)
-    facts, failures = _ask(bare, hostkeys)
-    why = {name: clean_text(f"{error.code} {error.message}") for name, error in failures.items()}
-    found = plan_discovery(bare.nodes, facts, why)
-    text = render_discovered(foreign, cluster or DEFAULT_NAME, found.nodes, found.advice)
-    return Answers(text, facts, failures)
+    bare = parse_inventory(render_inventory(imported, cluster or DEFAULT_NAME), COMMAND_LINE)
+    facts, failures = _probe_nodes(bare, hostkeys)
+    reasons = {name: clean_text(f"{error.code} {error.message}") for name, error in failures.items()}
+    discovery = plan_discovery(bare.nodes, facts, reasons)
+    text = render_discovered(imported, cluster or DEFAULT_NAME, discovery.nodes, discovery.advice)
+    return DiscoveryAnswers(text, facts, failures)
 
 
-def read_hosts(hosts: Sequence[str], way: Way) -> Foreign:
+def read_hosts(hosts: Sequence[str], connect_options: ConnectOptions) -> Imported:
     """Read hosts as they are typed: names, addresses, user@host:port, ranges."""
-    return by_way(parse_hostfile("\n".join(hosts), COMMAND_LINE, "hosts"), way)
+    return with_connect_options(parse_hostfile("\n".join(hosts), COMMAND_LINE, "hosts"), connect_options)
 
 
-def by_way(foreign: Foreign, way: Way) -> Foreign:
+def with_connect_options(imported: Imported, connect_options: ConnectOptions) -> Imported:
     """Complete how to get in, where a host does not say so itself."""
-    ways = {key: value for key, value in vars(way).items() if value is not None}
+    given = {key: value for key, value in vars(connect_options).items() if value is not None}
     completed = (
-        replace(host, **{key: value for key, value in ways.items() if getattr(host, key) is None})
-        for host in foreign.hosts
+        replace(host, **{key: value for key, value in given.items() if getattr(host, key) is None})
+        for host in imported.hosts
     )
-    return replace(foreign, hosts=tuple(completed))
+    return replace(imported, hosts=tuple(completed))
 
 
-def _ask(bare: Inventory, hostkeys: HostKeys | None) -> tuple[dict[str, Facts], dict[str, ClusterctlError]]:
+def _probe_nodes(
+    bare: Inventory, hostkeys: HostKeys | None
+) -> tuple[dict[str, Facts], dict[str, ClusterctlError]]:
     facts: dict[str, Facts] = {}
     failures: dict[str, ClusterctlError] = {}
     nodes = bare.nodes

@@ -10,21 +10,21 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from clusterctl.cli.actions.find_runs import Remembered, ask_runs
+from clusterctl.cli.actions.find_runs import FoundRuns, find_runs
 from clusterctl.cli.context.nodes import (
+    current_owner,
     interpreter,
-    myself,
     notice,
     open_cluster,
     reading_exit_code,
-    tell_failures,
+    report_failures,
 )
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.watch.follower import LogLines, StreamEnd, Update
-from clusterctl.client.watch.reader import Onlooker, Reading, Window
-from clusterctl.console.logs import JsonLogs, LogPrinter, ManyLogs
-from clusterctl.console.terminal import say
+from clusterctl.client.watch.reader import LiveReader, LogReader, ReorderWindow
+from clusterctl.console.logs import BatchLogSink, JsonLogPrinter, LogPrinter
+from clusterctl.console.terminal import info
 from clusterctl.errors import UsageError
 from clusterctl.plans.launch.placement import choose_nodes
 from clusterctl.plans.runs.selection import Parts, choose_run
@@ -33,12 +33,12 @@ from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import command_line
 
-LOOK = 0.1  # seconds between two looks at lines that wait for their turn
+CHECK_INTERVAL = 0.1  # seconds between two looks at lines that wait for their turn
 
 
 @dataclass(frozen=True, kw_only=True)
-class Filter:
-    """Which lines are wanted; `since` is in seconds since 1970, `timed` shows times."""
+class LogQuery:
+    """Which lines are wanted; `since` is in seconds since 1970, `show_times` shows times."""
 
     ranks: tuple[int, ...] | None
     tail: int | None
@@ -47,21 +47,21 @@ class Filter:
     follow: bool
     attempt: int | None
     since: float | None
-    timed: bool
+    show_times: bool
     as_json: bool
 
     @property
     def ordered(self) -> bool:
         """Tell whether what was written comes in the order of time, of all nodes."""
-        return not self.follow and (self.timed or self.since is not None)
+        return not self.follow and (self.show_times or self.since is not None)
 
     @property
-    def has_times(self) -> bool:
+    def needs_times(self) -> bool:
         """Tell whether it must be known when lines were written."""
-        return self.timed or self.since is not None or self.as_json
+        return self.show_times or self.since is not None or self.as_json
 
     @property
-    def past(self) -> Filter:
+    def without_follow(self) -> LogQuery:
         """The same of what was written until now."""
         return replace(self, follow=False)
 
@@ -73,32 +73,32 @@ class Filter:
             "offsets": {},
             "tail": self.tail,
             "grep": self.grep,
-            "times": self.has_times,
+            "times": self.needs_times,
             "ordered": self.ordered,
             "moment": self.since,
             **({"attempt": self.attempt} if self.attempt is not None else {}),
         }
-        return {"events": None, "logs": logs, "follow": self.follow, "clock": self.has_times}
+        return {"events": None, "logs": logs, "follow": self.follow, "clock": self.needs_times}
 
 
-class Sieve:
+class LineFilter:
     """Passes on to a printer the lines that are young enough, counts them, and tells once where times are guessed."""
 
-    def __init__(self, printer: ManyLogs, since: float | None, *, timed: bool) -> None:
+    def __init__(self, printer: BatchLogSink, since: float | None, *, show_times: bool) -> None:
         self._printer, self._since = printer, since
-        self._doubted: set[str] | None = set() if timed or since is not None else None
+        self._guessed_nodes: set[str] | None = set() if show_times or since is not None else None
         self.lines = 0
 
     def show_all(self, entries: Iterable[LogLines]) -> None:
         """Write complete lines of several files."""
-        young = [entry for entry in map(self._sift, entries) if entry.lines or entry.gone]
-        self.lines += sum(len(entry.lines) for entry in young)
-        if young:
-            self._printer.show_all(young)
+        recent = [entry for entry in map(self._filter, entries) if entry.lines or entry.gone]
+        self.lines += sum(len(entry.lines) for entry in recent)
+        if recent:
+            self._printer.show_all(recent)
 
-    def _sift(self, entry: LogLines) -> LogLines:
-        if entry.guessed and self._doubted is not None and entry.node not in self._doubted:
-            self._doubted.add(entry.node)
+    def _filter(self, entry: LogLines) -> LogLines:
+        if entry.times_guessed and self._guessed_nodes is not None and entry.node not in self._guessed_nodes:
+            self._guessed_nodes.add(entry.node)
             notice(f"{entry.node}: no times were kept for its logs; each file's are that of its last write")
         if self._since is None or not entry.times or entry.times[0] >= self._since:
             return entry
@@ -106,168 +106,198 @@ class Sieve:
 
 
 @dataclass(frozen=True)
-class Source:
+class LogRequest:
     """Whose lines of which run are read, and where they go."""
 
     cluster: Cluster
     nodes: Sequence[Node]
-    remembered: Remembered
-    run: str
-    wanted: Filter
-    sieve: Sieve
+    found_runs: FoundRuns
+    run_id: str
+    wanted: LogQuery
+    line_filter: LineFilter
 
     @property
     def pythons(self) -> dict[str, tasks.Interpreter]:
         """Give each node's interpreter: the one that answered, else the inventory's."""
-        known = self.remembered.pythons
-        return {node.name: known.get(node.name) or interpreter(node) for node in self.nodes}
+        answered = self.found_runs.pythons
+        return {node.name: answered.get(node.name) or interpreter(node) for node in self.nodes}
 
 
-def read_logs(inventory: Inventory, run: str | None, pattern: str | None, wanted: Filter) -> int:
+def read_logs(inventory: Inventory, run_prefix: str | None, pattern: str | None, query: LogQuery) -> int:
     """Print the logs of a run; 0 when all its chosen nodes answered, 5 some, 4 none."""
     nodes = choose_nodes(inventory, pattern, None)
     with open_cluster() as cluster:
-        remembered = ask_runs(cluster, nodes, run, one=True)
-        tell_failures(remembered.errors)
-        if not remembered.answered:
+        found_runs = find_runs(cluster, nodes, run_prefix, only_one=True)
+        report_failures(found_runs.errors)
+        if not found_runs.answered:
             return 4
-        chosen = choose_run(remembered.runs, run, myself())
-        parts = remembered.runs[chosen]
-        _check_attempt(chosen, parts, wanted.attempt)
-        holders = _holders(nodes, chosen, parts, wanted)
-        say(f"run {chosen}")
-        sieve = Sieve(_printer(chosen, parts, wanted), wanted.since, timed=wanted.timed)
-        failed = _way_of(wanted)(Source(cluster, holders, remembered, chosen, wanted, sieve))
-    if wanted.grep is not None and not sieve.lines:
-        say(f"no line matches {wanted.grep!r}")
-    elif wanted.since is not None and not sieve.lines:
-        say("nothing was written since then")
-    return reading_exit_code(remembered.asked - len(failed), remembered.asked)
+        run_id = choose_run(found_runs.runs, run_prefix, current_owner())
+        parts = found_runs.runs[run_id]
+        _check_attempt(run_id, parts, query.attempt)
+        holders = _holders(nodes, run_id, parts, query)
+        info(f"run {run_id}")
+        line_filter = LineFilter(_printer(run_id, parts, query), query.since, show_times=query.show_times)
+        failed = _choose_reader(query)(LogRequest(cluster, holders, found_runs, run_id, query, line_filter))
+    if query.grep is not None and not line_filter.lines:
+        info(f"no line matches {query.grep!r}")
+    elif query.since is not None and not line_filter.lines:
+        info("nothing was written since then")
+    return reading_exit_code(found_runs.asked - len(failed), found_runs.asked)
 
 
-def _way_of(wanted: Filter) -> Callable[[Source], set[str]]:
-    if wanted.follow:
-        return _follow_in_order if wanted.timed else _follow
-    return _read_in_order if wanted.ordered else _read
+def _choose_reader(query: LogQuery) -> Callable[[LogRequest], set[str]]:
+    if query.follow:
+        return _follow_in_order if query.show_times else _follow
+    return _read_in_order if query.ordered else _read
 
 
-def _check_attempt(run: str, parts: Parts, wanted: int | None) -> None:
+def _check_attempt(run_id: str, parts: Parts, attempt: int | None) -> None:
     last = max((part.attempt for part in parts.values() if part), default=1)
-    if wanted is not None and wanted > last:
+    if attempt is not None and attempt > last:
         fix = f"it has attempts 1 to {last}" if last > 1 else "it has one attempt only"
-        raise UsageError(f"{run} has no attempt {wanted}", code="CC-USE-034", fix=fix)
+        raise UsageError(f"{run_id} has no attempt {attempt}", code="CC-USE-034", fix=fix)
 
 
-def _holders(nodes: Sequence[Node], run: str, parts: Parts, wanted: Filter) -> list[Node]:
+def _holders(nodes: Sequence[Node], run_id: str, parts: Parts, query: LogQuery) -> list[Node]:
     """Keep the nodes that took part and, when ranks are named, hold one of them."""
-    holding = [node for node in nodes if node.name in parts and _holds(parts[node.name], wanted)]
+    holding = [node for node in nodes if node.name in parts and _holds(parts[node.name], query)]
     if not holding and not any(parts.get(node.name) for node in nodes):
         raise UsageError(
-            f"{run} had no part on {fold_names([node.name for node in nodes])}",
+            f"{run_id} had no part on {fold_names([node.name for node in nodes])}",
             code="CC-USE-028",
-            fix=f"{command_line('clusterctl', 'status', run)} shows its nodes",
+            fix=f"{command_line('clusterctl', 'status', run_id)} shows its nodes",
         )
-    if wanted.ranks and not holding:
-        known = sorted(rank for part in parts.values() if part for rank in part.ranks_of(wanted.attempt))
+    if query.ranks and not holding:
+        ranks = sorted(rank for part in parts.values() if part for rank in part.ranks_of(query.attempt))
         raise UsageError(
-            f"no rank {', '.join(map(str, wanted.ranks))} on these nodes",
+            f"no rank {', '.join(map(str, query.ranks))} on these nodes",
             code="CC-USE-027",
-            fix=f"the run has ranks {known[0]} to {known[-1]}" if known else "no worker was ever started",
+            fix=f"the run has ranks {ranks[0]} to {ranks[-1]}" if ranks else "no worker was ever started",
         )
     return holding
 
 
-def _holds(part: NodeState | None, wanted: Filter) -> bool:
+def _holds(part: NodeState | None, query: LogQuery) -> bool:
     """Tell whether a node has lines that are wanted; one that does not answer now may do so while we follow."""
     if part is None:
-        return wanted.follow
-    if wanted.follow and part.live and part.seats:  # another attempt may give it the rank
+        return query.follow
+    if query.follow and part.live and part.slots:  # another attempt may give it the rank
         return True
-    return wanted.ranks is None or any(rank in wanted.ranks for rank in part.ranks_of(wanted.attempt))
+    return query.ranks is None or any(rank in query.ranks for rank in part.ranks_of(query.attempt))
 
 
-def _printer(run: str, parts: Parts, wanted: Filter) -> ManyLogs:
-    known = {name: part for name, part in parts.items() if part}
-    if wanted.as_json:
-        return JsonLogs(run, {name: part.node_rank for name, part in known.items()})
-    world_size = max((part.world_size or 1 for part in known.values()), default=1)
-    return LogPrinter(list(known), world_size, timed=wanted.timed)
+def _printer(run_id: str, parts: Parts, query: LogQuery) -> BatchLogSink:
+    states = {name: part for name, part in parts.items() if part}
+    if query.as_json:
+        return JsonLogPrinter(run_id, {name: part.node_rank for name, part in states.items()})
+    world_size = max((part.world_size or 1 for part in states.values()), default=1)
+    return LogPrinter(list(states), world_size, with_times=query.show_times)
 
 
-def _follow(of: Source) -> set[str]:
+def _follow(request: LogRequest) -> set[str]:
     """Print lines as they come until the run has ended, none lost by cuts and none doubled; gives who failed."""
-    failed = {error.node for error in of.remembered.errors}
-    wish, clocks = of.wanted.request(), of.remembered.offsets
-    onlooker = Onlooker(of.cluster, of.run, of.nodes, of.pythons, wish, notice=notice, clocks=clocks)
-    for update in onlooker.updates():
-        _print(update, of.sieve)
+    failed = {error.node for error in request.found_runs.errors}
+    stream_request, clocks = request.wanted.request(), request.found_runs.offsets
+    reader = LiveReader(
+        request.cluster,
+        request.run_id,
+        request.nodes,
+        request.pythons,
+        stream_request,
+        notice=notice,
+        clocks=clocks,
+    )
+    for update in reader.updates():
+        _print(update, request.line_filter)
         (failed.add if isinstance(update, StreamEnd) else failed.discard)(update.node)
     return failed
 
 
-def _follow_in_order(of: Source) -> set[str]:
+def _follow_in_order(request: LogRequest) -> set[str]:
     """Print what was written in the order of time, then what is being written as far as that is possible."""
-    known = of.remembered.pythons
-    past = replace(of, nodes=[node for node in of.nodes if node.name in known], wanted=of.wanted.past)
-    reading = _reading(past)
-    failed = {error.node for error in of.remembered.errors} | _print_in_order(reading, of.sieve)
-    wish, clocks, window = of.wanted.request(), of.remembered.offsets, Window()
-    onlooker = Onlooker(
-        of.cluster, of.run, of.nodes, of.pythons, wish, notice=notice, clocks=clocks, offsets=reading.offsets
+    pythons = request.found_runs.pythons
+    written = replace(
+        request,
+        nodes=[node for node in request.nodes if node.name in pythons],
+        wanted=request.wanted.without_follow,
+    )
+    log_reader = _log_reader(written)
+    failed = {error.node for error in request.found_runs.errors} | _print_in_order(
+        log_reader, request.line_filter
+    )
+    stream_request, clocks, window = request.wanted.request(), request.found_runs.offsets, ReorderWindow()
+    live_reader = LiveReader(
+        request.cluster,
+        request.run_id,
+        request.nodes,
+        request.pythons,
+        stream_request,
+        notice=notice,
+        clocks=clocks,
+        offsets=log_reader.offsets,
     )
     try:
-        for update in onlooker.updates_or_nothing(LOOK):
+        for update in live_reader.updates_or_none(CHECK_INTERVAL):
             if isinstance(update, LogLines):
-                window.hear(update, time.monotonic(), time.time())
+                window.add(update, time.monotonic(), time.time())
             elif update is not None:
-                _print(update, of.sieve)
+                _print(update, request.line_filter)
             else:
-                of.sieve.show_all(window.ready(time.monotonic()))
+                request.line_filter.show_all(window.pop_ready(time.monotonic()))
             if update is not None:
                 (failed.add if isinstance(update, StreamEnd) else failed.discard)(update.node)
     finally:
-        of.sieve.show_all(window.rest())
+        request.line_filter.show_all(window.pop_all())
     return failed
 
 
-def _read(of: Source) -> set[str]:
+def _read(request: LogRequest) -> set[str]:
     """Print node by node; gives who failed."""
-    failed = {error.node for error in of.remembered.errors}
-    for update in _reading(of).in_turn():
-        _print(update, of.sieve)
+    failed = {error.node for error in request.found_runs.errors}
+    for update in _log_reader(request).read_by_node():
+        _print(update, request.line_filter)
         if isinstance(update, StreamEnd) and update.error is not None:
             failed.add(update.node)
     return failed
 
 
-def _read_in_order(of: Source) -> set[str]:
+def _read_in_order(request: LogRequest) -> set[str]:
     """Print the lines of all nodes in the order of time; gives who failed."""
-    return {error.node for error in of.remembered.errors} | _print_in_order(_reading(of), of.sieve)
+    return {error.node for error in request.found_runs.errors} | _print_in_order(
+        _log_reader(request), request.line_filter
+    )
 
 
-def _print_in_order(reading: Reading, sieve: Sieve) -> set[str]:
+def _print_in_order(log_reader: LogReader, line_filter: LineFilter) -> set[str]:
     failed = set()
-    for found in reading.in_order():
-        if not isinstance(found, StreamEnd):
-            sieve.show_all(found)
-        elif found.error is not None:
-            _print(found, sieve)
-            failed.add(found.node)
+    for batch in log_reader.read_by_time():
+        if not isinstance(batch, StreamEnd):
+            line_filter.show_all(batch)
+        elif batch.error is not None:
+            _print(batch, line_filter)
+            failed.add(batch.node)
     return failed
 
 
-def _reading(of: Source) -> Reading:
-    clocks = of.remembered.offsets
-    return Reading(of.cluster, of.run, of.nodes, of.pythons, of.wanted.request(), clocks=clocks)
+def _log_reader(request: LogRequest) -> LogReader:
+    clocks = request.found_runs.offsets
+    return LogReader(
+        request.cluster,
+        request.run_id,
+        request.nodes,
+        request.pythons,
+        request.wanted.request(),
+        clocks=clocks,
+    )
 
 
-def _print(update: Update, sieve: Sieve) -> None:
+def _print(update: Update, line_filter: LineFilter) -> None:
     """Print lines; tell at once of a node that is given up, for the others' lines may go on for hours."""
     if isinstance(update, LogLines):
-        sieve.show_all((update,))
+        line_filter.show_all((update,))
     elif isinstance(update, StreamEnd) and update.error is not None:
         update.error.node = update.error.node or update.node
-        tell_failures([update.error])
+        report_failures([update.error])
 
 
 _SPAN = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9})s)?")

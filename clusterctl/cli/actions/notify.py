@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from clusterctl.cli.context.crash import as_bug
 from clusterctl.cli.context.load import state_dir
-from clusterctl.cli.context.nodes import notice, tell_failures
-from clusterctl.console.terminal import say
+from clusterctl.cli.context.nodes import notice, report_failures
+from clusterctl.console.terminal import info
 from clusterctl.errors import ClusterctlError, UsageError
 from clusterctl.specs.text import command_line
 
 if TYPE_CHECKING:
-    from clusterctl.client.local.notify import Letter
-    from clusterctl.plans.notify import Ended, Hooks
+    from clusterctl.client.local.notify import Delivery
+    from clusterctl.plans.notify import Hooks, RunEnd
     from clusterctl.plans.runs.verdict import Verdict
     from clusterctl.protocol.run_id import RunId
     from clusterctl.specs.inventory.model import Inventory
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def check_hooks(job: Job) -> None:
     """Refuse a job whose notifications could not be sent from here; raises UsageError."""
     for entry in job.notify:
-        fault = _find_fault(entry)
+        fault = _find_problem(entry)
         if fault:
             raise UsageError(
                 f"notify: {fault}",
@@ -38,137 +38,137 @@ def check_hooks(job: Job) -> None:
             )
 
 
-def remember_hooks(job: Job, inventory: Inventory, run: RunId) -> None:
+def remember_hooks(job: Job, inventory: Inventory, run_id: RunId) -> None:
     """Keep a job's hooks until the run has ended, for whichever command of ours sees that."""
     from clusterctl.plans.notify import Hooks
 
     folder = str(Path(job.file).absolute().parent)
-    _keep(run, Hooks(job.name, inventory.cluster, folder, job.on_end, job.notify))
+    _store_hooks(run_id, Hooks(job.name, inventory.cluster, folder, job.on_end, job.notify))
 
 
-def _keep(run: RunId, hooks: Hooks) -> None:
-    from clusterctl.client.local.notify import keep_hooks
+def _store_hooks(run_id: RunId, hooks: Hooks) -> None:
+    from clusterctl.client.local.notify import save_hooks
 
-    if hooks.any:
+    if hooks.has_any:
         try:
-            keep_hooks(_folder(), run, hooks)
+            save_hooks(_folder(), run_id, hooks)
         except OSError as error:
             notice(f"nobody will be told of the end: {error.filename or _folder()}: {error.strerror}")
 
 
-def remind(run: RunId, attach: str) -> None:
+def warn_not_notified(run_id: RunId, attach: str) -> None:
     """Say who tells of the end of a run that one leaves."""
     from clusterctl.client.local.notify import has_hooks
 
     try:
-        if has_hooks(_folder(), run):
+        if has_hooks(_folder(), run_id):
             notice(f"no hook reports its end until you attach again from this machine: {attach}")
     except OSError as error:
-        _say_unread(error)
+        _warn_unreadable(error)
 
 
-def tell_end(verdict: Verdict, seconds: float, command: str, secrets: Collection[str]) -> None:
+def notify_end(verdict: Verdict, seconds: float, command: str, secrets: Collection[str]) -> None:
     """Send what is to be sent, then run the command; what could not be sent is kept for the next `attach`."""
-    from clusterctl.client.local.notify import take_hooks
-    from clusterctl.plans.notify import Ended
+    from clusterctl.client.local.notify import claim_hooks
+    from clusterctl.plans.notify import RunEnd
 
     try:
-        hooks = take_hooks(_folder(), verdict.run)
+        hooks = claim_hooks(_folder(), verdict.run_id)
     except OSError as error:
-        _say_unread(error)
+        _warn_unreadable(error)
         return
     if hooks is None:
         return
-    teller = Teller(hooks, Ended(hooks.job, hooks.cluster, seconds, command, verdict), secrets)
+    notifier = EndNotifier(hooks, RunEnd(hooks.job, hooks.cluster, seconds, command, verdict), secrets)
     try:
-        teller.tell()
+        notifier.notify()
     except KeyboardInterrupt:
-        say("\nleft before all had been told")
+        info("\nleft before all had been told")
     except Exception as error:  # the run has its verdict, and a bug here must not take its exit code
-        tell_failures([as_bug(error)])
+        report_failures([as_bug(error)])
     finally:
-        _keep(verdict.run, teller.left)
+        _store_hooks(verdict.run_id, notifier.unsent)
 
 
-def _say_unread(error: OSError) -> None:
+def _warn_unreadable(error: OSError) -> None:
     """The run has its verdict, and what cannot be believed must not take its exit code."""
     notice(f"what the job wants done at its end is not read: {error.filename} {error.strerror}")
 
 
-class Teller:
-    """The hooks of one run that has ended; `left` is what the next `attach` shall try again."""
+class EndNotifier:
+    """The hooks of one run that has ended; `unsent` is what the next `attach` shall try again."""
 
-    def __init__(self, hooks: Hooks, ended: Ended, secrets: Collection[str]) -> None:
+    def __init__(self, hooks: Hooks, ended: RunEnd, secrets: Collection[str]) -> None:
         self._ended, self._secrets = ended, secrets
-        self.left = hooks
+        self.unsent = hooks
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Notifications first: they have short limits."""
-        from clusterctl.plans.notify import is_wanted
+        from clusterctl.plans.notify import is_for_end
 
-        wanted = [entry for entry in self.left.notify if is_wanted(entry.when, self._ended.verdict.state)]
-        self._send(wanted)
-        command = self.left.on_end
-        self.left = replace(self.left, on_end=None)  # it is never run twice, however it ends
-        if command is not None and is_wanted(command.when, self._ended.verdict.state):
+        due = [entry for entry in self.unsent.notify if is_for_end(entry.when, self._ended.verdict.state)]
+        self._send(due)
+        command = self.unsent.on_end
+        self.unsent = replace(self.unsent, on_end=None)  # it is never run twice, however it ends
+        if command is not None and is_for_end(command.when, self._ended.verdict.state):
             self._run(command.command, command.time_limit)
 
     def _send(self, entries: Sequence[Notify]) -> None:
         from clusterctl.client.local.notify import send_all
 
-        faults = {entry: fault for entry in entries if (fault := _find_fault(entry))}
+        faults = {entry: fault for entry in entries if (fault := _find_problem(entry))}
         ready = [entry for entry in entries if entry not in faults]
-        said = dict(zip(ready, send_all([*self._letters(ready)]), strict=True))
-        unsent = [entry for entry in entries if entry in faults or said[entry]]
-        self.left = replace(self.left, notify=tuple(unsent))
+        problems = dict(zip(ready, send_all([*self._deliveries(ready)]), strict=True))
+        failed = [entry for entry in entries if entry in faults or problems[entry]]
+        self.unsent = replace(self.unsent, notify=tuple(failed))
         for entry in entries:
-            self._account(entry, faults.get(entry, ""), said.get(entry, ""))
+            self._report_delivery(entry, faults.get(entry, ""), problems.get(entry, ""))
 
-    def _letters(self, entries: Sequence[Notify]) -> Iterator[Letter]:
-        from clusterctl.client.local.notify import Letter
-        from clusterctl.plans.notify import render_post
+    def _deliveries(self, entries: Sequence[Notify]) -> Iterator[Delivery]:
+        from clusterctl.client.local.notify import Delivery
+        from clusterctl.plans.notify import render_webhook_request
         from clusterctl.specs.text import redact_tree
 
         for entry in entries:
             secret = os.environ[entry.secret_from] if entry.secret_from else None
-            post = render_post(self._ended, entry, secret, time.time())
-            body = redact_tree(post.body, self._secrets)
-            yield Letter(entry.to, os.environ[entry.url_from], replace(post, body=body))
+            message = render_webhook_request(self._ended, entry, secret, time.time())
+            body = redact_tree(message.body, self._secrets)
+            yield Delivery(entry.to, os.environ[entry.url_from], replace(message, body=body))
 
-    def _account(self, entry: Notify, fault: str, said: str) -> None:
-        from clusterctl.plans.notify import describe
+    def _report_delivery(self, entry: Notify, fault: str, problem: str) -> None:
+        from clusterctl.plans.notify import describe_notification
 
-        if not fault and not said:
-            say(f"sent: {describe(entry)}")
+        if not fault and not problem:
+            info(f"sent: {describe_notification(entry)}")
             return
         code = "CC-END-003" if fault else "CC-END-002"
-        message = f"not sent: {describe(entry)}: {fault or said}"
-        again = command_line("attach", self._ended.verdict.run, command=self._ended.command)
-        fix = f"{again} tries again; the verdict stays"
-        tell_failures([ClusterctlError(message, code=code, fix=fix)])
+        message = f"not sent: {describe_notification(entry)}: {fault or problem}"
+        retry_command = command_line("attach", self._ended.verdict.run_id, command=self._ended.command)
+        fix = f"{retry_command} tries again; the verdict stays"
+        report_failures([ClusterctlError(message, code=code, fix=fix)])
 
     def _run(self, command: Sequence[str], limit: float) -> None:
         from clusterctl.client.local.notify import run_command
-        from clusterctl.plans.notify import ended_to_json
+        from clusterctl.plans.notify import run_end_to_json
         from clusterctl.specs.text import redact_tree
 
-        text = json.dumps(redact_tree(ended_to_json(self._ended), self._secrets), ensure_ascii=False)
-        said = run_command(command, f"{text}\n", self.left.folder, limit)
-        if said:
-            message = f"on_end: {command[0]} {said}"
-            tell_failures(
+        text = json.dumps(redact_tree(run_end_to_json(self._ended), self._secrets), ensure_ascii=False)
+        problem = run_command(command, f"{text}\n", self.unsent.folder, limit)
+        if problem:
+            message = f"on_end: {command[0]} {problem}"
+            report_failures(
                 [ClusterctlError(message, code="CC-END-001", fix="run it by hand; the verdict stays")]
             )
 
 
-def _find_fault(entry: Notify) -> str:
+def _find_problem(entry: Notify) -> str:
     """Say why a notification cannot be sent from here, naming variables only."""
-    from clusterctl.client.local.notify import find_fault
+    from clusterctl.client.local.notify import find_url_problem
 
     for name in filter(None, (entry.url_from, entry.secret_from)):
         if not os.environ.get(name):
             return f"{name} is not set here"
-    fault = find_fault(entry.to, os.environ[entry.url_from])
+    fault = find_url_problem(entry.to, os.environ[entry.url_from])
     return f"{entry.url_from}: {fault}" if fault else ""
 
 

@@ -7,19 +7,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from clusterctl.cli.context.nodes import interpreter
-from clusterctl.client.preflight import Taker, look_here, prove_wire
+from clusterctl.client.preflight import MeshMember, read_local_facts, run_mesh_test
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.session import Session
 from clusterctl.console.progress import Phases
 from clusterctl.errors import ClusterctlError, ConnectError, ConnectionLost
-from clusterctl.plans.checks.framework import Finding, Here
-from clusterctl.plans.checks.registry import ALL_CHECKS, Choice, checks, choose_checks, evaluate, grant
-from clusterctl.plans.diagnose.collective import Deep
-from clusterctl.plans.diagnose.mesh import Wire, choose_takers, plan_rails
+from clusterctl.plans.checks.framework import Finding, LocalFacts
+from clusterctl.plans.checks.registry import (
+    ALL_CHECKS,
+    CheckSelection,
+    all_checks,
+    choose_checks,
+    evaluate,
+    resolve_waivers,
+)
+from clusterctl.plans.diagnose.collective import DeepCheckResult
+from clusterctl.plans.diagnose.mesh import MeshResult, choose_mesh_members, plan_rails
 from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.launch.network import resolve_network
-from clusterctl.plans.launch.setup import SetupPlan, setup_question
+from clusterctl.plans.launch.setup import SetupPlan, setup_probe_request
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.job.model import Job
 
@@ -27,16 +34,16 @@ PHASE = "check"
 
 
 @dataclass(frozen=True)
-class Proof:
+class Preflight:
     """What the nodes said, what could not be asked, and what follows."""
 
     facts: Mapping[str, Facts]
     failures: Mapping[str, ClusterctlError]
     findings: tuple[Finding, ...]
-    wire: Wire | None = None
-    deep: Deep | None = None
-    choice: Choice = ALL_CHECKS
-    here: Here | None = None
+    mesh: MeshResult | None = None
+    deep: DeepCheckResult | None = None
+    selection: CheckSelection = ALL_CHECKS
+    local_facts: LocalFacts | None = None
 
     @property
     def offsets(self) -> dict[str, float]:
@@ -49,30 +56,30 @@ class Proof:
         """Give 4 when a node could not be reached, 3 when a finding is an error, else 0."""
         if any(isinstance(error, (ConnectError, ConnectionLost)) for error in self.failures.values()):
             return 4
-        counted = (finding for finding in self.findings if not finding.waived)
-        return 3 if any(finding.severity == "error" for finding in counted) else 0
+        unwaived = (finding for finding in self.findings if not finding.waived)
+        return 3 if any(finding.severity == "error" for finding in unwaived) else 0
 
 
-def choose(
+def select_checks(
     inventory: Inventory, job: Job | None, only: Sequence[str] = (), skip: Sequence[str] = ()
-) -> Choice:
+) -> CheckSelection:
     """Settle which checks are judged and which findings are waived, by the inventory or the job.
 
     Raises UsageError for words and codes that mean nothing, before any node is asked.
     """
-    known, names = checks(), [node.name for node in inventory.nodes]
+    registry, names = all_checks(), [node.name for node in inventory.nodes]
     waivers = (*inventory.waive, *(job.waive if job else ()))
-    return Choice(choose_checks(known, only, skip), grant(known, waivers, names))
+    return CheckSelection(choose_checks(registry, only, skip), resolve_waivers(registry, waivers, names))
 
 
-def prove(
+def run_preflight(
     cluster: Cluster,
     nodes: Sequence[Node],
     job: Job | None,
-    choice: Choice,
+    selection: CheckSelection,
     phases: Phases,
     setup: SetupPlan | None = None,
-) -> Proof:
+) -> Preflight:
     """Probe every node once, all at the same time, let them call each other, and evaluate the checks.
 
     The phase is PHASE, which the caller has begun. `setup` is what the job makes an environment of.
@@ -80,40 +87,44 @@ def prove(
     facts: dict[str, Facts] = {}
     failures: dict[str, ClusterctlError] = {}
     open_probes: dict[str, Session] = {}
-    judged = (one for code, one in checks().items() if code not in choice.left_out)
-    wanted = len(nodes) > 1 and any("wire" in one.needs for one in judged)
+    selected = (check for code, check in all_checks().items() if code not in selection.skipped)
+    test_mesh = len(nodes) > 1 and any("wire" in check.needs for check in selected)
 
-    def ask(c: Any, node: Node) -> tuple[Facts, Session]:
-        used = interpreter(node, job)
-        question = setup_question(setup, used.activate)
-        found: tuple[Facts, Session] = tasks.probe_and_stay(c, node, used, nodes, stay=wanted, setup=question)
-        return found
+    def request_facts(c: Any, node: Node) -> tuple[Facts, Session]:
+        python = interpreter(node, job)
+        question = setup_probe_request(setup, python.activate)
+        answer: tuple[Facts, Session] = tasks.probe_and_stay(
+            c, node, python, nodes, stay=test_mesh, setup=question
+        )
+        return answer
 
     try:
-        for outcome in cluster.each(nodes, ask, step="telling its facts"):
+        for outcome in cluster.each(nodes, request_facts, step="telling its facts"):
             name = outcome.node.name
             if outcome.value is not None:
                 facts[name], open_probes[name] = outcome.value
-                phases.arrive(PHASE, name)
+                phases.mark_done(PHASE, name)
             elif outcome.error is not None:
                 failures[name] = outcome.error
-                phases.fail(name)
-        phases.turn("the nodes call each other")
-        wire = _prove_wire(nodes, facts, open_probes) if wanted else None
+                phases.mark_failed(name)
+        phases.set_activity("the nodes call each other")
+        mesh = _run_mesh_test(nodes, facts, open_probes) if test_mesh else None
     finally:
         for session in open_probes.values():
             session.close()
-    here = look_here(nodes, job)
-    findings = evaluate(nodes, facts, failures, job, wire, choice=choice, here=here)
-    return Proof(facts, failures, findings, wire, choice=choice, here=here)
+    local_facts = read_local_facts(nodes, job)
+    findings = evaluate(nodes, facts, failures, job, mesh, selection=selection, local_facts=local_facts)
+    return Preflight(facts, failures, findings, mesh, selection=selection, local_facts=local_facts)
 
 
-def _prove_wire(
+def _run_mesh_test(
     nodes: Sequence[Node], facts: Mapping[str, Facts], open_probes: Mapping[str, Session]
-) -> Wire | None:
+) -> MeshResult | None:
     """Let the nodes whose training addresses are known call each other; None where there are no two."""
     networks = {node.name: resolve_network(node, facts.get(node.name)) for node in nodes}
-    chosen = choose_takers(nodes, facts, networks)
-    rails = plan_rails(chosen, facts, networks)
-    takers = {node.name: Taker(open_probes[node.name], rails[node.name], node.ports) for node in chosen}
-    return prove_wire(takers) if takers else None
+    participants = choose_mesh_members(nodes, facts, networks)
+    rails = plan_rails(participants, facts, networks)
+    members = {
+        node.name: MeshMember(open_probes[node.name], rails[node.name], node.ports) for node in participants
+    }
+    return run_mesh_test(members) if members else None

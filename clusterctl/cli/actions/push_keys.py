@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING
 import click
 
 from clusterctl.console.text import sanitize
-from clusterctl.errors import ClusterctlError, SystemRefusal, UsageError
+from clusterctl.errors import ClusterctlError, LocalSystemError, UsageError
 from clusterctl.specs.text import command_line
 
 if TYPE_CHECKING:
-    from clusterctl.client.ssh.key_install import Doorway, Introductions
+    from clusterctl.client.ssh.key_install import HostKeyPrompts, KeyInstaller
     from clusterctl.specs.inventory.model import Node
 
 
-USUAL = ("id_ed25519", "id_ecdsa", "id_rsa")
+DEFAULT_KEY_NAMES = ("id_ed25519", "id_ecdsa", "id_rsa")
 TRIES = 3  # wrong passwords per node, as ssh has it
 WRONG_PASSWORD = "CC-KEYS-001"
 UNKNOWN_HOST = "CC-SSH-009"
 
 
 @dataclass(frozen=True)
-class Wishes:
+class PushKeysOptions:
     """What the command line asks for."""
 
     key: str | None
@@ -38,115 +38,123 @@ class Wishes:
     yes: bool
 
 
-class Pushing:
+class KeyPush:
     """One `keys push`."""
 
-    def __init__(self, nodes: Sequence[Node], wishes: Wishes) -> None:
-        self._nodes, self._wishes = nodes, wishes
-        self._attended = sys.stdin.isatty() and sys.stderr.isatty()
-        self._given = self._password_of_all()
-        self._done: dict[str, str] = {}
+    def __init__(self, nodes: Sequence[Node], options: PushKeysOptions) -> None:
+        self._nodes, self._options = nodes, options
+        self._interactive = sys.stdin.isatty() and sys.stderr.isatty()
+        self._shared_password = self._read_shared_password()
+        self._results: dict[str, str] = {}
         self._errors: dict[str, ClusterctlError] = {}
-        self._closed: list[Node] = []
+        self._pending: list[Node] = []
 
     def run(self) -> int:
         """Push, and give the exit code."""
         from clusterctl.cli.context.load import state_dir
         from clusterctl.cli.context.nodes import ask_passphrase, notice
-        from clusterctl.client.ssh.key_install import Doorway
+        from clusterctl.client.ssh.key_install import KeyInstaller
 
-        nodes = self._leave_out_openssh()
+        nodes = self._skip_openssh_nodes()
         private = self._choose_key(nodes)
         public = _read_public(private)
-        ask = ask_passphrase if self._attended else None
-        with Doorway(private, public, notice, remember=state_dir() / "ssh", ask=ask) as doorway:
-            self._look(doorway, nodes)
-            self._introduce(doorway)
-            self._install(doorway)
+        ask = ask_passphrase if self._interactive else None
+        with KeyInstaller(
+            private, public, notice, cache_dir=state_dir() / "ssh", ask_passphrase=ask
+        ) as installer:
+            self._check_access(installer, nodes)
+            self._confirm_host_keys(installer)
+            self._install(installer)
         return self._report(private)
 
     # the key
 
-    def _leave_out_openssh(self) -> list[Node]:
+    def _skip_openssh_nodes(self) -> list[Node]:
         """Nodes that the user's own ssh enters have a way of their own."""
-        theirs = [node for node in self._nodes if node.ssh.transport == "openssh"]
-        for node in theirs:
+        openssh_nodes = [node for node in self._nodes if node.ssh.transport == "openssh"]
+        for node in openssh_nodes:
             self._errors[node.name] = UsageError(
                 "your own ssh enters this node (transport: openssh); keys push does not",
                 code="CC-KEYS-005",
                 node=node.name,
                 fix=command_line("ssh-copy-id", node.host),
             )
-        return [node for node in self._nodes if node not in theirs]
+        return [node for node in self._nodes if node not in openssh_nodes]
 
     def _choose_key(self, nodes: Sequence[Node]) -> Path:
         """Give the private key: the option's, the inventory's, one of the usual ones, or a new one."""
-        named = {node.ssh.key for node in nodes if node.ssh.key}
-        if self._wishes.key is None and len(named) > 1:
+        inventory_keys = {node.ssh.key for node in nodes if node.ssh.key}
+        if self._options.key is None and len(inventory_keys) > 1:
             raise UsageError(
-                f"the inventory names several keys: {', '.join(sorted(named))}",
+                f"the inventory names several keys: {', '.join(sorted(inventory_keys))}",
                 code="CC-KEYS-006",
                 fix="push them one after the other, with --key FILE and --nodes",
             )
-        chosen = self._wishes.key or next(iter(named), None)
+        chosen = self._options.key or next(iter(inventory_keys), None)
         if chosen is not None:
             path = Path(chosen.removesuffix(".pub")).expanduser()
-            return path if _is_there(path) else self._make_key(path)
+            return path if _key_exists(path) else self._make_key(path)
         folder = Path.home() / ".ssh"
-        usual = [folder / name for name in USUAL]
-        return next(filter(_is_there, usual), None) or self._make_key(usual[0])
+        defaults = [folder / name for name in DEFAULT_KEY_NAMES]
+        return next(filter(_key_exists, defaults), None) or self._make_key(defaults[0])
 
     def _make_key(self, path: Path) -> Path:
         question = f"There is no key {path}. Make one?"
-        if not self._wishes.yes and not (self._attended and click.confirm(question, default=True, err=True)):
+        if not self._options.yes and not (
+            self._interactive and click.confirm(question, default=True, err=True)
+        ):
             raise UsageError(
                 f"there is no key {path}",
                 code="CC-KEYS-007",
-                fix=f"add -y to have one made, or run {_generate(path)}",
+                fix=f"add -y to have one made, or run {_keygen_command(path)}",
             )
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)]
+        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)]
         try:
-            done = subprocess.run(
-                words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+            completed = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
             )
         except OSError as error:
-            raise _no_key(path, f"ssh-keygen: {error.strerror}") from error
-        if done.returncode != 0:
-            raise _no_key(path, (done.stdout + done.stderr).strip())
-        protect = command_line("ssh-keygen", "-p", "-f", str(path))
-        click.echo(f"made {path}, without a passphrase ({protect} gives it one)", err=True)
+            raise _key_error(path, f"ssh-keygen: {error.strerror}") from error
+        if completed.returncode != 0:
+            raise _key_error(path, (completed.stdout + completed.stderr).strip())
+        add_passphrase = command_line("ssh-keygen", "-p", "-f", str(path))
+        click.echo(f"made {path}, without a passphrase ({add_passphrase} gives it one)", err=True)
         return path
 
     # who needs what
 
-    def _look(self, doorway: Doorway, nodes: Sequence[Node]) -> None:
+    def _check_access(self, installer: KeyInstaller, nodes: Sequence[Node]) -> None:
         """Sort the nodes: open already, closed, in trouble."""
-        for outcome in doorway.look(nodes):
+        for outcome in installer.check_access(nodes):
             if outcome.error is not None:
                 self._errors[outcome.node.name] = outcome.error
                 continue
             self._errors.pop(outcome.node.name, None)
             if outcome.value:
-                self._done[outcome.node.name] = "opens with this key already"
+                self._results[outcome.node.name] = "opens with this key already"
             else:
-                self._closed.append(outcome.node)
+                self._pending.append(outcome.node)
 
-    def _introduce(self, doorway: Doorway) -> None:
+    def _confirm_host_keys(self, installer: KeyInstaller) -> None:
         """Show the host keys that nobody here knows, and go on with those that are agreed to."""
 
-        for _ in range(MOST_MEETINGS):
-            if not introduce(doorway.hostkeys, believe=self._wishes.accept_new, attended=self._attended):
+        for _ in range(MAX_PROMPT_ROUNDS):
+            if not confirm_host_keys(
+                installer.hostkeys, accept_new=self._options.accept_new, interactive=self._interactive
+            ):
                 return
-            doorway.welcome()
-            strange = (UNKNOWN_HOST, "CC-SSH-018")
+            installer.retry_bastions()
+            host_key_codes = (UNKNOWN_HOST, "CC-SSH-018")
             codes = {name: error.code for name, error in self._errors.items()}
-            self._look(doorway, [node for node in self._nodes if codes.get(node.name) in strange])
+            self._check_access(
+                installer, [node for node in self._nodes if codes.get(node.name) in host_key_codes]
+            )
 
     # passwords
 
-    def _password_of_all(self) -> str | None:
-        variable = self._wishes.password_from
+    def _read_shared_password(self) -> str | None:
+        variable = self._options.password_from
         if variable is None:
             return None
         if not os.environ.get(variable):
@@ -157,67 +165,69 @@ class Pushing:
             )
         return os.environ[variable]
 
-    def _install(self, doorway: Doorway) -> None:
+    def _install(self, installer: KeyInstaller) -> None:
         """Install on all closed nodes at once; those that refuse a password are asked for again, a few times."""
-        for round_ in range(TRIES):
-            if not self._closed:
+        for attempt in range(TRIES):
+            if not self._pending:
                 return
-            self._closed.sort(key=lambda node: node.node_rank)
-            passwords = self._ask(round_)
-            waiting, self._closed = [node for node in self._closed if node.name in passwords], []
-            self._install_with(doorway, waiting, passwords)
-            if not self._attended:
+            self._pending.sort(key=lambda node: node.node_rank)
+            passwords = self._ask_passwords(attempt)
+            targets, self._pending = [node for node in self._pending if node.name in passwords], []
+            self._install_with(installer, targets, passwords)
+            if not self._interactive:
                 return
 
-    def _ask(self, round_: int) -> Mapping[str, str]:
+    def _ask_passwords(self, attempt: int) -> Mapping[str, str]:
         """Give a password for each closed node, as far as there is one."""
-        if round_ == 0 and self._given is not None:
-            return {node.name: self._given for node in self._closed}
-        if not self._attended:
-            for node in self._closed:
-                self._errors[node.name] = _nobody_to_ask(node)
+        if attempt == 0 and self._shared_password is not None:
+            return {node.name: self._shared_password for node in self._pending}
+        if not self._interactive:
+            for node in self._pending:
+                self._errors[node.name] = _no_terminal_error(node)
             return {}
-        if round_ == 0 and self._wishes.same_password:
-            password = _ask_password(f"Password for {_all(len(self._closed))}")
-            return {node.name: password for node in self._closed if password}
-        found = {}
-        for node in self._closed:
-            who = f"{node.ssh.user}@{node.host}" if node.ssh.user else node.host
-            found[node.name] = _ask_password(f"Password for {who} ({node.name}; empty: leave it out)")
-        return {name: password for name, password in found.items() if password}
+        if attempt == 0 and self._options.same_password:
+            password = _ask_password(f"Password for {_render_count(len(self._pending))}")
+            return {node.name: password for node in self._pending if password}
+        passwords = {}
+        for node in self._pending:
+            account = f"{node.ssh.user}@{node.host}" if node.ssh.user else node.host
+            passwords[node.name] = _ask_password(f"Password for {account} ({node.name}; empty: leave it out)")
+        return {name: password for name, password in passwords.items() if password}
 
-    def _install_with(self, doorway: Doorway, nodes: Sequence[Node], passwords: Mapping[str, str]) -> None:
+    def _install_with(
+        self, installer: KeyInstaller, nodes: Sequence[Node], passwords: Mapping[str, str]
+    ) -> None:
         from clusterctl.client.rpc.fanout import fan_out
 
-        for outcome in fan_out(nodes, lambda node: doorway.install(node, passwords[node.name])):
+        for outcome in fan_out(nodes, lambda node: installer.install(node, passwords[node.name])):
             name, error = outcome.node.name, outcome.error
             if outcome.value is not None:
                 self._errors.pop(name, None)
-                self._done[name] = f"installed in {outcome.value.detail}, and proven"
+                self._results[name] = f"installed in {outcome.value.detail}, and proven"
             elif error is not None:
                 self._errors[name] = error
                 if error.code == WRONG_PASSWORD:
                     click.echo(sanitize(f"{name}: wrong password"), err=True)
-                    self._closed.append(outcome.node)
+                    self._pending.append(outcome.node)
 
     # the end
 
     def _report(self, private: Path) -> int:
-        from clusterctl.cli.context.nodes import tell_failures
+        from clusterctl.cli.context.nodes import report_failures
 
         for node in self._nodes:
-            if node.name in self._done:
-                click.echo(sanitize(f"{node.name}: {self._done[node.name]}"))
+            if node.name in self._results:
+                click.echo(sanitize(f"{node.name}: {self._results[node.name]}"))
             elif node.name not in self._errors:
-                self._errors[node.name] = _left_out(node)
-        tell_failures(self._errors[node.name] for node in self._nodes if node.name in self._errors)
+                self._errors[node.name] = _skipped_error(node)
+        report_failures(self._errors[node.name] for node in self._nodes if node.name in self._errors)
         if not self._errors:
-            click.echo(f"{private} opens {_all(len(self._nodes))}", err=True)
+            click.echo(f"{private} opens {_render_count(len(self._nodes))}", err=True)
             return 0
-        return 5 if self._done else max(error.exit_code for error in self._errors.values())
+        return 5 if self._results else max(error.exit_code for error in self._errors.values())
 
 
-def _is_there(private: Path) -> bool:
+def _key_exists(private: Path) -> bool:
     return private.is_file() or Path(f"{private}.pub").is_file()  # the private half may be in ssh-agent alone
 
 
@@ -228,25 +238,25 @@ def _read_public(private: Path) -> str:
         if file.is_file():
             text = file.read_text(encoding="utf-8", errors="replace").strip()
         else:
-            words = ["ssh-keygen", "-y", "-P", "", "-f", str(private)]
-            done = subprocess.run(
-                words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+            command = ["ssh-keygen", "-y", "-P", "", "-f", str(private)]
+            completed = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
             )
-            text = done.stdout.strip()
+            text = completed.stdout.strip()
     except OSError as error:
-        raise _no_key(private, f"{error.filename or 'ssh-keygen'}: {error.strerror}") from error
+        raise _key_error(private, f"{error.filename or 'ssh-keygen'}: {error.strerror}") from error
     if len(text.split()) < 2 or "\n" in text or "PRIVATE" in text:
-        raise _no_key(private, f"{file} does not hold one public key")
+        raise _key_error(private, f"{file} does not hold one public key")
     return text
 
 
-def _generate(path: Path) -> str:
+def _keygen_command(path: Path) -> str:
     return command_line("ssh-keygen", "-t", "ed25519", "-f", str(path))
 
 
-def _no_key(path: Path, why: str) -> SystemRefusal:
-    fix = f"make it by hand: {_generate(path)}"
-    return SystemRefusal(f"the key {path} cannot be used", code="CC-KEYS-009", evidence=why, fix=fix)
+def _key_error(path: Path, reason: str) -> LocalSystemError:
+    fix = f"make it by hand: {_keygen_command(path)}"
+    return LocalSystemError(f"the key {path} cannot be used", code="CC-KEYS-009", evidence=reason, fix=fix)
 
 
 def _ask_password(text: str) -> str:
@@ -258,11 +268,11 @@ def _ask_password(text: str) -> str:
         return ""
 
 
-def _all(count: int) -> str:
+def _render_count(count: int) -> str:
     return f"all {count} nodes" if count > 1 else "the node"
 
 
-def _nobody_to_ask(node: Node) -> UsageError:
+def _no_terminal_error(node: Node) -> UsageError:
     return UsageError(
         "the node wants a password, and there is no terminal to ask for it",
         code="CC-KEYS-010",
@@ -271,23 +281,23 @@ def _nobody_to_ask(node: Node) -> UsageError:
     )
 
 
-def _left_out(node: Node) -> UsageError:
+def _skipped_error(node: Node) -> UsageError:
     return UsageError(
         "left out: no password was given", code="CC-KEYS-011", node=node.name, fix="run it again"
     )
 
 
-MOST_MEETINGS = 10  # behind a bastion that is met first there are more to meet, and a chain has eight
+MAX_PROMPT_ROUNDS = 10  # behind a bastion that is met first there are more to meet, and a chain has eight
 QUESTION = "Are these the nodes' own keys (compare with `ssh-keygen -lf /etc/ssh/ssh_host_*.pub` there)?"
 
 
-def introduce(introductions: Introductions, *, believe: bool, attended: bool) -> bool:
+def confirm_host_keys(prompts: HostKeyPrompts, *, accept_new: bool, interactive: bool) -> bool:
     """Show the strangers met so far; True if they are welcome from now on, each with the very key that was shown."""
-    strangers = sorted(introductions.strangers.values(), key=lambda one: (one.node, one.place))
-    for one in strangers:
-        text = f"{one.node} ({one.place}) is not known here yet; it shows {one.key_type} {one.fingerprint}"
+    unknown_keys = sorted(prompts.unknown_keys.values(), key=lambda key: (key.node, key.address))
+    for key in unknown_keys:
+        text = f"{key.node} ({key.address}) is not known here yet; it shows {key.key_type} {key.fingerprint}"
         click.echo(sanitize(text), err=True)
-    if not strangers or not (believe or (attended and click.confirm(QUESTION, err=True))):
+    if not unknown_keys or not (accept_new or (interactive and click.confirm(QUESTION, err=True))):
         return False
-    introductions.welcome_all()
+    prompts.accept_all()
     return True

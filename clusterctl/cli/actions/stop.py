@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import click
 
-from clusterctl.cli.context.nodes import myself, tell_failures
+from clusterctl.cli.context.nodes import current_owner, report_failures
 from clusterctl.cli.options import confirm
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
@@ -23,96 +23,100 @@ from clusterctl.specs.nodeset import fold_names
 MOST_SHOWN = 20  # lines
 
 
-def choose_to_stop(runs: Runs, wanted: str | None, place: str) -> RunId:
+def choose_to_stop(runs: Runs, run_prefix: str | None, label: str) -> RunId:
     """Give the run that is to be stopped; an error shows those that live."""
     try:
-        return choose_live_run(runs, wanted, myself())
+        return choose_live_run(runs, run_prefix, current_owner())
     except UsageError as error:
-        live = {run: parts for run, parts in runs.items() if is_live(parts)} if wanted is None else {}
-        lines = [line for run, parts in live.items() for line in describe_run(run, parts, place)]
+        live = (
+            {run_id: parts for run_id, parts in runs.items() if is_live(parts)} if run_prefix is None else {}
+        )
+        lines = [line for run_id, parts in live.items() for line in describe_run(run_id, parts, label)]
         error.evidence = "\n".join(lines[:MOST_SHOWN])
         raise
 
 
-def confirm_stop(run: str, parts: Parts, *, named: bool, place: str, command: str) -> None:
+def confirm_stop(run_id: str, parts: Parts, *, named: bool, label: str, command: str) -> None:
     """Never end a run by accident: one that nobody has named, somebody else's, or one of which nothing is known."""
-    me = myself()
+    me = current_owner()
     if not parts:
-        _confirm(f"no node remembers {run}, so its owner is unknown", f"{command} stop {run} -y")
+        _confirm(f"no node remembers {run_id}, so its owner is unknown", f"{command} stop {run_id} -y")
     elif is_live(parts) and not owner_of(parts).is_same(me):
         same = owner_of(parts).name == me.name
-        who = ", not by you: it was another machine or state directory" if same else ""
-        _confirm(f"{run} was {describe_launch(parts)}{who}", f"{command} stop {run} -y")
+        other_origin = ", not by you: it was another machine or state directory" if same else ""
+        _confirm(f"{run_id} was {describe_launch(parts)}{other_origin}", f"{command} stop {run_id} -y")
     elif not named:
-        confirm(describe_run(run, parts, place), "Stop it?", "run", f"{command} stop {run}")
+        confirm(describe_run(run_id, parts, label), "Stop it?", "run", f"{command} stop {run_id}")
 
 
-def _confirm(why: str, command: str) -> None:
-    if sys.stdin.isatty() and click.confirm(sanitize(f"{why}. Stop it?"), err=True):
+def _confirm(reason: str, command: str) -> None:
+    if sys.stdin.isatty() and click.confirm(sanitize(f"{reason}. Stop it?"), err=True):
         return
-    raise UsageError(why, code="CC-USE-025", fix=f"{command}  (stops it all the same)")
+    raise UsageError(reason, code="CC-USE-025", fix=f"{command}  (stops it all the same)")
 
 
 def stop_run(
     cluster: Cluster,
     nodes: Sequence[Node],
-    silent: Sequence[str],
+    unanswered: Sequence[str],
     pythons: Mapping[str, tasks.Interpreter],
-    run: str,
+    run_id: str,
     grace: float | None,
     *,
-    lived: bool = False,
-    ended: Collection[str] = (),
+    was_live: bool = False,
+    ended_before: Collection[str] = (),
 ) -> int:
     """Stop on all nodes at once; 0 when nothing is left, 4 when a node was not reached, 5 when something is left.
 
-    `lived`: some part of the run did; `ended` are the nodes on which it was over before.
+    `was_live`: some part of the run did; `ended_before` are the nodes on which it was over before.
     """
-    codes = {4} if silent else set()
-    missed = list(silent)
-    strange: list[NodeError] = []
-    found = False
-    reason = f"{STOPPED_BY}{myself().name}"
+    codes = {4} if unanswered else set()
+    missed = list(unanswered)
+    wrong_account: list[NodeError] = []
+    any_stopped = False
+    reason = f"{STOPPED_BY}{current_owner().name}"
 
     for outcome in cluster.each(
         nodes,
         lambda c, node: tasks.stop(
-            c, node, pythons[node.name], run, grace, reason, lived=node.name not in ended
+            c, node, pythons[node.name], run_id, grace, reason, lived=node.name not in ended_before
         ),
     ):
-        if outcome.value is not None and outcome.value.elsewhere:
-            strange.append(_lives_elsewhere(outcome.node.name, outcome.value.elsewhere))
+        if outcome.value is not None and outcome.value.other_account:
+            wrong_account.append(_other_account_error(outcome.node.name, outcome.value.other_account))
             missed.append(outcome.node.name)
             codes.add(5)
         elif outcome.value is not None:
-            codes |= {5} if outcome.value.left else set()
-            found = found or bool(outcome.value.ended or outcome.value.left)
-            ended_so = outcome.value.state is not None and outcome.value.state.reason == reason
-            found = found or (lived and ended_so)  # between two attempts there is no process to end
-            if outcome.value.known:
+            codes |= {5} if outcome.value.remaining else set()
+            any_stopped = any_stopped or bool(outcome.value.ended or outcome.value.remaining)
+            stopped_by_this = outcome.value.state is not None and outcome.value.state.reason == reason
+            any_stopped = any_stopped or (
+                was_live and stopped_by_this
+            )  # between two attempts there is no process to end
+            if outcome.value.run_known:
                 click.echo(render_stopped(outcome.node.name, outcome.value))
         elif outcome.error is not None:
-            tell_failures([outcome.error])
+            report_failures([outcome.error])
             missed.append(outcome.node.name)
             codes.add(4 if outcome.error.exit_code == 4 else 5)
-    tell_failures(strange)
-    name = sanitize(run)
-    stopped = "stopped" if found else "nothing of it was left to stop"
+    report_failures(wrong_account)
+    name = sanitize(run_id)
+    stopped = "stopped" if any_stopped else "nothing of it was left to stop"
     click.echo(f"{name}: not stopped on {fold_names(missed)}" if missed else f"{name}: {stopped}")
     return min(codes, default=0)
 
 
-def _lives_elsewhere(node: str, account: str) -> NodeError:
+def _other_account_error(node: str, account: str) -> NodeError:
     text = f"the run lives under the account {account}, and nothing of it was touched"
     fix = f"stop it as {account}: with `user: {account}` in an inventory, or let its owner do that"
     return NodeError(text, code="CC-RUN-018", node=node, fix=fix)
 
 
-def render_stopped(name: str, stopped: tasks.Stopped) -> str:
+def render_stopped(name: str, stopped: tasks.StopReport) -> str:
     """Say what was ended on a node: `gpu01: ended torchrun (pid 12), python3 (pid 14)`."""
     removed = "" if stopped.state else " (its run directory was removed)"
-    said = f"ended {', '.join(stopped.ended)}{removed}" if stopped.ended else "nothing was running"
-    left = f"; COULD NOT END {', '.join(stopped.left)}" if stopped.left else ""
-    held = stopped.state.gpu_memory if stopped.state else ()
-    lines = [f"{name}: {said}{left}", *(f"{name}: still in use, {entry}" for entry in held)]
+    summary = f"ended {', '.join(stopped.ended)}{removed}" if stopped.ended else "nothing was running"
+    remaining = f"; COULD NOT END {', '.join(stopped.remaining)}" if stopped.remaining else ""
+    gpu_memory = stopped.state.gpu_memory if stopped.state else ()
+    lines = [f"{name}: {summary}{remaining}", *(f"{name}: still in use, {entry}" for entry in gpu_memory)]
     return "\n".join(map(sanitize, lines))

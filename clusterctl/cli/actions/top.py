@@ -9,14 +9,14 @@ from contextlib import closing
 
 import click
 
-from clusterctl.cli.context.nodes import interpreter, reading_exit_code, tell_failures
+from clusterctl.cli.context.nodes import interpreter, reading_exit_code, report_failures
 from clusterctl.client.rpc.cluster import Cluster
-from clusterctl.client.utilization import GaugeStreams
+from clusterctl.client.utilization import UtilizationStreams
 from clusterctl.console.terminal import wants_color
 from clusterctl.console.text import json_text
-from clusterctl.console.top import Dashboard, show_top, top_to_json
+from clusterctl.console.top import UtilizationView, show_top, top_to_json
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.facts.utilization import Gauged
+from clusterctl.plans.facts.utilization import NodeUsage
 from clusterctl.specs.inventory.model import Node
 
 ONCE_INTERVAL = 0.5  # seconds between looks while GPUs are still being asked
@@ -26,67 +26,69 @@ SILENT_AFTER = 3.0  # intervals without a sample, and at least
 LEAST_SILENCE = 5.0  # seconds
 
 
-class Gauging:
+class UtilizationMonitor:
     """What is known of each node, kept up to date."""
 
     def __init__(self, cluster: Cluster, nodes: Sequence[Node], interval: float, *, as_json: bool) -> None:
         self._cluster, self._interval, self._as_json = cluster, interval, as_json
         self._pythons = {node.name: interpreter(node) for node in nodes}
-        self._known = {node.name: Gauged(node) for node in nodes}
+        self._gauged = {node.name: NodeUsage(node) for node in nodes}
         self._errors: dict[str, ClusterctlError] = {}
         self._silence = max(LEAST_SILENCE, interval * SILENT_AFTER)
 
-    def once(self) -> int:
+    def show_once(self) -> int:
         """Show one look; 0 when all nodes answered, 5 some, 4 none."""
-        until = time.monotonic() + ONCE_LIMIT
-        with closing(self._open(ONCE_INTERVAL, returning=False)) as streams:
-            while self._awaited() and time.monotonic() < until:
-                self._hear(streams, 0.2)
+        deadline = time.monotonic() + ONCE_LIMIT
+        with closing(self._open(ONCE_INTERVAL, reconnect=False)) as streams:
+            while self._pending_nodes() and time.monotonic() < deadline:
+                self._receive(streams, 0.2)
         self._show()
-        tell_failures(self._errors.values())
-        answered = sum(one.sample is not None for one in self._known.values())
-        return reading_exit_code(answered, len(self._known))
+        report_failures(self._errors.values())
+        answered = sum(gauged.sample is not None for gauged in self._gauged.values())
+        return reading_exit_code(answered, len(self._gauged))
 
-    def go_on(self) -> int:
+    def show_live(self) -> int:
         """Show one look after the other until Ctrl-C."""
-        with closing(self._open(self._interval, returning=True)) as streams:
+        with closing(self._open(self._interval, reconnect=True)) as streams:
             if not self._as_json and sys.stdout.isatty() and wants_color(sys.stdout):
-                with Dashboard(self._silence) as board:
+                with UtilizationView(self._silence) as dashboard:
                     while True:
-                        self._hear(streams, REDRAW)
-                        board.show(self._nodes, time.monotonic())
+                        self._receive(streams, REDRAW)
+                        dashboard.show(self._nodes, time.monotonic())
             while True:
-                until = time.monotonic() + self._interval
-                while (left := until - time.monotonic()) > 0:
-                    self._hear(streams, min(left, REDRAW))
+                next_show = time.monotonic() + self._interval
+                while (remaining := next_show - time.monotonic()) > 0:
+                    self._receive(streams, min(remaining, REDRAW))
                 self._show()
 
     @property
-    def _nodes(self) -> list[Gauged]:
-        return list(self._known.values())
+    def _nodes(self) -> list[NodeUsage]:
+        return list(self._gauged.values())
 
-    def _open(self, interval: float, *, returning: bool) -> GaugeStreams:
-        nodes = [one.node for one in self._nodes]
-        streams = GaugeStreams(self._cluster, nodes, self._pythons, interval, returning=returning)
+    def _open(self, interval: float, *, reconnect: bool) -> UtilizationStreams:
+        nodes = [gauged.node for gauged in self._nodes]
+        streams = UtilizationStreams(self._cluster, nodes, self._pythons, interval, reconnect=reconnect)
         streams.open_all()
         return streams
 
-    def _hear(self, streams: GaugeStreams, wait: float) -> None:
+    def _receive(self, streams: UtilizationStreams, wait: float) -> None:
         for update in streams.updates(wait):
             name, now = update.node.name, time.monotonic()
             if update.value is not None:
-                self._known[name] = self._known[name].hear(update.value, now)
+                self._gauged[name] = self._gauged[name].with_sample(update.value, now)
                 self._errors.pop(name, None)
             elif update.error is not None:
-                self._known[name] = self._known[name].lose(f"{update.error.code} {update.error.message}")
+                self._gauged[name] = self._gauged[name].with_error(
+                    f"{update.error.code} {update.error.message}"
+                )
                 self._errors[name] = update.error
 
-    def _awaited(self) -> list[str]:
+    def _pending_nodes(self) -> list[str]:
         """Name the nodes that have neither failed nor told all they have."""
         return [
             name
-            for name, one in self._known.items()
-            if name not in self._errors and (one.sample is None or one.sample.gpu_pending)
+            for name, gauged in self._gauged.items()
+            if name not in self._errors and (gauged.sample is None or gauged.sample.gpu_pending)
         ]
 
     def _show(self) -> None:

@@ -19,7 +19,7 @@ def attach(settings: Settings, run: str | None, as_json: bool) -> int:
     of your own, the failure of one node stops all. Somebody else's run must be named and is only watched. Ctrl-C
     leaves the run alone.
     """
-    from clusterctl.cli.actions.attach import Report, attach_run
+    from clusterctl.cli.actions.attach import RunOutput, attach_run
 
     inventory = load_inventory(settings)
-    return attach_run(inventory, run, Report(as_json, settings.command))
+    return attach_run(inventory, run, RunOutput(as_json, settings.command))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 
 from clusterctl.cli.context.load import load_inventory, load_job
-from clusterctl.cli.options import Settings, shared_options, takes_nodes
+from clusterctl.cli.options import Settings, shared_options, with_node_options
 from clusterctl.console.text import json_text
 
 
 @click.command()
 @click.argument("job_file", metavar="[JOB.yaml]", required=False)
-@takes_nodes
+@with_node_options
 @click.option(
     "--deep", is_flag=True, help="Then run a real collective, and name the node or link that spoils it."
 )
@@ -37,7 +37,7 @@ def check(
     torchrun, which takes some 10 s and leaves nothing behind. Exit code 0: fit; 3: a finding forbids a launch;
     4: a node could not be reached.
     """
-    from clusterctl.cli.context.code import read_provision
+    from clusterctl.cli.context.code import read_job_setup
     from clusterctl.cli.context.nodes import open_cluster
     from clusterctl.plans.launch.placement import choose_nodes, plan_placement
 
@@ -49,33 +49,33 @@ def check(
         nodes = tuple(
             member.node for member in plan_placement(inventory, job, pattern=pattern, exclude=exclude)
         )
-    provision = read_provision(job) if job else None
+    setup = read_job_setup(job) if job else None
     with open_cluster() as cluster:
         cluster.open_early(nodes)
         # these load while the connections are made
-        from clusterctl.cli.actions.preflight import PHASE, choose, prove
-        from clusterctl.console.diagnose import deep_to_json, render_deep, render_wire, wire_to_json
-        from clusterctl.console.findings import render_check, render_nics, to_json
+        from clusterctl.cli.actions.preflight import PHASE, run_preflight, select_checks
+        from clusterctl.console.diagnose import deep_to_json, mesh_to_json, render_deep, render_mesh
+        from clusterctl.console.findings import check_to_json, render_check, render_nics
         from clusterctl.console.progress import Phases
-        from clusterctl.console.terminal import out
+        from clusterctl.console.terminal import stdout
 
-        choice, phases = choose(inventory, job, only, skip), Phases([node.name for node in nodes])
-        with phases.shown(PHASE, cluster.steps):
-            proof = prove(cluster, nodes, job, choice, phases, provision.plan if provision else None)
-        if deep and proof.exit_code == 0:
-            from clusterctl.cli.actions.deep_check import deepen
+        selection, phases = select_checks(inventory, job, only, skip), Phases([node.name for node in nodes])
+        with phases.display_phase(PHASE, cluster.steps):
+            result = run_preflight(cluster, nodes, job, selection, phases, setup.plan if setup else None)
+        if deep and result.exit_code == 0:
+            from clusterctl.cli.actions.deep_check import run_deep_check
 
-            proof = deepen(cluster, nodes, job, proof)
+            result = run_deep_check(cluster, nodes, job, result)
     if as_json:
-        told = {**to_json(nodes, proof.facts, proof.findings), "wire": wire_to_json(proof.wire)}
-        click.echo(json_text({**told, **deep_to_json(proof.deep)}, indent=2))
+        document = {**check_to_json(nodes, result.facts, result.findings), "wire": mesh_to_json(result.mesh)}
+        click.echo(json_text({**document, **deep_to_json(result.deep)}, indent=2))
     else:
 
-        def tell_network() -> None:
-            render_nics(out(), nodes, proof.facts, verbose=settings.verbose)
-            render_wire(out(), proof.wire)
+        def render_network() -> None:
+            render_nics(stdout(), nodes, result.facts, verbose=settings.verbose)
+            render_mesh(stdout(), result.mesh)
             if deep:
-                render_deep(out(), proof.deep)
+                render_deep(stdout(), result.deep)
 
-        render_check(out(), nodes, proof.facts, proof.findings, tell_network)
-    return proof.exit_code
+        render_check(stdout(), nodes, result.facts, result.findings, render_network)
+    return result.exit_code

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from clusterctl.cli.context.load import load_inventory
-from clusterctl.cli.options import Settings, shared_options, takes_nodes
+from clusterctl.cli.options import Settings, shared_options, with_node_options
 
 
 @click.command()
@@ -26,7 +26,7 @@ from clusterctl.cli.options import Settings, shared_options, takes_nodes
 @click.option(
     "--everyone", is_flag=True, help="Look at everybody's runs under this account, not only at yours."
 )
-@takes_nodes
+@with_node_options
 @click.option("--dry-run", is_flag=True, help="Say what would go, and stop.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--json", "as_json", is_flag=True, help="Write what goes, or would go, as JSON.")
@@ -48,20 +48,20 @@ def clean(
     are never removed, nor is a run that lives on any node, nor what belongs to another account. Runs with files
     outside ${output_dir}, which no other place has, are asked about once more.
     """
-    from clusterctl.cli.actions.clean import Clean, Wishes
-    from clusterctl.plans.cleanup import Bounds
+    from clusterctl.cli.actions.clean import Clean, CleanOptions
+    from clusterctl.plans.cleanup import RetentionPolicy
     from clusterctl.plans.launch.placement import choose_nodes
 
-    bounds = Bounds(keep, _seconds(older_than))
-    wishes = Wishes(
+    bounds = RetentionPolicy(keep, _seconds(older_than))
+    options = CleanOptions(
         bounds, everyone=everyone, dry_run=dry_run, yes=yes, as_json=as_json, command=settings.command
     )
-    return Clean(choose_nodes(load_inventory(settings), pattern, exclude), wishes).run()
+    return Clean(choose_nodes(load_inventory(settings), pattern, exclude), options).run()
 
 
 def _seconds(text: str) -> float:
     from clusterctl.errors import UsageError
-    from clusterctl.specs.codes import BadValueError
+    from clusterctl.specs.codes import InvalidValueError
     from clusterctl.specs.values import parse_duration
 
     if text.isdecimal() and int(text):  # seconds, to us; who removes things with it may have meant days
@@ -70,5 +70,5 @@ def _seconds(text: str) -> float:
         )
     try:
         return parse_duration(text)
-    except BadValueError as error:
+    except InvalidValueError as error:
         raise UsageError(f"--older-than: {error}", code="CC-USE-030", fix="e.g. --older-than 7d") from error

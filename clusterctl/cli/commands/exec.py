@@ -5,12 +5,18 @@ from __future__ import annotations
 import click
 
 from clusterctl.cli.context.load import load_inventory
-from clusterctl.cli.options import PassesWords, Settings, refuse_mixed, shared_options, takes_nodes
+from clusterctl.cli.options import (
+    RawArgumentsCommand,
+    Settings,
+    refuse_mixed,
+    shared_options,
+    with_node_options,
+)
 
 
-@click.command(cls=PassesWords)
+@click.command(cls=RawArgumentsCommand)
 @click.argument("command", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
-@takes_nodes
+@with_node_options
 @click.option("--no-fold", is_flag=True, help="Write every line at once, with its node's name before it.")
 @click.option("--json", "as_json", is_flag=True, help="Write the answers as JSON; with --no-fold as NDJSON.")
 @shared_options

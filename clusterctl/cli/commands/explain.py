@@ -10,7 +10,7 @@ import click
 from clusterctl.cli.options import Settings, shared_options
 from clusterctl.console.text import json_text
 
-BOOK = Path(__file__).parents[1] / "codes.json"
+CODES_FILE = Path(__file__).parents[1] / "codes.json"
 
 
 @click.command()
@@ -28,22 +28,22 @@ def explain(
     Needs no inventory and no network.
     """
     from clusterctl.console.findings import explanation_to_json, render_codes, render_explanation
-    from clusterctl.console.terminal import out
+    from clusterctl.console.terminal import stdout
     from clusterctl.plans import explain as explaining
 
-    book = explaining.parse_book(json.loads(BOOK.read_text(encoding="utf-8")))
-    code = explaining.find_code(word, book) if word else ""
+    codes = explaining.parse_manual(json.loads(CODES_FILE.read_text(encoding="utf-8")))
+    code = explaining.find_code(word, codes) if word else ""
     if "-" in code:
-        one = explaining.explain(code, book)
+        explanation = explaining.explain(code, codes)
         if as_json:
-            click.echo(json_text(explanation_to_json(one), indent=2))
+            click.echo(json_text(explanation_to_json(explanation), indent=2))
         else:
-            render_explanation(out(), one)
+            render_explanation(stdout(), explanation)
         return
     titles = {
-        name: text for name, text in explaining.titles(book).items() if code in ("", name.split("-")[1])
+        name: text for name, text in explaining.list_titles(codes).items() if code in ("", name.split("-")[1])
     }
     if as_json:
         click.echo(json_text({"schema": 1, "codes": titles}, indent=2))
     else:
-        render_codes(out(), book.families, titles, code)
+        render_codes(stdout(), codes.families, titles, code)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from clusterctl.cli.options import Settings, shared_options, takes_ways
+from clusterctl.cli.options import Settings, shared_options, with_connect_options
 
 
 @click.command()
@@ -25,7 +25,7 @@ from clusterctl.cli.options import Settings, shared_options, takes_ways
 )
 @click.option("--force", is_flag=True, help="Replace inventory.yaml and job.yaml if they are there.")
 @click.option("--accept-new", is_flag=True, help="Believe host keys that are not known yet, and record them.")
-@takes_ways
+@with_connect_options
 @shared_options
 def init(
     settings: Settings,  # noqa: ARG001 - shared by all verbs
@@ -37,7 +37,7 @@ def init(
     name: str,
     force: bool,
     accept_new: bool,
-    **ways: Any,
+    **connection: Any,
 ) -> int:
     """Write inventory.yaml and job.yaml for machines that you can reach by SSH.
 
@@ -45,8 +45,10 @@ def init(
     machines are asked for their NICs and GPUs; nothing is written on them. On a terminal you are asked for what is
     missing. Exit code 0: all answered; 5: some did, the others stand in comments; 4: none, and nothing was written.
     """
-    from clusterctl.cli.actions.init import Begin, Wishes
-    from clusterctl.cli.actions.inventory import Way
+    from clusterctl.cli.actions.init import InitCommand, InitOptions
+    from clusterctl.cli.actions.inventory import ConnectOptions
 
-    way = Way(**ways, host_keys="accept-new" if accept_new else None)
-    return Begin(Path(folder), Wishes(hosts, source, from_ssh_config, script, name, force), way).run()
+    connect_options = ConnectOptions(**connection, host_keys="accept-new" if accept_new else None)
+    return InitCommand(
+        Path(folder), InitOptions(hosts, source, from_ssh_config, script, name, force), connect_options
+    ).run()

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from clusterctl.cli.context.load import load_inventory
-from clusterctl.cli.options import Settings, shared_options, takes_ways
+from clusterctl.cli.options import Settings, shared_options, with_connect_options
 from clusterctl.console.text import json_text
 from clusterctl.specs.text import command_line
 
@@ -23,14 +23,14 @@ def inventory(settings: Settings) -> None:
 @shared_options
 def show(settings: Settings, as_json: bool) -> None:
     """Show every node with all defaults filled in; needs no network."""
-    from clusterctl.console.inventory import inventory_to_json, render_inventory
-    from clusterctl.console.terminal import out
+    from clusterctl.console.inventory import inventory_to_json, print_inventory
+    from clusterctl.console.terminal import stdout
 
     chosen = load_inventory(settings)
     if as_json:
         click.echo(json_text(inventory_to_json(chosen), indent=2))
     else:
-        render_inventory(out(), chosen)
+        print_inventory(stdout(), chosen)
 
 
 @inventory.command("import")
@@ -61,27 +61,27 @@ def import_(
     configuration such as ~/.ssh/config; - is standard input. The order of the hosts becomes the node_rank, slots
     become gpus. What could not be taken over stands in comments. Nothing is asked of any node.
     """
-    from clusterctl.cli.actions.inventory import find_unread, read_foreign, with_config, write_inventory
-    from clusterctl.console.terminal import say
-    from clusterctl.specs.importers.detect import parse_foreign
+    from clusterctl.cli.actions.inventory import find_unread, read_imported_file, with_config, write_inventory
+    from clusterctl.console.terminal import info
+    from clusterctl.specs.importers.detect import parse_imported
     from clusterctl.specs.inventory.render import describe_groups, render_inventory
-    from clusterctl.specs.text import counted
+    from clusterctl.specs.text import plural
 
-    foreign = parse_foreign(read_foreign(file), "standard input" if file == "-" else file, form, group)
+    foreign = parse_imported(read_imported_file(file), "standard input" if file == "-" else file, form, group)
     foreign = with_config(foreign, file)
     text = render_inventory(foreign, group or "")
     if output is None:
         click.echo(text, nl=False)
     else:
         write_inventory(text, output, force=force)
-    say(f"read as {foreign.kind}: {counted(len(foreign.hosts), 'node')}")
+    info(f"read as {foreign.format_description}: {plural(len(foreign.hosts), 'node')}")
     if foreign.groups:
-        say(f"note: {describe_groups(foreign)}")
-    for name in find_unread(file) if "Ansible" in foreign.kind else ():
+        info(f"note: {describe_groups(foreign)}")
+    for name in find_unread(file) if "Ansible" in foreign.format_description else ():
         listing = command_line("ansible-inventory", "-i", file, "--list", "--yaml")
-        say(f"note: {name}/ beside it was not read; `{listing}` writes all in one file")
+        info(f"note: {name}/ beside it was not read; `{listing}` writes all in one file")
     if output is not None:
-        say(f"written to {output}; next: {command_line('clusterctl', '-i', output, 'check')}")
+        info(f"written to {output}; next: {command_line('clusterctl', '-i', output, 'check')}")
 
 
 @inventory.command()
@@ -89,7 +89,7 @@ def import_(
 @click.option("-o", "--output", metavar="FILE", help="Write there instead of standard output.")
 @click.option("--force", is_flag=True, help="Replace the file that -o names, if there is one.")
 @click.option("--cluster", metavar="NAME", default="", help="How the cluster is called; default: cluster.")
-@takes_ways
+@with_connect_options
 @shared_options
 def discover(
     settings: Settings,  # noqa: ARG001 - shared by all verbs
@@ -97,7 +97,7 @@ def discover(
     output: str | None,
     force: bool,
     cluster: str,
-    **ways: Any,
+    **connection: Any,
 ) -> int:
     """Ask machines for their NICs and GPUs, and write an inventory of them.
 
@@ -107,4 +107,4 @@ def discover(
     """
     from clusterctl.cli.actions import inventory as actions
 
-    return actions.discover(hosts, actions.Way(**ways), cluster, output, force=force)
+    return actions.discover(hosts, actions.ConnectOptions(**connection), cluster, output, force=force)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from clusterctl.cli.context.load import load_inventory
-from clusterctl.cli.options import Settings, shared_options, takes_nodes
+from clusterctl.cli.options import Settings, shared_options, with_node_options
 
 
 @click.group()
@@ -15,7 +15,7 @@ def keys(settings: Settings) -> None:
 
 
 @keys.command()
-@takes_nodes
+@with_node_options
 @click.option(
     "--key", metavar="FILE", help="The private key whose public half is installed; else the inventory's."
 )
@@ -46,8 +46,8 @@ def push(
     once and stored nowhere; nodes that the key opens already are left as they are. At the end every node has
     been entered with the key. Safe to repeat.
     """
-    from clusterctl.cli.actions.push_keys import Pushing, Wishes
+    from clusterctl.cli.actions.push_keys import KeyPush, PushKeysOptions
     from clusterctl.plans.launch.placement import choose_nodes
 
     nodes = choose_nodes(load_inventory(settings), pattern, exclude)
-    return Pushing(nodes, Wishes(key, same_password, password_from, accept_new, yes)).run()
+    return KeyPush(nodes, PushKeysOptions(key, same_password, password_from, accept_new, yes)).run()

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clusterctl.cli.context.load import lab_dir
-from clusterctl.cli.options import PassesWords, Settings, refuse_mixed, shared_options
-from clusterctl.console.terminal import say
+from clusterctl.cli.options import RawArgumentsCommand, Settings, refuse_mixed, shared_options
+from clusterctl.console.terminal import info
 from clusterctl.console.text import json_text
-from clusterctl.specs.text import command_line, counted
+from clusterctl.specs.text import command_line, plural
 
 if TYPE_CHECKING:
-    from clusterctl.lab.labs import Lab, NodeState
+    from clusterctl.lab.labs import Lab, LabNodeState
 
 _name_option = click.option(
     "--name", "--lab", "name", default=None, metavar="NAME", help="Which lab, if several are running."
@@ -57,12 +57,14 @@ def up(count: int, name: str, nics: str | None, gpus: int, shared_home: bool, ba
     from clusterctl.lab.build import up as build
 
     source = click.get_current_context().get_parameter_source("name")
-    given = name if source is click.core.ParameterSource.COMMANDLINE else None
-    cards = None if nics is None else [item.strip() for item in nics.split(",")]
-    more: dict[str, Any] = {"nics": cards, "shared_home": shared_home, "gpus": gpus}
-    built = build(lab_dir(), name=_name(given) or name, count=count, backend=backend, note=say, **more)
-    say(f"lab {built.name} is up with {counted(count, 'node')}; its inventory:")
-    click.echo(str(built.inventory))
+    typed_name = name if source is click.core.ParameterSource.COMMANDLINE else None
+    nic_names = None if nics is None else [item.strip() for item in nics.split(",")]
+    options: dict[str, Any] = {"nics": nic_names, "shared_home": shared_home, "gpus": gpus}
+    new_lab = build(
+        lab_dir(), name=_name(typed_name) or name, count=count, backend=backend, on_fallback=info, **options
+    )
+    info(f"lab {new_lab.name} is up with {plural(count, 'node')}; its inventory:")
+    click.echo(str(new_lab.inventory))
 
 
 def _name(given: str | None) -> str | None:
@@ -79,39 +81,39 @@ def down(name: str | None, everything: bool, yes: bool) -> None:
     """End a lab with everything in it; asks which one is meant where none is named."""
     from clusterctl.lab import labs
 
-    where = lab_dir()
+    labs_dir = lab_dir()
     name = _name(name)
     if not everything and name is None:
         name = labs.DEFAULT_NAME
-        if labs.running(where):
-            chosen = labs.load(where)
+        if labs.list_running(labs_dir):
+            chosen = labs.load(labs_dir)
             name = chosen.name
             if not yes:
-                _agree_to_end(chosen)
-    ended = labs.down(where, None if everything else [str(name)])
-    for each in ended:
-        say(f"lab {each} is down")
+                _confirm_down(chosen)
+    ended = labs.down(labs_dir, None if everything else [str(name)])
+    for lab_name in ended:
+        info(f"lab {lab_name} is down")
     if not ended:
-        others = ", ".join(each.name for each in labs.running(where))
-        none = f"no lab called {name} was running" if name else "no lab was running"
-        say(f"{none}; there is: {others}" if others else none)
+        others = ", ".join(lab_name.name for lab_name in labs.list_running(labs_dir))
+        message = f"no lab called {name} was running" if name else "no lab was running"
+        info(f"{message}; there is: {others}" if others else message)
 
 
-def _agree_to_end(chosen: Lab) -> None:
+def _confirm_down(chosen: Lab) -> None:
     """Never take a lab down that nobody has named or agreed to."""
     import time
 
     from clusterctl.cli.options import confirm
     from clusterctl.specs.nodeset import fold_names
-    from clusterctl.specs.text import render_span
+    from clusterctl.specs.text import render_duration
 
     origin = chosen.origin
     nodes = fold_names([node.name for node in chosen.nodes])
-    since = f"up for {render_span(time.time() - origin.since)}"
-    place = f", started in {origin.folder}" if origin.folder else ""
-    about = [f"lab {chosen.name}: {nodes}, {since}{place}", f"its inventory: {chosen.inventory}"]
+    since = f"up for {render_duration(time.time() - origin.since)}"
+    origin_note = f", started in {origin.directory}" if origin.directory else ""
+    lines = [f"lab {chosen.name}: {nodes}, {since}{origin_note}", f"its inventory: {chosen.inventory}"]
     confirm(
-        about,
+        lines,
         "End it with all that runs there?",
         "lab",
         command_line("lab", "down", "--name", chosen.name, command="clusterctl"),
@@ -124,44 +126,44 @@ def status(as_json: bool) -> None:
     """Show the running labs and their nodes."""
     from clusterctl.lab import labs
 
-    found = labs.status(lab_dir())
+    statuses = labs.status(lab_dir())
     if as_json:
-        click.echo(json_text({"schema": 1, "labs": [_as_dict(*entry) for entry in found]}, indent=2))
+        click.echo(json_text({"schema": 1, "labs": [_as_dict(*entry) for entry in statuses]}, indent=2))
         return
-    if not found:
-        say("no lab is running")
-    for entry, states in found:
-        without = "  (inproc: without namespaces)" if entry.plan.backend == "inproc" else ""
-        click.echo(f"{entry.name}  {entry.inventory}{without}")
+    if not statuses:
+        info("no lab is running")
+    for entry, states in statuses:
+        no_namespaces = "  (inproc: without namespaces)" if entry.plan.backend == "inproc" else ""
+        click.echo(f"{entry.name}  {entry.inventory}{no_namespaces}")
         for state in states:
-            click.echo("  " + _line(entry, state))
+            click.echo("  " + _render_node(entry, state))
 
 
-def _as_dict(entry: Lab, states: tuple[NodeState, ...]) -> dict[str, object]:
+def _as_dict(entry: Lab, states: tuple[LabNodeState, ...]) -> dict[str, object]:
     nodes = [
         {
             "name": state.name,
-            "host": entry.node(state.name).plan.host,
-            "ip": entry.node(state.name).plan.ip,
-            "power": "on" if state.power else "off",
+            "host": entry.find_node(state.name).plan.host,
+            "ip": entry.find_node(state.name).plan.ip,
+            "power": "on" if state.is_on else "off",
             "sshd": "on" if state.sshd else "off",
             "nics": state.nics,
         }
         for state in states
     ]
-    found = {"name": entry.name, "backend": entry.plan.backend, "inventory": str(entry.inventory)}
-    return {**found, "nodes": nodes}
+    document = {"name": entry.name, "backend": entry.plan.backend, "inventory": str(entry.inventory)}
+    return {**document, "nodes": nodes}
 
 
-def _line(entry: Lab, state: NodeState) -> str:
-    plan = entry.node(state.name).plan
-    if not state.power:
+def _render_node(entry: Lab, state: LabNodeState) -> str:
+    plan = entry.find_node(state.name).plan
+    if not state.is_on:
         return f"{state.name}  {plan.ip:<13}  powered off"
-    nics = ", ".join(f"{nic} {word}" for nic, word in state.nics.items())
+    nics = ", ".join(f"{nic} {nic_state}" for nic, nic_state in state.nics.items())
     return f"{state.name}  {plan.ip:<13}  {nics}; sshd {'on' if state.sshd else 'off'}"
 
 
-@lab.command(cls=PassesWords, context_settings={"ignore_unknown_options": True})
+@lab.command(cls=RawArgumentsCommand, context_settings={"ignore_unknown_options": True})
 @click.argument("node")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @_name_option
@@ -170,8 +172,8 @@ def ssh(node: str, command: tuple[str, ...], name: str | None) -> None:
     from clusterctl.lab import labs
 
     refuse_mixed(command, "lab ssh")
-    words = labs.load(lab_dir(), _name(name)).ssh_command(node, command)
-    os.execvp(words[0], words)
+    argv = labs.load(lab_dir(), _name(name)).ssh_command(node, command)
+    os.execvp(argv[0], argv)
 
 
 @lab.command("break")
@@ -183,7 +185,7 @@ def break_(node: str, how: str, name: str | None) -> None:
     from clusterctl.lab import labs
 
     running = labs.load(lab_dir(), _name(name))
-    click.echo(_line(running, labs.break_node(running, node, how)))
+    click.echo(_render_node(running, labs.break_node(running, node, how)))
 
 
 @lab.command()
@@ -194,4 +196,4 @@ def heal(node: str, name: str | None) -> None:
     from clusterctl.lab import labs
 
     running = labs.load(lab_dir(), _name(name))
-    click.echo(_line(running, labs.heal_node(running, node)))
+    click.echo(_render_node(running, labs.heal_node(running, node)))

@@ -9,12 +9,12 @@ import click
 
 from clusterctl.cli.context.load import load_inventory, load_job
 from clusterctl.cli.options import (
-    PassesWords,
+    RawArgumentsCommand,
     Settings,
     big_option,
     refuse_surplus,
     shared_options,
-    takes_nodes,
+    with_node_options,
 )
 from clusterctl.console.text import json_text, make_visible
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from clusterctl.specs.job.model import Job
 
 
-@click.command(cls=PassesWords)
+@click.command(cls=RawArgumentsCommand)
 @click.argument("job_file", metavar="JOB.yaml")
 @click.argument("script_args", metavar="[-- SCRIPT ARGS]", nargs=-1, type=click.UNPROCESSED)
 @click.option(
     "--dry-run", is_flag=True, help="Print what would run on each node, and stop; needs no network."
 )
 @click.option("-d", "--detach", is_flag=True, help="Leave as soon as the workers start.")
-@takes_nodes
+@with_node_options
 @click.option("--no-check", is_flag=True, help="Probe and print findings, but never stop because of them.")
 @click.option(
     "--wait", is_flag=True, help="Where another run has what this one needs, wait until it is free."
@@ -70,34 +70,37 @@ def launch(
 
     with open_cluster() as cluster:
         cluster.open_early(member.node for member in members)
-        from clusterctl.cli.actions.launch import Launch, Wishes  # loads while the connections are made
+        from clusterctl.cli.actions.launch import (  # loads while the connections are made
+            Launch,
+            LaunchOptions,
+        )
 
-        wishes = Wishes(detach, no_check, as_json, wait, settings.command, big)
-        return Launch(inventory, job, members, wishes).run(cluster)
+        options = LaunchOptions(detach, no_check, as_json, wait, settings.command, big)
+        return Launch(inventory, job, members, options).run(cluster)
 
 
 def _show_plan(job: Job, members: Sequence[Member], as_json: bool, *, big: bool) -> int:
-    from clusterctl.cli.context.code import read_code, read_provision, tell_unaware
+    from clusterctl.cli.context.code import read_code, read_job_setup, warn_not_distributed
     from clusterctl.console.progress import render_size
     from clusterctl.plans.launch.plan import offline, plan_launch, plan_to_json, render_plan
-    from clusterctl.plans.launch.setup import render_around, render_setup, setup_to_json
+    from clusterctl.plans.launch.setup import render_attempt_hooks, render_setup, setup_to_json
     from clusterctl.plans.notify import hooks_to_json, render_hooks
-    from clusterctl.specs.text import counted
+    from clusterctl.specs.text import plural
 
-    found, provision = read_code(job, big=big), read_provision(job)
-    tell_unaware(job, sum(not member.spare for member in members), found)
-    about = (provision.plan, provision.scan.manifest) if provision else None
+    scan, setup_files = read_code(job, big=big), read_job_setup(job)
+    warn_not_distributed(job, sum(not member.spare for member in members), scan)
+    setup = (setup_files.plan, setup_files.scan.manifest) if setup_files else None
     plan = plan_launch(job, members, {member.name: offline(member) for member in members}, run_id=None)
     if as_json:
-        made = {"setup": setup_to_json(*about) if about else None}
-        shown = {**plan_to_json(plan), **made, **hooks_to_json(job.on_end, job.notify)}
-        click.echo(json_text({"schema": 1, "plan": shown}, indent=2))
+        setup_document = {"setup": setup_to_json(*setup) if setup else None}
+        plan_document = {**plan_to_json(plan), **setup_document, **hooks_to_json(job.on_end, job.notify)}
+        click.echo(json_text({"schema": 1, "plan": plan_document}, indent=2))
     else:
-        size = f"{counted(found.manifest.files, 'file')}, {render_size(found.manifest.size)}"
-        click.echo(make_visible(f"# code: {size}, from {found.root}"))
-        for line in render_setup(*about) if about else ():
+        size = f"{plural(scan.manifest.files, 'file')}, {render_size(scan.manifest.size)}"
+        click.echo(make_visible(f"# code: {size}, from {scan.root}"))
+        for line in render_setup(*setup) if setup else ():
             click.echo(make_visible(line))
-        for line in render_around(job):
+        for line in render_attempt_hooks(job):
             click.echo(make_visible(line))
         click.echo(make_visible(render_plan(plan)), nl=False)
         for line in render_hooks(job.on_end, job.notify):

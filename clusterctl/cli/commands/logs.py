@@ -51,9 +51,9 @@ def logs(
 
     Node ranks in --node are those of the inventory.
     """
-    from clusterctl.cli.actions.logs import Filter, read_logs
+    from clusterctl.cli.actions.logs import LogQuery, read_logs
 
-    wanted = Filter(
+    query = LogQuery(
         ranks=rank or None,
         tail=tail,
         grep=_checked(grep),
@@ -61,10 +61,10 @@ def logs(
         follow=follow,
         attempt=attempt,
         since=_parse_since(since),
-        timed=timed,
+        show_times=timed,
         as_json=as_json,
     )
-    return read_logs(load_inventory(settings), run, pattern, wanted)
+    return read_logs(load_inventory(settings), run, pattern, query)
 
 
 def _parse_since(text: str | None) -> float | None:

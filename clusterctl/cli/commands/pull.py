@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from clusterctl.cli.context.load import load_inventory
-from clusterctl.cli.options import Settings, shared_options, takes_nodes
+from clusterctl.cli.options import Settings, shared_options, with_node_options
 
 
 @click.command()
@@ -19,7 +19,7 @@ from clusterctl.cli.options import Settings, shared_options, takes_nodes
     help="Bring the logs, and to DIR/<node>/code-<run> the files that the run has left outside ${output_dir}.",
 )
 @click.option("--job", metavar="NAME", help="Bring the outputs of this job, whose runs may be gone.")
-@takes_nodes
+@with_node_options
 @click.option("--overwrite", is_flag=True, help="Replace files that were changed here.")
 @click.option("--no-limit", is_flag=True, help="Bring more than 100 000 files or 100 GiB from a node.")
 @click.option("--json", "as_json", is_flag=True, help="Write what was brought as JSON.")
@@ -44,7 +44,7 @@ def pull(
     a slash in it, such as ./results. Files that the run has written elsewhere, into its copy of the code, are named and
     left there unless --all is given.
     """
-    from clusterctl.cli.actions.pull import Pull, Wishes
+    from clusterctl.cli.actions.pull import Pull, PullOptions
     from clusterctl.errors import UsageError
 
     if run and not folder and (job or "/" in run or run in (".", "..")):
@@ -55,7 +55,7 @@ def pull(
             code="CC-USE-029",
             fix="leave out --job, or RUN, --logs and --all",
         )
-    wishes = Wishes(
+    options = PullOptions(
         run, job, folder, logs, everything, overwrite, no_limit, as_json, command=settings.command
     )
-    return Pull(load_inventory(settings), wishes).run(pattern, exclude)
+    return Pull(load_inventory(settings), options).run(pattern, exclude)

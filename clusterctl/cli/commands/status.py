@@ -15,10 +15,10 @@ from clusterctl.console.text import json_text
 @shared_options
 def ps(settings: Settings, orphans: bool, as_json: bool) -> int:
     """List the runs that the nodes remember: your own first, then everybody else's, newest first."""
-    from clusterctl.cli.actions.find_runs import ask_runs
-    from clusterctl.cli.context.nodes import myself, open_cluster, reading_exit_code, tell_failures
+    from clusterctl.cli.actions.find_runs import find_runs
+    from clusterctl.cli.context.nodes import current_owner, open_cluster, reading_exit_code, report_failures
     from clusterctl.console.runs import runs_to_json, show_runs
-    from clusterctl.plans.runs.selection import own_first
+    from clusterctl.plans.runs.selection import sort_own_first
 
     inventory = load_inventory(settings)
     with open_cluster() as cluster:
@@ -26,15 +26,15 @@ def ps(settings: Settings, orphans: bool, as_json: bool) -> int:
             from clusterctl.cli.actions.clean import list_orphans
 
             return list_orphans(cluster, inventory.nodes, as_json=as_json)
-        remembered = ask_runs(cluster, inventory.nodes, None)
-    tell_failures(remembered.errors)
-    me = myself()
-    runs = own_first(remembered.runs, me)
+        found_runs = find_runs(cluster, inventory.nodes, None)
+    report_failures(found_runs.errors)
+    me = current_owner()
+    runs = sort_own_first(found_runs.runs, me)
     if as_json:
         click.echo(json_text(runs_to_json(runs, me), indent=2))
-    elif remembered.answered:
+    elif found_runs.answered:
         show_runs(runs, me)
-    return reading_exit_code(remembered.answered, remembered.asked)
+    return reading_exit_code(found_runs.answered, found_runs.asked)
 
 
 @click.command()
@@ -47,25 +47,25 @@ def ps(settings: Settings, orphans: bool, as_json: bool) -> int:
 def status(settings: Settings, run: str | None, watch: bool, as_json: bool) -> int:
     """Show one run, node by node and rank by rank; RUN is an id or its beginning, by default your newest."""
     from clusterctl.cli.actions.attach import watch_status
-    from clusterctl.cli.actions.find_runs import ask_runs, recall_end
-    from clusterctl.cli.context.nodes import myself, open_cluster, reading_exit_code, tell_failures
+    from clusterctl.cli.actions.find_runs import fetch_end_record, find_runs
+    from clusterctl.cli.context.nodes import current_owner, open_cluster, reading_exit_code, report_failures
     from clusterctl.console.runs import show_status, status_to_json
     from clusterctl.plans.runs.selection import choose_run
 
     inventory = load_inventory(settings)
     with open_cluster() as cluster:
-        remembered = ask_runs(cluster, inventory.nodes, run, pulse=True, one=True)
-        tell_failures(remembered.errors)
-        if not remembered.answered:
+        found_runs = find_runs(cluster, inventory.nodes, run, pulse=True, only_one=True)
+        report_failures(found_runs.errors)
+        if not found_runs.answered:
             return 4
-        chosen = choose_run(remembered.runs, run, myself())
+        run_id = choose_run(found_runs.runs, run, current_owner())
         if watch:
-            return watch_status(cluster, inventory.nodes, remembered, chosen, as_json=as_json)
-        parts = recall_end(cluster, inventory.nodes, remembered, chosen)
+            return watch_status(cluster, inventory.nodes, found_runs, run_id, as_json=as_json)
+        parts = fetch_end_record(cluster, inventory.nodes, found_runs, run_id)
     names = {node.name for node in inventory.nodes}
     if as_json:
-        shown = status_to_json(chosen, parts, remembered.offsets, names)
-        click.echo(json_text(shown, indent=2))
+        document = status_to_json(run_id, parts, found_runs.offsets, names)
+        click.echo(json_text(document, indent=2))
     else:
-        show_status(chosen, parts, remembered.offsets, settings.command, names)
-    return reading_exit_code(remembered.answered, remembered.asked)
+        show_status(run_id, parts, found_runs.offsets, settings.command, names)
+    return reading_exit_code(found_runs.answered, found_runs.asked)

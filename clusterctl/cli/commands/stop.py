@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from clusterctl.cli.context.load import load_chosen
+from clusterctl.cli.context.load import load_chosen_inventory
 from clusterctl.cli.options import Settings, shared_options
 
 
@@ -26,22 +26,36 @@ def stop(settings: Settings, run: str | None, grace: float | None, yes: bool) ->
     RUN is an id or its beginning; without one your only live run, after a question. No other run and no other user is
     touched.
     """
-    from clusterctl.cli.actions.find_runs import ask_runs
+    from clusterctl.cli.actions.find_runs import find_runs
     from clusterctl.cli.actions.stop import choose_to_stop, confirm_stop, stop_run
-    from clusterctl.cli.context.nodes import open_cluster, tell_failures
-    from clusterctl.plans.runs.selection import is_live, may_hold
+    from clusterctl.cli.context.nodes import open_cluster, report_failures
+    from clusterctl.plans.runs.selection import is_live, may_have_processes
 
-    inventory, place = load_chosen(settings)
+    inventory, inventory_choice = load_chosen_inventory(settings)
     with open_cluster() as cluster:
-        remembered = ask_runs(cluster, inventory.nodes, run, one=True)
-        tell_failures(remembered.errors)
-        if not remembered.answered:
+        found_runs = find_runs(cluster, inventory.nodes, run, only_one=True)
+        report_failures(found_runs.errors)
+        if not found_runs.answered:
             return 4
-        chosen = choose_to_stop(remembered.runs, run, place.label)
-        parts = remembered.runs.get(chosen, {})
+        run_id = choose_to_stop(found_runs.runs, run, inventory_choice.label)
+        parts = found_runs.runs.get(run_id, {})
         if not yes:
-            confirm_stop(chosen, parts, named=run is not None, place=place.label, command=settings.command)
-        nodes = [node for node in inventory.nodes if may_hold(node.name, parts, remembered.pythons)]
-        silent = [name for name, part in parts.items() if part is None]
-        lived, ended = is_live(parts), [name for name, part in parts.items() if part and not part.live]
-        return stop_run(cluster, nodes, silent, remembered.pythons, chosen, grace, lived=lived, ended=ended)
+            confirm_stop(
+                run_id, parts, named=run is not None, label=inventory_choice.label, command=settings.command
+            )
+        nodes = [node for node in inventory.nodes if may_have_processes(node.name, parts, found_runs.pythons)]
+        unanswered = [name for name, part in parts.items() if part is None]
+        was_live, ended_before = (
+            is_live(parts),
+            [name for name, part in parts.items() if part and not part.live],
+        )
+        return stop_run(
+            cluster,
+            nodes,
+            unanswered,
+            found_runs.pythons,
+            run_id,
+            grace,
+            was_live=was_live,
+            ended_before=ended_before,
+        )

@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from clusterctl.cli.context.load import load_inventory
-from clusterctl.cli.options import Settings, shared_options, takes_nodes
+from clusterctl.cli.options import Settings, shared_options, with_node_options
 
 
 @click.command()
-@takes_nodes
+@with_node_options
 @click.option(
     "--interval",
     type=click.FloatRange(0.2, 3600),
@@ -37,7 +37,7 @@ def top(
     nodes = choose_nodes(load_inventory(settings), pattern, exclude)
     with open_cluster() as cluster:
         cluster.open_early(nodes)
-        from clusterctl.cli.actions.top import Gauging  # loads while the connections are made
+        from clusterctl.cli.actions.top import UtilizationMonitor  # loads while the connections are made
 
-        gauging = Gauging(cluster, nodes, interval, as_json=as_json)
-        return gauging.once() if once else gauging.go_on()
+        monitor = UtilizationMonitor(cluster, nodes, interval, as_json=as_json)
+        return monitor.show_once() if once else monitor.show_live()

@@ -12,18 +12,18 @@ from clusterctl.cli.context.nodes import notice
 from clusterctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from clusterctl.client.launch.setup import Provision
+    from clusterctl.client.launch.setup import SetupFiles
     from clusterctl.client.sync.scan import ScanResult
     from clusterctl.specs.job.model import Job
 
 
-def read_provision(job: Job) -> Provision | None:
+def read_job_setup(job: Job) -> SetupFiles | None:
     """Read and hash what the job's `setup` sends along, if it has one; its folder is the job file's."""
     if job.setup is None:
         return None
-    from clusterctl.client.launch.setup import read_setup
+    from clusterctl.client.launch.setup import read_setup_files
 
-    return read_setup(job.setup, job.env, Path(job.file).parent, state_dir() / "trees")
+    return read_setup_files(job.setup, job.env, Path(job.file).parent, state_dir() / "trees")
 
 
 def read_code(job: Job, *, big: bool = False) -> ScanResult:
@@ -31,43 +31,43 @@ def read_code(job: Job, *, big: bool = False) -> ScanResult:
     from clusterctl.client.sync.scan import scan_source
 
     source = Path(job.file).parent / expand(job.sync.source)
-    exclude = (*job.sync.exclude, *_wheelhouse(job, source))
-    found = scan_source(source, exclude=exclude, cache_dir=state_dir() / "trees", big=big)
-    for warning in found.warnings:
+    exclude = (*job.sync.exclude, *_exclude_wheelhouse(job, source))
+    scan = scan_source(source, exclude=exclude, cache_dir=state_dir() / "trees", big=big)
+    for warning in scan.warnings:
         notice(warning)
-    paths = {entry.path for entry in found.manifest.entries}
+    paths = {entry.path for entry in scan.manifest.entries}
     program = job.command[0] if job.command else ""
     if program.startswith("./") and os.path.normpath(program) not in paths:
         raise UsageError(
-            f"{job.file}: {program} is not in the code that is sent from {found.root}",
+            f"{job.file}: {program} is not in the code that is sent from {scan.root}",
             code="CC-SYNC-010",
             fix="the command runs in the copy of sync.source; is it excluded by .gitignore or sync.exclude?",
         )
     if job.script and not Path(job.script).is_absolute() and os.path.normpath(job.script) not in paths:
         raise UsageError(
-            f"{job.file}: script {job.script} is not in the code that is sent from {found.root}",
+            f"{job.file}: script {job.script} is not in the code that is sent from {scan.root}",
             code="CC-SYNC-010",
             fix="script is relative to sync.source; is it excluded by .gitignore or sync.exclude?",
         )
-    return found
+    return scan
 
 
-def tell_unaware(job: Job, nnodes: int, found: ScanResult) -> None:
+def warn_not_distributed(job: Job, nnodes: int, scan: ScanResult) -> None:
     """Warn of a job whose processes on several nodes cannot find each other, as far as its script shows."""
-    from clusterctl.plans.launch.world_size import LARGEST_SCRIPT, describe_unaware, scripts_of
+    from clusterctl.plans.launch.world_size import LARGEST_SCRIPT, describe_unaware, list_scripts
 
-    sizes = {entry.path: entry.size for entry in found.manifest.entries if entry.kind == "file"}
-    small = [path for path in scripts_of(job, sizes.keys()) if sizes[path] <= LARGEST_SCRIPT]
+    sizes = {entry.path: entry.size for entry in scan.manifest.entries if entry.kind == "file"}
+    small = [path for path in list_scripts(job, sizes.keys()) if sizes[path] <= LARGEST_SCRIPT]
     texts = {}
-    for path in small if job.one_process else ():
+    for path in small if job.is_single_process else ():
         with suppress(OSError):  # it was there a moment ago; sending it will tell
-            texts[path] = (found.root / path).read_text(encoding="utf-8", errors="replace")
+            texts[path] = (scan.root / path).read_text(encoding="utf-8", errors="replace")
     warning = describe_unaware(job, nnodes, texts)
     if warning:
         notice(warning)
 
 
-def _wheelhouse(job: Job, source: Path) -> tuple[str, ...]:
+def _exclude_wheelhouse(job: Job, source: Path) -> tuple[str, ...]:
     """Leave the wheelhouse out of the code: it travels by itself, and once."""
     if job.setup is None or job.setup.wheelhouse is None:
         return ()

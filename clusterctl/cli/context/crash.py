@@ -10,9 +10,9 @@ from clusterctl.client.local.private_files import append_own, keep_newest
 from clusterctl.errors import ClusterctlError, InternalError
 from clusterctl.plans.facts.untrusted import clean_lines, clean_text
 
-MOST = 20  # files that are kept
-LARGEST = 1 << 20  # bytes after which nothing is added to a file
-LONGEST = 64 << 10  # characters of one traceback
+MAX_FILES = 20  # files that are kept
+MAX_FILE_SIZE = 1 << 20  # bytes after which nothing is added to a file
+MAX_TRACEBACK = 64 << 10  # characters of one traceback
 
 
 def as_bug(error: BaseException) -> InternalError:
@@ -20,7 +20,7 @@ def as_bug(error: BaseException) -> InternalError:
     return _bug(f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error)), node="")
 
 
-def note_bug(error: ClusterctlError) -> ClusterctlError:
+def write_bug_report(error: ClusterctlError) -> ClusterctlError:
     """Move the traceback of a bug out of the error's text; other errors stay as they are."""
     if not isinstance(error, InternalError) or not error.evidence:
         return error
@@ -40,8 +40,8 @@ def _write(trace: str) -> str:
     try:
         folder = crash_dir()
         path = folder / f"crash-{os.getpid()}.txt"
-        append_own(path, f"{clean_lines(trace, LONGEST)}\n", LARGEST)
-        keep_newest(folder, MOST)
+        append_own(path, f"{clean_lines(trace, MAX_TRACEBACK)}\n", MAX_FILE_SIZE)
+        keep_newest(folder, MAX_FILES)
     except OSError as refusal:
         return f"(not written: {refusal})"
     return str(path)

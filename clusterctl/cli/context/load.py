@@ -18,7 +18,7 @@ from clusterctl.client.local.private_files import (
     read_own,
     write_once,
 )
-from clusterctl.console.terminal import say
+from clusterctl.console.terminal import info
 from clusterctl.errors import UsageError
 from clusterctl.specs.text import command_line
 
@@ -37,14 +37,14 @@ def state_dir() -> Path:
     Raises UsageError if somebody else could have put files there: hooks that are run, inventories of labs.
     """
     folder = _state_path()
-    _refuse_foreign(folder)
+    _refuse_unsafe(folder)
     return folder
 
 
 def lab_dir() -> Path:
     """Give the directory that holds all labs of this user; raises UsageError as `state_dir` does."""
     folder = state_dir() / "lab"
-    _refuse_foreign(folder)
+    _refuse_unsafe(folder)
     return folder
 
 
@@ -76,7 +76,7 @@ def _check(folder: Path) -> None:
     check_private(folder)
 
 
-def _refuse_foreign(folder: Path) -> None:
+def _refuse_unsafe(folder: Path) -> None:
     try:
         _check(folder)
     except NotOursError as error:
@@ -94,11 +94,11 @@ LARGEST_FILE = 256 << 10  # as `specs.yaml.reader` has it, which is not imported
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenInventory:
     """An inventory file, why it is the one, and how the cluster is called in a question."""
 
     path: Path
-    why: str
+    reason: str
     lab: str | None = None
 
     @property
@@ -109,19 +109,19 @@ class Chosen:
 
 def load_inventory(settings: Settings) -> Inventory:
     """Read the inventory that the options, the environment, the running lab or this directory give."""
-    return load_chosen(settings)[0]
+    return load_chosen_inventory(settings)[0]
 
 
-def load_chosen(settings: Settings) -> tuple[Inventory, Chosen]:
+def load_chosen_inventory(settings: Settings) -> tuple[Inventory, ChosenInventory]:
     """Read the inventory and say which file it was."""
     from clusterctl.client.local.parse_cache import parse_once
     from clusterctl.specs.inventory.model import Inventory
-    from clusterctl.specs.text import counted
+    from clusterctl.specs.text import plural
 
     chosen = choose_inventory(settings)
     text, file = read_spec(chosen.path), str(chosen.path)
-    inventory = parse_once(_remembered(), text, file, Inventory, _parse_inventory)
-    say(f"inventory: {chosen.path} ({chosen.why}), {counted(len(inventory.nodes), 'node')}")
+    inventory = parse_once(_parse_cache_dir(), text, file, Inventory, _parse_inventory)
+    info(f"inventory: {chosen.path} ({chosen.reason}), {plural(len(inventory.nodes), 'node')}")
     return inventory, chosen
 
 
@@ -133,20 +133,20 @@ def expand(path: str) -> Path:
         raise UsageError(f"{path}: {error}", code="CC-SPEC-007", fix="write the path in full") from error
 
 
-def choose_inventory(settings: Settings) -> Chosen:
+def choose_inventory(settings: Settings) -> ChosenInventory:
     """Pick the inventory file: `-i` or `--lab`, CLUSTERCTL_INVENTORY, the running lab, ./inventory.yaml."""
     if settings.inventory is not None:
-        return _named(settings.inventory, "given by -i")
+        return _inventory_at(settings.inventory, "given by -i")
     if settings.lab is not None:
         return _lab_inventory(settings.lab, "given by --lab")
     if os.environ.get("CLUSTERCTL_INVENTORY"):
-        return _named(os.environ["CLUSTERCTL_INVENTORY"], "CLUSTERCTL_INVENTORY")
+        return _inventory_at(os.environ["CLUSTERCTL_INVENTORY"], "CLUSTERCTL_INVENTORY")
     labs = _running_labs()
     chosen = _default_lab(labs)
     if chosen is not None:
         return chosen
     if Path("inventory.yaml").exists():
-        return Chosen(Path("inventory.yaml"), "in this directory")
+        return ChosenInventory(Path("inventory.yaml"), "in this directory")
     if labs:
         raise UsageError(
             f"{len(labs)} labs are running: {', '.join(lab.name for lab in labs)}",
@@ -160,21 +160,21 @@ def choose_inventory(settings: Settings) -> Chosen:
     )
 
 
-def _named(text: str, why: str) -> Chosen:
+def _inventory_at(text: str, reason: str) -> ChosenInventory:
     path = expand(text)
-    ours = path.name == "inventory.yaml" and path.parent.parent == lab_dir()
-    return Chosen(path, why, path.parent.name if ours else None)
+    in_lab_dir = path.name == "inventory.yaml" and path.parent.parent == lab_dir()
+    return ChosenInventory(path, reason, path.parent.name if in_lab_dir else None)
 
 
 def _running_labs() -> list[Lab]:
     if not lab_dir().is_dir():
         return []
-    from clusterctl.lab.labs import running
+    from clusterctl.lab.labs import list_running
 
-    return running(lab_dir())
+    return list_running(lab_dir())
 
 
-def _default_lab(labs: Sequence[Lab]) -> Chosen | None:
+def _default_lab(labs: Sequence[Lab]) -> ChosenInventory | None:
     """Take the only lab, or the one called `lab`; then the others are named, and how to choose."""
     if not labs:
         return None
@@ -184,14 +184,14 @@ def _default_lab(labs: Sequence[Lab]) -> Chosen | None:
     if lab is None:
         return None
     others = ", ".join(other.name for other in labs if other is not lab)
-    why = f"lab {lab.name}; also running: {others}; --lab NAME chooses" if others else "the running lab"
-    return Chosen(lab.inventory, why, lab.name)
+    reason = f"lab {lab.name}; also running: {others}; --lab NAME chooses" if others else "the running lab"
+    return ChosenInventory(lab.inventory, reason, lab.name)
 
 
-def _lab_inventory(name: str, why: str) -> Chosen:
+def _lab_inventory(name: str, reason: str) -> ChosenInventory:
     from clusterctl.lab.labs import load
 
-    return Chosen(load(lab_dir(), name).inventory, why, name)
+    return ChosenInventory(load(lab_dir(), name).inventory, reason, name)
 
 
 def load_job(path: str, overrides: Sequence[str], more_args: Sequence[str]) -> Job:
@@ -201,13 +201,13 @@ def load_job(path: str, overrides: Sequence[str], more_args: Sequence[str]) -> J
 
     text = read_spec(Path(path))
     if overrides:  # may hold what should stand in no file
-        job = _parse_job(text, path, [_split(override) for override in overrides])
+        job = _parse_job(text, path, [_parse_override(override) for override in overrides])
     else:
-        job = parse_once(_remembered(), text, path, Job, _parse_job)
+        job = parse_once(_parse_cache_dir(), text, path, Job, _parse_job)
     return replace(job, args=(*job.args, *more_args))
 
 
-def _remembered() -> Path:
+def _parse_cache_dir() -> Path:
     return state_dir() / "specs"
 
 
@@ -223,17 +223,17 @@ def _parse_job(text: str, file: str, overrides: Sequence[tuple[str, str]] = ()) 
     return parse_job(text, file, overrides)
 
 
-def _split(override: str) -> tuple[str, str]:
+def _parse_override(override: str) -> tuple[str, str]:
     key, equals, value = override.partition("=")
     if not equals or not key:
         raise UsageError(f"--set {override}: expected KEY=VALUE", code="CC-USE-003", fix="e.g. --set nodes=2")
     return key, value
 
 
-def read_spec(path: Path, most: int = LARGEST_FILE) -> str:
+def read_spec(path: Path, max_bytes: int = LARGEST_FILE) -> str:
     """Read a YAML file as text; every way in which that can fail is a clear error."""
     try:
-        raw = _read_bounded(path, most)
+        raw = _read_bounded(path, max_bytes)
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
@@ -246,11 +246,11 @@ def read_spec(path: Path, most: int = LARGEST_FILE) -> str:
         ) from error
 
 
-def _read_bounded(path: Path, most: int) -> bytes:
+def _read_bounded(path: Path, max_bytes: int) -> bytes:
     with path.open("rb") as file:
-        raw = file.read(most + 1)
-    if len(raw) > most:
+        raw = file.read(max_bytes + 1)
+    if len(raw) > max_bytes:
         raise UsageError(
-            f"{path}: larger than {most >> 10} KiB", code="CC-SPEC-003", fix="is this the right file?"
+            f"{path}: larger than {max_bytes >> 10} KiB", code="CC-SPEC-003", fix="is this the right file?"
         )
     return raw

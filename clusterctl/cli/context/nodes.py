@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from clusterctl.cli.context.load import own_id
-from clusterctl.console.terminal import say
+from clusterctl.console.terminal import info
 
 if TYPE_CHECKING:
     from clusterctl.client.rpc.cluster import Cluster
@@ -27,8 +27,8 @@ def open_cluster(hostkeys: HostKeys | None = None) -> Cluster:
     from clusterctl.cli.context.load import state_dir
     from clusterctl.client.rpc.cluster import Cluster
 
-    ask = ask_passphrase if _is_attended() else None
-    return Cluster(notice, remember=state_dir() / "ssh", ask=ask, hostkeys=hostkeys)
+    passphrase_prompt = ask_passphrase if _is_interactive() else None
+    return Cluster(notice, cache_dir=state_dir() / "ssh", ask_passphrase=passphrase_prompt, hostkeys=hostkeys)
 
 
 def ask_passphrase(path: str) -> str | None:
@@ -41,7 +41,7 @@ def ask_passphrase(path: str) -> str | None:
         return None
 
 
-def _is_attended() -> bool:
+def _is_interactive() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
@@ -57,7 +57,7 @@ def interpreter(node: Node, job: Job | None = None) -> Interpreter:
     return Interpreter(job.python or node.python, job.activate or node.activate)
 
 
-def with_any_python(node: Node, ask: Callable[[Interpreter], T]) -> tuple[T, Interpreter]:
+def with_any_python(node: Node, action: Callable[[Interpreter], T]) -> tuple[T, Interpreter]:
     """Ask with the inventory's Python, and where that is missing with `python3`; gives the one that answered.
 
     A run may have been launched with a Python of the job's own; to look at it or to end it any will do.
@@ -65,15 +65,15 @@ def with_any_python(node: Node, ask: Callable[[Interpreter], T]) -> tuple[T, Int
     from clusterctl.client.rpc.tasks import Interpreter
     from clusterctl.errors import NoInterpreter
 
-    used = interpreter(node)
+    python = interpreter(node)
     try:
-        return ask(used), used
+        return action(python), python
     except NoInterpreter:
-        used = Interpreter("python3", None)
-        return ask(used), used
+        python = Interpreter("python3", None)
+        return action(python), python
 
 
-def myself() -> Owner:
+def current_owner() -> Owner:
     """Give who launches, as `user@host` and the id of this machine's user; recorded in every run."""
     try:
         user = getpass.getuser()
@@ -86,7 +86,7 @@ def myself() -> Owner:
 
 def launch_record() -> dict[str, str]:
     """Give what a run's record says of us: who launches, and from which directory."""
-    me = myself()
+    me = current_owner()
     try:
         folder = str(Path.cwd())
     except OSError:  # it was removed
@@ -101,21 +101,21 @@ def reading_exit_code(answered: int, asked: int) -> int:
     return 5 if answered else 4
 
 
-def tell_failures(errors: Iterable[ClusterctlError]) -> None:
+def report_failures(errors: Iterable[ClusterctlError]) -> None:
     """Write each failed node's error to stderr, what nodes share once; a bug's traceback goes into a file."""
-    from clusterctl.cli.context.crash import note_bug
+    from clusterctl.cli.context.crash import write_bug_report
     from clusterctl.console.errors import show_error
     from clusterctl.specs.nodeset import fold_names
 
-    alike: dict[tuple[str, ...], list[ClusterctlError]] = {}
+    groups: dict[tuple[str, ...], list[ClusterctlError]] = {}
     for error in errors:
-        alike.setdefault((error.code, error.message, error.evidence, error.fix), []).append(error)
-    for first, *others in alike.values():
+        groups.setdefault((error.code, error.message, error.evidence, error.fix), []).append(error)
+    for first, *others in groups.values():
         if others and all(error.node for error in (first, *others)):
             first.node = fold_names(error.node for error in (first, *others))
-        show_error(note_bug(first))
+        show_error(write_bug_report(first))
 
 
 def notice(line: str) -> None:
     """Say something worth knowing that is no result."""
-    say(f"note: {line}")
+    info(f"note: {line}")

@@ -17,131 +17,139 @@ from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.session import Session
 from clusterctl.errors import NodesBusy
 from clusterctl.plans.facts.gpu_use import describe_holders, parse_holders
-from clusterctl.plans.facts.records import Holder
+from clusterctl.plans.facts.records import LockHolder
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.nodeset import fold_names
 
-PATIENCE = 2.0  # seconds for launches that meet while they prepare
+PREPARE_LIMIT = 2.0  # seconds for launches that meet while they prepare
 POLL = 2.0  # seconds between looks at whether all is free
 MOST_LINES = 12
-MOMENT = 5.0  # seconds between the locks of one run on two nodes
+MAX_LOCK_SKEW = 5.0  # seconds between the locks of one run on two nodes
 
-InTheWay = dict[str, tuple[Holder, ...]]  # by node; nodes that are ours are left out
+HoldersByNode = dict[str, tuple[LockHolder, ...]]  # by node; nodes that are ours are left out
 
 
 @dataclass(frozen=True)
-class Manners:
-    """What to do when somebody is in the way: `wait` for him, and `tell` for whom."""
+class LockPolicy:
+    """What to do when somebody is in the way: `wait` for him, and `notify` for whom."""
 
     wait: bool = False
-    tell: Callable[[str], None] = lambda _: None
+    notify: Callable[[str], None] = lambda _: None
 
 
-def heard(seen: Mapping[str, Untrusted]) -> tuple[Holder, ...]:
+def parse_lock_holders(events: Mapping[str, Untrusted]) -> tuple[LockHolder, ...]:
     """Read who was in the way from what an agent has said."""
-    return parse_holders(seen["locks"].unread("holders") or ()) if "locks" in seen else ()
+    return parse_holders(events["locks"].unread("holders") or ()) if "locks" in events else ()
 
 
-def refuse(found: InTheWay, specs: Mapping[str, Mapping[str, Any]]) -> NodesBusy:
+def busy_error(blocked: HoldersByNode, specs: Mapping[str, Mapping[str, Any]]) -> NodesBusy:
     """Give the error that names every holder."""
     return NodesBusy(
         "another run has what this one needs",
         code="CC-RUN-040",
-        node=fold_names(found),
-        evidence="\n".join(describe(found, specs)),
+        node=fold_names(blocked),
+        evidence="\n".join(describe_blocked(blocked, specs)),
         fix="`clusterctl launch --wait` waits until it is free; or take other GPUs (`gpus:`) or nodes (--exclude)",
     )
 
 
-def describe(found: InTheWay, specs: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def describe_blocked(blocked: HoldersByNode, specs: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Say who is in the way, nodes with the same words folded."""
-    alike: dict[str, list[str]] = {}
-    for name, holders in _with_one_age(found).items():
+    groups: dict[str, list[str]] = {}
+    for name, holders in _align_ages(blocked).items():
         gpus = specs[name].get("gpus") or ()
         indices = {gpu["id"]: gpu["index"] for gpu in gpus if gpu["index"] is not None}
-        for line in describe_holders(holders, indices, _since):
-            alike.setdefault(line, []).append(name)
-    lines = [f"{fold_names(names)}: {line}" for line, names in alike.items()]
+        for line in describe_holders(holders, indices, _render_since):
+            groups.setdefault(line, []).append(name)
+    lines = [f"{fold_names(names)}: {line}" for line, names in groups.items()]
     return lines[:MOST_LINES] + ([f"and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else [])
 
 
-def _with_one_age(found: InTheWay) -> InTheWay:
+def _align_ages(blocked: HoldersByNode) -> HoldersByNode:
     """Give a run the same age on all nodes where these differ by a moment, so that it is told once."""
     ages: dict[str, float] = {}
-    for holder in _all(found):
+    for holder in _all_holders(blocked):
         if holder.run and holder.age is not None:
             ages[holder.run] = max(ages.get(holder.run, 0.0), holder.age)
 
-    def settled(holder: Holder) -> Holder:
+    def aligned(holder: LockHolder) -> LockHolder:
         age = ages.get(holder.run or "", holder.age)
-        near = age is not None and holder.age is not None and age - holder.age < MOMENT
+        near = age is not None and holder.age is not None and age - holder.age < MAX_LOCK_SKEW
         return replace(holder, age=age) if near else holder
 
-    return {name: tuple(map(settled, holders)) for name, holders in found.items()}
+    return {name: tuple(map(aligned, holders)) for name, holders in blocked.items()}
 
 
-def _since(age: float) -> str:
+def _render_since(age: float) -> str:
     """Say since when, by the clock of this machine."""
-    begun = time.localtime(time.time() - max(0.0, min(age, 1e9)))
-    return time.strftime("since %H:%M:%S" if age < 86400 else "since %Y-%m-%d %H:%M", begun)
+    started = time.localtime(time.time() - max(0.0, min(age, 1e9)))
+    return time.strftime("since %H:%M:%S" if age < 86400 else "since %Y-%m-%d %H:%M", started)
 
 
-class Claim:
+class LockWaiter:
     """The locks of one launch, whose agents are all up."""
 
     def __init__(
-        self, leashes: Mapping[str, Session], specs: Mapping[str, Mapping[str, Any]], manners: Manners
+        self, sessions: Mapping[str, Session], specs: Mapping[str, Mapping[str, Any]], lock_policy: LockPolicy
     ) -> None:
-        self._leashes, self._specs, self._manners = leashes, specs, manners
+        self._sessions, self._specs, self._lock_policy = sessions, specs, lock_policy
         first = next(iter(specs.values()))
-        self._place = (float(first.get("submitted") or 0.0), str(first["run"]))
-        self._told: set[tuple[str, str | None, str | None]] = set()
+        self._priority = (float(first.get("submitted") or 0.0), str(first["run"]))
+        self._reported: set[tuple[str, str | None, str | None]] = set()
 
-    def settle(self, found: InTheWay) -> None:
+    def acquire(self, blocked: HoldersByNode) -> None:
         """Return when all nodes are ours; NodesBusy if that is not to be waited for."""
         began = time.monotonic()
-        while found:
-            over = time.monotonic() - began > PATIENCE or any(map(is_settled, _all(found)))
-            if over and not self._manners.wait:
-                raise refuse(found, self._specs)
-            if over or not self._is_first(_all(found)):
-                self._ask("unlock", self._leashes)
-            if over:
-                self._wait(found)
+        while blocked:
+            waited_out = time.monotonic() - began > PREPARE_LIMIT or any(
+                map(will_not_yield, _all_holders(blocked))
+            )
+            if waited_out and not self._lock_policy.wait:
+                raise busy_error(blocked, self._specs)
+            if waited_out or not self._is_first(_all_holders(blocked)):
+                self._send_order("unlock", self._sessions)
+            if waited_out:
+                self._wait_until_free(blocked)
                 began = time.monotonic()
             else:
                 time.sleep(random.uniform(0.05, 0.3))
-            found = self._ask("lock", self._leashes)
+            blocked = self._send_order("lock", self._sessions)
 
-    def _wait(self, found: InTheWay) -> None:
+    def _wait_until_free(self, blocked: HoldersByNode) -> None:
         """Look from time to time, holding nothing, until nobody is in the way."""
-        while found:
-            who = {(name, one.name, one.run) for name, holders in found.items() for one in holders}
-            if not who <= self._told:  # that some have left is no news, nor that a clock is read anew
-                self._told = who
-                self._manners.tell("waiting (Ctrl-C cancels) for " + "; ".join(describe(found, self._specs)))
+        while blocked:
+            waiting_for = {
+                (name, holder.name, holder.run) for name, holders in blocked.items() for holder in holders
+            }
+            if (
+                not waiting_for <= self._reported
+            ):  # that some have left is no news, nor that a clock is read anew
+                self._reported = waiting_for
+                self._lock_policy.notify(
+                    "waiting (Ctrl-C cancels) for " + "; ".join(describe_blocked(blocked, self._specs))
+                )
             time.sleep(POLL * random.uniform(0.8, 1.2))
-            found = self._ask("look", self._leashes)
+            blocked = self._send_order("look", self._sessions)
 
-    def _is_first(self, holders: Sequence[Holder]) -> bool:
+    def _is_first(self, holders: Sequence[LockHolder]) -> bool:
         """Tell whether this launch was submitted before all that are in its way."""
-        return all(self._place < (holder.submitted or 0.0, holder.run or "") for holder in holders)
+        return all(self._priority < (holder.submitted or 0.0, holder.run or "") for holder in holders)
 
-    def _ask(self, order: str, nodes: Mapping[str, Session]) -> InTheWay:
+    def _send_order(self, order: str, nodes: Mapping[str, Session]) -> HoldersByNode:
         """Give an order to all nodes, and then hear all."""
-        for leash in nodes.values():
-            leash.send({"do": order})
+        for session in nodes.values():
+            session.send({"do": order})
         answers = {
-            name: heard(tasks.await_event(leash, "locks", tasks.ANSWER_LIMIT, node=name))
-            for name, leash in nodes.items()
+            name: parse_lock_holders(tasks.await_event(session, "locks", tasks.ANSWER_LIMIT, node=name))
+            for name, session in nodes.items()
         }
         return {name: holders for name, holders in answers.items() if holders}
 
 
-def is_settled(holder: Holder) -> bool:
+def will_not_yield(holder: LockHolder) -> bool:
     """Tell whether a holder will not make way: its run has started, or it does not say."""
     return bool(holder.going) or not holder.run
 
 
-def _all(found: InTheWay) -> list[Holder]:
-    return [holder for holders in found.values() for holder in holders]
+def _all_holders(blocked: HoldersByNode) -> list[LockHolder]:
+    return [holder for holders in blocked.values() for holder in holders]

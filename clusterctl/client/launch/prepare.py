@@ -11,27 +11,33 @@ from typing import Any, Protocol
 
 from fabric import Connection
 
-from clusterctl.client.launch.locks import Claim, Manners, heard, is_settled, refuse
-from clusterctl.client.launch.setup import Supply, describe_step, needs_setup, refuse_mixed
+from clusterctl.client.launch.locks import (
+    LockPolicy,
+    LockWaiter,
+    busy_error,
+    parse_lock_holders,
+    will_not_yield,
+)
+from clusterctl.client.launch.setup import SetupUpload, check_same_torch, describe_step, needs_setup
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
-from clusterctl.client.rpc.fanout import MOST
+from clusterctl.client.rpc.fanout import MAX_PARALLEL
 from clusterctl.client.rpc.session import Session
-from clusterctl.client.rpc.tasks import end_run
-from clusterctl.client.sync.distribute import Passing, Turns
+from clusterctl.client.rpc.tasks import stop_everywhere
+from clusterctl.client.sync.distribute import Distribution, SharedHomeLocks
 from clusterctl.client.sync.scan import ScanResult
 from clusterctl.errors import ClusterctlError, NodeError, StartError
-from clusterctl.plans.facts.records import Holder
+from clusterctl.plans.facts.records import LockHolder
 from clusterctl.plans.launch.plan import LaunchPlan, NodePlan
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 
-MEETING_LIMIT = 330.0  # seconds; node 0 itself fails before that
+HUB_LIMIT = 330.0  # seconds; node 0 itself fails before that
 
-Door = tuple[int, str, int]  # an agent's seat, its address, and the port at which it can be met
+ListenerAddress = tuple[int, str, int]  # an agent's seat, its address, and the port at which it can be met
 
 
-class Meeting:
+class HubAddress:
     """One port, known once node 0 has its hub; or the reason why there will be none.
 
     Where the run may start again every agent has a door, so that another one can lead when node 0 is lost.
@@ -39,53 +45,53 @@ class Meeting:
 
     def __init__(self) -> None:
         self._port: Future[int] = Future()
-        self._all: Future[list[Door]] = Future()
-        self._doors: list[Door] = []
+        self._all_listeners: Future[list[ListenerAddress]] = Future()
+        self._listeners: list[ListenerAddress] = []
         self._lock = threading.Lock()
 
-    def open(self, port: int) -> None:
+    def set_port(self, port: int) -> None:
         """Tell the port."""
         with self._lock:
             if not self._port.done():
                 self._port.set_result(port)
 
-    def add_door(self, door: Door, seats: int) -> None:
+    def add_listener(self, listener: ListenerAddress, slots: int) -> None:
         """Tell of one agent's door; all are known when there are as many as seats."""
         with self._lock:
-            self._doors.append(door)
-            if len(self._doors) == seats and not self._all.done():
-                self._all.set_result(sorted(self._doors))
+            self._listeners.append(listener)
+            if len(self._listeners) == slots and not self._all_listeners.done():
+                self._all_listeners.set_result(sorted(self._listeners))
 
     def fail(self, error: BaseException) -> None:
         """A node did not come up: nobody need wait for it."""
         with self._lock:
-            for future in (self._port, self._all):
+            for future in (self._port, self._all_listeners):
                 if not future.done():
                     future.set_exception(error)
 
     def port(self) -> int:
         """Wait for the port; raises what node 0 failed with."""
-        return self._port.result(MEETING_LIMIT)
+        return self._port.result(HUB_LIMIT)
 
-    def doors(self) -> list[Door]:
+    def listeners(self) -> list[ListenerAddress]:
         """Wait for all doors; raises what a node failed with."""
-        return self._all.result(MEETING_LIMIT)
+        return self._all_listeners.result(HUB_LIMIT)
 
 
 CANCEL_LIMIT = 10.0
-NOTHING = Untrusted({})
+EMPTY = Untrusted({})
 
 
 class Observer(Protocol):
     """Hears of the progress; called from many threads."""
 
-    def arrive(self, phase: str, name: str) -> None:
+    def mark_done(self, phase: str, name: str) -> None:
         """A node is through `start`, `setup`, `code` or `ready`."""
 
-    def note(self, name: str, what: str) -> None:
+    def set_step(self, name: str, what: str) -> None:
         """A node is at this from now on."""
 
-    def move(self, name: str, count: int) -> None:
+    def add_bytes_sent(self, name: str, count: int) -> None:
         """So many bytes of code have left for a node."""
 
 
@@ -96,60 +102,63 @@ class Ready:
     A spare has no torch until it is needed.
     """
 
-    leash: Session
+    session: Session
     port: int | None
     torch: str
-    busy: tuple[Holder, ...] = ()
+    lock_holders: tuple[LockHolder, ...] = ()
 
 
 @dataclass(frozen=True)
-class Freight:
+class LaunchInputs:
     """What the nodes receive: each its own spec, all the same code and secrets."""
 
     specs: Mapping[str, Mapping[str, Any]]
     scan: ScanResult
     secrets: Mapping[str, str]
     token: str = ""
-    turns: Turns = field(default_factory=Turns)
-    passing: Passing | None = None
-    manners: Manners = field(default_factory=Manners)
-    meeting: Meeting = field(default_factory=Meeting)
-    supply: Supply | None = None
+    home_locks: SharedHomeLocks = field(default_factory=SharedHomeLocks)
+    distribution: Distribution | None = None
+    lock_policy: LockPolicy = field(default_factory=LockPolicy)
+    hub_address: HubAddress = field(default_factory=HubAddress)
+    setup_upload: SetupUpload | None = None
 
 
 def prepare_all(
     cluster: Cluster,
     plan: LaunchPlan,
     interpreters: Mapping[str, tasks.Interpreter],
-    freight: Freight,
+    inputs: LaunchInputs,
     observer: Observer,
 ) -> dict[str, Ready]:
     """Bring all nodes to the gate at once; the first failure, or Ctrl-C, cancels what was prepared everywhere."""
-    plans = {node.name: node for node in plan.seats}
+    plans = {node.name: node for node in plan.all_nodes}
     ready: dict[str, Ready] = {}
     # Where every agent has a door nobody is through before all have come.
-    limit = len(plans) if any(map(has_doors, freight.specs.values())) else MOST
+    limit = len(plans) if any(map(has_listeners, inputs.specs.values())) else MAX_PARALLEL
 
-    def work(c: Connection, node: Node) -> Ready:
-        return prepare(c, plans[node.name], interpreters[node.name], freight, observer)
+    def prepare_node(c: Connection, node: Node) -> Ready:
+        return prepare(c, plans[node.name], interpreters[node.name], inputs, observer)
 
     try:
         try:
-            nodes = [node.member.node for node in plan.seats]
-            for outcome in cluster.each(nodes, work, step="starting its agent", limit=limit):
+            nodes = [node.member.node for node in plan.all_nodes]
+            for outcome in cluster.each(nodes, prepare_node, step="starting its agent", limit=limit):
                 if outcome.error is not None:
                     raise outcome.error
                 if outcome.value is not None:
                     ready[outcome.node.name] = outcome.value
         finally:
-            for passing in (freight.passing, freight.supply.passing if freight.supply else None):
-                if passing is not None:
-                    passing.close()
-        if freight.supply is not None:
-            refuse_mixed({name: node.torch for name, node in ready.items() if node.torch})
-        leashes = {name: node.leash for name, node in ready.items()}
-        found = {name: node.busy for name, node in ready.items() if node.busy}
-        Claim(leashes, freight.specs, freight.manners).settle(found)
+            for distribution in (
+                inputs.distribution,
+                inputs.setup_upload.distribution if inputs.setup_upload else None,
+            ):
+                if distribution is not None:
+                    distribution.close()
+        if inputs.setup_upload is not None:
+            check_same_torch({name: node.torch for name, node in ready.items() if node.torch})
+        sessions = {name: node.session for name, node in ready.items()}
+        blocked = {name: node.lock_holders for name, node in ready.items() if node.lock_holders}
+        LockWaiter(sessions, inputs.specs, inputs.lock_policy).acquire(blocked)
     except BaseException:
         cancel_all(ready)
         raise
@@ -158,106 +167,112 @@ def prepare_all(
 
 def cancel_all(ready: Mapping[str, Ready]) -> None:
     """End what was prepared; nodes that are still on their way cancel when their connection closes."""
-    leashes = [threading.Thread(target=cancel, args=(node.leash,), daemon=True) for node in ready.values()]
-    for leash in leashes:
-        leash.start()
-    for leash in leashes:
-        leash.join(CANCEL_LIMIT)
+    threads = [threading.Thread(target=cancel, args=(node.session,), daemon=True) for node in ready.values()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(CANCEL_LIMIT)
 
 
 def prepare(
-    c: Connection, node: NodePlan, interpreter: tasks.Interpreter, freight: Freight, observer: Observer
+    c: Connection, node: NodePlan, interpreter: tasks.Interpreter, inputs: LaunchInputs, observer: Observer
 ) -> Ready:
     """Bring one node to the gate: agent up, code there and proven equal, torchrun imported, unless it is a spare."""
-    spec = freight.specs[node.name]
-    run = str(spec["run"])
-    seat = node.member.node_rank
-    leash = tasks.start(c, node.member.node, interpreter, spec, freight.secrets, freight.token)
+    spec = inputs.specs[node.name]
+    run_id = str(spec["run"])
+    node_rank = node.member.node_rank
+    session = tasks.start(c, node.member.node, interpreter, spec, inputs.secrets, inputs.token)
     try:
-        seen = tasks.await_event(leash, "started", tasks.ANSWER_LIMIT, node=node.name)
-        place, busy = seen.get("workdir", NOTHING).text("id", 64), heard(seen)
-        if not freight.manners.wait and any(map(is_settled, busy)):
-            raise refuse({node.name: busy}, freight.specs)
-        observer.arrive("start", node.name)
-        if "hub" in seen:
-            freight.meeting.open(_port(seen["hub"], node.name))
-        if "door" in seen:
-            freight.meeting.add_door((seat, str(node.ip), _port(seen["door"], node.name)), len(freight.specs))
-        makes = freight.supply is not None and needs_setup(seen)
-        if freight.supply is not None and makes:
-            observer.note(node.name, "taking the files of its setup")
-            with freight.turns.take(place):
-                move = partial(observer.move, node.name)
-                freight.supply.send(c, node.member.node, interpreter, seat, leash, move)
-        observer.note(node.name, "taking the code")
-        with freight.turns.take(place):
+        events = tasks.await_event(session, "started", tasks.ANSWER_LIMIT, node=node.name)
+        workdir_id, lock_holders = events.get("workdir", EMPTY).text("id", 64), parse_lock_holders(events)
+        if not inputs.lock_policy.wait and any(map(will_not_yield, lock_holders)):
+            raise busy_error({node.name: lock_holders}, inputs.specs)
+        observer.mark_done("start", node.name)
+        if "hub" in events:
+            inputs.hub_address.set_port(_parse_port(events["hub"], node.name))
+        if "door" in events:
+            inputs.hub_address.add_listener(
+                (node_rank, str(node.ip), _parse_port(events["door"], node.name)), len(inputs.specs)
+            )
+        creates_environment = inputs.setup_upload is not None and needs_setup(events)
+        if inputs.setup_upload is not None and creates_environment:
+            observer.set_step(node.name, "taking the files of its setup")
+            with inputs.home_locks.acquire(workdir_id):
+                on_bytes = partial(observer.add_bytes_sent, node.name)
+                inputs.setup_upload.send(c, node.member.node, interpreter, node_rank, session, on_bytes)
+        observer.set_step(node.name, "taking the code")
+        with inputs.home_locks.acquire(workdir_id):
             tasks.sync(
                 c,
                 node.member.node,
                 interpreter,
-                run,
-                seat,
-                freight.scan,
-                partial(observer.move, node.name),
-                passing=freight.passing,
+                run_id,
+                node_rank,
+                inputs.scan,
+                partial(observer.add_bytes_sent, node.name),
+                passing=inputs.distribution,
             )
-        observer.arrive("code", node.name)
-        observer.note(node.name, "getting ready")
-        seen = _await_ready(leash, node, freight, observer, makes=makes)
+        observer.mark_done("code", node.name)
+        observer.set_step(node.name, "getting ready")
+        events = _await_ready(session, node, inputs, observer, creates_environment=creates_environment)
     except BaseException as error:
-        if seat == 0 or has_doors(spec):
-            freight.meeting.fail(error)
-        cancel(leash)
+        if node_rank == 0 or has_listeners(spec):
+            inputs.hub_address.fail(error)
+        cancel(session)
         raise
-    observer.arrive("ready", node.name)
-    torch, port = seen.get("ready", NOTHING).text("torch", 40), seen.get("port", NOTHING)
-    return Ready(leash, port.integer("port", 1, 65535), torch, busy)
+    observer.mark_done("ready", node.name)
+    torch, port = events.get("ready", EMPTY).text("torch", 40), events.get("port", EMPTY)
+    return Ready(session, port.integer("port", 1, 65535), torch, lock_holders)
 
 
-def _port(said: Untrusted, node: str) -> int:
+def _parse_port(event: Untrusted, node: str) -> int:
     """Read the port that an agent listens on."""
-    port = said.integer("port", 1, 65535)
+    port = event.integer("port", 1, 65535)
     if port is None:
         raise NodeError("the node named no port", code="CC-RUN-035", node=node)
     return port
 
 
 def _await_ready(
-    leash: Session, node: NodePlan, freight: Freight, observer: Observer, *, makes: bool
+    session: Session, node: NodePlan, inputs: LaunchInputs, observer: Observer, *, creates_environment: bool
 ) -> dict[str, Untrusted]:
     """Wait for the gate, and where there is a gang, send the node to its hub meanwhile.
 
-    A node that `makes` its environment has no gate before it is done.
+    A node that `creates_environment` its environment has no gate before it is done.
     """
-    spec, first = freight.specs[node.name], node.member.node_rank == 0
-    doors = {"doors": freight.meeting.doors()} if has_doors(spec) else {}
-    seen: dict[str, Untrusted] = {}
-    if spec.get("gang") and not first:
-        leash.send({"do": "join", "port": freight.meeting.port(), **doors})
-        seen = tasks.await_event(leash, "joined", tasks.ANSWER_LIMIT, node=node.name)
-    elif doors:
-        leash.send({"do": "doors", **doors})
-    doing = _show_steps(node.name, freight, observer)
-    if freight.supply is not None:
-        if makes and "environment" not in seen:
-            limit = 2 * freight.supply.time_limit + tasks.ANSWER_LIMIT  # it may wait for another's to fail
-            seen |= tasks.await_event(leash, "environment", limit, node=node.name, doing=doing)
-        freight.supply.made[node.name] = makes
-        observer.arrive("setup", node.name)
+    spec, is_master = inputs.specs[node.name], node.member.node_rank == 0
+    listeners = {"doors": inputs.hub_address.listeners()} if has_listeners(spec) else {}
+    events: dict[str, Untrusted] = {}
+    if spec.get("gang") and not is_master:
+        session.send({"do": "join", "port": inputs.hub_address.port(), **listeners})
+        events = tasks.await_event(session, "joined", tasks.ANSWER_LIMIT, node=node.name)
+    elif listeners:
+        session.send({"do": "doors", **listeners})
+    on_progress = _show_steps(node.name, inputs, observer)
+    if inputs.setup_upload is not None:
+        if creates_environment and "environment" not in events:
+            limit = (
+                2 * inputs.setup_upload.time_limit + tasks.ANSWER_LIMIT
+            )  # it may wait for another's to fail
+            events |= tasks.await_event(
+                session, "environment", limit, node=node.name, on_progress=on_progress
+            )
+        inputs.setup_upload.created[node.name] = creates_environment
+        observer.mark_done("setup", node.name)
     limit = tasks.READY_LIMIT
     if spec.get("before") and not node.member.spare:
         limit += float(spec["before"]["time_limit"])
-        leash.send({"do": "before"})
-    if "ready" not in seen and not node.member.spare:
-        seen |= tasks.await_event(leash, "ready", limit, node=node.name, doing=doing)
-    return seen
+        session.send({"do": "before"})
+    if "ready" not in events and not node.member.spare:
+        events |= tasks.await_event(session, "ready", limit, node=node.name, on_progress=on_progress)
+    return events
 
 
-def _show_steps(name: str, freight: Freight, observer: Observer) -> Callable[[str], None]:
-    return lambda text: observer.note(name, describe_step(text, freight.secrets))
+def _show_steps(name: str, inputs: LaunchInputs, observer: Observer) -> Callable[[str], None]:
+    return lambda text: observer.set_step(name, describe_step(text, inputs.secrets))
 
 
-def has_doors(spec: Mapping[str, Any]) -> bool:
+def has_listeners(spec: Mapping[str, Any]) -> bool:
     """Tell whether every agent of a run opens a door of its own, since any of them may have to lead."""
     return bool(spec.get("gang") and spec.get("restart"))
 
@@ -275,58 +290,58 @@ def go(
     Whatever goes wrong in between ends the run on every node, started or not.
     """
     try:
-        return _give_go(plan, ready)
+        return _send_go(plan, ready)
     except BaseException as error:
         cancel_all(ready)
-        nodes = [node.member.node for node in plan.seats]
-        end_run(cluster, nodes, interpreters, plan.run_id, describe_break(error))
+        nodes = [node.member.node for node in plan.all_nodes]
+        stop_everywhere(cluster, nodes, interpreters, plan.run_id, describe_start_failure(error))
         raise
 
 
-def describe_break(error: BaseException) -> str:
+def describe_start_failure(error: BaseException) -> str:
     """Say why not all nodes have started."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted before all nodes had started"
     return "the start failed half-way"
 
 
-def _give_go(plan: LaunchPlan, ready: Mapping[str, Ready]) -> int:
+def _send_go(plan: LaunchPlan, ready: Mapping[str, Ready]) -> int:
     master, *others = [node.name for node in plan.nodes]
     port = ready[master].port
     if port is None:
         raise StartError("the master named no port", code="CC-RUN-033", node=master)
-    if plan.job.one_process:
+    if plan.job.is_single_process:
         others = [master, *others]
     else:
-        ready[master].leash.send({"do": "go", "master_port": port})
-        seen = tasks.await_event(ready[master].leash, "listening", tasks.GO_LIMIT, node=master)
+        ready[master].session.send({"do": "go", "master_port": port})
+        events = tasks.await_event(ready[master].session, "listening", tasks.GO_LIMIT, node=master)
         port = (
-            seen["listening"].integer("port", 1, 65535) or port
+            events["listening"].integer("port", 1, 65535) or port
         )  # another one, if the first was taken meanwhile
     others += [node.name for node in plan.spares]  # which are only told that it has begun
     for name in others:
-        ready[name].leash.send({"do": "go", "master_port": port})
+        ready[name].session.send({"do": "go", "master_port": port})
     for name in (
         others
     ):  # a program that fails at once may have ended the run before a slow node hears of its beginning
         tasks.await_event(
-            ready[name].leash, "going", tasks.GO_LIMIT, node=name, or_ended=plan.job.one_process
+            ready[name].session, "going", tasks.GO_LIMIT, node=name, or_ended=plan.job.is_single_process
         )
     return port
 
 
-def release(ready: Iterable[Ready]) -> None:
+def close_sessions(ready: Iterable[Ready]) -> None:
     """Let go of the leashes; after GO the runs need them no more."""
     for node in ready:
-        node.leash.close()
+        node.session.close()
 
 
-def cancel(leash: Session) -> None:
+def cancel(session: Session) -> None:
     """End what was prepared on a node and wait until it says so; a dead connection cancels by itself."""
     try:
-        leash.send({"do": "cancel"})
-        tasks.await_event(leash, "ended", CANCEL_LIMIT, node="")
+        session.send({"do": "cancel"})
+        tasks.await_event(session, "ended", CANCEL_LIMIT, node="")
     except ClusterctlError:
         pass
     finally:
-        leash.close()
+        session.close()

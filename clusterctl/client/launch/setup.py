@@ -12,12 +12,18 @@ from fabric import Connection
 
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.session import Session
-from clusterctl.client.sync.contents import Contents, StatCache, hash_still, stamp_of
-from clusterctl.client.sync.distribute import Passing
+from clusterctl.client.sync.contents import Contents, StatCache, hash_stable_file, stamp_of
+from clusterctl.client.sync.distribute import Distribution
 from clusterctl.client.sync.scan import ScanResult
 from clusterctl.errors import StartError, UsageError
-from clusterctl.plans.launch.setup import SetupPlan, companions, included, needed, plan_setup
-from clusterctl.plans.sync.manifest import Entry, manifest_of, text_of
+from clusterctl.plans.launch.setup import (
+    SetupPlan,
+    list_companion_files,
+    list_included_files,
+    list_local_sources,
+    plan_setup,
+)
+from clusterctl.plans.sync.manifest import TreeEntry, decode_name, make_manifest
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import Setup
@@ -30,46 +36,53 @@ WHEELS = (".whl", ".tar.gz", ".zip")
 
 
 @dataclass(frozen=True)
-class Provision:
+class SetupFiles:
     """The plan of a setup, and the files that it needs."""
 
     plan: SetupPlan
     scan: ScanResult = field(repr=False)
 
 
-def read_setup(setup: Setup, env: Mapping[str, str], folder: Path, cache_dir: Path | None) -> Provision:
+def read_setup_files(
+    setup: Setup, env: Mapping[str, str], folder: Path, cache_dir: Path | None
+) -> SetupFiles:
     """Read and hash what a setup needs from the job's folder; raises UsageError for what is not there."""
     root = folder.resolve()
     locks = _read_locks(setup, root)
-    named = [*locks, *companions(setup), *setup.files, *([setup.wheelhouse] if setup.wheelhouse else [])]
-    files = {path: found for name in named for path, found in _walk(root, name)}
+    names = [
+        *locks,
+        *list_companion_files(setup),
+        *setup.files,
+        *([setup.wheelhouse] if setup.wheelhouse else []),
+    ]
+    files = {path: file_stat for name in names for path, file_stat in _walk(root, name)}
     if setup.wheelhouse:
-        _look_for_wheels(setup.wheelhouse, files)
+        _check_wheels(setup.wheelhouse, files)
     cache = StatCache(cache_dir, b"setup:" + os.fsencode(root))
-    manifest = manifest_of(_entry(root, path, found, cache) for path, found in files.items())
+    manifest = make_manifest(_entry(root, path, file_stat, cache) for path, file_stat in files.items())
     cache.save()
     scan = ScanResult(manifest, (), root, Contents(os.fsencode(root), manifest))
-    return Provision(plan_setup(setup, manifest, "\n".join(locks.values()), env), scan)
+    return SetupFiles(plan_setup(setup, manifest, "\n".join(locks.values()), env), scan)
 
 
 def _read_locks(setup: Setup, root: Path) -> dict[str, str]:
     """Read the lock file and the requirements files that it includes; what it needs besides must be sent."""
-    found: dict[str, str] = {}
-    waiting = [setup.lock] if setup.lock else []
+    texts: dict[str, str] = {}
+    pending = [setup.lock] if setup.lock else []
     sent = [*setup.files, *([setup.wheelhouse] if setup.wheelhouse else [])]
-    while waiting and len(found) < MOST_INCLUDED:
-        path = waiting.pop()
-        if path in found:
+    while pending and len(texts) < MOST_INCLUDED:
+        path = pending.pop()
+        if path in texts:
             continue
-        found[path] = _read_text(root / path)
-        for name in needed(found[path], path):
-            if not any(name == one or name.startswith(f"{one}/") for one in sent):
+        texts[path] = _read_text(root / path)
+        for name in list_local_sources(texts[path], path):
+            if not any(name == sent_path or name.startswith(f"{sent_path}/") for sent_path in sent):
                 raise _missing(f"{path} installs from {name}, which is not sent", f"files: [{name}]")
-        waiting += [_inside(name, path) for name in included(found[path], path)]
-    return found
+        pending += [_check_inside(name, path) for name in list_included_files(texts[path], path)]
+    return texts
 
 
-def _inside(name: str, path: str) -> str:
+def _check_inside(name: str, path: str) -> str:
     if name.startswith(("/", "../")):
         raise _missing(f"{path} leads to {name}, which is not beside the job", "copy it there")
     return name
@@ -88,29 +101,29 @@ def _walk(root: Path, name: str) -> Iterator[tuple[str, os.stat_result]]:
     top = root / name
     try:
         if not top.is_dir():
-            yield text_of(os.fsencode(name)), _stat_file(top)
+            yield decode_name(os.fsencode(name)), _stat_file(top)
             return
         for folder, folders, files in os.walk(top):
-            folders[:] = sorted(one for one in folders if not one.startswith("."))
-            for file in sorted(one for one in files if not one.startswith(".")):
+            folders[:] = sorted(entry_name for entry_name in folders if not entry_name.startswith("."))
+            for file in sorted(entry_name for entry_name in files if not entry_name.startswith(".")):
                 path = Path(folder, file)
-                yield text_of(os.fsencode(path.relative_to(root))), _stat_file(path)
+                yield decode_name(os.fsencode(path.relative_to(root))), _stat_file(path)
     except OSError as error:
         raise _missing(f"{top}: {error.strerror or error}") from None
 
 
 def _stat_file(path: Path) -> os.stat_result:
-    found = path.lstat()
-    if not stat.S_ISREG(found.st_mode):
+    file_stat = path.lstat()
+    if not stat.S_ISREG(file_stat.st_mode):
         raise _missing(
             f"{path}: a link, or no file", "copy it there; only a folder that is named may be a link"
         )
-    return found
+    return file_stat
 
 
-def _look_for_wheels(wheelhouse: str, files: dict[str, os.stat_result]) -> None:
-    inside = [path for path in files if path.startswith(f"{wheelhouse}/")]
-    if not any(path.endswith(WHEELS) for path in inside):
+def _check_wheels(wheelhouse: str, files: dict[str, os.stat_result]) -> None:
+    wheelhouse_files = [path for path in files if path.startswith(f"{wheelhouse}/")]
+    if not any(path.endswith(WHEELS) for path in wheelhouse_files):
         raise UsageError(
             f"setup.wheelhouse: no wheels in {wheelhouse}",
             code="CC-SETUP-003",
@@ -119,30 +132,30 @@ def _look_for_wheels(wheelhouse: str, files: dict[str, os.stat_result]) -> None:
         )
 
 
-def _entry(root: Path, path: str, found: os.stat_result, cache: StatCache) -> Entry:
-    sha = cache.find(path, stamp_of(found))
+def _entry(root: Path, path: str, file_stat: os.stat_result, cache: StatCache) -> TreeEntry:
+    sha = cache.find(path, stamp_of(file_stat))
     if sha is None:
-        found, sha = hash_still(os.fsencode(root), path)
-        cache.remember(path, stamp_of(found), sha)
-    mode = 0o755 if found.st_mode & stat.S_IXUSR else 0o644
-    return Entry(path, "file", mode, sha, found.st_size)
+        file_stat, sha = hash_stable_file(os.fsencode(root), path)
+        cache.remember(path, stamp_of(file_stat), sha)
+    mode = 0o755 if file_stat.st_mode & stat.S_IXUSR else 0o644
+    return TreeEntry(path, "file", mode, sha, file_stat.st_size)
 
 
 def _missing(message: str, fix: str = "paths in `setup` are relative to the job file") -> UsageError:
     return UsageError(f"setup: {message}", code="CC-SETUP-003", fix=fix)
 
 
-SHOWN = 60  # characters of what a step says that are shown while it runs
+SHOWN_CHARACTERS = 60  # characters of what a step says that are shown while it runs
 
 
 @dataclass(frozen=True)
-class Supply:
+class SetupUpload:
     """The files of a setup, how long it may take, and by node whether it was to be made."""
 
     scan: ScanResult
     time_limit: float
-    passing: Passing | None = None
-    made: dict[str, bool] = field(default_factory=dict)
+    distribution: Distribution | None = None
+    created: dict[str, bool] = field(default_factory=dict)
     sent: dict[str, int] = field(default_factory=dict)  # bytes, by node
 
     def send(
@@ -150,41 +163,43 @@ class Supply:
         c: Connection,
         node: Node,
         interpreter: tasks.Interpreter,
-        seat: int,
-        leash: Session,
+        node_rank: int,
+        session: Session,
         progress: Callable[[int], None],
     ) -> None:
         """Bring a node the files that it lacks, and have it begin."""
 
-        def move(count: int) -> None:
+        def count_sent(count: int) -> None:
             self.sent[node.name] = self.sent.get(node.name, 0) + count
             progress(count)
 
-        tasks.sync(c, node, interpreter, None, seat, self.scan, move, passing=self.passing)
-        leash.send({"do": "setup"})
+        tasks.sync(c, node, interpreter, None, node_rank, self.scan, count_sent, passing=self.distribution)
+        session.send({"do": "setup"})
 
 
-def needs_setup(seen: Mapping[str, Untrusted]) -> bool:
+def needs_setup(events: Mapping[str, Untrusted]) -> bool:
     """Tell whether a node whose agent is up has to make the environment."""
-    return "setup" in seen and not seen["setup"].flag("made")
+    return "setup" in events and not events["setup"].flag("made")
 
 
 def describe_step(text: str, secrets: Mapping[str, str]) -> str:
     """Say in a few words what a setup is at."""
     line = " ".join(redact(text, secrets.values()).split())
-    return f"{line if len(line) <= SHOWN else line[: SHOWN - 3] + '...'}"
+    return f"{line if len(line) <= SHOWN_CHARACTERS else line[: SHOWN_CHARACTERS - 3] + '...'}"
 
 
-def refuse_mixed(torches: Mapping[str, str]) -> None:
+def check_same_torch(torches: Mapping[str, str]) -> None:
     """Refuse environments that were made with different versions of torch; raises StartError."""
-    found: dict[str, list[str]] = {}
+    nodes_by_version: dict[str, list[str]] = {}
     for name, version in torches.items():
-        found.setdefault(version, []).append(name)
-    if len(found) > 1:
-        told = "\n".join(f"{fold_names(names)}: torch {version}" for version, names in sorted(found.items()))
+        nodes_by_version.setdefault(version, []).append(name)
+    if len(nodes_by_version) > 1:
+        evidence = "\n".join(
+            f"{fold_names(names)}: torch {version}" for version, names in sorted(nodes_by_version.items())
+        )
         raise StartError(
             "the environments that `setup` made hold different versions of torch",
             code="CC-SETUP-006",
-            evidence=told,
+            evidence=evidence,
             fix="pin torch in the lock file, or give the nodes the same one",
         )

@@ -30,16 +30,22 @@ from urllib.parse import urlsplit
 
 from clusterctl.client.local.private_files import (
     check_private,
-    forget_older,
+    claim_own,
     is_own,
     make_private,
     read_own,
-    take_own,
+    remove_older,
     write_own,
 )
-from clusterctl.plans.notify import Hooks, Post, hooks_from_record, read_answer, to_record
-from clusterctl.protocol.run_id import RunId, job_of, parse_run_id
-from clusterctl.specs.text import HIDDEN
+from clusterctl.plans.notify import (
+    Hooks,
+    WebhookRequest,
+    describe_rejection,
+    hooks_from_record,
+    hooks_to_record,
+)
+from clusterctl.protocol.run_id import RunId, job_name_of, parse_run_id
+from clusterctl.specs.text import REDACTED
 
 STEP_LIMIT = 5.0  # seconds for one step of one try: connecting, each piece of the answer
 ALL_LIMIT = 15.0  # seconds for all notifications with all their tries
@@ -49,12 +55,12 @@ LONGEST_ANSWER = 4096
 
 
 @dataclass(frozen=True)
-class Letter:
+class Delivery:
     """One message on its way to a service."""
 
     service: str
     url: str
-    post: Post
+    message: WebhookRequest
 
 
 class NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -65,7 +71,7 @@ class NoRedirect(urllib.request.HTTPRedirectHandler):
         return
 
 
-def find_fault(service: str, url: str) -> str:
+def find_url_problem(service: str, url: str) -> str:
     """Say why a URL cannot be used, without it; nothing if it can."""
     try:
         parts = urlsplit(url)
@@ -74,58 +80,64 @@ def find_fault(service: str, url: str) -> str:
         return "it is not a URL"
     if parts.scheme not in ("https", "http") or not host or not url.isprintable() or " " in url:
         return "it is not a URL that begins with https://"
-    if parts.scheme == "http" and service != "webhook" and not _is_here(host):
+    if parts.scheme == "http" and service != "webhook" and not _is_loopback(host):
         return f"{service} wants https://"
     return ""
 
 
-def send_all(letters: Sequence[Letter]) -> list[str]:
+def send_all(deliveries: Sequence[Delivery]) -> list[str]:
     """Send all at once; gives why each could not be sent, or nothing, in the order of the letters."""
-    said = [f"no answer within {ALL_LIMIT:g} s"] * len(letters)
+    problems = [f"no answer within {ALL_LIMIT:g} s"] * len(deliveries)
 
-    def work(number: int) -> None:
-        said[number] = send(letters[number])
+    def work(index: int) -> None:
+        problems[index] = send(deliveries[index])
 
-    threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in range(len(letters))]
+    threads = [
+        threading.Thread(target=work, args=(number,), daemon=True) for number in range(len(deliveries))
+    ]
     for thread in threads:
         thread.start()
-    until = time.monotonic() + ALL_LIMIT
+    deadline = time.monotonic() + ALL_LIMIT
     for thread in threads:
-        thread.join(max(0.0, until - time.monotonic()))
-    return list(said)
+        thread.join(max(0.0, deadline - time.monotonic()))
+    return list(problems)
 
 
-def send(letter: Letter) -> str:
+def send(delivery: Delivery) -> str:
     """Send one message, and once more if the service may only have been busy; gives why it could not be sent."""
-    said = ""
+    problem = ""
     for attempt in range(TRIES):
         time.sleep(PAUSE * attempt)
-        said, again = _try_once(letter)
-        if not again:
+        problem, retry = _try_once(delivery)
+        if not retry:
             break
-    return said
+    return problem
 
 
-def _try_once(letter: Letter) -> tuple[str, bool]:
-    parts = urlsplit(letter.url)
-    url = letter.url + (("&" if parts.query else "?") + letter.post.query if letter.post.query else "")
-    body = json.dumps(letter.post.body, ensure_ascii=False).encode("utf-8", "replace")
+def _try_once(delivery: Delivery) -> tuple[str, bool]:
+    parts = urlsplit(delivery.url)
+    url = delivery.url + (
+        ("&" if parts.query else "?") + delivery.message.query if delivery.message.query else ""
+    )
+    body = json.dumps(delivery.message.body, ensure_ascii=False).encode("utf-8", "replace")
     try:
         status, answer = _post(url, body, {"Content-Type": "application/json; charset=utf-8"})
     except urllib.error.URLError as error:
-        return _redact(_explain(error.reason), letter), True
+        return _redact(_explain(error.reason), delivery), True
     except (OSError, http.client.HTTPException, ValueError) as error:
-        return _redact(_explain(error), letter), True
-    return _redact(read_answer(letter.service, status, answer), letter), status == 429 or status >= 500
+        return _redact(_explain(error), delivery), True
+    return _redact(
+        describe_rejection(delivery.service, status, answer), delivery
+    ), status == 429 or status >= 500
 
 
 def _post(url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
     """Post, and read the beginning of the answer, whatever its status is."""
-    here = _is_here(urlsplit(url).hostname or "")
+    is_local = _is_loopback(urlsplit(url).hostname or "")
     opener = urllib.request.build_opener(
         NoRedirect,
         urllib.request.HTTPSHandler(context=ssl.create_default_context()),
-        *([urllib.request.ProxyHandler({})] if here else []),
+        *([urllib.request.ProxyHandler({})] if is_local else []),
     )
     request = urllib.request.Request(url, body, dict(headers), method="POST")
     try:
@@ -148,75 +160,75 @@ def _explain(error: object) -> str:
     return f"it does not answer as a web server does ({type(error).__name__})"
 
 
-def _redact(text: str, letter: Letter) -> str:
+def _redact(text: str, delivery: Delivery) -> str:
     """Take every part of the URL that could be a secret out of what a service or the system said."""
-    parts = urlsplit(letter.url)
-    pieces = [letter.url, parts.path, parts.query, letter.post.query, parts.username, parts.password]
+    parts = urlsplit(delivery.url)
+    pieces = [delivery.url, parts.path, parts.query, delivery.message.query, parts.username, parts.password]
     pieces += parts.path.split("/") + [piece.partition("=")[2] for piece in parts.query.split("&")]
     for piece in sorted({piece for piece in pieces if piece and len(piece) >= 6}, key=len, reverse=True):
-        text = text.replace(piece, HIDDEN)
+        text = text.replace(piece, REDACTED)
     return text
 
 
-def _is_here(host: str) -> bool:
+def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
 
 
-OLDEST = 90 * 86400.0  # seconds after which a run that nobody attached to is forgotten
-LARGEST = 1 << 20
+MAX_HOOK_AGE = 90 * 86400.0  # seconds after which a run that nobody attached to is forgotten
+MAX_HOOKS_SIZE = 1 << 20
 
 
-def keep_hooks(folder: Path, run: RunId, hooks: Hooks) -> None:
+def save_hooks(folder: Path, run_id: RunId, hooks: Hooks) -> None:
     """Write down what is to be done at the end of a run; raises OSError."""
     make_private(folder)
-    forget_older(folder, "*", time.time() - OLDEST)
-    file = _file(folder, run)
-    if file is None or not _is_of(hooks, run):
-        raise OSError(22, "it is not the name of a run of this job", run)
-    write_own(file, json.dumps(to_record(hooks)))  # ASCII: a path may hold bytes that are no text
+    remove_older(folder, "*", time.time() - MAX_HOOK_AGE)
+    file = _hooks_file(folder, run_id)
+    if file is None or not _belongs_to(hooks, run_id):
+        raise OSError(22, "it is not the name of a run of this job", run_id)
+    write_own(file, json.dumps(hooks_to_record(hooks)))  # ASCII: a path may hold bytes that are no text
 
 
-def has_hooks(folder: Path, run: RunId) -> bool:
+def has_hooks(folder: Path, run_id: RunId) -> bool:
     """Tell whether something is still to be done for a run; raises NotOursError."""
     check_private(folder)
-    file = _file(folder, run)
+    file = _hooks_file(folder, run_id)
     return file is not None and is_own(file)
 
 
-def take_hooks(folder: Path, run: RunId) -> Hooks | None:
+def claim_hooks(folder: Path, run_id: RunId) -> Hooks | None:
     """Take what is to be done, so that of several who see the end of a run one alone does it.
 
     What is not the hooks of this run stays where it is. Raises NotOursError where somebody else could have written.
     """
     check_private(folder)
-    file = _file(folder, run)
+    file = _hooks_file(folder, run_id)
     hooks = _read(file) if file else None
-    if file is None or hooks is None or not _is_of(hooks, run):
+    if file is None or hooks is None or not _belongs_to(hooks, run_id):
         return None
-    return hooks if take_own(file) else None
+    return hooks if claim_own(file) else None
 
 
-def _file(folder: Path, run: RunId) -> Path | None:
+def _hooks_file(folder: Path, run_id: RunId) -> Path | None:
     """Name the file; the name of a run may come from a node, so that its form is looked at here once more."""
-    return folder / f"{run}.json" if parse_run_id(run) else None
+    return folder / f"{run_id}.json" if parse_run_id(run_id) else None
 
 
-def _is_of(hooks: Hooks, run: RunId) -> bool:
-    return job_of(run) == hooks.job
+def _belongs_to(hooks: Hooks, run_id: RunId) -> bool:
+    return job_name_of(run_id) == hooks.job
 
 
 def _read(file: Path) -> Hooks | None:
     try:
-        return hooks_from_record(json.loads(read_own(file, LARGEST)))
+        return hooks_from_record(json.loads(read_own(file, MAX_HOOKS_SIZE)))
     except (FileNotFoundError, ValueError, RecursionError):
         return None
 
 
 STDERR = 2
-ENDING = 2.0  # seconds between TERM and KILL
+TERM_GRACE = 2.0  # seconds between TERM and KILL
 
 
 def run_command(command: Sequence[str], text: str, folder: str, limit: float) -> str:
@@ -236,23 +248,23 @@ def run_command(command: Sequence[str], text: str, folder: str, limit: float) ->
             child.communicate(text.encode("utf-8", "replace"), timeout=limit)
         status = child.wait(limit)
     except subprocess.TimeoutExpired:
-        _end(child)
+        _kill_session(child)
         return f"was ended after {limit:g} s"
     except BaseException:
-        _end(child)
+        _kill_session(child)
         raise
     if status < 0:
         return f"was killed by signal {-status}"
     return f"ended with exit code {status}" if status else ""
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
+def _kill_session(child: subprocess.Popen[bytes]) -> None:
     """End its whole session: what it started and left behind is killed too."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(child.pid, number)
         with suppress(subprocess.TimeoutExpired):
-            child.wait(ENDING)
+            child.wait(TERM_GRACE)
     if child.stdin is not None:
         with suppress(OSError):
             child.stdin.close()

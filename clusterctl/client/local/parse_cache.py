@@ -14,7 +14,7 @@ from clusterctl.client.local.private_files import keep_newest, read_own, write_o
 from clusterctl.specs.inventory import model as inventory_model
 from clusterctl.specs.job import model as job_model
 
-MOST = 50  # texts that are remembered
+MAX_TEXTS = 50  # texts that are remembered
 SPECS = Path(__file__).parents[2] / "specs"
 KINDS = {
     name: kind
@@ -32,54 +32,54 @@ def parse_once(folder: Path, text: str, file: str, kind: type[T], parse: Callabl
     `kind` is what the parser returns, one of KINDS. A cache that is damaged is no cache, and one that cannot be
     written is only slower.
     """
-    kept = folder / f"{_key(text, file, kind)}.json"
-    known = _load(kept, kind)
-    if known is not None:
-        return known
+    cache_file = folder / f"{_key(text, file, kind)}.json"
+    cached = _load(cache_file, kind)
+    if cached is not None:
+        return cached
     value = parse(text, file)
     try:
-        write_own(kept, json.dumps(_plain(value)))
+        write_own(cache_file, json.dumps(_to_plain(value)))
     except OSError:
         return value
-    keep_newest(folder, MOST)
+    keep_newest(folder, MAX_TEXTS)
     return value
 
 
 def _key(text: str, file: str, kind: type[object]) -> str:
     """Name a text by all that its value depends on: where it stands, and the code that parses it."""
-    parts = (sys.version, _code(), kind.__name__, file, text)
+    parts = (sys.version, _specs_version(), kind.__name__, file, text)
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _code() -> str:
+def _specs_version() -> str:
     """Tell this version of the specs from every other one, installed or being worked on, as Python does."""
     stats = sorted((str(path), path.stat()) for path in SPECS.rglob("*.py"))
     return f"{SPECS} {[(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]}"
 
 
-def _load(kept: Path, kind: type[T]) -> T | None:
+def _load(cache_file: Path, kind: type[T]) -> T | None:
     try:
-        value = _value(json.loads(read_own(kept)))
+        value = _from_plain(json.loads(read_own(cache_file)))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
     return value if isinstance(value, kind) else None
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     """Write a value as JSON can hold it: a list is a tuple, an object says what it is of."""
     if is_dataclass(value):
-        told = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-        return {"is": type(value).__name__, "of": told}
+        members = {field.name: _to_plain(getattr(value, field.name)) for field in fields(value)}
+        return {"is": type(value).__name__, "of": members}
     if isinstance(value, Mapping):
         return {"is": "", "of": dict(value)}
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+    return [_to_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
-def _value(plain: Any) -> Any:
+def _from_plain(plain: Any) -> Any:
     if isinstance(plain, list):
-        return tuple(_value(item) for item in plain)
+        return tuple(_from_plain(item) for item in plain)
     if not isinstance(plain, dict):
         return plain
     if not plain["is"]:
         return dict(plain["of"])
-    return KINDS[plain["is"]](**{name: _value(item) for name, item in plain["of"].items()})
+    return KINDS[plain["is"]](**{name: _from_plain(item) for name, item in plain["of"].items()})

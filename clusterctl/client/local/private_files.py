@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-LARGEST = 64 << 20
+MAX_FILE_SIZE = 64 << 20
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 EXISTING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe in its place must not block us
 ROOT = 0
@@ -30,18 +30,22 @@ class NotOursError(PermissionError):
 def check_base(folder: Path) -> None:
     """Raise NotOursError if others can put something into the directory that ours are in; a missing one is fine."""
     with suppress(FileNotFoundError, NotADirectoryError):
-        found = folder.stat()  # a link to a directory elsewhere is the user's choice
-        sticky = bool(found.st_mode & stat.S_ISVTX)  # as /tmp: others add to it, but replace nothing of ours
-        _check(folder, found, (os.geteuid(), ROOT), others_may_add=sticky)
+        folder_stat = folder.stat()  # a link to a directory elsewhere is the user's choice
+        sticky = bool(
+            folder_stat.st_mode & stat.S_ISVTX
+        )  # as /tmp: others add to it, but replace nothing of ours
+        _check(folder, folder_stat, (os.geteuid(), ROOT), others_may_add=sticky)
 
 
 def check_private(folder: Path) -> None:
     """Raise NotOursError if a directory of ours is not ours alone to write; a missing one is fine."""
     with suppress(FileNotFoundError, NotADirectoryError):
-        found = folder.lstat()
-        if not stat.S_ISDIR(found.st_mode):
-            raise _not_ours(folder, "is a link" if stat.S_ISLNK(found.st_mode) else "is not a directory")
-        _check(folder, found, (os.geteuid(),))
+        folder_stat = folder.lstat()
+        if not stat.S_ISDIR(folder_stat.st_mode):
+            raise _not_ours(
+                folder, "is a link" if stat.S_ISLNK(folder_stat.st_mode) else "is not a directory"
+            )
+        _check(folder, folder_stat, (os.geteuid(),))
 
 
 def make_private(folder: Path) -> None:
@@ -54,14 +58,14 @@ def make_private(folder: Path) -> None:
         check_private(folder)
 
 
-def read_own(file: Path, most: int = LARGEST) -> bytes:
+def read_own(file: Path, max_bytes: int = MAX_FILE_SIZE) -> bytes:
     """Read a file of ours; NotOursError if somebody else has put it there or can change it, or if it is too large."""
     descriptor = os.open(file, EXISTING)
     with os.fdopen(descriptor, "rb") as source:
         _check_file(file, os.fstat(descriptor))
-        content = source.read(most + 1)
-    if len(content) > most:
-        raise _not_ours(file, f"is larger than {most} bytes")
+        content = source.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise _not_ours(file, f"is larger than {max_bytes} bytes")
     return content
 
 
@@ -77,10 +81,10 @@ def is_own(file: Path) -> bool:
 def write_own(file: Path, content: str | bytes) -> None:
     """Replace a file in a directory of ours, which is made if it is missing."""
     make_private(file.parent)
-    write_aside(file, content)
+    write_atomically(file, content)
 
 
-def write_aside(file: Path, content: str | bytes) -> None:
+def write_atomically(file: Path, content: str | bytes) -> None:
     """Write a file beside and rename it, mode 0600: whoever reads sees the old content or the new, never half of it."""
     _write(file, content, lambda aside: aside.replace(file))
 
@@ -92,40 +96,40 @@ def write_once(file: Path, content: str | bytes) -> None:
         _write(file, content, file.hardlink_to)
 
 
-def append_own(file: Path, content: str, most: int) -> None:
-    """Add to a file in a directory of ours, unless it has grown to `most` bytes."""
+def append_own(file: Path, content: str, max_bytes: int) -> None:
+    """Add to a file in a directory of ours, unless it has grown to `max_bytes` bytes."""
     make_private(file.parent)
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(file, flags, 0o600)
     with os.fdopen(descriptor, "ab") as sink:
-        found = os.fstat(descriptor)
-        _check_file(file, found)
-        if found.st_size < most:
+        file_stat = os.fstat(descriptor)
+        _check_file(file, file_stat)
+        if file_stat.st_size < max_bytes:
             sink.write(content.encode("utf-8", "backslashreplace"))
 
 
-def take_own(file: Path) -> bool:
+def claim_own(file: Path) -> bool:
     """Remove a file of ours; of several who do so at once one alone is told True."""
-    taken = _beside(file)
+    renamed = _temporary_name(file)
     try:
-        file.rename(taken)
+        file.rename(renamed)
     except FileNotFoundError:
         return False
-    taken.unlink()
+    renamed.unlink()
     return True
 
 
-def keep_newest(folder: Path, most: int) -> None:
+def keep_newest(folder: Path, max_files: int) -> None:
     """Remove the oldest files of a directory of ours; what cannot go stays."""
     with suppress(OSError):
         check_private(folder)
         files = sorted(folder.iterdir(), key=lambda file: -file.lstat().st_mtime_ns)
-        for file in files[most:]:
+        for file in files[max_files:]:
             with suppress(OSError):
                 file.unlink()
 
 
-def forget_older(folder: Path, pattern: str, before: float) -> None:
+def remove_older(folder: Path, pattern: str, before: float) -> None:
     """Remove the files of a directory of ours that were last changed before a time; what cannot go stays."""
     with suppress(OSError):
         check_private(folder)
@@ -135,47 +139,47 @@ def forget_older(folder: Path, pattern: str, before: float) -> None:
                     file.unlink()
 
 
-def _write(file: Path, content: str | bytes, put: Callable[[Path], object]) -> None:
-    aside = _beside(file)
-    descriptor = os.open(aside, NEW, 0o600)
+def _write(file: Path, content: str | bytes, install: Callable[[Path], object]) -> None:
+    temporary = _temporary_name(file)
+    descriptor = os.open(temporary, NEW, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as sink:
             sink.write(content.encode("utf-8") if isinstance(content, str) else content)
-        put(aside)
+        install(temporary)
     finally:
-        aside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
-def _beside(file: Path) -> Path:
+def _temporary_name(file: Path) -> Path:
     return file.with_name(f".writing-{os.urandom(8).hex()}")
 
 
-def _check_file(file: Path, found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode):
+def _check_file(file: Path, file_stat: os.stat_result) -> None:
+    if not stat.S_ISREG(file_stat.st_mode):
         raise _not_ours(file, "is not an ordinary file")
-    if found.st_uid != os.geteuid():
-        raise _not_ours(file, f"belongs to another account (uid {found.st_uid})")
+    if file_stat.st_uid != os.geteuid():
+        raise _not_ours(file, f"belongs to another account (uid {file_stat.st_uid})")
     # a mode alone opens no file to those who cannot enter its directory
-    if _others_write(found) and file.parent.stat().st_mode & 0o011:
+    if _others_write(file_stat) and file.parent.stat().st_mode & 0o011:
         raise _not_ours(
-            file, f"can be written by others (mode {stat.S_IMODE(found.st_mode):04o}): chmod go-w it"
+            file, f"can be written by others (mode {stat.S_IMODE(file_stat.st_mode):04o}): chmod go-w it"
         )
 
 
 def _check(
-    folder: Path, found: os.stat_result, owners: tuple[int, ...], *, others_may_add: bool = False
+    folder: Path, folder_stat: os.stat_result, owners: tuple[int, ...], *, others_may_add: bool = False
 ) -> None:
-    if found.st_uid not in owners:
-        raise _not_ours(folder, f"belongs to another account (uid {found.st_uid})")
-    if _others_write(found) and not others_may_add:
-        mode = stat.S_IMODE(found.st_mode)
+    if folder_stat.st_uid not in owners:
+        raise _not_ours(folder, f"belongs to another account (uid {folder_stat.st_uid})")
+    if _others_write(folder_stat) and not others_may_add:
+        mode = stat.S_IMODE(folder_stat.st_mode)
         raise _not_ours(folder, f"can be written by others (mode {mode:04o}): chmod go-w it")
 
 
-def _others_write(found: os.stat_result) -> bool:
-    if found.st_mode & 0o002:
+def _others_write(path_stat: os.stat_result) -> bool:
+    if path_stat.st_mode & 0o002:
         return True
-    return bool(found.st_mode & 0o020) and not _is_ours_alone(found.st_gid)
+    return bool(path_stat.st_mode & 0o020) and not _is_ours_alone(path_stat.st_gid)
 
 
 def _is_ours_alone(gid: int) -> bool:
@@ -187,9 +191,9 @@ def _is_ours_alone(gid: int) -> bool:
         account, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
     except KeyError:
         return False
-    named = gid == account.pw_gid and group.gr_name == account.pw_name
-    return named and not set(group.gr_mem) - {account.pw_name}
+    is_user_group = gid == account.pw_gid and group.gr_name == account.pw_name
+    return is_user_group and not set(group.gr_mem) - {account.pw_name}
 
 
-def _not_ours(path: Path, why: str) -> NotOursError:
-    return NotOursError(1, why, str(path))
+def _not_ours(path: Path, reason: str) -> NotOursError:
+    return NotOursError(1, reason, str(path))

@@ -18,29 +18,37 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from clusterctl.client.local.private_files import read_own, write_aside
-from clusterctl.client.results.receive import Account, Arrival, Want, hash_of, nonsense, reason_of, unpack
-from clusterctl.client.results.target_dir import (
-    FULL,
-    OURS,
-    InTheWayError,
-    Known,
-    Landing,
-    is_regular,
-    refusal,
+from clusterctl.client.local.private_files import read_own, write_atomically
+from clusterctl.client.results.receive import (
+    FileReceiver,
+    FileRequest,
+    PullReport,
+    decompress,
+    describe_error,
+    hash_descriptor,
+    protocol_error,
 )
-from clusterctl.client.rpc.session import SILENCE, START, Listener, Talk
+from clusterctl.client.results.target_dir import (
+    DISK_FULL_ERRNOS,
+    META_FOLDER,
+    PathOccupiedError,
+    PulledFile,
+    TargetDirectory,
+    is_regular,
+    write_refused,
+)
+from clusterctl.client.rpc.session import ANSWER_SILENCE_LIMIT, FIRST_ANSWER_LIMIT, ReplyReader, ReplyStream
 from clusterctl.client.sync.contents import stamp_of
 from clusterctl.errors import ConnectionLost, NodeError
 from clusterctl.plans.sync.results import (
     MAX_NAMES,
-    Entry,
-    Judged,
-    Outside,
-    Refused,
+    DownloadPlan,
+    OutputEntry,
+    OutsideFiles,
+    RefusedEntry,
     Stamp,
+    parse_output_rows,
     parse_outside,
-    read_rows,
 )
 from clusterctl.protocol.untrusted import Untrusted, parse_rows
 
@@ -48,237 +56,268 @@ LARGEST_BATCH = 4 << 20  # bytes of a batch of rows, unpacked; a node sends 1 Mi
 MOST_ROWS = 1000  # in a batch
 ROW_VALUES = 9
 LONGEST_MARK = 64
-AT_ONCE = 200  # files that are asked for together
+FILES_PER_REQUEST = 200  # files that are asked for together
 
 
 @dataclass(frozen=True)
-class Listed:
+class NodeListing:
     """What a node has, as it says.
 
-    `mark` is that of the first node that came to its work directory, by which nodes that share it are known; `place`
-    is the directory's lasting id. `outside` is what the run has left outside the output directory, whether it is among
-    the entries or not.
+    `mark` is that of the first node that came to its work directory, by which nodes that share it are known;
+    `workdir_id` is the directory's lasting id. `outside` is what the run has left outside the output directory,
+    whether it is among the entries or not.
     """
 
-    entries: tuple[Entry, ...]
+    entries: tuple[OutputEntry, ...]
     mark: str
-    place: str
-    outside: Outside | None = None
+    workdir_id: str
+    outside: OutsideFiles | None = None
 
 
 def list_results(
-    session: Talk, most: int, run: str | None, node: str, *, most_named: int | None = MAX_NAMES
-) -> Listed:
-    """Hear what a node has; NodeError if that is more than `most` files or `most_named` bytes of names, or nonsense."""
-    entries: list[Entry] = []
-    header, named = Untrusted({}), 0
-    listener = _listen(session, node, START)
+    session: ReplyStream,
+    max_files: int,
+    run_id: str | None,
+    node: str,
+    *,
+    max_name_bytes: int | None = MAX_NAMES,
+) -> NodeListing:
+    """Return what a node has; NodeError for nonsense, over `max_files` files or `max_name_bytes` bytes of names."""
+    entries: list[OutputEntry] = []
+    header, name_bytes = Untrusted({}), 0
+    listener = _reply_reader(session, node, FIRST_ANSWER_LIMIT)
     while "listed" not in header:
-        header, body = listener.answer()
+        header, body = listener.receive()
         if "rows" in header:
             try:
-                rows = parse_rows(unpack(body, LARGEST_BATCH), LARGEST_BATCH, MOST_ROWS * ROW_VALUES)
-                read = list(read_rows(rows, len(entries), run))
+                rows = parse_rows(decompress(body, LARGEST_BATCH), LARGEST_BATCH, MOST_ROWS * ROW_VALUES)
+                batch = list(parse_output_rows(rows, len(entries), run_id))
             except (ValueError, zlib.error) as error:
-                raise nonsense(node, str(error)) from error
-            entries += read
-            named += sum(4 * (len(entry.path) + len(entry.target)) for entry in read)
+                raise protocol_error(node, str(error)) from error
+            entries += batch
+            name_bytes += sum(4 * (len(entry.path) + len(entry.target)) for entry in batch)
         elif "listed" not in header:
-            raise nonsense(node, "an answer that was not asked for")
-        too_long = most_named is not None and named > most_named
-        if len(entries) > most or too_long or header.flag("more"):
-            what = "longer names than this machine takes in" if too_long else f"more than {most} files"
+            raise protocol_error(node, "an answer that was not asked for")
+        too_long = max_name_bytes is not None and name_bytes > max_name_bytes
+        if len(entries) > max_files or too_long or header.flag("more"):
+            excess = "longer names than this machine takes in" if too_long else f"more than {max_files} files"
             raise NodeError(
-                f"there are {what} to bring",
+                f"there are {excess} to bring",
                 code="CC-PULL-001",
                 node=node,
                 fix="--no-limit brings them all the same",
             )
     outside = parse_outside(header.record("outside"))
-    place = header.text("place", LONGEST_MARK)
-    return Listed(tuple(entries), header.text("mark", LONGEST_MARK), place, outside)
+    workdir_id = header.text("place", LONGEST_MARK)
+    return NodeListing(tuple(entries), header.text("mark", LONGEST_MARK), workdir_id, outside)
 
 
-def _listen(session: Talk, node: str, first: float) -> Listener:
-    return Listener(
+def _reply_reader(session: ReplyStream, node: str, first_limit: float) -> ReplyReader:
+    return ReplyReader(
         session,
-        hung_up=lambda: ConnectionLost("the node hung up", code="CC-PULL-003", node=node),
-        stalled=lambda what: NodeError(
-            what,
+        on_closed=lambda: ConnectionLost("the node hung up", code="CC-PULL-003", node=node),
+        on_stalled=lambda message: NodeError(
+            message,
             code="CC-PULL-006",
             node=node,
             fix="the file system of its work directory hangs; look at it there",
         ),
-        first=first,
+        first_limit=first_limit,
     )
 
 
-def choose_wants(judged: Judged, landing: Landing, account: Account, *, overwrite: bool) -> Iterator[Want]:
+def choose_requests(
+    judged: DownloadPlan, target: TargetDirectory, report: PullReport, *, overwrite: bool
+) -> Iterator[FileRequest]:
     """Decide for every file whether it must be asked for; what is decided here goes to the account."""
     for entry in judged.files:
         try:
-            want = _want(entry, landing, account, overwrite=overwrite)
-        except (InTheWayError, OSError) as error:
-            account.refused.append(Refused(entry.path, reason_of(error)))
+            request = _request_for(entry, target, report, overwrite=overwrite)
+        except (PathOccupiedError, OSError) as error:
+            report.refused.append(RefusedEntry(entry.path, describe_error(error)))
             continue
-        if want is not None:
-            yield want
+        if request is not None:
+            yield request
 
 
-def _want(entry: Entry, landing: Landing, account: Account, *, overwrite: bool) -> Want | None:
-    found, known = landing.find(entry.path), landing.known.get(entry.path)
-    if found is None:
-        return _resumed(entry, landing, None)
-    if not is_regular(found):
-        raise InTheWayError("something else has its name here")
-    before = stamp_of(found)
-    if known is not None and before == known.here:
-        if known.there == entry.stamp:
-            account.unchanged += 1
+def _request_for(
+    entry: OutputEntry, target: TargetDirectory, report: PullReport, *, overwrite: bool
+) -> FileRequest | None:
+    file_stat, pulled = target.find(entry.path), target.files.get(entry.path)
+    if file_stat is None:
+        return _resume_request(entry, target, None)
+    if not is_regular(file_stat):
+        raise PathOccupiedError("something else has its name here")
+    local_stamp = stamp_of(file_stat)
+    if pulled is not None and local_stamp == pulled.local_stamp:
+        if pulled.remote_stamp == entry.stamp:
+            report.unchanged += 1
             return None
-        resumed = _resumed(entry, landing, before)
-        return resumed if resumed.offset else _grown(entry, before, known)
-    if found.st_size == entry.size:  # not known to be ours: perhaps it is the same all the same
-        with landing.read(entry.path) as descriptor:
-            known_as = hash_of(descriptor).hexdigest()
-        return Want(entry, entry.size, known_as, data=overwrite, before=before)
+        resumed = _resume_request(entry, target, local_stamp)
+        return resumed if resumed.offset else _append_request(entry, local_stamp, pulled)
+    if file_stat.st_size == entry.size:  # not known to be ours: perhaps it is the same all the same
+        with target.open_file(entry.path) as descriptor:
+            sha256 = hash_descriptor(descriptor).hexdigest()
+        return FileRequest(entry, entry.size, sha256, data=overwrite, local_stamp=local_stamp)
     if overwrite:
-        return _resumed(entry, landing, before)
-    account.kept.append(entry.path)
+        return _resume_request(entry, target, local_stamp)
+    report.kept.append(entry.path)
     return None
 
 
-def _resumed(entry: Entry, landing: Landing, before: Stamp | None) -> Want:
+def _resume_request(entry: OutputEntry, target: TargetDirectory, local_stamp: Stamp | None) -> FileRequest:
     """Take up what arrived of this very file before."""
-    part = landing.part_of(entry)
+    partial = target.partial_path(entry)
     with suppress(OSError):
-        size = part.stat().st_size
+        size = partial.stat().st_size
         if 0 < size <= entry.size:
-            with part.open("rb") as file:
-                arrived = hash_of(file.fileno()).hexdigest()
-                return Want(entry, size, arrived, arrived=True, before=before)
-    return Want(entry, before=before)
+            with partial.open("rb") as file:
+                sha256 = hash_descriptor(file.fileno()).hexdigest()
+                return FileRequest(entry, size, sha256, is_partial=True, local_stamp=local_stamp)
+    return FileRequest(entry, local_stamp=local_stamp)
 
 
-def _grown(entry: Entry, before: Stamp, known: Known) -> Want:
+def _append_request(entry: OutputEntry, local_stamp: Stamp, pulled: PulledFile) -> FileRequest:
     """A file that may only have grown is asked for from its old end."""
-    size = before[0]
-    if 0 < size <= entry.size and size == known.there[0]:
-        return Want(entry, size, known.sha256, before=before)
-    return Want(entry, before=before)
+    size = local_stamp[0]
+    if 0 < size <= entry.size and size == pulled.remote_stamp[0]:
+        return FileRequest(entry, size, pulled.sha256, local_stamp=local_stamp)
+    return FileRequest(entry, local_stamp=local_stamp)
 
 
-def bring(
-    session: Talk,
-    wants: Sequence[Want],
-    landing: Landing,
-    account: Account,
+def fetch_files(
+    session: ReplyStream,
+    requests: Sequence[FileRequest],
+    target: TargetDirectory,
+    report: PullReport,
     *,
     node: str,
-    moved: Callable[[int], None] = lambda _: None,
+    on_bytes: Callable[[int], None] = lambda _: None,
 ) -> None:
     """Ask for files and put them in their places; what cannot be is in the account.
 
-    Raises SystemRefusal when the disk here is full, NodeError when the node does not send what it announced.
+    Raises LocalSystemError when the disk here is full, NodeError when the node does not send what it announced.
     """
-    listener, rest = _listen(session, node, SILENCE), iter(wants)
-    while batch := list(islice(rest, AT_ONCE)):
-        session.send({"bring": [[want.entry.index, want.offset, want.sha256, want.data] for want in batch]})
-        arrivals = deque(Arrival(want, landing, account, node, moved) for want in batch)
+    listener, remaining = _reply_reader(session, node, ANSWER_SILENCE_LIMIT), iter(requests)
+    while batch := list(islice(remaining, FILES_PER_REQUEST)):
+        session.send(
+            {
+                "bring": [
+                    [request.entry.index, request.offset, request.sha256, request.data] for request in batch
+                ]
+            }
+        )
+        receivers = deque(FileReceiver(request, target, report, node, on_bytes) for request in batch)
         try:
-            _take_batch(listener, arrivals, node)
+            _receive_batch(listener, receivers, node)
         except BaseException:
-            if arrivals:
-                arrivals[0].leave()
+            if receivers:
+                receivers[0].close()
             raise
 
 
-def _take_batch(listener: Listener, arrivals: deque[Arrival], node: str) -> None:
+def _receive_batch(listener: ReplyReader, receivers: deque[FileReceiver], node: str) -> None:
     while True:
-        header, body = listener.answer()
-        if header.flag("brought") and not arrivals:
+        header, body = listener.receive()
+        if header.flag("brought") and not receivers:
             return
-        index = arrivals[0].want.entry.index if arrivals else None
-        if index is None or index not in [header.integer(word) for word in ("file", "whole", "failed")]:
-            raise nonsense(node, "an answer that was not asked for")
+        index = receivers[0].request.entry.index if receivers else None
+        if index is None or index not in [header.integer(key) for key in ("file", "whole", "failed")]:
+            raise protocol_error(node, "an answer that was not asked for")
         if "file" in header:
-            arrivals[0].take(header, body)
+            receivers[0].on_data(header, body)
         else:
-            arrivals.popleft().end(header)
+            receivers.popleft().end(header)
 
 
-def make_rest(judged: Judged, landing: Landing, account: Account) -> None:
+def make_folders_and_links(judged: DownloadPlan, target: TargetDirectory, report: PullReport) -> None:
     """Make empty directories, and links last."""
-    account.refused += judged.refused
+    report.refused += judged.refused
     for entry in (*judged.folders, *judged.links):
         try:
             if entry.kind == "dir":
-                landing.make_folder(entry.path)
-            elif not landing.make_link(entry.path, entry.target):
-                account.refused.append(Refused(entry.path, "something else has its name here"))
-        except (InTheWayError, OSError) as error:
-            if isinstance(error, OSError) and error.errno in FULL:
-                raise refusal(error, landing.place) from error
-            account.refused.append(Refused(entry.path, reason_of(error)))
+                target.make_folder(entry.path)
+            elif not target.make_link(entry.path, entry.target):
+                report.refused.append(RefusedEntry(entry.path, "something else has its name here"))
+        except (PathOccupiedError, OSError) as error:
+            if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
+                raise write_refused(error, target.path) from error
+            report.refused.append(RefusedEntry(entry.path, describe_error(error)))
 
 
 @dataclass(frozen=True)
-class Home:
+class SharedHome:
     """The name under which a work directory's outputs are kept, and the nodes that shared it."""
 
     name: str
     nodes: frozenset[str]
 
 
-def group_homes(listed: Mapping[str, Listed], marks: Mapping[str, str]) -> list[list[str]]:
+def group_by_workdir(listed: Mapping[str, NodeListing], marks: Mapping[str, str]) -> list[list[str]]:
     """Put nodes together that share a work directory: they found the same mark, as did the node that was given it."""
-    given = {mark: name for name, mark in marks.items()}
+    owners = {mark: name for name, mark in marks.items()}
     groups: dict[str, list[str]] = {}
-    for name, one in listed.items():
-        first = given.get(one.mark)
-        agreed = first is not None and first in listed and listed[first].mark == one.mark
-        groups.setdefault(first if first is not None and agreed else f"{name}/", []).append(name)
+    for name, listing in listed.items():
+        first = owners.get(listing.mark)
+        confirmed = first is not None and first in listed and listed[first].mark == listing.mark
+        groups.setdefault(first if first is not None and confirmed else f"{name}/", []).append(name)
     return list(groups.values())
 
 
-def name_homes(groups: Sequence[Sequence[str]], listed: Mapping[str, Listed], target: Path) -> dict[str, str]:
+def name_shared_homes(
+    groups: Sequence[Sequence[str]], listed: Mapping[str, NodeListing], target: Path
+) -> dict[str, str]:
     """Name each group by its first node, or as it was named before, also by one that does not answer now.
 
     Gives the names by each group's first node. A name of before counts for those alone who shared the directory then:
     by its id, which a node may lie about, nobody comes by the name of another.
     """
-    file = target / OURS / "homes.json"
-    known = _load(file)
+    file = target / META_FOLDER / "homes.json"
+    homes = _load(file)
     names: dict[str, str] = {}
     for group in groups:
-        place = listed[group[0]].place
-        home = known.get(place) if place else None
-        before = home.name if home and home.nodes & set(group) else ""
-        mine = before in group or (before and before not in listed and before not in names.values())
-        names[group[0]] = before if mine else group[0]
-        if place and len(group) > 1:
-            shared = {*group, *(home.nodes if home and before else ())}
-            known[place] = Home(names[group[0]], frozenset(shared))
-    if known:
+        workdir_id = listed[group[0]].workdir_id
+        home = homes.get(workdir_id) if workdir_id else None
+        previous = home.name if home and home.nodes & set(group) else ""
+        keeps_name = previous in group or (
+            previous and previous not in listed and previous not in names.values()
+        )
+        names[group[0]] = previous if keeps_name else group[0]
+        if workdir_id and len(group) > 1:
+            sharing = {*group, *(home.nodes if home and previous else ())}
+            homes[workdir_id] = SharedHome(names[group[0]], frozenset(sharing))
+    if homes:
         with suppress(OSError):
-            write_aside(
-                file, json.dumps({place: [one.name, sorted(one.nodes)] for place, one in known.items()})
+            write_atomically(
+                file,
+                json.dumps(
+                    {
+                        workdir_id: [shared_home.name, sorted(shared_home.nodes)]
+                        for workdir_id, shared_home in homes.items()
+                    }
+                ),
             )
     return names
 
 
-def choose_bringer(group: Sequence[str], home: str) -> str:
+def choose_fetching_node(group: Sequence[str], home: str) -> str:
     """Choose who brings a group's outputs: whose name they bear, for he alone writes below it anyway."""
     return home if home in group else group[0]
 
 
-def _load(file: Path) -> dict[str, Home]:
+def _load(file: Path) -> dict[str, SharedHome]:
     """Read who shared which work directory; an older version wrote the name alone."""
     try:
         raw = json.loads(read_own(file))
-        pairs = ((str(place), (one, [one]) if isinstance(one, str) else one) for place, one in raw.items())
-        homes = {place: Home(str(name), frozenset(map(str, nodes))) for place, (name, nodes) in pairs}
-        return {place: home for place, home in homes.items() if _is_name(home.name)}
+        pairs = (
+            (str(workdir_id), (entry, [entry]) if isinstance(entry, str) else entry)
+            for workdir_id, entry in raw.items()
+        )
+        homes = {
+            workdir_id: SharedHome(str(name), frozenset(map(str, nodes)))
+            for workdir_id, (name, nodes) in pairs
+        }
+        return {workdir_id: home for workdir_id, home in homes.items() if _is_name(home.name)}
     except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return {}
 

@@ -13,11 +13,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from clusterctl.client.results.target_dir import FULL, InTheWayError, Landing, refusal
+from clusterctl.client.results.target_dir import (
+    DISK_FULL_ERRNOS,
+    PathOccupiedError,
+    TargetDirectory,
+    write_refused,
+)
 from clusterctl.client.sync.contents import stamp_of
-from clusterctl.errors import NodeError, SystemRefusal
-from clusterctl.plans.sync.manifest import megabytes
-from clusterctl.plans.sync.results import Entry, Refused, Stamp
+from clusterctl.errors import LocalSystemError, NodeError
+from clusterctl.plans.sync.manifest import render_megabytes
+from clusterctl.plans.sync.results import OutputEntry, RefusedEntry, Stamp
 from clusterctl.protocol.untrusted import Untrusted
 
 LARGEST_PART = 1 << 20
@@ -25,37 +30,38 @@ CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
-class Want:
+class FileRequest:
     """A file to ask for: what is here of it, and whether the rest is wanted or only its hash.
 
-    `arrived` says that this is a part which came before, not the file of that name; `before` is the latter's stamp.
+    `is_partial` says that this is a part which came before, not the file of that name; `local_stamp` is the latter's
+    stamp.
     """
 
-    entry: Entry
+    entry: OutputEntry
     offset: int = 0
     sha256: str = ""
     data: bool = True
-    arrived: bool = False
-    before: Stamp | None = None
+    is_partial: bool = False
+    local_stamp: Stamp | None = None
 
 
 @dataclass
-class Account:
+class PullReport:
     """What became of a node's files."""
 
     files: int = 0
     bytes: int = 0
     unchanged: int = 0
     kept: list[str] = field(default_factory=list)  # changed here, so left alone
-    moving: list[str] = field(default_factory=list)  # written to while they were read
-    refused: list[Refused] = field(default_factory=list)
+    changing: list[str] = field(default_factory=list)  # written to while they were read
+    refused: list[RefusedEntry] = field(default_factory=list)
 
-    def add(self, other: Account) -> None:
+    def add(self, other: PullReport) -> None:
         """Put another account of the same node to this one."""
         self.files, self.bytes = self.files + other.files, self.bytes + other.bytes
         self.unchanged += other.unchanged
         self.kept.extend(other.kept)
-        self.moving.extend(other.moving)
+        self.changing.extend(other.changing)
         self.refused.extend(other.refused)
 
     @property
@@ -64,33 +70,38 @@ class Account:
         return not (self.files or self.unchanged or self.kept or self.refused)
 
 
-class Arrival:
+class FileReceiver:
     """One file on its way."""
 
     def __init__(
-        self, want: Want, landing: Landing, account: Account, node: str, moved: Callable[[int], None]
+        self,
+        request: FileRequest,
+        target: TargetDirectory,
+        report: PullReport,
+        node: str,
+        on_bytes: Callable[[int], None],
     ) -> None:
-        self.want = want
-        self._landing, self._account, self._node, self._moved = landing, account, node, moved
-        self._part: Path = landing.part_of(want.entry)
+        self.request = request
+        self._target, self._report, self._node, self._on_bytes = target, report, node, on_bytes
+        self._partial: Path = target.partial_path(request.entry)
         self._descriptor = -1
         self._digest: Any = None
         self._size = 0
-        self._came = 0  # bytes, also of what cannot be written here
-        self._broken = ""
+        self._received = 0  # bytes, also of what cannot be written here
+        self._error = ""
 
-    def take(self, header: Untrusted, body: bytes) -> None:
+    def on_data(self, header: Untrusted, body: bytes) -> None:
         """Write a piece; an empty one brings nothing nearer to the end, so that it is nonsense."""
-        entry = self.want.entry
+        entry = self.request.entry
         try:
-            data = unpack(body, LARGEST_PART) if header.flag("packed") else body
+            data = decompress(body, LARGEST_PART) if header.flag("packed") else body
         except zlib.error as error:
-            raise nonsense(self._node, str(error)) from error
-        self._came += len(data)
-        if not data or self._came > entry.size:
-            raise nonsense(self._node, f"{entry.path}: a piece that does not fit")
-        self._moved(len(data))
-        if self._broken:
+            raise protocol_error(self._node, str(error)) from error
+        self._received += len(data)
+        if not data or self._received > entry.size:
+            raise protocol_error(self._node, f"{entry.path}: a piece that does not fit")
+        self._on_bytes(len(data))
+        if self._error:
             return
         try:
             if self._descriptor < 0:
@@ -98,104 +109,104 @@ class Arrival:
             if (
                 header.integer("at") != self._size
                 or self._size + len(data) > entry.size
-                or not self.want.data
+                or not self.request.data
             ):
-                raise nonsense(self._node, f"{entry.path}: a piece that does not fit")
+                raise protocol_error(self._node, f"{entry.path}: a piece that does not fit")
             _write_all(self._descriptor, data)
-        except (OSError, InTheWayError) as error:
-            self._give_up(error)
+        except (OSError, PathOccupiedError) as error:
+            self._on_error(error)
             return
         self._digest.update(data)
         self._size += len(data)
 
-    def _open(self, at: int | None) -> None:
+    def _open(self, offset: int | None) -> None:
         """Begin anew, or go on where what is here ends."""
-        resumed = at == self.want.offset and self.want.offset > 0
-        kept = 0 if resumed and self.want.arrived else os.O_TRUNC
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | kept
-        self._descriptor = os.open(self._part, flags, 0o666)
-        if resumed and not self.want.arrived:
-            self._seed()
-        self._digest = hash_of(self._descriptor)
+        resumed = offset == self.request.offset and self.request.offset > 0
+        truncate = 0 if resumed and self.request.is_partial else os.O_TRUNC
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | truncate
+        self._descriptor = os.open(self._partial, flags, 0o666)
+        if resumed and not self.request.is_partial:
+            self._copy_existing()
+        self._digest = hash_descriptor(self._descriptor)
         self._size = os.fstat(self._descriptor).st_size
 
-    def _seed(self) -> None:
+    def _copy_existing(self) -> None:
         """Begin with the file that was brought before, which is the beginning of the new one."""
-        with self._landing.read(self.want.entry.path) as source:
-            left = self.want.offset
-            while left and (data := os.read(source, min(CHUNK, left))):
+        with self._target.open_file(self.request.entry.path) as source:
+            remaining = self.request.offset
+            while remaining and (data := os.read(source, min(CHUNK, remaining))):
                 _write_all(self._descriptor, data)
-                left -= len(data)
+                remaining -= len(data)
 
     def end(self, header: Untrusted) -> None:
         """Put the file in its place if it is what the node says it is."""
-        entry = self.want.entry
+        entry = self.request.entry
         try:
             if "failed" in header:
-                self._refuse(f"the node could not read it: {header.text('why', 200)}")
-            elif self._broken:
-                self._refuse(self._broken)
+                self._report_refused(f"the node could not read it: {header.text('why', 200)}")
+            elif self._error:
+                self._report_refused(self._error)
             elif header.integer("size") != entry.size:
-                self._part.unlink(missing_ok=True)
-                self._refuse("it became shorter while it was read; pull again")
+                self._partial.unlink(missing_ok=True)
+                self._report_refused("it became shorter while it was read; pull again")
             else:
-                self._finish(header.text("sha256", 64))
+                self._verify_and_install(header.text("sha256", 64))
                 if not header.flag("same"):
-                    self._account.moving.append(entry.path)
-        except (OSError, InTheWayError) as error:
-            self._give_up(error)
-            self._refuse(self._broken)
+                    self._report.changing.append(entry.path)
+        except (OSError, PathOccupiedError) as error:
+            self._on_error(error)
+            self._report_refused(self._error)
         finally:
-            self.leave()
+            self.close()
 
-    def _finish(self, sha256: str) -> None:
-        entry = self.want.entry
-        if self._descriptor < 0 and self.want.offset == entry.size and sha256 == self.want.sha256 != "":
-            self._adopt(sha256)
+    def _verify_and_install(self, sha256: str) -> None:
+        entry = self.request.entry
+        if self._descriptor < 0 and self.request.offset == entry.size and sha256 == self.request.sha256 != "":
+            self._accept_existing(sha256)
             return
-        if not self.want.data:
-            self._account.kept.append(entry.path)
+        if not self.request.data:
+            self._report.kept.append(entry.path)
             return
         if self._descriptor < 0:
             self._open(0)
         if self._digest.hexdigest() != sha256:
-            self._part.unlink(missing_ok=True)
-            raise nonsense(self._node, f"{entry.path}: its content does not have its hash")
+            self._partial.unlink(missing_ok=True)
+            raise protocol_error(self._node, f"{entry.path}: its content does not have its hash")
         if self._install(sha256):
-            self._account.bytes += entry.size
+            self._report.bytes += entry.size
 
-    def _adopt(self, sha256: str) -> None:
+    def _accept_existing(self, sha256: str) -> None:
         """Nothing had to travel: what is here is what is there."""
-        if self.want.arrived:
+        if self.request.is_partial:
             self._install(sha256)
             return
-        entry, found = self.want.entry, self._landing.find(self.want.entry.path)
-        if found is not None and stamp_of(found) == self.want.before:
-            self._landing.note(entry, sha256, found)
-            self._account.unchanged += 1
+        entry, file_stat = self.request.entry, self._target.find(self.request.entry.path)
+        if file_stat is not None and stamp_of(file_stat) == self.request.local_stamp:
+            self._target.record(entry, sha256, file_stat)
+            self._report.unchanged += 1
         else:
-            self._account.kept.append(entry.path)
+            self._report.kept.append(entry.path)
 
     def _install(self, sha256: str) -> bool:
         """Give the file its name, unless what has that name was changed here while it was on its way."""
-        entry, landing = self.want.entry, self._landing
-        found = landing.find(entry.path)
-        if (found and stamp_of(found)) != self.want.before:
-            self._account.kept.append(entry.path)
+        entry, target = self.request.entry, self._target
+        file_stat = target.find(entry.path)
+        if (file_stat and stamp_of(file_stat)) != self.request.local_stamp:
+            self._report.kept.append(entry.path)
             return False
-        landing.install(self._part, entry, sha256)
-        self._account.files += 1
+        target.install(self._partial, entry, sha256)
+        self._report.files += 1
         return True
 
-    def _give_up(self, error: Exception) -> None:
-        if isinstance(error, OSError) and error.errno in FULL:
-            raise refusal(error, self._landing.place) from error
-        self._broken = reason_of(error)
+    def _on_error(self, error: Exception) -> None:
+        if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
+            raise write_refused(error, self._target.path) from error
+        self._error = describe_error(error)
 
-    def _refuse(self, why: str) -> None:
-        self._account.refused.append(Refused(self.want.entry.path, why))
+    def _report_refused(self, reason: str) -> None:
+        self._report.refused.append(RefusedEntry(self.request.entry.path, reason))
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """Let go of the file; what has arrived of it stays for the next time."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
@@ -208,23 +219,23 @@ def _write_all(descriptor: int, data: bytes) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def unpack(body: bytes, most: int) -> bytes:
+def decompress(body: bytes, max_bytes: int) -> bytes:
     """Decompress; zlib.error beyond a limit."""
-    packed = zlib.decompressobj()
-    data = packed.decompress(body, most)
-    if packed.unconsumed_tail or not packed.eof:
+    decompressor = zlib.decompressobj()
+    data = decompressor.decompress(body, max_bytes)
+    if decompressor.unconsumed_tail or not decompressor.eof:
         raise zlib.error("more data than there may be")
     return data
 
 
-def nonsense(node: str, why: str) -> NodeError:
+def protocol_error(node: str, detail: str) -> NodeError:
     """Say that a node does not keep to what it announced."""
     return NodeError(
-        "what the node sends is not what it announced", code="CC-PULL-003", node=node, evidence=why
+        "what the node sends is not what it announced", code="CC-PULL-003", node=node, evidence=detail
     )
 
 
-def hash_of(descriptor: int) -> Any:
+def hash_descriptor(descriptor: int) -> Any:
     """Hash all of an open file, which then stands at its end."""
     digest = hashlib.sha256()
     os.lseek(descriptor, 0, os.SEEK_SET)
@@ -233,27 +244,27 @@ def hash_of(descriptor: int) -> Any:
     return digest
 
 
-def reason_of(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Say what the system refused, or what was in the way."""
     return str(getattr(error, "strerror", None) or error)
 
 
-FAREWELL = 2.0  # seconds in which those who write remember what has arrived
+CLOSE_LIMIT = 2.0  # seconds in which those who write remember what has arrived
 
 
-class Room:
+class DiskBudget:
     """What is free below a directory, less what is expected; used by many threads."""
 
-    def __init__(self, place: Path) -> None:
-        self._place = place
-        self._free = self._measured = shutil.disk_usage(place).free
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._free = self._measured = shutil.disk_usage(folder).free
         self._writers = 0
         self._changed = threading.Condition()
         self._closed = False
-        self._refusal: SystemRefusal | None = None
+        self._refusal: LocalSystemError | None = None
 
     @contextmanager
-    def entered(self) -> Iterator[None]:
+    def writing(self) -> Iterator[None]:
         """Count as one who writes."""
         with self._changed:
             self._writers += 1
@@ -271,9 +282,9 @@ class Room:
         """
         with self._changed:
             if size > self._measured:
-                lacking = megabytes(size - self._measured)
+                missing = render_megabytes(size - self._measured)
                 raise NodeError(
-                    f"{megabytes(size)} to bring, {lacking} more than are free at {self._place}",
+                    f"{render_megabytes(size)} to bring, {missing} more than are free at {self._folder}",
                     code="CC-PULL-002",
                     fix="make room, or give a DIR on another disk",
                 )
@@ -285,16 +296,16 @@ class Room:
     def measure(self) -> None:
         """Look again what is free; nobody is writing now."""
         with self._changed:
-            self._free = self._measured = shutil.disk_usage(self._place).free
+            self._free = self._measured = shutil.disk_usage(self._folder).free
 
-    def check(self) -> None:
-        """Raise SystemRefusal once the room is closed."""
+    def check_open(self) -> None:
+        """Raise LocalSystemError once the room is closed."""
         if self._closed:
-            raise self._refusal or SystemRefusal("interrupted", code="CC-PULL-002")
+            raise self._refusal or LocalSystemError("interrupted", code="CC-PULL-002")
 
-    def close(self, refusal: SystemRefusal | None = None) -> None:
+    def close(self, refusal: LocalSystemError | None = None) -> None:
         """Let nobody go on; without a refusal, wait until those who write have remembered what they have."""
         with self._changed:
             self._closed, self._refusal = True, self._refusal or refusal
             if refusal is None:
-                self._changed.wait_for(lambda: self._writers == 0, FAREWELL)
+                self._changed.wait_for(lambda: self._writers == 0, CLOSE_LIMIT)

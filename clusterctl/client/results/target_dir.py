@@ -21,29 +21,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clusterctl.client.local.private_files import read_own, write_aside
+from clusterctl.client.local.private_files import read_own, write_atomically
 from clusterctl.client.sync.contents import stamp_of
-from clusterctl.errors import SystemRefusal
-from clusterctl.plans.sync.results import Entry, Stamp
+from clusterctl.errors import LocalSystemError
+from clusterctl.plans.sync.results import OutputEntry, Stamp
 
-OURS = ".clusterctl"
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
-FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+META_FOLDER = ".clusterctl"
+DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
+OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 VERSION = 1
-LARGEST = 256 << 20  # bytes of what is known of the files that were brought
-LATEST = 1 << 62  # nanoseconds; no sane file is younger
+MAX_INDEX_SIZE = 256 << 20  # bytes of what is known of the files that were brought
+MAX_MTIME = 1 << 62  # nanoseconds; no sane file is younger
 
 
 @dataclass(frozen=True)
-class Known:
+class PulledFile:
     """A file that was brought: what it was there, its hash, and what it became here."""
 
-    there: Stamp
+    remote_stamp: Stamp
     sha256: str
-    here: Stamp
+    local_stamp: Stamp
 
 
-class InTheWayError(Exception):
+class PathOccupiedError(Exception):
     """Something here has the name that a file needs; the message says what."""
 
 
@@ -56,13 +56,13 @@ def prepare_target(folder: Path) -> bool:
         if not folder.exists():
             folder.mkdir(parents=True)
             _hide(folder)
-        (folder / OURS).mkdir(exist_ok=True)
-        if (folder / OURS).is_symlink():
-            raise NotADirectoryError(errno.ENOTDIR, "a link", str(folder / OURS))
-        _hide(folder / OURS)
+        (folder / META_FOLDER).mkdir(exist_ok=True)
+        if (folder / META_FOLDER).is_symlink():
+            raise NotADirectoryError(errno.ENOTDIR, "a link", str(folder / META_FOLDER))
+        _hide(folder / META_FOLDER)
     except OSError as error:
-        raise refusal(error, folder) from error
-    return (folder / OURS.upper()).exists()
+        raise write_refused(error, folder) from error
+    return (folder / META_FOLDER.upper()).exists()
 
 
 def _hide(folder: Path) -> None:
@@ -70,113 +70,113 @@ def _hide(folder: Path) -> None:
         file.write("*\n")
 
 
-def refusal(error: OSError, place: Path) -> SystemRefusal:
+def write_refused(error: OSError, path: Path) -> LocalSystemError:
     """Say that this machine does not take what was brought."""
-    if error.errno in FULL:
-        return SystemRefusal(
-            f"cannot write below {place}: {error.strerror}",
+    if error.errno in DISK_FULL_ERRNOS:
+        return LocalSystemError(
+            f"cannot write below {path}: {error.strerror}",
             code="CC-PULL-002",
             fix="make room and pull again: what has arrived stays, and the rest is taken up where it stopped",
         )
-    name = error.filename if isinstance(error.filename, str) else place
-    return SystemRefusal(
+    name = error.filename if isinstance(error.filename, str) else path
+    return LocalSystemError(
         f"{name}: {error.strerror or error}", code="CC-PULL-004", fix="give a directory that you may write"
     )
 
 
-class Landing:
+class TargetDirectory:
     """One node's part of the target directory; used by one thread."""
 
     def __init__(self, target: Path, name: str) -> None:
-        self.place = target / name
-        self._index = target / OURS / f"{name}.json"
-        self._parts = target / OURS / f"{name}.parts"
+        self.path = target / name
+        self._index = target / META_FOLDER / f"{name}.json"
+        self._parts = target / META_FOLDER / f"{name}.parts"
         try:
-            for folder in (self.place, self._parts):
+            for folder in (self.path, self._parts):
                 folder.mkdir(exist_ok=True)
             with contextlib.ExitStack() as opened:
-                os.close(os.open(self._parts, FOLDER))  # a link there would have what it leads to swept
-                self._root = os.open(self.place, FOLDER)
+                os.close(os.open(self._parts, OPEN_FOLDER))  # a link there would have what it leads to swept
+                self._root = os.open(self.path, OPEN_FOLDER)
                 opened.callback(os.close, self._root)
-                self._turn = _lock(target / OURS / f"{name}.lock", target)
+                self._lock_descriptor = _lock(target / META_FOLDER / f"{name}.lock", target)
                 opened.pop_all()
         except OSError as error:
-            raise refusal(error, self.place) from error
-        self.known = _load(self._index)
-        self._fresh = False
+            raise write_refused(error, self.path) from error
+        self.files = _load(self._index)
+        self._changed = False
 
     def close(self) -> None:
         """Remember what was brought."""
         os.close(self._root)
         try:
-            if self._fresh:
+            if self._changed:
                 with suppress(OSError):
-                    _save(self._index, self.known)
+                    _save(self._index, self.files)
         finally:
-            os.close(self._turn)
+            os.close(self._lock_descriptor)
 
     def find(self, path: str) -> os.stat_result | None:
-        """Look what has a name here; InTheWayError if something above it is no directory."""
+        """Look what has a name here; PathOccupiedError if something above it is no directory."""
         try:
-            with self._above(path, make=False) as (folder, name):
-                return os.stat(name, dir_fd=folder, follow_symlinks=False)
+            with self._open_parent(path, make=False) as (parent, name):
+                return os.stat(name, dir_fd=parent, follow_symlinks=False)
         except FileNotFoundError:
             return None
 
     @contextmanager
-    def read(self, path: str) -> Iterator[int]:
+    def open_file(self, path: str) -> Iterator[int]:
         """Open a file that was brought before."""
-        with self._above(path, make=False) as (folder, name):
+        with self._open_parent(path, make=False) as (folder, name):
             descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
         try:
             yield descriptor
         finally:
             os.close(descriptor)
 
-    def part_of(self, entry: Entry) -> Path:
+    def partial_path(self, entry: OutputEntry) -> Path:
         """Name the place of a file that is on its way: the same file, unchanged there, is taken up again."""
-        named = json.dumps([entry.path, entry.stamp]).encode("ascii")
-        return self._parts / hashlib.sha256(named).hexdigest()[:40]
+        key = json.dumps([entry.path, entry.stamp]).encode("ascii")
+        return self._parts / hashlib.sha256(key).hexdigest()[:40]
 
-    def install(self, part: Path, entry: Entry, sha256: str) -> None:
+    def install(self, partial: Path, entry: OutputEntry, sha256: str) -> None:
         """Give a file that arrived whole its name and its time."""
-        with self._above(entry.path, make=True) as (folder, name):
-            if 0 < entry.stamp[1] < LATEST:
+        with self._open_parent(entry.path, make=True) as (folder, name):
+            if 0 < entry.stamp[1] < MAX_MTIME:
                 with suppress(OSError, OverflowError):
-                    os.utime(part, ns=(entry.stamp[1], entry.stamp[1]))
-            os.replace(part, name, dst_dir_fd=folder)
-            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        self.note(entry, sha256, found)
+                    os.utime(partial, ns=(entry.stamp[1], entry.stamp[1]))
+            os.replace(partial, name, dst_dir_fd=folder)
+            file_stat = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        self.record(entry, sha256, file_stat)
 
-    def note(self, entry: Entry, sha256: str, found: os.stat_result) -> None:
+    def record(self, entry: OutputEntry, sha256: str, file_stat: os.stat_result) -> None:
         """Know a file as brought."""
-        self.known[entry.path] = Known(entry.stamp, sha256, stamp_of(found))
-        self._fresh = True
+        self.files[entry.path] = PulledFile(entry.stamp, sha256, stamp_of(file_stat))
+        self._changed = True
 
     def make_folder(self, path: str) -> None:
         """Make an empty directory."""
-        with self._above(path, make=True) as (folder, name), suppress(FileExistsError):
+        with self._open_parent(path, make=True) as (folder, name), suppress(FileExistsError):
             os.mkdir(name, dir_fd=folder)
 
     def make_link(self, path: str, target: str) -> bool:
         """Make a link; False if something else has its name."""
-        wanted = target.encode("utf-8", "surrogateescape")
-        with self._above(path, make=True) as (folder, name):
+        link_target = target.encode("utf-8", "surrogateescape")
+        with self._open_parent(path, make=True) as (folder, name):
             try:
-                os.symlink(wanted, name, dir_fd=folder)
+                os.symlink(link_target, name, dir_fd=folder)
             except FileExistsError:
-                return _points_to(name, wanted, folder)
+                return _points_to(name, link_target, folder)
         return True
 
-    def sweep(self) -> None:
+    def remove_partials(self) -> None:
         """Remove what is left of files that changed before they had arrived."""
         with suppress(OSError):
-            for left in self._parts.iterdir():
-                left.unlink(missing_ok=True)
+            for partial in self._parts.iterdir():
+                partial.unlink(missing_ok=True)
             self._parts.rmdir()
 
     @contextmanager
-    def _above(self, path: str, *, make: bool) -> Iterator[tuple[int, bytes]]:
+    def _open_parent(self, path: str, *, make: bool) -> Iterator[tuple[int, bytes]]:
         """Open the directory that holds a path, one step after the other, none of them a link."""
         *folders, name = path.encode("utf-8", "surrogateescape").split(b"/")
         with contextlib.ExitStack() as stack:
@@ -185,7 +185,7 @@ class Landing:
                 if make:
                     with suppress(FileExistsError):
                         os.mkdir(folder, dir_fd=descriptor)
-                descriptor = _enter(folder, descriptor)
+                descriptor = _open_folder(folder, descriptor)
                 stack.callback(os.close, descriptor)
             yield descriptor, name
 
@@ -197,7 +197,7 @@ def _lock(file: Path, target: Path) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         os.close(descriptor)
-        raise SystemRefusal(
+        raise LocalSystemError(
             f"another pull is writing below {target}",
             code="CC-PULL-007",
             fix="let it end, and pull again; or give another DIR",
@@ -207,29 +207,29 @@ def _lock(file: Path, target: Path) -> int:
     return descriptor
 
 
-def _enter(folder: bytes, above: int) -> int:
+def _open_folder(folder: bytes, parent: int) -> int:
     try:
-        return os.open(folder, FOLDER, dir_fd=above)
+        return os.open(folder, OPEN_FOLDER, dir_fd=parent)
     except (NotADirectoryError, OSError) as error:
         if error.errno in (errno.ENOTDIR, errno.ELOOP):
             shown = folder.decode("utf-8", "replace")
-            raise InTheWayError(f"{shown} is a link or a file here") from error
+            raise PathOccupiedError(f"{shown} is a link or a file here") from error
         raise
 
 
-def _points_to(name: bytes, wanted: bytes, folder: int) -> bool:
+def _points_to(name: bytes, target: bytes, folder: int) -> bool:
     try:
-        return os.readlink(name, dir_fd=folder) == wanted
+        return os.readlink(name, dir_fd=folder) == target
     except OSError:
         return False
 
 
-def _load(file: Path) -> dict[str, Known]:
+def _load(file: Path) -> dict[str, PulledFile]:
     """Read the index; a missing or damaged one knows nothing."""
     try:
-        data = json.loads(read_own(file, LARGEST))
+        data = json.loads(read_own(file, MAX_INDEX_SIZE))
         rows: dict[str, Any] = data["files"] if data["version"] == VERSION else {}
-        return {path: Known(_stamp(row[0]), str(row[1]), _stamp(row[2])) for path, row in rows.items()}
+        return {path: PulledFile(_stamp(row[0]), str(row[1]), _stamp(row[2])) for path, row in rows.items()}
     except (OSError, ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError):
         return {}
 
@@ -239,11 +239,11 @@ def _stamp(row: list[int]) -> Stamp:
     return first, second, third, fourth
 
 
-def _save(file: Path, known: dict[str, Known]) -> None:
-    rows = {path: [one.there, one.sha256, one.here] for path, one in known.items()}
-    write_aside(file, json.dumps({"version": VERSION, "files": rows}))
+def _save(file: Path, files: dict[str, PulledFile]) -> None:
+    rows = {path: [pulled.remote_stamp, pulled.sha256, pulled.local_stamp] for path, pulled in files.items()}
+    write_atomically(file, json.dumps({"version": VERSION, "files": rows}))
 
 
-def is_regular(found: os.stat_result) -> bool:
+def is_regular(file_stat: os.stat_result) -> bool:
     """Tell whether a name here is an ordinary file."""
-    return stat.S_ISREG(found.st_mode)
+    return stat.S_ISREG(file_stat.st_mode)

@@ -20,8 +20,8 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[2]
 SHIPPED = ("node", "protocol")
 MAIN = "from clusterctl.node.main import main\n\nmain()\n"
-EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest that a zip can hold
-ONE_AT_A_TIME = threading.Lock()  # many threads ask at once: the first packs, the others wait for it
+ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest that a zip can hold
+PACK_LOCK = threading.Lock()  # many threads ask at once: the first packs, the others wait for it
 
 # What only a type checker reads. The module `typing` takes a node as long to load as all of a verb's own work.
 TYPING = re.compile(r"^from typing import [^\n(]*$", re.MULTILINE)
@@ -38,38 +38,38 @@ RELATIVE = re.compile(r"^[ \t]*from[ \t]+(\.+)([\w.]*)[ \t]+import[ \t]+(\([^)]*
 
 
 @cache
-def boot() -> bytes:
+def boot_program() -> bytes:
     """Return the program that the node's interpreter runs first."""
     return (PACKAGE / "node" / "boot.py").read_bytes()
 
 
 def bundle(verb: str) -> bytes:
     """Return a verb's modules, compressed: a JSON object from module name to source."""
-    with ONE_AT_A_TIME:
+    with PACK_LOCK:
         return _bundle(verb)
 
 
 def payload_zip() -> tuple[str, bytes]:
     """Return the SHA-256 of the whole payload as a zip, and the zip: same files, same bytes."""
-    with ONE_AT_A_TIME:
+    with PACK_LOCK:
         return _payload_zip()
 
 
 @cache
 def _bundle(verb: str) -> bytes:
-    sources = {f"clusterctl.{name}": without_types(_source(name)) for name in sorted(modules(verb))}
+    sources = {f"clusterctl.{name}": strip_typing(_source(name)) for name in sorted(list_modules(verb))}
     return zlib.compress(json.dumps(sources).encode("utf-8"), 9)
 
 
 @cache
-def modules(verb: str) -> frozenset[str]:
+def list_modules(verb: str) -> frozenset[str]:
     """Name the modules that a verb needs, as `node.runtime.stream`; itself and what carries frames included."""
-    wanted, found = {f"node.verbs.{verb}", "node.runtime.stream"}, set[str]()
-    while wanted:
-        name = wanted.pop()
-        found.add(name)
-        wanted |= _imports(name) - found
-    return frozenset(found)
+    pending, names = {f"node.verbs.{verb}", "node.runtime.stream"}, set[str]()
+    while pending:
+        name = pending.pop()
+        names.add(name)
+        pending |= _imports(name) - names
+    return frozenset(names)
 
 
 @cache
@@ -81,7 +81,7 @@ def _payload_zip() -> tuple[str, bytes]:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name in sorted(texts):
-            entry = zipfile.ZipInfo(name, EPOCH)
+            entry = zipfile.ZipInfo(name, ZIP_EPOCH)
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = 0o644 << 16
             entry.create_system = 3
@@ -89,32 +89,32 @@ def _payload_zip() -> tuple[str, bytes]:
     return hashlib.sha256(packed.getvalue()).hexdigest(), packed.getvalue()
 
 
-def without_types(source: str) -> str:
+def strip_typing(source: str) -> str:
     """Leave out what a module needs of `typing` for annotations alone; every line keeps its number."""
     if USED_AT_RUN_TIME.search(source):
         return source
-    return ALIAS.sub(_without_value, TYPING.sub("TYPE_CHECKING = False", source))
+    return ALIAS.sub(_strip_value, TYPING.sub("TYPE_CHECKING = False", source))
 
 
-def _without_value(alias: re.Match[str]) -> str:
+def _strip_value(alias: re.Match[str]) -> str:
     return f"{alias[1]} = None" + "\n" * alias[0].count("\n")
 
 
-def forget() -> None:
+def clear_cache() -> None:
     """Drop what was packed, as when the files have changed."""
-    for kept in (boot, _bundle, modules, _payload_zip, _source):
-        kept.cache_clear()
+    for cached in (boot_program, _bundle, list_modules, _payload_zip, _source):
+        cached.cache_clear()
 
 
 def _imports(name: str) -> set[str]:
     """Name the modules that a module imports from the packages that are sent."""
-    found = set()
+    imported = set()
     for dots, module, names in RELATIVE.findall(_source(name)):
         above = name.split(".")[: -len(dots)]
         base = ".".join([*above, *filter(None, [module])])
-        words = [f"{base}.{word}" for word in re.findall(r"\w+", names)]
-        found |= {base} if _is_module(base) else set(filter(_is_module, words))
-    return found
+        candidates = [f"{base}.{word}" for word in re.findall(r"\w+", names)]
+        imported |= {base} if _is_module(base) else set(filter(_is_module, candidates))
+    return imported
 
 
 def _is_module(name: str) -> bool:

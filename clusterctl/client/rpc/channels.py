@@ -26,41 +26,41 @@ from typing import Protocol, cast
 import paramiko
 
 from clusterctl.client.rpc import errors
-from clusterctl.client.ssh.sockets import Line
+from clusterctl.client.ssh.sockets import SshSocket
 from clusterctl.client.ssh.timeouts import WATCHDOG
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.ssh import REMOTE_COMMAND
 
 
-class Bell:
+class WakeupPipe:
     """Readable while any of its cords is pulled."""
 
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe()
         self._lock = threading.Lock()
-        self._pulled: set[str] = set()
+        self._set_events: set[str] = set()
         self._closed = False
 
     def fileno(self) -> int:
         """Return the descriptor to wait for."""
         return self._reader
 
-    def cord(self, name: str) -> Cord:
+    def event(self, name: str) -> WakeupEvent:
         """Give one of the things that ring it."""
-        return Cord(self, name)
+        return WakeupEvent(self, name)
 
-    def pull(self, name: str) -> None:
+    def set(self, name: str) -> None:
         """Ring, unless it rings."""
         with self._lock:
-            if not self._closed and not self._pulled:
+            if not self._closed and not self._set_events:
                 os.write(self._writer, b"*")
-            self._pulled.add(name)
+            self._set_events.add(name)
 
-    def let_go(self, name: str) -> None:
+    def clear(self, name: str) -> None:
         """Be quiet when this was the last cord pulled."""
         with self._lock:
-            last = self._pulled == {name}
-            self._pulled.discard(name)
+            last = self._set_events == {name}
+            self._set_events.discard(name)
             if last and not self._closed:
                 os.read(self._reader, 1)
 
@@ -74,29 +74,29 @@ class Bell:
 
 
 @dataclass(frozen=True)
-class Cord:
+class WakeupEvent:
     """What paramiko takes for an event: set while there is something to read."""
 
-    bell: Bell
+    pipe: WakeupPipe
     name: str
 
     def set(self) -> None:
         """Tell that there is something, or that no more will come."""
-        self.bell.pull(self.name)
+        self.pipe.set(self.name)
 
     def clear(self) -> None:
         """Tell that there is nothing."""
-        self.bell.let_go(self.name)
+        self.pipe.clear(self.name)
 
 
-def hang(owner: object) -> Bell:
+def create_wakeup_pipe(owner: object) -> WakeupPipe:
     """Make a bell that is released with its owner at the latest."""
-    bell = Bell()
-    weakref.finalize(owner, bell.close)
-    return bell
+    pipe = WakeupPipe()
+    weakref.finalize(owner, pipe.close)
+    return pipe
 
 
-PIECE = 64 << 10
+READ_SIZE = 64 << 10
 WINDOW_TICK = 0.2  # seconds that `send` waits for room
 STATUS_WAIT = 1.0  # seconds between the end of a stream and the exit status that follows it
 CLOSE_LIMIT = 2.0
@@ -111,7 +111,7 @@ class Channel(Protocol):
         """Return the name of the node."""
 
     @property
-    def over(self) -> bool:
+    def at_eof(self) -> bool:
         """Tell whether nothing more will come than what is here already."""
 
     @property
@@ -121,10 +121,10 @@ class Channel(Protocol):
     def fileno(self) -> int:
         """Return a descriptor that is readable when something arrived or the channel is over."""
 
-    def take(self) -> bytes:
+    def read_stdout(self) -> bytes:
         """Take what is here of stdout; empty when there is nothing."""
 
-    def take_stderr(self) -> bytes:
+    def read_stderr(self) -> bytes:
         """Take what is here of stderr; empty when there is nothing."""
 
     def send(self, data: bytes) -> int:
@@ -133,7 +133,7 @@ class Channel(Protocol):
     def find_failure(self) -> ClusterctlError | None:
         """Return what cut the channel; None if the command ended by itself."""
 
-    def hang_up(self) -> None:
+    def abort(self) -> None:
         """End whatever waits in this channel, from any thread."""
 
     def close(self) -> None:
@@ -145,26 +145,26 @@ class ParamikoChannel:
 
     def __init__(self, transport: paramiko.Transport, verb: str, limit: float) -> None:
         self._transport = transport
-        self._line = cast(Line, transport.sock)
-        self.node = self._line.node
-        with WATCHDOG.limit(limit, self._line.hang_up) as alarm:
+        self._sock = cast(SshSocket, transport.sock)
+        self.node = self._sock.node
+        with WATCHDOG.limit(limit, self._sock.abort) as alarm:
             try:
                 self._channel = transport.open_session(timeout=limit + 1)
                 self._channel.settimeout(WINDOW_TICK)
                 self._channel.exec_command(REMOTE_COMMAND)
             except TRANSPORT_ERRORS as error:
                 if alarm.expired:
-                    raise errors.overdue(self.node, f"channel for {verb}", limit) from error
+                    raise errors.step_timed_out(self.node, f"channel for {verb}", limit) from error
                 if transport.is_active():
                     raise errors.channel_refused(self.node, str(error)) from error
-                raise self._lost() from error
-        self._bell = hang(self)
+                raise self._connection_lost() from error
+        self._wakeup = create_wakeup_pipe(self)
         buffers = {"stdout": self._channel.in_buffer, "stderr": self._channel.in_stderr_buffer}
         for name, buffer in buffers.items():
-            buffer.set_event(cast(threading.Event, self._bell.cord(name)))
+            buffer.set_event(cast(threading.Event, self._wakeup.event(name)))
 
     @property
-    def over(self) -> bool:
+    def at_eof(self) -> bool:
         """Tell whether nothing more will come than what is here already."""
         return bool(self._channel.closed or self._channel.eof_received)
 
@@ -175,15 +175,15 @@ class ParamikoChannel:
 
     def fileno(self) -> int:
         """Return a descriptor that is readable when something arrived or the channel is over."""
-        return self._bell.fileno()
+        return self._wakeup.fileno()
 
-    def take(self) -> bytes:
+    def read_stdout(self) -> bytes:
         """Take what is here of stdout."""
-        return self._channel.recv(PIECE) if self._channel.recv_ready() else b""
+        return self._channel.recv(READ_SIZE) if self._channel.recv_ready() else b""
 
-    def take_stderr(self) -> bytes:
+    def read_stderr(self) -> bytes:
         """Take what is here of stderr."""
-        return self._channel.recv_stderr(PIECE) if self._channel.recv_stderr_ready() else b""
+        return self._channel.recv_stderr(READ_SIZE) if self._channel.recv_stderr_ready() else b""
 
     def send(self, data: bytes) -> int:
         """Send and say how much went; 0 when nobody listens any more."""
@@ -198,35 +198,35 @@ class ParamikoChannel:
         """Tell a lost connection from a command that ended."""
         self._channel.status_event.wait(STATUS_WAIT)
         # When a process ends the server says that its output did; a connection that is lost says nothing.
-        return None if self._channel.eof_received else self._lost()
+        return None if self._channel.eof_received else self._connection_lost()
 
-    def hang_up(self) -> None:
+    def abort(self) -> None:
         """End the connection; paramiko waits without a limit in places."""
-        self._line.hang_up()
+        self._sock.abort()
 
     def close(self) -> None:
         """Close the channel."""
-        with WATCHDOG.limit(CLOSE_LIMIT, self.hang_up), suppress(*TRANSPORT_ERRORS):
+        with WATCHDOG.limit(CLOSE_LIMIT, self.abort), suppress(*TRANSPORT_ERRORS):
             self._channel.close()
-        self._bell.close()
+        self._wakeup.close()
 
-    def _lost(self) -> ClusterctlError:
-        return errors.lost(
-            self.node, "\n".join(filter(None, (self._last_words(), self._line.describe_end())))
+    def _connection_lost(self) -> ClusterctlError:
+        return errors.connection_lost(
+            self.node, "\n".join(filter(None, (self._disconnect_reason(), self._sock.describe_end())))
         )
 
-    def _last_words(self) -> str:
-        parting, error = getattr(self._transport, "parting", ""), self._transport.saved_exception
-        if parting:
-            return f"the server said: {parting}"
+    def _disconnect_reason(self) -> str:
+        disconnect_message, error = getattr(self._transport, "parting", ""), self._transport.saved_exception
+        if disconnect_message:
+            return f"the server said: {disconnect_message}"
         return f"{type(error).__name__}: {error}" if error is not None else ""
 
 
 SSH_FAILED = 255  # ssh's own failure, and what it makes of a command that a signal ended
-SAID_KEPT = 4096
+STDERR_KEPT = 4096
 DRAIN_LIMIT = 0.2  # seconds for the master to fetch what was sent last
 END_LIMIT = 1.0
-REFUSED = ("session request failed", "Session open refused", "request failed on channel")
+REFUSED_MESSAGES = ("session request failed", "Session open refused", "request failed on channel")
 
 
 class OpensshChannel:
@@ -234,7 +234,7 @@ class OpensshChannel:
 
     def __init__(self, node: str, argv: Sequence[str], alive: Callable[[], bool]) -> None:
         self.node = node
-        self._alive = alive
+        self._check_master = alive
         # A session of its own: Ctrl-C at the terminal must not cut it.
         self._process = subprocess.Popen(
             argv,
@@ -259,14 +259,14 @@ class OpensshChannel:
             os.set_blocking(stream.fileno(), False)
         for stream in (self._stdout, self._stderr):
             self._selector.register(stream, selectors.EVENT_READ)
-        self._over = self._silent = False
-        self._unread, self._said = b"", b""
-        self._sending = threading.Lock()
+        self._eof = self._stderr_eof = False
+        self._unread_stderr, self._stderr_tail = b"", b""
+        self._send_lock = threading.Lock()
 
     @property
-    def over(self) -> bool:
+    def at_eof(self) -> bool:
         """Tell whether stdout has ended."""
-        return self._over
+        return self._eof
 
     @property
     def status(self) -> int:
@@ -278,30 +278,30 @@ class OpensshChannel:
         """Return a descriptor that is readable when something arrived or stdout has ended."""
         return self._selector.fileno()
 
-    def take(self) -> bytes:
+    def read_stdout(self) -> bytes:
         """Take what is here of stdout; its end is remembered, and keeps the descriptor readable."""
         if self._stdout.closed:
             return b""
-        piece = self._stdout.read(PIECE)
-        self._over = self._over or piece == b""
-        return piece or b""
+        chunk = self._stdout.read(READ_SIZE)
+        self._eof = self._eof or chunk == b""
+        return chunk or b""
 
-    def take_stderr(self) -> bytes:
+    def read_stderr(self) -> bytes:
         """Take what is here of stderr, what ssh itself says included."""
-        if self._unread:
-            piece, self._unread = self._unread, b""
-            return piece
+        if self._unread_stderr:
+            chunk, self._unread_stderr = self._unread_stderr, b""
+            return chunk
         return self._read_stderr()
 
     def _read_stderr(self) -> bytes:
-        if self._silent or self._stderr.closed:
+        if self._stderr_eof or self._stderr.closed:
             return b""
-        piece = self._stderr.read(PIECE)
-        if piece == b"":
-            self._silent = True
+        chunk = self._stderr.read(READ_SIZE)
+        if chunk == b"":
+            self._stderr_eof = True
             self._selector.unregister(self._stderr)
-        self._said = (self._said + (piece or b""))[-SAID_KEPT:]
-        return piece or b""
+        self._stderr_tail = (self._stderr_tail + (chunk or b""))[-STDERR_KEPT:]
+        return chunk or b""
 
     def send(self, data: bytes) -> int:
         """Send and say how much went; 0 when nobody listens any more."""
@@ -310,7 +310,7 @@ class OpensshChannel:
         poller = select.poll()
         with suppress(OSError, ValueError):  # it is being closed
             poller.register(self._stdin, select.POLLOUT)
-            if not self._over:  # pipes are small: whoever waits for room must read what comes as it comes
+            if not self._eof:  # pipes are small: whoever waits for room must read what comes as it comes
                 poller.register(self._selector.fileno(), select.POLLIN)
             poller.poll(WINDOW_TICK * 1000)
         if (sent := self._write(data)) is None:
@@ -319,7 +319,7 @@ class OpensshChannel:
 
     def _write(self, data: bytes) -> int | None:
         """Write what there is room for; None when there is none."""
-        with self._sending:
+        with self._send_lock:
             try:
                 return self._stdin.write(data)
             except (OSError, ValueError):
@@ -330,35 +330,37 @@ class OpensshChannel:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(STATUS_WAIT)
         with suppress(OSError, ValueError):
-            while piece := self._read_stderr():
-                self._unread += piece
-        said, status = self._said.decode("utf-8", "replace").strip(), self._process.returncode
+            while chunk := self._read_stderr():
+                self._unread_stderr += chunk
+        stderr, status = self._stderr_tail.decode("utf-8", "replace").strip(), self._process.returncode
         if status is not None and status < 0:
-            return errors.lost(self.node, said or f"the ssh program was ended by signal {-status}")
+            return errors.connection_lost(
+                self.node, stderr or f"the ssh program was ended by signal {-status}"
+            )
         if status != SSH_FAILED:
             return None
-        if any(words in said for words in REFUSED):
-            return errors.channel_refused(self.node, said)
-        return None if self._still_alive() else errors.lost(self.node, said)
+        if any(message in stderr for message in REFUSED_MESSAGES):
+            return errors.channel_refused(self.node, stderr)
+        return None if self._is_master_alive() else errors.connection_lost(self.node, stderr)
 
-    def _still_alive(self) -> bool:
+    def _is_master_alive(self) -> bool:
         """Ask twice: a master that ends lets go of its sessions first, and then of its socket."""
-        if not self._alive():
+        if not self._check_master():
             return False
         time.sleep(0.1)
-        return self._alive()
+        return self._check_master()
 
-    def hang_up(self) -> None:
+    def abort(self) -> None:
         """End the client, and with it every wait in this channel."""
         self._process.terminate()
 
     def close(self) -> None:
         """End the client once the master has what was sent; the command sees the end of its stdin."""
-        self._over = True
+        self._eof = True
         if self._process.poll() is None:
             self._await_drained()
-            self.hang_up()
-        with self._sending:
+            self.abort()
+        with self._send_lock:
             self._selector.close()
             for stream in (self._stdin, self._stdout, self._stderr):
                 with suppress(OSError):

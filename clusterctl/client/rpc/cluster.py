@@ -14,16 +14,16 @@ from typing import TypeVar
 
 from fabric import Connection
 
-from clusterctl.client.openssh import Masters, may_ask
-from clusterctl.client.rpc.fanout import MOST, Outcome, Steps, fan_out
-from clusterctl.client.ssh.bastion import Gateways
+from clusterctl.client.openssh import Masters, can_prompt
+from clusterctl.client.rpc.fanout import MAX_PARALLEL, Outcome, Steps, fan_out
+from clusterctl.client.ssh.bastion import BastionPool
 from clusterctl.client.ssh.config import SshConfig
 from clusterctl.client.ssh.connect import connect
 from clusterctl.client.ssh.host_keys import HostKeys
-from clusterctl.client.ssh.identities import Ask, Keyring
+from clusterctl.client.ssh.identities import AskPassphrase, Identities
 from clusterctl.client.ssh.route import Hop, Routes
-from clusterctl.client.ssh.sockets import allow_files
-from clusterctl.client.ssh.timeouts import insist
+from clusterctl.client.ssh.sockets import raise_file_limit
+from clusterctl.client.ssh.timeouts import retry_while_busy
 from clusterctl.specs.inventory.model import Node
 
 T = TypeVar("T")
@@ -36,21 +36,21 @@ class Cluster:
         self,
         notice: Callable[[str], None],
         *,
-        remember: Path | None = None,
-        ask: Ask | None = None,
+        cache_dir: Path | None = None,
+        ask_passphrase: AskPassphrase | None = None,
         hostkeys: HostKeys | None = None,
     ) -> None:
-        """Tell what is worth knowing to `notice`; `remember` is a folder of ours, `ask` asks for passphrases."""
-        allow_files(0)
+        """Open nothing yet; `notice` receives remarks, `cache_dir` is ours, `ask_passphrase` asks the user."""
+        raise_file_limit(0)
         self._hostkeys = hostkeys or HostKeys(
             lambda new: notice(f"{new.node}: new host key {new.fingerprint} recorded in {new.file}")
         )
-        self._keyring = Keyring(ask=ask)
-        self._routes = Routes(SshConfig(notice, folder=remember))
-        self._gateways = Gateways(self._enter)
+        self._identities = Identities(ask_passphrase=ask_passphrase)
+        self._routes = Routes(SshConfig(notice, folder=cache_dir))
+        self._bastions = BastionPool(self._connect_hop)
         self._masters = Masters(notice)
         self._connections: dict[str, Connection] = {}
-        self._early: dict[str, Future[Connection]] = {}
+        self._pending: dict[str, Future[Connection]] = {}
         self.steps = Steps()
         self._closed = False
         self._lock = threading.Lock()
@@ -69,7 +69,7 @@ class Cluster:
         work: Callable[[Connection, Node], T],
         *,
         step: str = "answering",
-        limit: int = MOST,
+        limit: int = MAX_PARALLEL,
         keep: bool = True,
     ) -> Iterator[Outcome[T]]:
         """Do some work on every node at once; outcomes come as they are ready, failures are values.
@@ -77,86 +77,90 @@ class Cluster:
         `step` is what a node is at meanwhile; at most `limit` nodes are at it at a time. What is not to be kept is
         closed when a node is through, so that thousands do not cost as many threads and open files.
         """
-        wanted = tuple(nodes)
-        self._prepare(wanted, keep=keep)
+        targets = tuple(nodes)
+        self._prepare(targets, keep=keep)
 
-        def begin(node: Node) -> T:
+        def run(node: Node) -> T:
             connection = self.connection(node)
-            self.steps.note(node.name, step)
+            self.steps.set(node.name, step)
             try:
                 return work(connection, node)
             finally:
-                if not keep and self._leads_straight(node):
+                if not keep and self._is_direct(node):
                     self.forget(node)
 
-        return fan_out(wanted, begin, limit=limit)
+        return fan_out(targets, run, limit=limit)
 
     def open_early(self, nodes: Iterable[Node], *, keep: bool = True) -> None:
         """Begin to connect while there is other work to do here; what comes of it is told at the first use.
 
         Of very many only the first are opened: as many as can be at work at a time.
         """
-        wanted = tuple(nodes)
-        self._prepare(wanted, keep=keep)
-        self._begin([node for node in wanted[:MOST] if node.name not in self._early])
+        targets = tuple(nodes)
+        self._prepare(targets, keep=keep)
+        self._open_in_background([node for node in targets[:MAX_PARALLEL] if node.name not in self._pending])
 
-    def _leads_straight(self, node: Node) -> bool:
+    def _is_direct(self, node: Node) -> bool:
         """Tell whether no bastion is on the way: its sshd may drop the others where one of many tunnels is closed."""
         return node.ssh.transport == "paramiko" and self._routes.find(node).jump is None
 
     def _prepare(self, nodes: Sequence[Node], *, keep: bool = True) -> None:
         """Work out the ways and ask for passphrases, while there is one thread and nothing on the screen moves."""
         with self._lock:
-            known = {*self._connections, *self._early}
-        allow_files(len(known.union(node.name for node in (nodes if keep else nodes[:MOST]))))
-        ours = [node for node in nodes if node.ssh.transport == "paramiko"]
-        self._routes.prepare(ours)
-        self._keyring.unlock(self._routes.known(ours))
-        theirs = [node for node in nodes if node.ssh.transport == "openssh" and not self._holds(node)]
-        if theirs and may_ask():
-            deque(self._begin(theirs), maxlen=0)  # ssh asks at the terminal: wait until it is done
+            known = {*self._connections, *self._pending}
+        raise_file_limit(len(known.union(node.name for node in (nodes if keep else nodes[:MAX_PARALLEL]))))
+        paramiko_nodes = [node for node in nodes if node.ssh.transport == "paramiko"]
+        self._routes.prepare(paramiko_nodes)
+        self._identities.unlock(self._routes.iter_hops(paramiko_nodes))
+        openssh_nodes = [
+            node for node in nodes if node.ssh.transport == "openssh" and not self._is_known(node)
+        ]
+        if openssh_nodes and can_prompt():
+            deque(
+                self._open_in_background(openssh_nodes), maxlen=0
+            )  # ssh asks at the terminal: wait until it is done
 
-    def _begin(self, nodes: Sequence[Node]) -> Iterator[Outcome[None]]:
-        promises: dict[str, Future[Connection]] = {node.name: Future() for node in nodes}
-        self._early.update(promises)
-        return fan_out(nodes, lambda node: self._fulfil(node, promises[node.name]))
+    def _open_in_background(self, nodes: Sequence[Node]) -> Iterator[Outcome[None]]:
+        futures: dict[str, Future[Connection]] = {node.name: Future() for node in nodes}
+        self._pending.update(futures)
+        return fan_out(nodes, lambda node: self._open_into(node, futures[node.name]))
 
-    def _holds(self, node: Node) -> bool:
+    def _is_known(self, node: Node) -> bool:
         with self._lock:
-            return node.name in self._connections or node.name in self._early
+            return node.name in self._connections or node.name in self._pending
 
     def connection(self, node: Node) -> Connection:
         """Give the node's open connection, making it if there is none or it died."""
-        known = self._connections.get(node.name)
-        if known is not None and known.is_connected:
-            return known
+        cached = self._connections.get(node.name)
+        if cached is not None and cached.is_connected:
+            return cached
         with self._lock:
-            newer, promise = self._connections.get(node.name), self._early.get(node.name)
-            if newer is not None and newer is not known:
+            newer, future = self._connections.get(node.name), self._pending.get(node.name)
+            if newer is not None and newer is not cached:
                 return newer
-            if promise is None or (promise.done() and promise.exception() is None):  # what it gave has died
-                promise = self._early[node.name] = Future()
-                mine = True
+            if future is None or (future.done() and future.exception() is None):  # what it gave has died
+                future = self._pending[node.name] = Future()
+                is_opener = True
             else:
-                mine = False
-        if mine:
-            self._fulfil(node, promise)
-        return self._take(node, promise)
+                is_opener = False
+        if is_opener:
+            self._open_into(node, future)
+        return self._await_connection(node, future)
 
-    def _take(self, node: Node, promise: Future[Connection]) -> Connection:
+    def _await_connection(self, node: Node, future: Future[Connection]) -> Connection:
         """Wait for a connection that is being made, for however many threads; how that ended is told once."""
         try:
-            return promise.result()
+            return future.result()
         finally:
             with self._lock:
-                if self._early.get(node.name) is promise:
-                    del self._early[node.name]
+                if self._pending.get(node.name) is future:
+                    del self._pending[node.name]
 
-    def _fulfil(self, node: Node, promise: Future[Connection]) -> None:
+    def _open_into(self, node: Node, future: Future[Connection]) -> None:
         try:
-            promise.set_result(self._open(node))
+            future.set_result(self._open(node))
         except BaseException as error:
-            promise.set_exception(error)
+            future.set_exception(error)
 
     def _open(self, node: Node) -> Connection:
         fresh = self._connect(node)
@@ -169,15 +173,15 @@ class Cluster:
 
     def _connect(self, node: Node) -> Connection:
         if node.ssh.transport == "openssh":
-            self.steps.note(node.name, "connecting by ssh")
+            self.steps.set(node.name, "connecting by ssh")
             return self._masters.connect(node)
-        return self._enter(self._routes.find(node))
+        return self._connect_hop(self._routes.find(node))
 
-    def _enter(self, hop: Hop) -> Connection:
-        at = partial(self.steps.note, hop.name)
-        return insist(
-            lambda: connect(hop, self._hostkeys, self._keyring, gateways=self._gateways, at=at),
-            busy=lambda: at("waiting until its sshd is less busy"),
+    def _connect_hop(self, hop: Hop) -> Connection:
+        on_step = partial(self.steps.set, hop.name)
+        return retry_while_busy(
+            lambda: connect(hop, self._hostkeys, self._identities, bastions=self._bastions, on_step=on_step),
+            on_busy=lambda: on_step("waiting until its sshd is less busy"),
         )
 
     def forget(self, node: Node) -> None:
@@ -197,4 +201,4 @@ class Cluster:
         for connection in connections:
             with suppress(Exception):
                 connection.close()
-        self._gateways.close()  # last: they carry the others
+        self._bastions.close()  # last: they carry the others

@@ -40,9 +40,9 @@ from clusterctl.specs.text import command_line
 NO_STATUS = -1  # paramiko's exit status when there is none: a signal ended the process
 CANNOT_RUN, NOT_FOUND = 126, 127
 LONGEST_TRACE = 1 << 20  # characters of a traceback, of which the end is shown
-TAIL = 4096  # characters of what was said that are shown as evidence
+MAX_EVIDENCE = 4096  # characters of what was said that are shown as evidence
 CODE = re.compile(r"CC-[A-Z]{1,10}-[0-9]{3}")
-UNFORESEEN = "CC-RUN-002"
+UNEXPECTED_CODE = "CC-RUN-002"
 # What the loaders of glibc and musl write; the shell's status for it is that of a program that is not there.
 _LIBRARY = re.compile(
     r"(?:error while loading shared libraries: |Error loading shared library )([^\s:]{1,200})"
@@ -52,17 +52,17 @@ _TRACEBACK = "Traceback (most recent call last)"
 FAMILIES: Mapping[str, type[NodeError]] = {"CC-PY": NoInterpreter, "CC-SYNC": SyncError}
 
 
-def overdue(node: str, what: str, limit: float) -> ConnectTimeout:
+def step_timed_out(node: str, step: str, limit: float) -> ConnectTimeout:
     """Say that a step took too long."""
     return ConnectTimeout(
-        f"no {what} within {limit:g} s",
+        f"no {step} within {limit:g} s",
         code="CC-SSH-004",
         node=node,
         fix="the node may be overloaded or stopped; look whether an ordinary `ssh` to it still answers",
     )
 
 
-def start_overdue(
+def interpreter_timed_out(
     node: str, python: str, limit: float, noise: bytes, stderr: str, *, activate: str | None = None
 ) -> ClusterctlError:
     """Say that the interpreter did not answer in time, or that `activate` kept it from starting."""
@@ -71,20 +71,20 @@ def start_overdue(
             f"`activate` did not come to its end within {limit:g} s: {activate.strip()}",
             code="CC-PY-004",
             node=node,
-            evidence=_said(noise, stderr),
+            evidence=_render_output(noise, stderr),
             fix="let `activate` prepare the shell only: nothing in it may wait, ask, or run on; try it there by hand",
         )
     return ConnectTimeout(
         f"{python} did not answer within {limit:g} s",
         code="CC-SSH-004",
         node=node,
-        evidence=_said(noise, stderr),
+        evidence=_render_output(noise, stderr),
         fix=f"look for what reads from stdin, waits, or replaces the shell (`exec fish`) in {START_FILES}; "
         "or the file system is slow",
     )
 
 
-def lost(node: str, evidence: str) -> ConnectionLost:
+def connection_lost(node: str, evidence: str) -> ConnectionLost:
     """Say that the connection ended."""
     return ConnectionLost(
         "the connection ended",
@@ -95,7 +95,7 @@ def lost(node: str, evidence: str) -> ConnectionLost:
     )
 
 
-def silent(node: str, limit: float) -> ConnectionLost:
+def connection_silent(node: str, limit: float) -> ConnectionLost:
     """Say that nothing was heard for too long."""
     return ConnectionLost(
         f"nothing was heard for {limit:g} s",
@@ -105,30 +105,30 @@ def silent(node: str, limit: float) -> ConnectionLost:
     )
 
 
-def channel_refused(node: str, said: str) -> Unreachable:
+def channel_refused(node: str, evidence: str) -> Unreachable:
     """Say that the server lets us in but runs no command for us."""
     return Unreachable(
         "the SSH server refuses to run a command",
         code="CC-SSH-014",
         node=node,
-        evidence=said,
+        evidence=evidence,
         fix="look at MaxSessions, ForceCommand and the user's login shell on the node",
     )
 
 
-def not_started(
+def interpreter_not_started(
     node: str, python: str, status: int, noise: bytes, stderr: str, *, activate: bool = False
 ) -> NodeError:
     """Say why no interpreter came up behind the login shell; `activate` tells whether there is one."""
-    said = _said(noise, stderr)
+    evidence = _render_output(noise, stderr)
     if activate and SHELL_ENDED in stderr:
         return _activate_ended(node, python, stderr)
     if status == STOLEN_STDIN:
         fix = "let the login shell's start-up files (.bashrc, config.fish, .cshrc) read nothing from stdin"
         text = "the login shell's start-up files read what was meant for the interpreter"
-        return NodeError(text, code="CC-SSH-017", node=node, evidence=said, fix=fix)
+        return NodeError(text, code="CC-SSH-017", node=node, evidence=evidence, fix=fix)
     code, text, fix = _no_interpreter(python, status, noise, stderr, activate=activate)
-    return NoInterpreter(text, code=code, node=node, evidence=said, fix=fix)
+    return NoInterpreter(text, code=code, node=node, evidence=evidence, fix=fix)
 
 
 def _no_interpreter(
@@ -154,17 +154,17 @@ def _no_interpreter(
     trial = command_line(python, "-c", "print(1)")
     fix = f"see what `{trial}` says there, and look for `exit` in {START_FILES}"
     suspects = f"the login shell, `activate` or {python}" if activate else f"the login shell or {python}"
-    return "CC-PY-003", f"no interpreter came up: {suspects} {_ended(status)}", fix
+    return "CC-PY-003", f"no interpreter came up: {suspects} {_describe_status(status)}", fix
 
 
 def _activate_ended(node: str, python: str, stderr: str) -> NoInterpreter:
-    said, _, rest = stderr.rpartition(SHELL_ENDED)
+    before, _, rest = stderr.rpartition(SHELL_ENDED)
     status = rest.split("\n", 1)[0]
     return NoInterpreter(
         f"`activate` ended the shell with status {status}, so {python} was never started",
         code="CC-PY-003",
         node=node,
-        evidence=said.strip()[-TAIL:],
+        evidence=before.strip()[-MAX_EVIDENCE:],
         fix="let `activate` in the inventory or job prepare the shell only: no `exit`, in what it sources neither",
     )
 
@@ -172,23 +172,23 @@ def _activate_ended(node: str, python: str, stderr: str) -> NoInterpreter:
 def verb_died(node: str, verb: str, status: int, stderr: str) -> NodeError:
     """Say that the step's process on the node ended without an answer."""
     return NodeError(
-        f"`{verb}` {_ended(status)} on the node, without an answer",
+        f"`{verb}` {_describe_status(status)} on the node, without an answer",
         code="CC-RUN-003",
         node=node,
-        evidence=stderr[-TAIL:],
+        evidence=stderr[-MAX_EVIDENCE:],
         fix="it was killed, perhaps for want of memory: look at `dmesg` on the node",
     )
 
 
-def garbled(node: str, reader: FrameReader, error: Exception) -> NodeError:
+def malformed_answer(node: str, reader: FrameReader, error: Exception) -> NodeError:
     """Say that the node's answer is no answer."""
-    if not reader.begun:
-        return flooded(node, _said(reader.noise, ""))
+    if not reader.started:
+        return output_flood(node, _render_output(reader.noise, ""))
     text = "what the node sent cannot be understood"
     return NodeError(text, code="CC-RUN-004", node=node, evidence=str(error), fix="please report this")
 
 
-def unasked(node: str, verb: str, size: int) -> NodeError:
+def unsolicited_data(node: str, verb: str, size: int) -> NodeError:
     """Say that the node speaks without end while it should listen."""
     return NodeError(
         f"`{verb}` sends without being asked and does not read",
@@ -199,7 +199,7 @@ def unasked(node: str, verb: str, size: int) -> NodeError:
     )
 
 
-def flooded(node: str, evidence: str) -> NodeError:
+def output_flood(node: str, evidence: str) -> NodeError:
     """Say that the login shell never stops to speak."""
     return NodeError(
         "the login shell floods its output before the interpreter starts",
@@ -210,45 +210,45 @@ def flooded(node: str, evidence: str) -> NodeError:
     )
 
 
-def reported(node: str, error: Untrusted) -> ClusterctlError:
+def node_error(node: str, error: Untrusted) -> ClusterctlError:
     """Turn an error that the node reported into ours; a node may report anything, at any length."""
-    code, trace = code_of(error) or UNFORESEEN, error.text("traceback", LONGEST_TRACE)
+    code, trace = parse_code(error) or UNEXPECTED_CODE, error.text("traceback", LONGEST_TRACE)
     message = clean_text(error.text("message")) or "unknown"
     if trace:
-        return InternalError(message, code=code, node=node, evidence=clean_lines(trace, TAIL))
+        return InternalError(message, code=code, node=node, evidence=clean_lines(trace, MAX_EVIDENCE))
     kind = next((kind for family, kind in FAMILIES.items() if code.startswith(family)), NodeError)
     return kind(message, code=code, node=node)
 
 
-def code_of(said: Untrusted) -> str:
+def parse_code(error: Untrusted) -> str:
     """Give the code that a node names, if it has the form of one; empty otherwise."""
-    code = said.text("code", 40)
+    code = error.text("code", 40)
     return code if CODE.fullmatch(code) else ""
 
 
-def _ended(status: int) -> str:
+def _describe_status(status: int) -> str:
     return "was ended by a signal" if status == NO_STATUS else f"ended with status {status}"
 
 
-def _said(noise: bytes, stderr: str) -> str:
+def _render_output(noise: bytes, stderr: str) -> str:
     lines = noise.decode("utf-8", "replace").splitlines()
-    shown = ("\n".join(line for line in lines if line not in (ACTIVATING, ACTIVATED)).strip(), stderr.strip())
-    return "\n".join(text for text in shown if text)[-TAIL:]
+    parts = ("\n".join(line for line in lines if line not in (ACTIVATING, ACTIVATED)).strip(), stderr.strip())
+    return "\n".join(text for text in parts if text)[-MAX_EVIDENCE:]
 
 
-WITHOUT_TORCH = (
+ENVIRONMENT_TORCH_FIX = (
     "add torch to what `setup` installs, or `system_site_packages: true` for the torch of the node"
 )
-WITHOUT_TORCH_OF_ITS_OWN = (
+NODE_TORCH_FIX = (
     "make `import torch.distributed.run` work in that Python; `clusterctl check` shows which one it is"
 )
 
 
-def start_timed_out(wanted: str, limit: float, node: str, evidence: str) -> StartError:
+def start_timed_out(event: str, limit: float, node: str, evidence: str) -> StartError:
     """Make an error of an event that did not come in time."""
-    what = "torchrun was not imported" if wanted == "ready" else f"the node did not say {wanted!r}"
+    message = "torchrun was not imported" if event == "ready" else f"the node did not say {event!r}"
     return StartError(
-        f"{what} within {limit:.0f} s",
+        f"{message} within {limit:.0f} s",
         code="CC-RUN-034",
         node=node,
         evidence=evidence,
@@ -259,16 +259,16 @@ def start_timed_out(wanted: str, limit: float, node: str, evidence: str) -> Star
 def start_error(header: Untrusted, node: str) -> StartError:
     """Make an error of an event by which a node says that it cannot start."""
     event = header.text("event", 40)
-    said = header.text("text") or header.text("reason") or event
+    detail = header.text("text") or header.text("reason") or event
     if event == "setup_failed":
         return _setup_error(header, node)
     if event == "gate_failed":
         return StartError(
             "torchrun cannot be loaded there",
-            code=code_of(header) or "CC-RUN-030",
+            code=parse_code(header) or "CC-RUN-030",
             node=node,
-            evidence=said,
-            fix=WITHOUT_TORCH if header.flag("environment") else WITHOUT_TORCH_OF_ITS_OWN,
+            evidence=detail,
+            fix=ENVIRONMENT_TORCH_FIX if header.flag("environment") else NODE_TORCH_FIX,
         )
     if event == "join_failed":
         port = header.integer("port", 1, 65535)
@@ -279,20 +279,20 @@ def start_error(header: Untrusted, node: str) -> StartError:
             evidence=header.text("error"),
             fix="let the nodes reach node 0 on every port of the training network, or name open ones as `ports:`",
         )
-    return StartError("the run did not start", code="CC-RUN-031", node=node, evidence=said)
+    return StartError("the run did not start", code="CC-RUN-031", node=node, evidence=detail)
 
 
 def _setup_error(header: Untrusted, node: str) -> StartError:
     """Make an error of what a node says of its `setup` or `before`."""
-    code, log = code_of(header) or "CC-SETUP-001", header.text("log", 1000)
-    again = header.text("again")
+    code, log = parse_code(header) or "CC-SETUP-001", header.text("log", 1000)
+    retry_command = header.text("again")
     fixes = {
         "CC-SETUP-002": "more time: `setup.time_limit`; or does a download wait for a network that is not there?",
         "CC-SETUP-004": "install it on the node, or put its directory on PATH by `activate`",
         "CC-DISK-001": "make room there: `clusterctl clean`, or another `workdir`",
     }
     fix = fixes.get(code) or (
-        f"to see it there again: {again}" if again else f"all it said is in {log} of the run"
+        f"to see it there again: {retry_command}" if retry_command else f"all it said is in {log} of the run"
     )
-    why, text = header.text("why", 1000) or "setup failed", header.text("text")
-    return StartError(why, code=code, node=node, evidence=text, fix=fix)
+    reason, text = header.text("why", 1000) or "setup failed", header.text("text")
+    return StartError(reason, code=code, node=node, evidence=text, fix=fix)

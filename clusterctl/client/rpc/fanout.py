@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
-from clusterctl.client.ssh.sockets import is_scarcity, too_few_files
+from clusterctl.client.ssh.sockets import is_file_limit_error, too_few_files
 from clusterctl.errors import ClusterctlError, InternalError
 from clusterctl.specs.inventory.model import Node
 
@@ -34,12 +34,12 @@ class Outcome(Generic[T]):
         return self.error is None
 
 
-MOST = 128  # nodes at a time
+MAX_PARALLEL = 128  # nodes at a time
 SIGNAL_TICK = 0.5  # seconds
 
 
 def fan_out(
-    nodes: Sequence[Node], function: Callable[[Node], T], *, limit: int = MOST
+    nodes: Sequence[Node], function: Callable[[Node], T], *, limit: int = MAX_PARALLEL
 ) -> Iterator[Outcome[T]]:
     """Call `function` for every node in threads, at most `limit` at a time, and yield outcomes as they come.
 
@@ -48,9 +48,9 @@ def fan_out(
     """
     waiting = deque(nodes)
     outcomes: SimpleQueue[Outcome[T]] = SimpleQueue()
-    for place in range(min(len(waiting), max(1, limit))):
+    for index in range(min(len(waiting), max(1, limit))):
         worker = threading.Thread(
-            target=_work, args=(waiting, function, outcomes), name=f"node worker {place}", daemon=True
+            target=_work, args=(waiting, function, outcomes), name=f"node worker {index}", daemon=True
         )
         worker.start()
     return _collect(len(nodes), waiting, outcomes)
@@ -77,10 +77,10 @@ def _work(waiting: deque[Node], function: Callable[[Node], T], outcomes: SimpleQ
             node = waiting.popleft()
         except IndexError:
             return
-        outcomes.put(try_on(node, function))
+        outcomes.put(run_on(node, function))
 
 
-def try_on(node: Node, function: Callable[[Node], T]) -> Outcome[T]:
+def run_on(node: Node, function: Callable[[Node], T]) -> Outcome[T]:
     """Do something on one node; whatever it raises is its outcome, and ends nobody's thread."""
     began = time.monotonic()
     value: T | None = None
@@ -90,7 +90,7 @@ def try_on(node: Node, function: Callable[[Node], T]) -> Outcome[T]:
     except ClusterctlError as failure:
         error = failure
     except OSError as failure:
-        error = too_few_files(str(failure)) if is_scarcity(failure) else _internal(failure)
+        error = too_few_files(str(failure)) if is_file_limit_error(failure) else _internal(failure)
     except BaseException as failure:  # noqa: BLE001, RUF100 - whatever it is, it must not cost another node its outcome
         error = _internal(failure)
     if error is not None:
@@ -111,7 +111,7 @@ def _internal(failure: BaseException) -> InternalError:
 class Step:
     """What a node is at, and since when by `time.monotonic`."""
 
-    what: str
+    description: str
     since: float
 
 
@@ -121,9 +121,9 @@ class Steps:
     def __init__(self) -> None:
         self._steps: dict[str, Step] = {}
 
-    def note(self, node: str, what: str) -> None:
+    def set(self, node: str, description: str) -> None:
         """Note what a node is at from now on."""
-        self._steps[node] = Step(what, time.monotonic())
+        self._steps[node] = Step(description, time.monotonic())
 
     def find(self, node: str) -> Step | None:
         """Give a node's step; None before its first."""

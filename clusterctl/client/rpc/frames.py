@@ -19,7 +19,7 @@ MAX_HEADER = 64 << 20  # of what we send: the names of a million contents
 MAX_BODY = 64 << 20
 MAX_NOISE = 1 << 20
 NOISE_KEPT = 4 << 10
-MAX_SIZES = 32  # bytes of the line that tells the two sizes
+MAX_SIZE_LINE = 32  # bytes of the line that tells the two sizes
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class FrameLimits:
     total: int | None = None
 
 
-STREAM = FrameLimits()
-ANSWER = FrameLimits(total=16 << 20)  # with the beats of an hour
+STREAM_LIMITS = FrameLimits()
+ANSWER_LIMITS = FrameLimits(total=16 << 20)  # with the beats of an hour
 # Honest answers that are larger: the facts of a machine with many packages, and its calls to hundreds of peers; two
 # hundred runs, or some with the record of their end, which is at most 512 KiB; a thousand runs and their sizes.
 LIMITS: Mapping[str, FrameLimits] = {
@@ -42,17 +42,17 @@ LIMITS: Mapping[str, FrameLimits] = {
     "clean": FrameLimits(header=8 << 20, values=300_000, total=32 << 20),
     "follow": FrameLimits(header=2 << 20),
     "stop": FrameLimits(header=2 << 20, total=16 << 20),
-    "orphans": ANSWER,
+    "orphans": ANSWER_LIMITS,
     "start": FrameLimits(total=64 << 20),  # what a setup of hours says it is at
 }
 
 
-def limits_of(verb: str) -> FrameLimits:
+def limits_for(verb: str) -> FrameLimits:
     """Give what a node may send in answer to a verb."""
-    return LIMITS.get(verb, STREAM)
+    return LIMITS.get(verb, STREAM_LIMITS)
 
 
-def limits_of_sync(contents: int) -> FrameLimits:
+def sync_limits(contents: int) -> FrameLimits:
     """Give what a node may send that names the contents which it lacks, some times over."""
     header = (64 << 10) + 70 * contents
     return FrameLimits(header, values=1000 + 2 * contents, total=(16 << 20) + 8 * header)
@@ -73,7 +73,7 @@ def encode_frame(header: Mapping[str, Any], body: bytes = b"") -> bytes:
 class FrameReader:
     """Cuts bytes into frames; everything before the sentinel's line is noise, of which the end is kept."""
 
-    def __init__(self, sentinel: str, limits: FrameLimits = STREAM) -> None:
+    def __init__(self, sentinel: str, limits: FrameLimits = STREAM_LIMITS) -> None:
         self._limits = limits
         self._total = 0
         self._marker = f"\n{sentinel}\n".encode("ascii")
@@ -81,57 +81,57 @@ class FrameReader:
         self._sizes: tuple[int, int] | None = None
         self._noise_size = 0
         self.noise = b""
-        self.begun = False
+        self.started = False
 
-    def feed(self, piece: bytes) -> Iterator[Frame]:
+    def feed(self, chunk: bytes) -> Iterator[Frame]:
         """Add bytes that arrived and yield the frames that are complete; FrameError if they are none."""
-        self._buffer += piece
-        if not self.begun:
-            self._seek()
-        while self.begun:
-            frame = self._take()
+        self._buffer += chunk
+        if not self.started:
+            self._find_marker()
+        while self.started:
+            frame = self._next_frame()
             if frame is None:
                 return
             yield frame
 
-    def _seek(self) -> None:
-        place = self._buffer.find(self._marker)
-        self.begun = place >= 0
+    def _find_marker(self) -> None:
+        position = self._buffer.find(self._marker)
+        self.started = position >= 0
         # A marker may have arrived in part: that much stays in the buffer.
-        noise = place if self.begun else max(0, len(self._buffer) - len(self._marker) + 1)
-        self._noise_size += noise
-        self.noise = (self.noise + bytes(self._buffer[:noise]))[-NOISE_KEPT:]
-        del self._buffer[: noise + (len(self._marker) if self.begun else 0)]
+        noise_length = position if self.started else max(0, len(self._buffer) - len(self._marker) + 1)
+        self._noise_size += noise_length
+        self.noise = (self.noise + bytes(self._buffer[:noise_length]))[-NOISE_KEPT:]
+        del self._buffer[: noise_length + (len(self._marker) if self.started else 0)]
         if self._noise_size > MAX_NOISE:
             raise FrameError(f"more than {MAX_NOISE} bytes came before the first answer")
 
     def finish(self) -> None:
         """Count what is left in the buffer as noise when no answer will come any more."""
-        if not self.begun:
+        if not self.started:
             self.noise = (self.noise + bytes(self._buffer))[-NOISE_KEPT:]
             self._buffer.clear()
 
-    def _take(self) -> Frame | None:
+    def _next_frame(self) -> Frame | None:
         if self._sizes is None:
-            self._sizes = self._take_sizes()
+            self._sizes = self._read_sizes()
         if self._sizes is None or len(self._buffer) < sum(self._sizes):
             return None
-        middle, end = self._sizes[0], sum(self._sizes)
-        text, body = bytes(self._buffer[:middle]), bytes(self._buffer[middle:end])
-        del self._buffer[:end]
+        header_size, frame_size = self._sizes[0], sum(self._sizes)
+        text, body = bytes(self._buffer[:header_size]), bytes(self._buffer[header_size:frame_size])
+        del self._buffer[:frame_size]
         self._sizes = None
         return self._parse_header(text), body
 
-    def _take_sizes(self) -> tuple[int, int] | None:
-        line_end = self._buffer.find(b"\n", 0, MAX_SIZES)
+    def _read_sizes(self) -> tuple[int, int] | None:
+        line_end = self._buffer.find(b"\n", 0, MAX_SIZE_LINE)
         if line_end < 0:
-            if len(self._buffer) >= MAX_SIZES:
-                raise FrameError(f"not a frame: {bytes(self._buffer[:MAX_SIZES])!r}")
+            if len(self._buffer) >= MAX_SIZE_LINE:
+                raise FrameError(f"not a frame: {bytes(self._buffer[:MAX_SIZE_LINE])!r}")
             return None
-        words = bytes(self._buffer[:line_end]).split(b" ")
-        if len(words) != 2 or not all(word.isdigit() for word in words):
+        fields = bytes(self._buffer[:line_end]).split(b" ")
+        if len(fields) != 2 or not all(word.isdigit() for word in fields):
             raise FrameError(f"not a frame: {bytes(self._buffer[:line_end])!r}")
-        sizes = int(words[0]), int(words[1])
+        sizes = int(fields[0]), int(fields[1])
         if sizes[0] > self._limits.header or sizes[1] > self._limits.body:
             raise FrameError(f"frame too large: header {sizes[0]} bytes, body {sizes[1]} bytes")
         self._total += sum(sizes)

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from clusterctl.client.openssh import OpensshConnection
 from clusterctl.client.rpc import bundle, errors
 from clusterctl.client.rpc.channels import WINDOW_TICK, Channel, ParamikoChannel
-from clusterctl.client.rpc.frames import Frame, FrameError, FrameLimits, FrameReader, encode_frame, limits_of
+from clusterctl.client.rpc.frames import Frame, FrameError, FrameLimits, FrameReader, encode_frame, limits_for
 from clusterctl.client.ssh.timeouts import WATCHDOG, Timeouts
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.ssh import DECOYS, render_bootstrap
@@ -29,10 +29,12 @@ from clusterctl.protocol.untrusted import Untrusted
 
 STDERR_KEPT = 64 << 10
 CHUNK = (32 << 10) - 64  # what fills one packet
-AHEAD = 16  # frames that are taken in before they are asked for; what more there is, the node must keep
-ALL = 1 << 30
+MAX_QUEUED_FRAMES = (
+    16  # frames that are taken in before they are asked for; what more there is, the node must keep
+)
+UNLIMITED = 1 << 30
 MOST_HELD = 64 << 20  # bytes beyond two headers that are taken in before they are asked for
-Due = tuple[float, Callable[[], ClusterctlError]]
+Deadline = tuple[float, Callable[[], ClusterctlError]]
 
 
 class Session:
@@ -50,26 +52,26 @@ class Session:
         silence_limit: float | None = None,
         limits: FrameLimits | None = None,
     ) -> None:
-        limits = limits or limits_of(verb)
+        limits = limits or limits_for(verb)
         self.verb = verb
         self.python = python
         self.activate = activate
         self.timeouts = timeouts or Timeouts()
         self.silence_limit = silence_limit
         self.ended = False
-        self._arrived: deque[Frame] = deque()
+        self._frames: deque[Frame] = deque()
         self._failure: ClusterctlError | None = None
         self._stderr = bytearray()
-        self._reading, self._sending = threading.RLock(), threading.Lock()
-        self._beats = self._held = 0
+        self._read_lock, self._send_lock = threading.RLock(), threading.Lock()
+        self._beats = self._held_bytes = 0
         sentinel = secrets.token_hex(16)
         self._reader = FrameReader(sentinel, limits)
-        self._most_held = MOST_HELD + 2 * limits.header
+        self._max_held = MOST_HELD + 2 * limits.header
         self._channel = _open_channel(connection, verb, self.timeouts.channel)
-        self._began = self._heard = time.monotonic()
+        self._started = self._last_heard = time.monotonic()
         try:
             bootstrap = _bootstrap(verb, request, sentinel, python=python, activate=activate)
-            self._push(bootstrap, self.timeouts.send)
+            self._send_all(bootstrap, self.timeouts.send)
         except BaseException:
             self.close()
             raise
@@ -95,9 +97,9 @@ class Session:
 
     def send(self, header: Mapping[str, Any], body: bytes = b"", timeout: float | None = None) -> None:
         """Send a frame; ConnectTimeout if the node does not take it in time, ConnectionLost if it is gone."""
-        self._push(encode_frame(header, body), self.timeouts.send if timeout is None else timeout)
+        self._send_all(encode_frame(header, body), self.timeouts.send if timeout is None else timeout)
 
-    def beat(self) -> None:
+    def send_heartbeat(self) -> None:
         """Tell the node that somebody is still here."""
         self._beats += 1
         self.send({"beat": self._beats})
@@ -109,62 +111,62 @@ class Session:
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            if not self._arrived:
-                self._take_in()  # before judging the time: the caller may have been away
-            if self._arrived:
+            if not self._frames:
+                self._receive_available()  # before judging the time: the caller may have been away
+            if self._frames:
                 return self._pop()
             self._raise_failure()
             if self.ended:
                 return None
-            _poll(self.fileno(), self._longest_wait(deadline, timeout))
+            _poll(self.fileno(), self._poll_timeout(deadline, timeout))
 
     def pump(self) -> Iterator[Frame]:
         """Yield the frames that are here, without waiting; the last one's header is {"end": true}.
 
         What the node reports as an error and a lost connection are raised after the frames before them.
         """
-        ended = self.ended
-        self._take_in()
-        while self._arrived:
+        was_ended = self.ended
+        self._receive_available()
+        while self._frames:
             yield self._pop()
         self._raise_failure()
-        if self.ended and not ended:
+        if self.ended and not was_ended:
             yield Untrusted({"end": True}), b""
 
     def check_silence(self, limit: float) -> None:
         """Raise ConnectionLost if nothing was heard for `limit` seconds; a verb may take longer to begin."""
-        if time.monotonic() - self._heard <= limit or self.ended or self._failure is not None:
+        if time.monotonic() - self._last_heard <= limit or self.ended or self._failure is not None:
             return
-        self._take_in()
-        self._check_due(self._due(limit))
+        self._receive_available()
+        self._check_deadlines(self._deadlines(limit))
 
-    def _take_in(self, most: int = AHEAD) -> None:
-        """Take in what has arrived, without waiting, until `most` frames are there that nobody has asked for."""
-        with self._reading:
+    def _receive_available(self, max_frames: int = MAX_QUEUED_FRAMES) -> None:
+        """Take in what has arrived, without waiting, until `max_frames` frames are there that nobody has asked for."""
+        with self._read_lock:
             # Looked at before draining: what arrives between the two is then not taken for the end.
-            closing = self._channel.over
+            closing = self._channel.at_eof
             with suppress(OSError):
-                self._take_stderr()
+                self._read_stderr()
                 while (
-                    len(self._arrived) < most
-                    and self._held < self._most_held
-                    and (piece := self._channel.take())
+                    len(self._frames) < max_frames
+                    and self._held_bytes < self._max_held
+                    and (chunk := self._channel.read_stdout())
                 ):
-                    self._held += len(piece)
-                    self._hear(piece, self._take_frames)
-            drained = len(self._arrived) < most and self._held < self._most_held
+                    self._held_bytes += len(chunk)
+                    self._on_data(chunk, self._on_stdout)
+            drained = len(self._frames) < max_frames and self._held_bytes < self._max_held
             if closing and drained and not self.ended and self._failure is None:
-                self._fail(self._explain_end())
+                self._set_failure(self._explain_end())
 
     def _pop(self) -> Frame:
-        frame = self._arrived.popleft()
-        if not self._arrived:
-            self._held = 0
+        frame = self._frames.popleft()
+        if not self._frames:
+            self._held_bytes = 0
         return frame
 
-    def _take_stderr(self) -> None:
-        while piece := self._channel.take_stderr():
-            self._hear(piece, self._keep_stderr)
+    def _read_stderr(self) -> None:
+        while chunk := self._channel.read_stderr():
+            self._on_data(chunk, self._on_stderr)
 
     def close(self) -> None:
         """End the conversation; the verb on the node sees the end of its stdin."""
@@ -176,22 +178,24 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _push(self, data: bytes, limit: float) -> None:
+    def _send_all(self, data: bytes, limit: float) -> None:
         deadline = time.monotonic() + limit
-        with self._sending, WATCHDOG.limit(limit + WINDOW_TICK, self._channel.hang_up):
-            for place in range(0, len(data), CHUNK):
-                self._push_chunk(data[place : place + CHUNK], deadline, limit)
+        with self._send_lock, WATCHDOG.limit(limit + WINDOW_TICK, self._channel.abort):
+            for offset in range(0, len(data), CHUNK):
+                self._send_chunk(data[offset : offset + CHUNK], deadline, limit)
 
-    def _push_chunk(self, chunk: bytes, deadline: float, limit: float) -> None:
+    def _send_chunk(self, chunk: bytes, deadline: float, limit: float) -> None:
         while chunk:
             try:
                 sent = self._channel.send(chunk)
             except TimeoutError:
-                self._take_in(ALL)  # the node may be waiting for us to read before it reads
-                if self._held >= self._most_held:
-                    raise errors.unasked(self.node, self.verb, self._held) from None
+                self._receive_available(UNLIMITED)  # the node may be waiting for us to read before it reads
+                if self._held_bytes >= self._max_held:
+                    raise errors.unsolicited_data(self.node, self.verb, self._held_bytes) from None
                 if time.monotonic() >= deadline:
-                    raise errors.overdue(self.node, f"room for what we send to {self.verb}", limit) from None
+                    raise errors.step_timed_out(
+                        self.node, f"room for what we send to {self.verb}", limit
+                    ) from None
                 continue
             if not sent:
                 self._raise_unsent()
@@ -200,58 +204,60 @@ class Session:
 
     def _raise_unsent(self) -> None:
         """Raise what went wrong when the node stopped listening; one that ended in order has said why in its frames."""
-        self._take_in(ALL)
+        self._receive_available(UNLIMITED)
         self._raise_failure()
         if not self.ended:
             raise self._explain_end()
 
-    def _longest_wait(self, deadline: float | None, timeout: float | None) -> float | None:
+    def _poll_timeout(self, deadline: float | None, timeout: float | None) -> float | None:
         """Return how long to wait for something to arrive; raise what is due."""
-        limits = self._due(self.silence_limit)
+        limits = self._deadlines(self.silence_limit)
         if deadline is not None and timeout is not None:
             limits.append((deadline, lambda: self._explain_no_answer(timeout)))
-        self._check_due(limits)
+        self._check_deadlines(limits)
         return min(due for due, _ in limits) - time.monotonic() if limits else None
 
-    def _due(self, silence: float | None) -> list[Due]:
-        if not self._reader.begun:
-            return [(self._began + self.timeouts.start, lambda: self._explain_no_start(self.timeouts.start))]
+    def _deadlines(self, silence: float | None) -> list[Deadline]:
+        if not self._reader.started:
+            return [
+                (self._started + self.timeouts.start, lambda: self._explain_no_start(self.timeouts.start))
+            ]
         if silence is None:
             return []
-        return [(self._heard + silence, lambda: errors.silent(self.node, silence))]
+        return [(self._last_heard + silence, lambda: errors.connection_silent(self.node, silence))]
 
-    def _check_due(self, limits: list[Due]) -> None:
+    def _check_deadlines(self, limits: list[Deadline]) -> None:
         now = time.monotonic()
         for due, explain in sorted(limits, key=lambda limit: limit[0]):
             if due <= now:
                 raise explain()
 
-    def _hear(self, piece: bytes, take: Callable[[bytes], None]) -> None:
-        self._heard = time.monotonic()
-        take(piece)
+    def _on_data(self, chunk: bytes, handle: Callable[[bytes], None]) -> None:
+        self._last_heard = time.monotonic()
+        handle(chunk)
 
-    def _keep_stderr(self, piece: bytes) -> None:
-        self._stderr += piece
+    def _on_stderr(self, chunk: bytes) -> None:
+        self._stderr += chunk
         del self._stderr[:-STDERR_KEPT]
 
-    def _take_frames(self, piece: bytes) -> None:
+    def _on_stdout(self, chunk: bytes) -> None:
         if self.ended or self._failure is not None:
             return
         try:
-            for header, body in self._reader.feed(piece):
-                self._take_frame(header, body)
+            for header, body in self._reader.feed(chunk):
+                self._on_frame(header, body)
         except FrameError as error:
-            self._fail(errors.garbled(self.node, self._reader, error))
+            self._set_failure(errors.malformed_answer(self.node, self._reader, error))
 
-    def _take_frame(self, header: Untrusted, body: bytes) -> None:
+    def _on_frame(self, header: Untrusted, body: bytes) -> None:
         if header.flag("end"):
             self.ended = True
         elif header.has_record("error"):
-            self._fail(errors.reported(self.node, header.record("error")))
+            self._set_failure(errors.node_error(self.node, header.record("error")))
         elif not self.ended and self._failure is None:
-            self._arrived.append((header, body))
+            self._frames.append((header, body))
 
-    def _fail(self, failure: ClusterctlError) -> None:
+    def _set_failure(self, failure: ClusterctlError) -> None:
         self._failure = failure
 
     def _raise_failure(self) -> None:
@@ -259,28 +265,30 @@ class Session:
             raise self._failure
 
     def _explain_end(self) -> ClusterctlError:
-        cut = self._channel.find_failure()
-        self._take_stderr()
+        failure = self._channel.find_failure()
+        self._read_stderr()
         self._reader.finish()
-        if cut is not None:
-            return cut
+        if failure is not None:
+            return failure
         status = self._channel.status
-        if not self._reader.begun:
-            noise, said = self._reader.noise, self.stderr
-            return errors.not_started(
-                self.node, self.python, status, noise, said, activate=self.activate is not None
+        if not self._reader.started:
+            noise, stderr = self._reader.noise, self.stderr
+            return errors.interpreter_not_started(
+                self.node, self.python, status, noise, stderr, activate=self.activate is not None
             )
         return errors.verb_died(self.node, self.verb, status, self.stderr)
 
     def _explain_no_answer(self, limit: float) -> ClusterctlError:
-        if self._reader.begun:
-            return errors.overdue(self.node, f"answer from {self.verb}", limit)
+        if self._reader.started:
+            return errors.step_timed_out(self.node, f"answer from {self.verb}", limit)
         return self._explain_no_start(limit)
 
     def _explain_no_start(self, limit: float) -> ClusterctlError:
         self._reader.finish()
-        noise, said = self._reader.noise, self.stderr
-        return errors.start_overdue(self.node, self.python, limit, noise, said, activate=self.activate)
+        noise, stderr = self._reader.noise, self.stderr
+        return errors.interpreter_timed_out(
+            self.node, self.python, limit, noise, stderr, activate=self.activate
+        )
 
 
 def _open_channel(connection: Any, verb: str, limit: float) -> Channel:
@@ -300,18 +308,18 @@ def _bootstrap(
     verb: str, request: Mapping[str, Any], sentinel: str, *, python: str, activate: str | None
 ) -> bytes:
     header = json.dumps({"sentinel": sentinel, "verb": verb, "request": dict(request)}).encode("utf-8")
-    parts = (bundle.boot(), header, bundle.bundle(verb))
-    first = f"{DECOYS}{render_bootstrap(python, activate)}\n".encode("ascii")
-    return first + b"".join(b"%d\n" % len(part) + part for part in parts)
+    parts = (bundle.boot_program(), header, bundle.bundle(verb))
+    shell_line = f"{DECOYS}{render_bootstrap(python, activate)}\n".encode("ascii")
+    return shell_line + b"".join(b"%d\n" % len(part) + part for part in parts)
 
 
-START = 90.0  # seconds until the first word; the interpreter may come from a cold network home
-SILENCE = 20.0  # seconds; after that the node says something every 2 s
+FIRST_ANSWER_LIMIT = 90.0  # seconds until the first word; the interpreter may come from a cold network home
+ANSWER_SILENCE_LIMIT = 20.0  # seconds; after that the node says something every 2 s
 STALL = 300.0  # seconds without a step of work on the node, which may copy a large file to a slow disk
-LONGEST = 4 * 3600.0  # seconds for one answer, whatever work is told of: a terabyte is hashed in less
+MAX_ANSWER_TIME = 4 * 3600.0  # seconds for one answer, whatever work is told of: a terabyte is hashed in less
 
 
-class Talk(Protocol):
+class ReplyStream(Protocol):
     """What is needed of a session: frames both ways; what the node reports as wrong is raised by either."""
 
     def send(self, header: Mapping[str, Any], body: bytes = b"") -> None:
@@ -321,31 +329,31 @@ class Talk(Protocol):
         """Wait for a frame; None at the end of the conversation."""
 
 
-class Listener:
+class ReplyReader:
     """Hears the answers of one node; what it raises when there are no more is the verb's own error."""
 
     def __init__(
         self,
-        talk: Talk,
+        stream: ReplyStream,
         *,
-        hung_up: Callable[[], ClusterctlError],
-        stalled: Callable[[str], ClusterctlError],
-        first: float = START,
+        on_closed: Callable[[], ClusterctlError],
+        on_stalled: Callable[[str], ClusterctlError],
+        first_limit: float = FIRST_ANSWER_LIMIT,
     ) -> None:
-        self._talk = talk
-        self._hung_up = hung_up
-        self._stalled = stalled
-        self._limit = first
+        self._stream = stream
+        self._on_closed = on_closed
+        self._on_stalled = on_stalled
+        self._limit = first_limit
 
-    def answer(self) -> Frame:
+    def receive(self) -> Frame:
         """Wait for an answer; the node's beats are heard, and must tell of progress."""
         steps: int | None = None
         began = since = time.monotonic()
         while True:
-            frame = self._talk.receive(self._limit)
-            self._limit = SILENCE
+            frame = self._stream.receive(self._limit)
+            self._limit = ANSWER_SILENCE_LIMIT
             if frame is None:
-                raise self._hung_up()
+                raise self._on_closed()
             header = frame[0]
             if "beat" not in header:
                 return frame
@@ -353,6 +361,6 @@ class Listener:
             if header.integer("steps") != steps:
                 steps, since = header.integer("steps"), now
             elif now - since > STALL:
-                raise self._stalled(f"nothing moved on the node for {STALL:.0f} s")
-            if now - began > LONGEST:
-                raise self._stalled(f"no answer came for {LONGEST / 3600:.0f} h")
+                raise self._on_stalled(f"nothing moved on the node for {STALL:.0f} s")
+            if now - began > MAX_ANSWER_TIME:
+                raise self._on_stalled(f"no answer came for {MAX_ANSWER_TIME / 3600:.0f} h")

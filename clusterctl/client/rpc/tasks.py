@@ -12,16 +12,16 @@ from fabric import Connection, task
 from clusterctl.client.rpc.bundle import payload_zip
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.errors import start_error, start_timed_out
-from clusterctl.client.rpc.frames import Frame, FrameLimits, limits_of_sync
+from clusterctl.client.rpc.frames import Frame, FrameLimits, sync_limits
 from clusterctl.client.rpc.session import Session
 from clusterctl.errors import ClusterctlError, ConnectTimeout, NodeError
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 
 if TYPE_CHECKING:
-    from clusterctl.client.sync.distribute import Passing, Turns
+    from clusterctl.client.sync.distribute import Distribution, SharedHomeLocks
     from clusterctl.client.sync.scan import ScanResult
-    from clusterctl.client.sync.upload import Synced
+    from clusterctl.client.sync.upload import SyncResult
     from clusterctl.plans.facts.facts import Facts
     from clusterctl.plans.runs.state import NodeState
 
@@ -30,17 +30,17 @@ STREAMS = ("stdout", "stderr")
 MOST_LEFT, LONGEST_NAME = 64, 64  # processes that run on, and characters of each name
 NOISY_EXIT = 255  # shown for an answer that tells neither exit code nor signal
 
-Hear = Callable[[str, bytes], None]
+OnOutput = Callable[[str, bytes], None]
 
 
 @dataclass(frozen=True)
-class Ended:
-    """How a command ended; `cut` names the streams of which only the beginning was sent, `left` what runs on."""
+class CommandEnd:
+    """How a command ended; `truncated` names streams that were sent in part, `still_running` processes that go on."""
 
     exit: int | None
     signal: int | None
-    cut: tuple[str, ...] = ()
-    left: tuple[str, ...] = ()
+    truncated: tuple[str, ...] = ()
+    still_running: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -49,52 +49,54 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Answer:
+class CommandOutput:
     """All that a command wrote on one node, and how it ended; equal answers are shown once."""
 
     stdout: bytes
     stderr: bytes
-    ended: Ended
+    end: CommandEnd
 
 
-def hear_command(session: Session, keep: int | None, hear: Hear) -> Ended:
+def receive_output(session: Session, max_bytes: int | None, on_output: OnOutput) -> CommandEnd:
     """Pass on what the command writes until it has ended; a node that sends more than asked is stopped."""
-    heard = dict.fromkeys(STREAMS, 0)
+    received = dict.fromkeys(STREAMS, 0)
     while (frame := session.receive()) is not None:
         header, body = frame
         stream = header.one_of("stream", STREAMS)
         if stream:
-            heard[stream] += len(body)
-            if keep is not None and heard[stream] > keep:
+            received[stream] += len(body)
+            if max_bytes is not None and received[stream] > max_bytes:
                 break
-            hear(stream, body)
+            on_output(stream, body)
         elif header.has_record("ended"):
-            return parse_ended(header.record("ended"))
+            return parse_command_end(header.record("ended"))
     raise NodeError("what the node sent cannot be understood", code="CC-RUN-004", evidence=session.stderr)
 
 
-def parse_ended(raw: Untrusted) -> Ended:
+def parse_command_end(raw: Untrusted) -> CommandEnd:
     """Read how a command ended."""
     code, number = raw.integer("exit", 0, 255), raw.integer("signal", 1, 128)
     cut = raw.texts("cut", len(STREAMS))
-    named = tuple(name for name in STREAMS if name in cut)
-    staying = raw.texts("left", MOST_LEFT, LONGEST_NAME)
-    return Ended(NOISY_EXIT if code is None and number is None else code, number, named, staying)
+    truncated = tuple(name for name in STREAMS if name in cut)
+    still_running = raw.texts("left", MOST_LEFT, LONGEST_NAME)
+    return CommandEnd(
+        NOISY_EXIT if code is None and number is None else code, number, truncated, still_running
+    )
 
 
-class Collected:
+class OutputCollector:
     """Keeps what a command writes."""
 
     def __init__(self) -> None:
         self._parts: dict[str, list[bytes]] = {name: [] for name in STREAMS}
 
-    def hear(self, stream: str, data: bytes) -> None:
+    def append(self, stream: str, data: bytes) -> None:
         """Keep a piece."""
         self._parts[stream].append(data)
 
-    def answer(self, ended: Ended) -> Answer:
+    def finish(self, end: CommandEnd) -> CommandOutput:
         """Give all of it."""
-        return Answer(b"".join(self._parts["stdout"]), b"".join(self._parts["stderr"]), ended)
+        return CommandOutput(b"".join(self._parts["stdout"]), b"".join(self._parts["stderr"]), end)
 
 
 # Each task imports what it alone needs: `exec` is quicker by the tables of facts and causes.
@@ -106,7 +108,7 @@ READY_LIMIT = 300.0  # `import torch` from a cold network file system takes minu
 GO_LIMIT = 60.0
 SILENCE_LIMIT = 20.0  # a stopping node says something every 2 s
 MOST_EVENTS = 100  # that an agent tells before GO
-FAILURES = ("setup_failed", "gate_failed", "join_failed", "failed")
+FAILURE_EVENTS = ("setup_failed", "gate_failed", "join_failed", "failed")
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ class Interpreter:
 
 
 @dataclass(frozen=True)
-class Listing:
+class RunListing:
     """The runs that a node remembers, newest first; `offset` is its clock minus ours, in seconds.
 
     `unnamed` counts what it told beside them that bears no run's name, as no honest node does.
@@ -130,18 +132,18 @@ class Listing:
 
 
 @dataclass(frozen=True)
-class Stopped:
+class StopReport:
     """What `stop` ended on a node, and what it could not end."""
 
     ended: tuple[str, ...]
-    left: tuple[str, ...]
+    remaining: tuple[str, ...]
     state: NodeState | None
-    elsewhere: str = ""  # another account of the node, under which the run lives
+    other_account: str = ""  # another account of the node, under which the run lives
 
     @property
-    def known(self) -> bool:
+    def run_known(self) -> bool:
         """Tell whether the node knew anything of the run."""
-        return self.state is not None or bool(self.ended or self.left)
+        return self.state is not None or bool(self.ended or self.remaining)
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
@@ -149,7 +151,7 @@ def probe(c: Connection, node: Node, interpreter: Interpreter, nodes: Sequence[N
     """Ask a node for its facts; writes nothing there."""
     from clusterctl.plans.facts.facts import probe_request
 
-    facts, session = _ask_facts(c, probe_request(node, tuple(nodes), payload_zip()[0]), interpreter)
+    facts, session = _request_facts(c, probe_request(node, tuple(nodes), payload_zip()[0]), interpreter)
     session.close()
     return facts
 
@@ -169,25 +171,27 @@ def probe_and_stay(
     Without `stay` the node makes itself ready for no such thing, and ends. With `setup` it is asked about the packages
     of that environment.
     """
-    from clusterctl.plans.facts.facts import await_setup, probe_request
+    from clusterctl.plans.facts.facts import discard_stale_packages, probe_request
 
     request = {**probe_request(node, tuple(nodes), payload_zip()[0]), "stay": stay}
-    facts, session = _ask_facts(c, {**request, "setup": setup}, interpreter)
-    return await_setup(facts, brings_torch=bool(setup and setup["brings_torch"])), session
+    facts, session = _request_facts(c, {**request, "setup": setup}, interpreter)
+    return discard_stale_packages(facts, brings_torch=bool(setup and setup["brings_torch"])), session
 
 
-def _ask_facts(c: Connection, request: Mapping[str, Any], interpreter: Interpreter) -> tuple[Facts, Session]:
-    from clusterctl.plans.facts.facts import parse_facts, with_words
+def _request_facts(
+    c: Connection, request: Mapping[str, Any], interpreter: Interpreter
+) -> tuple[Facts, Session]:
+    from clusterctl.plans.facts.facts import parse_facts, with_session_output
 
-    asked = time.time()
-    session = _session(c, "probe", request, interpreter)
+    asked_at = time.time()
+    session = _open_session(c, "probe", request, interpreter)
     try:
-        header, _ = _answer(session, PROBE_LIMIT)
+        header, _ = _receive_answer(session, PROBE_LIMIT)
     except BaseException:
         session.close()
         raise
-    facts = parse_facts(header.unread("facts"), asked=asked, heard=time.time())
-    return with_words(facts, session.stderr, session.noise), session
+    facts = parse_facts(header.unread("facts"), sent_at=asked_at, received_at=time.time())
+    return with_session_output(facts, session.stderr, session.noise), session
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
@@ -195,13 +199,13 @@ def sync(
     c: Connection,
     node: Node,
     interpreter: Interpreter,
-    run: str | None,
+    run_id: str | None,
     node_rank: int,
     scan: ScanResult,
     progress: Callable[[int], None],
-    turns: Turns | None = None,
-    passing: Passing | None = None,
-) -> Synced:
+    turns: SharedHomeLocks | None = None,
+    passing: Distribution | None = None,
+) -> SyncResult:
     """Bring the code to a node by content; the tree there hashes as the tree here, or this raises.
 
     Without a run only the store is filled; `turns` let nodes that share a work directory go one by one, and with
@@ -209,18 +213,20 @@ def sync(
     """
     from clusterctl.client.sync.upload import send_tree
 
-    give = passing.offer(node.name, scan.manifest.size) if passing else None
-    place = {"workdir": node.workdir, "run": run, "node": node.name, "node_rank": node_rank}
-    limits = limits_of_sync(len(scan.manifest.blobs))
-    request = {**place, "turn": turns is not None, "give": give}
-    session = _session(c, "sync", request, interpreter, limits=limits)
+    offer = passing.offer(node.name, scan.manifest.size) if passing else None
+    target = {"workdir": node.workdir, "run": run_id, "node": node.name, "node_rank": node_rank}
+    limits = sync_limits(len(scan.manifest.blobs))
+    request = {**target, "turn": turns is not None, "give": offer}
+    session = _open_session(c, "sync", request, interpreter, limits=limits)
     try:
-        synced = send_tree(session, scan, node=node.name, turns=turns, passing=passing, progress=progress)
+        synced = send_tree(
+            session, scan, node=node.name, home_locks=turns, distribution=passing, progress=progress
+        )
     except BaseException:
         session.close()
         raise
-    if passing is not None and give is not None:
-        passing.keep(session)
+    if passing is not None and offer is not None:
+        passing.keep_open(session)
     else:
         session.close()
     return synced
@@ -239,58 +245,58 @@ def start(
 
     By the `token` the agents of one run know each other.
     """
-    digest, zipped = payload_zip()
+    digest, payload = payload_zip()
     request = {
         "spec": dict(spec),
         "secrets": dict(secrets),
         "token": token,
         "workdir": node.workdir,
-        "payload": {"sha256": digest, "size": len(zipped)},
+        "payload": {"sha256": digest, "size": len(payload)},
     }
-    return _session(c, "start", request, interpreter)
+    return _open_session(c, "start", request, interpreter)
 
 
 def await_event(
     session: Session,
-    wanted: str,
+    event_name: str,
     limit: float,
     *,
     node: str,
-    doing: Callable[[str], None] = lambda _: None,
+    on_progress: Callable[[str], None] = lambda _: None,
     or_ended: bool = False,
 ) -> dict[str, Untrusted]:
     """Wait for an event of the agent and give all that came, by name; a failure that it reports is raised.
 
-    `doing` hears what a setup is at. With `or_ended` a run that is over already is as good as the event.
+    `on_progress` hears what a setup is at. With `or_ended` a run that is over already is as good as the event.
     """
     deadline = time.monotonic() + limit
-    seen: dict[str, Untrusted] = {}
-    while wanted not in seen:
+    events: dict[str, Untrusted] = {}
+    while event_name not in events:
         try:
-            header, _ = _answer(session, deadline - time.monotonic())
+            header, _ = _receive_answer(session, deadline - time.monotonic())
         except ConnectTimeout as error:
-            raise start_timed_out(wanted, limit, node, session.stderr) from error
+            raise start_timed_out(event_name, limit, node, session.stderr) from error
         event = header.text("event", 40)
         if header.text("need", 40) == "payload":
             session.send({"payload": True}, payload_zip()[1])
         elif event == "doing":
-            doing(header.text("text", 1000))
+            on_progress(header.text("text", 1000))
         elif or_ended and event == "ended":
-            return seen
-        elif event in {*FAILURES, "ended"} - {wanted}:
+            return events
+        elif event in {*FAILURE_EVENTS, "ended"} - {event_name}:
             raise start_error(header, node)
-        elif event and len(seen) < MOST_EVENTS:
-            seen[event] = header
-    return seen
+        elif event and len(events) < MOST_EVENTS:
+            events[event] = header
+    return events
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
 def follow(
-    c: Connection, node: Node, interpreter: Interpreter, run: str, request: Mapping[str, Any]
+    c: Connection, node: Node, interpreter: Interpreter, run_id: str, request: Mapping[str, Any]
 ) -> Session:
     """Open the stream of a run's events and logs on a node."""
-    question = {"workdir": node.workdir, "run": run, "node": node.name, **request}
-    return _session(c, "follow", question, interpreter)
+    full_request = {"workdir": node.workdir, "run": run_id, "node": node.name, **request}
+    return _open_session(c, "follow", full_request, interpreter)
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
@@ -298,53 +304,59 @@ def stop(
     c: Connection,
     node: Node,
     interpreter: Interpreter,
-    run: str,
+    run_id: str,
     grace: float | None,
     reason: str,
     *,
     lived: bool = True,
-) -> Stopped:
+) -> StopReport:
     """End every process of a run on a node: TERM once, KILL when `grace` seconds have passed.
 
     `lived`: it was not known to have ended there; else what its end has cost is not told once more.
     """
-    about = {"workdir": node.workdir, "run": run, "node": node.name}
-    request = {**about, "grace": grace, "reason": reason, "lived": lived}
-    with _session(c, "stop", request, interpreter, silence_limit=SILENCE_LIMIT) as session:
+    target = {"workdir": node.workdir, "run": run_id, "node": node.name}
+    request = {**target, "grace": grace, "reason": reason, "lived": lived}
+    with _open_session(c, "stop", request, interpreter, silence_limit=SILENCE_LIMIT) as session:
         deadline = time.monotonic() + (grace if grace is not None else 3600.0) + ANSWER_LIMIT
         while True:
-            header, _ = _answer(session, deadline - time.monotonic())
+            header, _ = _receive_answer(session, deadline - time.monotonic())
             if "stopped" in header:
                 return _parse_stopped(header.record("stopped"))
 
 
-def _parse_stopped(raw: Untrusted) -> Stopped:
+def _parse_stopped(raw: Untrusted) -> StopReport:
     from clusterctl.plans.facts.untrusted import render_processes
     from clusterctl.plans.runs.state import parse_state
 
-    return Stopped(
+    return StopReport(
         ended=render_processes(raw, "ended"),
-        left=render_processes(raw, "left"),
+        remaining=render_processes(raw, "left"),
         state=parse_state(raw.record("state")) if raw.record("state") else None,
-        elsewhere=raw.text("elsewhere", 64),
+        other_account=raw.text("elsewhere", 64),
     )
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
 def ps(
-    c: Connection, node: Node, interpreter: Interpreter, run: str | None, limit: int, *, pulse: bool = False
-) -> Listing:
+    c: Connection,
+    node: Node,
+    interpreter: Interpreter,
+    run_prefix: str | None,
+    limit: int,
+    *,
+    pulse: bool = False,
+) -> RunListing:
     """List the runs that a node remembers, newest first; `pulse` asks for signs of life of those that live."""
     from clusterctl.plans.runs.state import parse_state
 
-    request = {"workdir": node.workdir, "node": node.name, "run": run, "limit": limit, "pulse": pulse}
-    asked = time.time()
-    with _session(c, "ps", request, interpreter) as session:
-        header, _ = _answer(session, ANSWER_LIMIT)
-    middle = (asked + time.time()) / 2
-    told = [parse_state(entry) for entry in header.records("runs", limit)]
-    runs = tuple(state for state in told if state.run)
-    return Listing(runs, (header.moment("time") or middle) - middle, len(told) - len(runs))
+    request = {"workdir": node.workdir, "node": node.name, "run": run_prefix, "limit": limit, "pulse": pulse}
+    asked_at = time.time()
+    with _open_session(c, "ps", request, interpreter) as session:
+        header, _ = _receive_answer(session, ANSWER_LIMIT)
+    midpoint = (asked_at + time.time()) / 2
+    states = [parse_state(entry) for entry in header.records("runs", limit)]
+    runs = tuple(state for state in states if state.run_id)
+    return RunListing(runs, (header.moment("time") or midpoint) - midpoint, len(states) - len(runs))
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
@@ -353,13 +365,13 @@ def execute(
     node: Node,
     interpreter: Interpreter,
     argv: Sequence[str],
-    keep: int | None,
-    hear: Hear,
-) -> Ended:
-    """Run a command on a node; `hear` is told what it writes, of each stream at most `keep` bytes."""
-    request = {"argv": list(argv), "keep": keep, "node": node.name}
-    with _session(c, "exec", request, interpreter, silence_limit=SILENCE_LIMIT) as session:
-        return hear_command(session, keep, hear)
+    max_bytes: int | None,
+    on_output: OnOutput,
+) -> CommandEnd:
+    """Run a command on a node; `on_output` is told what it writes, of each stream at most `max_bytes` bytes."""
+    request = {"argv": list(argv), "keep": max_bytes, "node": node.name}
+    with _open_session(c, "exec", request, interpreter, silence_limit=SILENCE_LIMIT) as session:
+        return receive_output(session, max_bytes, on_output)
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
@@ -368,7 +380,7 @@ def pull(
     node: Node,
     interpreter: Interpreter,
     job: str,
-    run: str | None,
+    run_id: str | None,
     *,
     parts: Sequence[str],
     most: int,
@@ -379,26 +391,26 @@ def pull(
 
     All nodes are told the same `beacon`; the `mark` is this node's alone.
     """
-    wanted = {"job": job, "run": run, "parts": list(parts), "most": most}
-    request = {**wanted, "beacon": beacon, "mark": mark}
-    question = {"workdir": node.workdir, "node": node.name, **request}
-    return _session(c, "pull", question, interpreter)
+    selection = {"job": job, "run": run_id, "parts": list(parts), "most": most}
+    request = {**selection, "beacon": beacon, "mark": mark}
+    full_request = {"workdir": node.workdir, "node": node.name, **request}
+    return _open_session(c, "pull", full_request, interpreter)
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
 def clean(c: Connection, node: Node, interpreter: Interpreter, unused: float) -> Session:
     """Ask a node what it could do without; nothing goes before it is told what."""
     request = {"workdir": node.workdir, "node": node.name, "unused": unused, "payload": payload_zip()[0]}
-    return _session(c, "clean", request, interpreter)
+    return _open_session(c, "clean", request, interpreter)
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
 def top(c: Connection, node: Node, interpreter: Interpreter, interval: float) -> Session:
     """Open the stream of a node's gauges: a sample every `interval` seconds, until it is closed."""
-    return _session(c, "top", {"node": node.name, "interval": interval}, interpreter)
+    return _open_session(c, "top", {"node": node.name, "interval": interval}, interpreter)
 
 
-def _session(
+def _open_session(
     c: Connection,
     verb: str,
     request: Mapping[str, Any],
@@ -412,7 +424,7 @@ def _session(
     )
 
 
-def _answer(session: Session, limit: float) -> Frame:
+def _receive_answer(session: Session, limit: float) -> Frame:
     if limit <= 0:  # also where a frame is here already: others could follow it for ever
         raise ConnectTimeout(f"no answer from {session.verb} in time", code="CC-SSH-004", node=session.node)
     if (frame := session.receive(limit)) is not None:
@@ -420,7 +432,7 @@ def _answer(session: Session, limit: float) -> Frame:
     raise NodeError("the node ended the conversation", code="CC-RUN-032", evidence=session.stderr)
 
 
-ASKS = 3
+CLOCK_SAMPLES = 3
 
 
 def measure_clock(session: Session) -> float:
@@ -430,14 +442,14 @@ def measure_clock(session: Session) -> float:
     """
     answers: list[tuple[float, float]] = []
     try:
-        for _ in range(ASKS):
-            asked, began = time.time(), time.monotonic()
+        for _ in range(CLOCK_SAMPLES):
+            asked_at, began = time.time(), time.monotonic()
             session.send({"ask": True})
             frame = session.receive(ANSWER_LIMIT)
             took = time.monotonic() - began
-            told = frame[0].moment("clock") if frame is not None else None
-            if told is not None:
-                answers.append((took, told - asked - took / 2))
+            node_time = frame[0].moment("clock") if frame is not None else None
+            if node_time is not None:
+                answers.append((took, node_time - asked_at - took / 2))
         took, ahead = min(answers, default=(0.0, 0.0))
         session.send({"begin": True, "ahead": ahead - took})
     except ClusterctlError:
@@ -451,17 +463,17 @@ FAILURE_GRACE = (
 )
 
 
-def end_run(
+def stop_everywhere(
     cluster: Cluster,
     nodes: Sequence[Node],
     interpreters: Mapping[str, Interpreter],
-    run: str,
+    run_id: str,
     reason: str,
 ) -> dict[str, ClusterctlError]:
     """Stop the run on these nodes; gives the errors of those on which it could not be stopped."""
 
-    def stop_node(c: Connection, node: Node) -> Stopped:
-        stopped: Stopped = stop(c, node, interpreters[node.name], run, FAILURE_GRACE, reason)
+    def stop_node(c: Connection, node: Node) -> StopReport:
+        stopped: StopReport = stop(c, node, interpreters[node.name], run_id, FAILURE_GRACE, reason)
         return stopped
 
     outcomes = cluster.each(nodes, stop_node)

@@ -12,13 +12,13 @@ import paramiko
 from fabric import Connection
 
 from clusterctl.client.ssh.route import Hop
-from clusterctl.client.ssh.sockets import HEAD_KEPT, Line
-from clusterctl.client.ssh.transport import Trunk
+from clusterctl.client.ssh.sockets import FIRST_BYTES_KEPT, SshSocket
+from clusterctl.client.ssh.transport import BastionTransport
 from clusterctl.errors import ClusterctlError, ConnectError, ConnectTimeout, ServerBusy, Unreachable
 from clusterctl.specs.text import command_line
 
 
-class TunnelLine:
+class TunnelSocket:
     """The byte stream to one node through a bastion, as a Line is one of its own."""
 
     proxied = False  # the bastion has reached the node's port
@@ -26,15 +26,15 @@ class TunnelLine:
     def __init__(self, channel: paramiko.Channel, *, node: str, bastion: str) -> None:
         self.node = node
         self.bastion = bastion
-        self.head = b""
+        self.first_bytes = b""
         self._channel = channel
         self._closed = False  # paramiko looks at it
 
     def recv(self, size: int) -> bytes:
         """Receive, and remember how the conversation began."""
         data = self._channel.recv(size)
-        if len(self.head) < HEAD_KEPT:
-            self.head += data[:HEAD_KEPT]
+        if len(self.first_bytes) < FIRST_BYTES_KEPT:
+            self.first_bytes += data[:FIRST_BYTES_KEPT]
         return data
 
     def send(self, data: bytes) -> int:
@@ -49,7 +49,7 @@ class TunnelLine:
         """Return where the bastion is."""
         return self._channel.getpeername()
 
-    def hang_up(self) -> None:
+    def abort(self) -> None:
         """End the stream, from any thread, at once for whoever waits in it.
 
         Telling the bastion takes a thread of its own: it may not be listening, and the caller may be the one
@@ -60,109 +60,113 @@ class TunnelLine:
     def close(self) -> None:
         """End the stream."""
         self._closed = True
-        self.hang_up()
+        self.abort()
 
     def describe_end(self) -> str:
         """Say whether it was the bastion that went."""
         transport = self._channel.get_transport()
         if transport.is_active():
             return ""
-        parting = getattr(transport, "parting", "")
-        return f"the connection to the bastion {self.bastion} ended" + (f": {parting}" if parting else "")
+        disconnect_message = getattr(transport, "parting", "")
+        return f"the connection to the bastion {self.bastion} ended" + (
+            f": {disconnect_message}" if disconnect_message else ""
+        )
 
     def _close_channel(self) -> None:
         with suppress(OSError, EOFError, paramiko.SSHException):
             self._channel.close()
 
 
-AnyLine = Line | TunnelLine
+AnySocket = SshSocket | TunnelSocket
 
 
 PROHIBITED, CONNECT_FAILED = 1, 2  # RFC 4254, 5.1
-FAILURE_KEPT = 10.0  # seconds for which a bastion's failure is told to further nodes without another try
+FAILURE_CACHE_SECONDS = (
+    10.0  # seconds for which a bastion's failure is told to further nodes without another try
+)
 PING = "keepalive@openssh.com"
 PING_LIMIT = 3.0
-NAMELESS = ("not known", "resolve", "No address", "failure in name resolution")
-Open = Callable[[Hop], Connection]
+RESOLVE_ERRORS = ("not known", "resolve", "No address", "failure in name resolution")
+OpenConnection = Callable[[Hop], Connection]
 
 
 @dataclass
-class _Gate:
+class _BastionState:
     """One bastion: its connection, or how the last try ended."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     connection: Connection | None = None
     failure: ClusterctlError | None = None
-    failed: float = 0.0
+    failed_at: float = 0.0
 
 
-class Gateways:
+class BastionPool:
     """Opens bastions when the first node needs them. Safe to use from many threads."""
 
-    def __init__(self, open_connection: Open) -> None:
+    def __init__(self, open_connection: OpenConnection) -> None:
         self._open = open_connection
-        self._gates: dict[Hop, _Gate] = {}
+        self._states: dict[Hop, _BastionState] = {}
         self._lock = threading.Lock()
 
-    def dial(self, hop: Hop, limit: float) -> TunnelLine:
+    def open_tunnel(self, hop: Hop, limit: float) -> TunnelSocket:
         """Connect to a server through the bastion before it, within `limit` seconds."""
         bastion = hop.jump
         if bastion is None:
             raise ValueError(f"{hop.name} has no bastion")
-        transport = self._trunk(bastion, hop.name)
+        transport = self._transport_to(bastion, hop.name)
         try:
             channel = transport.open_channel(
                 "direct-tcpip", (hop.host, hop.port), ("127.0.0.1", 0), timeout=limit
             )
         except (paramiko.SSHException, EOFError, OSError) as error:
             raise self._explain(hop, bastion, transport, error, limit) from error
-        return TunnelLine(channel, node=hop.name, bastion=bastion.bastion)
+        return TunnelSocket(channel, node=hop.name, bastion=bastion.bastion)
 
-    def forget_failures(self) -> None:
+    def clear_failures(self) -> None:
         """Try bastions again that failed: what was wrong has been seen to."""
         with self._lock:
-            for gate in self._gates.values():
-                gate.failure = None
+            for state in self._states.values():
+                state.failure = None
 
     def close(self) -> None:
         """Close all, those behind others first."""
         with self._lock:
-            gates, self._gates = self._gates, {}
-        for hop in sorted(gates, key=lambda hop: -len(list(hop.chain()))):
-            connection = gates[hop].connection
+            states, self._states = self._states, {}
+        for hop in sorted(states, key=lambda hop: -len(list(hop.chain()))):
+            connection = states[hop].connection
             if connection is not None:
                 with suppress(Exception):
                     connection.close()
 
-    def _trunk(self, bastion: Hop, node: str) -> Trunk:
+    def _transport_to(self, bastion: Hop, node: str) -> BastionTransport:
         with self._lock:
-            gate = self._gates.setdefault(_anonymous(bastion), _Gate())
-        with gate.lock:
-            if gate.connection is None or not gate.connection.is_connected:
-                gate.connection = self._enter(gate, bastion, node)
-            trunk: Trunk = gate.connection.transport
-            return trunk
+            state = self._states.setdefault(_pool_key(bastion), _BastionState())
+        with state.lock:
+            if state.connection is None or not state.connection.is_connected:
+                state.connection = self._connect(state, bastion, node)
+            transport: BastionTransport = state.connection.transport
+            return transport
 
-    def _enter(self, gate: _Gate, bastion: Hop, node: str) -> Connection:
-        if gate.failure is None or time.monotonic() - gate.failed > FAILURE_KEPT:
+    def _connect(self, state: _BastionState, bastion: Hop, node: str) -> Connection:
+        if state.failure is None or time.monotonic() - state.failed_at > FAILURE_CACHE_SECONDS:
             try:
-                connection = self._open(bastion.named(bastion.bastion))
+                connection = self._open(bastion.for_node(bastion.bastion))
             except ClusterctlError as error:
-                gate.failure, gate.failed = error, time.monotonic()
+                state.failure, state.failed_at = error, time.monotonic()
             else:
-                gate.failure = None
+                state.failure = None
                 return connection
-        raise _through(bastion, node, gate.failure) from gate.failure
+        raise _bastion_error(bastion, node, state.failure) from state.failure
 
     def _explain(
-        self, hop: Hop, bastion: Hop, transport: Trunk, error: Exception, limit: float
+        self, hop: Hop, bastion: Hop, transport: BastionTransport, error: Exception, limit: float
     ) -> ConnectError:
-        refusal = transport.refusal()
+        refusal = transport.pop_refusal()
         if refusal is not None:
-            return _refused(hop, bastion, *refusal)
-        if transport.is_active() and _answers(transport):
+            return _tunnel_refused(hop, bastion, *refusal)
+        if transport.is_active() and _responds(transport):
             return ConnectTimeout(
-                f"the bastion {bastion.bastion} got no connection to {hop.place} within {limit:g} s",
+                f"the bastion {bastion.bastion} got no connection to {hop.address} within {limit:g} s",
                 code="CC-SSH-004",
                 node=hop.name,
                 fix="the node is off, or a firewall between the bastion and the node drops the packets",
@@ -177,42 +181,42 @@ class Gateways:
         )
 
 
-def _anonymous(hop: Hop) -> Hop:
+def _pool_key(hop: Hop) -> Hop:
     """Make hops equal that lead to one bastion, for whatever node and however it is written."""
-    return replace(hop, name="", bastion="", jump=None if hop.jump is None else _anonymous(hop.jump))
+    return replace(hop, name="", bastion="", jump=None if hop.jump is None else _pool_key(hop.jump))
 
 
-def _answers(transport: paramiko.Transport) -> bool:
+def _responds(transport: paramiko.Transport) -> bool:
     """Tell a bastion that is only slow to reach a node from one that says nothing at all any more."""
-    heard = threading.Event()
+    responded = threading.Event()
 
     def ping() -> None:
         with suppress(Exception):
             transport.global_request(PING, wait=True)
             if transport.is_active():
-                heard.set()
+                responded.set()
 
     threading.Thread(target=ping, name="asking a bastion", daemon=True).start()
-    return heard.wait(PING_LIMIT)
+    return responded.wait(PING_LIMIT)
 
 
-def _through(bastion: Hop, node: str, error: ClusterctlError) -> ClusterctlError:
+def _bastion_error(bastion: Hop, node: str, error: ClusterctlError) -> ClusterctlError:
     """Tell a node that its bastion cannot be used, in the same words for all nodes."""
     if error.code == "CC-SSH-018":  # a bastion before this one: that is the one to name
         text, evidence = error.message, error.evidence
     else:
         text = f"the bastion {bastion.bastion} cannot be used: {error.message}"
-        evidence = "\n".join(filter(None, [f"{error.code} at {bastion.place}", error.evidence]))
-    plain = isinstance(error, ServerBusy) or not isinstance(error, ConnectError)
-    kind = Unreachable if plain else type(error)  # a busy bastion has been tried often enough
+        evidence = "\n".join(filter(None, [f"{error.code} at {bastion.address}", error.evidence]))
+    generic = isinstance(error, ServerBusy) or not isinstance(error, ConnectError)
+    kind = Unreachable if generic else type(error)  # a busy bastion has been tried often enough
     fix = error.fix.replace("the node", "the bastion").replace("`host` and `ssh.port`", "`jump` under `ssh:`")
     return kind(text, code="CC-SSH-018", node=node, evidence=evidence, fix=fix)
 
 
-def _refused(hop: Hop, bastion: Hop, reason: int, text: str) -> ConnectError:
+def _tunnel_refused(hop: Hop, bastion: Hop, reason: int, text: str) -> ConnectError:
     if reason == PROHIBITED:
         return Unreachable(
-            f"the bastion {bastion.bastion} does not forward to {hop.place}",
+            f"the bastion {bastion.bastion} does not forward to {hop.address}",
             code="CC-SSH-020",
             node=hop.name,
             evidence=text,
@@ -223,11 +227,11 @@ def _refused(hop: Hop, bastion: Hop, reason: int, text: str) -> ConnectError:
         "CC-SSH-002"
         if "refused" in text
         else "CC-SSH-001"
-        if any(n in text for n in NAMELESS)
+        if any(n in text for n in RESOLVE_ERRORS)
         else "CC-SSH-003"
     )
     return Unreachable(
-        f"the bastion {bastion.bastion} cannot connect to {hop.place}: {text or 'no reason given'}",
+        f"the bastion {bastion.bastion} cannot connect to {hop.address}: {text or 'no reason given'}",
         code=code,
         node=hop.name,
         evidence=f"channel open failure {reason}: {text}",

@@ -35,48 +35,48 @@ from clusterctl.errors import Unreachable
 from clusterctl.specs.text import command_line
 
 SYSTEM_FOLDER = Path("/etc/ssh")
-DEEPEST = 16  # OpenSSH's own limit of Include within Include
-LARGEST = 4 << 20
-MOVING = ("exec", "localnetwork")  # of Match: asks a program, the network
+MAX_INCLUDE_DEPTH = 16  # OpenSSH's own limit of Include within Include
+MAX_FILE_SIZE = 4 << 20
+DYNAMIC_CRITERIA = ("exec", "localnetwork")  # of Match: asks a program, the network
 RACY = 2_000_000_000  # ns: a file this young may change again without a new time stamp
 
 
 @dataclass
-class Traces:
-    """What was seen of the files; `fixed` tells whether an answer depends on nothing else."""
+class ConfigDependencies:
+    """What was seen of the files; `cacheable` tells whether an answer depends on nothing else."""
 
-    marks: list[list[object]] = field(default_factory=list)
-    fixed: bool = True
+    stamps: list[list[object]] = field(default_factory=list)
+    cacheable: bool = True
 
 
-def trace_files(config: str | None, home: Path | None = None) -> Traces:
+def find_dependencies(config: str | None, home: Path | None = None) -> ConfigDependencies:
     """Look at a configuration file, or at ssh's usual ones, and at all that they include."""
-    traces = Traces()
-    user_folder = (home or own_home()) / ".ssh"
+    dependencies = ConfigDependencies()
+    user_folder = (home or passwd_home()) / ".ssh"
     if config is not None:
-        _follow(Path(config), user_folder, traces, DEEPEST)
+        _trace_file(Path(config), user_folder, dependencies, MAX_INCLUDE_DEPTH)
     else:
-        _follow(user_folder / "config", user_folder, traces, DEEPEST)
-        _follow(SYSTEM_FOLDER / "ssh_config", SYSTEM_FOLDER, traces, DEEPEST)
-    return traces
+        _trace_file(user_folder / "config", user_folder, dependencies, MAX_INCLUDE_DEPTH)
+        _trace_file(SYSTEM_FOLDER / "ssh_config", SYSTEM_FOLDER, dependencies, MAX_INCLUDE_DEPTH)
+    return dependencies
 
 
-def named_hosts(config: Path, folder: Path | None = None) -> list[str]:
+def list_hosts(config: Path, folder: Path | None = None) -> list[str]:
     """List the hosts that a configuration file and its Includes name outright, without patterns, in their order."""
-    return list(dict.fromkeys(_names(config, folder or own_home() / ".ssh", DEEPEST)))
+    return list(dict.fromkeys(_iter_hosts(config, folder or passwd_home() / ".ssh", MAX_INCLUDE_DEPTH)))
 
 
-def _names(path: Path, folder: Path, depth: int) -> Iterator[str]:
-    for key, words in _read_lines(path):
+def _iter_hosts(path: Path, folder: Path, depth: int) -> Iterator[str]:
+    for key, values in _read_lines(path):
         if key == "host":
-            yield from (word for word in words if not set(word) & set("*?!"))
+            yield from (word for word in values if not set(word) & set("*?!"))
         elif key == "include" and depth > 0:
-            for pattern in words:
-                for found in _find(pattern, folder):
-                    yield from _names(Path(found), folder, depth - 1)
+            for pattern in values:
+                for included in _glob(pattern, folder):
+                    yield from _iter_hosts(Path(included), folder, depth - 1)
 
 
-def own_home() -> Path:
+def passwd_home() -> Path:
     """Return the home that ssh believes in, which HOME does not change."""
     try:
         return Path(pwd.getpwuid(os.getuid()).pw_dir)
@@ -84,59 +84,59 @@ def own_home() -> Path:
         return Path.home()
 
 
-def _follow(path: Path, folder: Path, traces: Traces, depth: int) -> None:
-    traces.marks.append([str(path), *_stamp(path, traces)])
-    for key, words in _read_lines(path):
+def _trace_file(path: Path, folder: Path, dependencies: ConfigDependencies, depth: int) -> None:
+    dependencies.stamps.append([str(path), *_stamp(path, dependencies)])
+    for key, values in _read_lines(path):
         if key == "include":
-            for pattern in words:
-                _include(pattern, folder, traces, depth)
-        elif (key == "match" and _asks_around(words)) or key == "canonicalizehostname":
-            traces.fixed = False
-        if any("${" in word for word in words):
-            traces.fixed = False
+            for pattern in values:
+                _trace_include(pattern, folder, dependencies, depth)
+        elif (key == "match" and _is_dynamic(values)) or key == "canonicalizehostname":
+            dependencies.cacheable = False
+        if any("${" in word for word in values):
+            dependencies.cacheable = False
 
 
-def _include(pattern: str, folder: Path, traces: Traces, depth: int) -> None:
+def _trace_include(pattern: str, folder: Path, dependencies: ConfigDependencies, depth: int) -> None:
     if depth == 0 or "%" in pattern or "$" in pattern:
-        traces.fixed = False
+        dependencies.cacheable = False
         return
-    found = _find(pattern, folder)
-    traces.marks.append([_whole(pattern, folder), *found])
-    for path in found:
-        _follow(Path(path), folder, traces, depth - 1)
+    paths = _glob(pattern, folder)
+    dependencies.stamps.append([_absolute_pattern(pattern, folder), *paths])
+    for path in paths:
+        _trace_file(Path(path), folder, dependencies, depth - 1)
 
 
-def _find(pattern: str, folder: Path) -> list[str]:
-    return sorted(glob.glob(_whole(pattern, folder)))  # noqa: PTH207 - Path.glob takes no absolute pattern
+def _glob(pattern: str, folder: Path) -> list[str]:
+    return sorted(glob.glob(_absolute_pattern(pattern, folder)))  # noqa: PTH207 - Path.glob takes no absolute pattern
 
 
-def _whole(pattern: str, folder: Path) -> str:
-    return _expand(pattern) if pattern.startswith("~") else str(folder / pattern)
+def _absolute_pattern(pattern: str, folder: Path) -> str:
+    return _expand_home(pattern) if pattern.startswith("~") else str(folder / pattern)
 
 
-def _expand(path: str) -> str:
-    return str(own_home()) + path[1:] if path.startswith("~/") else os.path.expanduser(path)  # noqa: PTH111 - ~other may be nobody, which is no error here
+def _expand_home(path: str) -> str:
+    return str(passwd_home()) + path[1:] if path.startswith("~/") else os.path.expanduser(path)  # noqa: PTH111 - ~other may be nobody, which is no error here
 
 
-def _asks_around(words: list[str]) -> bool:
-    names = {word.lstrip("!").partition("=")[0].lower() for word in words}
-    return bool(names & set(MOVING))
+def _is_dynamic(criteria: list[str]) -> bool:
+    keywords = {word.lstrip("!").partition("=")[0].lower() for word in criteria}
+    return bool(keywords & set(DYNAMIC_CRITERIA))
 
 
-def _stamp(path: Path, traces: Traces) -> tuple[int, ...]:
+def _stamp(path: Path, dependencies: ConfigDependencies) -> tuple[int, ...]:
     try:
-        found = path.stat()
+        file_stat = path.stat()
     except OSError:
         return ()
-    if max(found.st_mtime_ns, found.st_ctime_ns) > time.time_ns() - RACY:
-        traces.fixed = False
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+    if max(file_stat.st_mtime_ns, file_stat.st_ctime_ns) > time.time_ns() - RACY:
+        dependencies.cacheable = False
+    return file_stat.st_size, file_stat.st_mtime_ns, file_stat.st_ctime_ns, file_stat.st_ino
 
 
 def _read_lines(path: Path) -> Iterator[tuple[str, list[str]]]:
     try:
         with path.open("rb") as file:
-            text = file.read(LARGEST).decode("utf-8", "replace")
+            text = file.read(MAX_FILE_SIZE).decode("utf-8", "replace")
     except OSError:
         return
     for line in text.splitlines():
@@ -157,21 +157,21 @@ def _split(line: str) -> list[str]:
 
 VERSION = 2
 NONE = "none"
-AT_ONCE = 8  # programs that run at a time
+MAX_PARALLEL = 8  # programs that run at a time
 LIMIT = 10.0  # seconds; `Match exec` may take its time
-MOST = 20_000  # answers in one file
-MOST_BOOKS = 50  # configurations whose answers are kept
-KEPT = {
+MAX_ANSWERS = 20_000  # answers in one file
+MAX_CACHE_FILES = 50  # configurations whose answers are kept
+USED_KEYWORDS = {
     *("hostname", "user", "port", "proxyjump", "proxycommand"),
     *("identityfile", "certificatefile", "identitiesonly", "identityagent"),
     *("hostkeyalias", "userknownhostsfile", "globalknownhostsfile", "stricthostkeychecking"),
     "revokedhostkeys",
 }
-Answer = Mapping[str, list[str]]
+HostOptions = Mapping[str, list[str]]
 
 
 @dataclass(frozen=True)
-class Question:
+class ConfigQuery:
     """What is asked: a host as a user would type it, and what the command line says beside it."""
 
     host: str
@@ -181,10 +181,10 @@ class Question:
 
     def arguments(self) -> list[str]:
         """Write the question as arguments of ssh; nothing in it can be taken for an option."""
-        words = ["-F", self.config] if self.config is not None else []
-        words += ["-l", self.user] if self.user is not None else []
-        words += ["-p", str(self.port)] if self.port is not None else []
-        return ["-G", *words, "--", self.host]
+        options = ["-F", self.config] if self.config is not None else []
+        options += ["-l", self.user] if self.user is not None else []
+        options += ["-p", str(self.port)] if self.port is not None else []
+        return ["-G", *options, "--", self.host]
 
 
 class SshConfig:
@@ -202,92 +202,96 @@ class SshConfig:
         self._folder = folder
         self._program = shutil.which(program) if program else None
         self._home = home
-        self._books: dict[str | None, _Book] = {}
-        self._turns = threading.Semaphore(AT_ONCE)
+        self._caches: dict[str | None, _OptionsCache] = {}
+        self._semaphore = threading.Semaphore(MAX_PARALLEL)
         self._lock = threading.Lock()
         self._warned = False
 
-    def ask(self, question: Question, node: str) -> Answer:
+    def query(self, query: ConfigQuery, node: str) -> HostOptions:
         """Say what the configuration says of a host; empty without one, or without ssh."""
-        if question.config == NONE:
+        if query.config == NONE:
             return {}
         if self._program is None:
-            self._warn()
+            self._warn_no_ssh()
             return {}
-        book = self._book(question.config)
-        key = json.dumps([question.host, question.user, question.port])
-        known = book.answers.get(key)
-        if known is None:
-            with self._turns:
-                known = book.answers[key] = self._run(question, node)
-            book.grown = True
-        return known
+        cache = self._cache_for(query.config)
+        key = json.dumps([query.host, query.user, query.port])
+        options = cache.entries.get(key)
+        if options is None:
+            with self._semaphore:
+                options = cache.entries[key] = self._run_ssh(query, node)
+            cache.changed = True
+        return options
 
     def save(self) -> None:
         """Remember the answers of this command for the next."""
         with self._lock:
-            books = list(self._books.values())
-        for book in books:
-            book.save()
+            caches = list(self._caches.values())
+        for cache in caches:
+            cache.save()
 
-    def _book(self, config: str | None) -> _Book:
+    def _cache_for(self, config: str | None) -> _OptionsCache:
         with self._lock:
-            if config not in self._books:
+            if config not in self._caches:
                 home = self._home if config is None else None
-                self._books[config] = _Book(
-                    self._folder, self._program or "", config, trace_files(config, home)
+                self._caches[config] = _OptionsCache(
+                    self._folder, self._program or "", config, find_dependencies(config, home)
                 )
-            return self._books[config]
+            return self._caches[config]
 
-    def _run(self, question: Question, node: str) -> Answer:
+    def _run_ssh(self, query: ConfigQuery, node: str) -> HostOptions:
         try:
-            status, printed, said = _run_alone([self._program or "ssh", *question.arguments()])
+            status, stdout, stderr = _run_in_session([self._program or "ssh", *query.arguments()])
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise _unusable(node, question, str(error)) from error
+            raise _config_error(node, query, str(error)) from error
         if status != 0:
-            raise _unusable(node, question, said.decode("utf-8", "replace").strip())
-        return parse_answer(printed.decode("utf-8", "surrogateescape"))
+            raise _config_error(node, query, stderr.decode("utf-8", "replace").strip())
+        return parse_host_options(stdout.decode("utf-8", "surrogateescape"))
 
-    def _warn(self) -> None:
+    def _warn_no_ssh(self) -> None:
         with self._lock:
             warned, self._warned = self._warned, True
         if not warned:
             self._notice("there is no ssh program here: ~/.ssh/config is not read, only the inventory counts")
 
 
-class _Book:
+class _OptionsCache:
     """The answers under one configuration; those on disk count only while its files are unchanged."""
 
-    def __init__(self, folder: Path | None, program: str, config: str | None, traces: Traces) -> None:
-        self.answers: dict[str, Answer] = {}
-        self.grown = False
-        self._mark = _digest([VERSION, program, _stamp_program(program), os.getuid(), traces.marks])
+    def __init__(
+        self, folder: Path | None, program: str, config: str | None, dependencies: ConfigDependencies
+    ) -> None:
+        self.entries: dict[str, HostOptions] = {}
+        self.changed = False
+        self._fingerprint = _digest(
+            [VERSION, program, _stamp_program(program), os.getuid(), dependencies.stamps]
+        )
         self._file = None
-        if folder is not None and traces.fixed:
+        if folder is not None and dependencies.cacheable:
             self._file = folder / f"{_digest([config, os.getuid()])[:32]}.json"
             self._load(self._file)
 
     def _load(self, file: Path) -> None:
         with suppress(OSError, ValueError, LookupError, AttributeError, TypeError):
-            kept = json.loads(read_own(file))
-            if kept["mark"] == self._mark:
-                self.answers = {
-                    str(key): {str(name): [str(text) for text in texts] for name, texts in answer.items()}
-                    for key, answer in kept["answers"].items()
+            data = json.loads(read_own(file))
+            if data["mark"] == self._fingerprint:
+                self.entries = {
+                    str(key): {str(name): [str(text) for text in texts] for name, texts in options.items()}
+                    for key, options in data["answers"].items()
                 }
 
     def save(self) -> None:
         """Write the answers; those of a configuration that has just been written are worth it too."""
-        if self._file is None or not self.grown or len(self.answers) > MOST:
+        if self._file is None or not self.changed or len(self.entries) > MAX_ANSWERS:
             return
-        self.grown = False
-        text = json.dumps({"mark": self._mark, "answers": dict(self.answers)})
+        self.changed = False
+        text = json.dumps({"mark": self._fingerprint, "answers": dict(self.entries)})
         with suppress(OSError):
             write_own(self._file, text)
-            keep_newest(self._file.parent, MOST_BOOKS)
+            keep_newest(self._file.parent, MAX_CACHE_FILES)
 
 
-def _run_alone(command: list[str]) -> tuple[int, bytes, bytes]:
+def _run_in_session(command: list[str]) -> tuple[int, bytes, bytes]:
     """Run a program in a session of its own; what it started, as `Match exec` does, ends with it."""
     with subprocess.Popen(
         command,
@@ -297,22 +301,22 @@ def _run_alone(command: list[str]) -> tuple[int, bytes, bytes]:
         start_new_session=True,
     ) as process:
         try:
-            printed, said = process.communicate(timeout=LIMIT)
+            stdout, stderr = process.communicate(timeout=LIMIT)
         except BaseException:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             raise
-    return process.returncode, printed, said
+    return process.returncode, stdout, stderr
 
 
-def parse_answer(text: str) -> Answer:
+def parse_host_options(text: str) -> HostOptions:
     """Read what `ssh -G` prints: a key and its value per line."""
-    answer: dict[str, list[str]] = {}
+    options: dict[str, list[str]] = {}
     for line in text.splitlines():
         key, _, value = line.partition(" ")
-        if key in KEPT:
-            answer.setdefault(key, []).append(value)
-    return answer
+        if key in USED_KEYWORDS:
+            options.setdefault(key, []).append(value)
+    return options
 
 
 def expand_tokens(text: str, tokens: Mapping[str, str]) -> str | None:
@@ -326,10 +330,10 @@ def expand_tokens(text: str, tokens: Mapping[str, str]) -> str | None:
         missing = missing or value is None
         return value or ""
 
-    filled = re.sub(r"%(.)|\$\{([^}]*)\}", fill, text)
+    expanded = re.sub(r"%(.)|\$\{([^}]*)\}", fill, text)
     if missing:
         return None
-    return tokens["d"] + filled[1:] if filled.startswith("~/") else filled
+    return tokens["d"] + expanded[1:] if expanded.startswith("~/") else expanded
 
 
 def split_paths(text: str) -> list[str]:
@@ -343,18 +347,18 @@ def _digest(value: object) -> str:
 
 def _stamp_program(program: str) -> list[int]:
     try:
-        found = Path(program).stat()
+        file_stat = Path(program).stat()
     except OSError:
         return []
-    return [found.st_size, found.st_mtime_ns]
+    return [file_stat.st_size, file_stat.st_mtime_ns]
 
 
-def _unusable(node: str, question: Question, said: str) -> Unreachable:
-    command = command_line("ssh", *question.arguments())
+def _config_error(node: str, query: ConfigQuery, stderr: str) -> Unreachable:
+    command = command_line("ssh", *query.arguments())
     return Unreachable(
         "ssh cannot read its configuration",
         code="CC-SSH-019",
         node=node,
-        evidence=said,
+        evidence=stderr,
         fix=f"make `{command}` work; or write `config: none` under `ssh:` in the inventory to do without",
     )

@@ -46,13 +46,13 @@ import paramiko
 from fabric import Config, Connection
 from paramiko.ssh_exception import IncompatiblePeer
 
-from clusterctl.client.ssh.bastion import AnyLine, Gateways
+from clusterctl.client.ssh.bastion import AnySocket, BastionPool
 from clusterctl.client.ssh.host_keys import HostKeys
-from clusterctl.client.ssh.identities import Keyring, Keys
+from clusterctl.client.ssh.identities import Identities, KeyCandidates
 from clusterctl.client.ssh.route import Hop
-from clusterctl.client.ssh.sockets import ProxyLine, open_proxy, open_tcp
+from clusterctl.client.ssh.sockets import ProxySocket, open_proxy, open_tcp
 from clusterctl.client.ssh.timeouts import WATCHDOG, Timeouts
-from clusterctl.client.ssh.transport import REFUSED, Trunk, Wire
+from clusterctl.client.ssh.transport import DISABLED_ALGORITHMS, BastionTransport, Transport
 from clusterctl.errors import AuthenticationFailed, ClusterctlError, ConnectTimeout, ServerBusy, Unreachable
 from clusterctl.specs.text import command_line
 
@@ -60,47 +60,49 @@ KEY_ALGORITHMS = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
 PARAMIKO_LIMIT = 3600.0  # ours are shorter, and say which step it was
 
 
-class Login:
+class SshHandshake:
     """One attempt to get into one node."""
 
     def __init__(
         self,
         hop: Hop,
         *,
-        line: AnyLine,
+        line: AnySocket,
         hostkeys: HostKeys,
-        keys: Keys,
+        keys: KeyCandidates,
         timeouts: Timeouts,
-        wire: type[Wire] = Wire,
+        wire: type[Transport] = Transport,
     ) -> None:
         self.hop = hop
-        self.wire = wire
-        self.line = line
+        self.transport_class = wire
+        self.sock = line
         self.hostkeys = hostkeys
         self.keys = keys
         self.timeouts = timeouts
         self.step = "greeting"
         self.limit = timeouts.handshake
-        self.transport: Wire | None = None
+        self.transport: Transport | None = None
         self.tried: list[str] = []
-        self.at: Callable[[str], None] = lambda _: None
-        self.unheard = False
-        self.alarm = WATCHDOG.set(timeouts.handshake, line.hang_up)
+        self.on_step: Callable[[str], None] = lambda _: None
+        self.greeting_timed_out = False
+        self.alarm = WATCHDOG.set(timeouts.handshake, line.abort)
         if line.proxied and timeouts.greeting < timeouts.handshake:
-            WATCHDOG.set(timeouts.greeting, self._give_up_unheard)
+            WATCHDOG.set(timeouts.greeting, self._on_greeting_timeout)
 
     def make_transport(
-        self, sock: AnyLine, disabled_algorithms: Mapping[str, Sequence[str]] | None = None
+        self, sock: AnySocket, disabled_algorithms: Mapping[str, Sequence[str]] | None = None
     ) -> paramiko.Transport:
         """Build the transport; asks the server for a host key of a type that is known."""
-        like_socket = cast(socket.socket, sock)
-        transport = self.transport = self.wire(like_socket, disabled_algorithms=disabled_algorithms)
+        socket_like = cast(socket.socket, sock)
+        transport = self.transport = self.transport_class(
+            socket_like, disabled_algorithms=disabled_algorithms
+        )
         transport.banner_timeout = transport.handshake_timeout = PARAMIKO_LIMIT
         transport.channel_timeout = PARAMIKO_LIMIT
         transport.auth_timeout = (
             self.timeouts.login + 1.0
         )  # an agent that hangs holds up paramiko's own thread
-        transport.wants_certificate = self.hostkeys.trusts_authority(self.hop)
+        transport.prefers_certificates = self.hostkeys.trusts_authority(self.hop)
         options = transport.get_security_options()
         known = [a for name in self.hostkeys.key_types(self.hop) for a in KEY_ALGORITHMS.get(name, (name,))]
         usable = [name for name in known if name in options.key_types]
@@ -115,15 +117,15 @@ class Login:
 
     def authenticate(self, transport: paramiko.Transport) -> None:
         """Show our keys one after the other until one is accepted."""
-        self._begin("login", self.timeouts.login)
-        self.at("logging in")
+        self._begin_step("login", self.timeouts.login)
+        self.on_step("logging in")
         for candidate in self.keys:
             self.tried.append(candidate.label)
             try:
-                further = transport.auth_publickey(self.hop.user, candidate.key)
+                remaining_methods = transport.auth_publickey(self.hop.user, candidate.key)
             except paramiko.BadAuthenticationType as error:
-                wanted = ", ".join(error.allowed_types)
-                raise self._refuse("it does not accept keys", f"it wants: {wanted}") from error
+                allowed = ", ".join(error.allowed_types)
+                raise self._login_refused("it does not accept keys", f"it wants: {allowed}") from error
             except paramiko.AuthenticationException:
                 if self.alarm.expired or not transport.is_active():
                     raise
@@ -131,14 +133,16 @@ class Login:
             except paramiko.SSHException as error:
                 if self.alarm.expired:
                     raise
-                raise self._refuse(f"{candidate.label} cannot be used", str(error)) from error
-            if further:
-                raise self._refuse("it wants more than a key", f"it also wants: {', '.join(further)}")
+                raise self._login_refused(f"{candidate.label} cannot be used", str(error)) from error
+            if remaining_methods:
+                raise self._login_refused(
+                    "it wants more than a key", f"it also wants: {', '.join(remaining_methods)}"
+                )
             return
-        raise self._refuse("it accepted none of our keys", "")
+        raise self._login_refused("it accepted none of our keys", "")
 
     @property
-    def parting(self) -> str:
+    def disconnect_message(self) -> str:
         """Return what the server said when it hung up."""
         return self.transport.parting if self.transport is not None else ""
 
@@ -147,25 +151,25 @@ class Login:
         """Tell whether an SSH server has said who it is."""
         return self.transport is not None and self.transport.remote_version.startswith("SSH-")
 
-    def done(self) -> bool:
+    def stop_clock(self) -> bool:
         """Stop the clock; tells whether a limit was reached."""
         WATCHDOG.cancel(self.alarm)
-        return self.alarm.expired or self.unheard
+        return self.alarm.expired or self.greeting_timed_out
 
-    def _give_up_unheard(self) -> None:
+    def _on_greeting_timeout(self) -> None:
         """End a connection through a proxy command on which nothing at all has arrived."""
-        if not self.line.head and not self.alarm.done:
-            self.unheard, self.limit = True, self.timeouts.greeting
-            self.line.hang_up()
+        if not self.sock.first_bytes and not self.alarm.cancelled:
+            self.greeting_timed_out, self.limit = True, self.timeouts.greeting
+            self.sock.abort()
 
-    def _begin(self, step: str, limit: float) -> None:
+    def _begin_step(self, step: str, limit: float) -> None:
         WATCHDOG.cancel(self.alarm)
         self.step, self.limit = step, limit
         if not self.alarm.expired:
-            self.alarm = WATCHDOG.set(limit, self.line.hang_up)
+            self.alarm = WATCHDOG.set(limit, self.sock.abort)
 
-    def _refuse(self, reason: str, detail: str) -> AuthenticationFailed:
-        return refuse_login(self.hop, reason, [detail, *self.describe_keys()])
+    def _login_refused(self, reason: str, detail: str) -> AuthenticationFailed:
+        return login_refused(self.hop, reason, [detail, *self.describe_keys()])
 
     def describe_keys(self) -> list[str]:
         """Say which keys were tried, and which were not."""
@@ -173,96 +177,101 @@ class Login:
         return tried + [f"not tried: {note}" for note in self.keys.skipped]
 
 
-def refuse_login(hop: Hop, reason: str, evidence: Sequence[str]) -> AuthenticationFailed:
+def login_refused(hop: Hop, reason: str, evidence: Sequence[str]) -> AuthenticationFailed:
     """Say that a node does not let us in, and what to do."""
     bastions = ",".join(bastion.bastion for bastion in hop.chain())
-    words = ["-i", hop.key] if hop.key else []
-    words += ["-J", bastions] if bastions else []
-    words += ["-p", str(hop.port)] if hop.port != 22 else []
-    words.append(f"{hop.user}@{hop.host}")
+    options = ["-i", hop.key] if hop.key else []
+    options += ["-J", bastions] if bastions else []
+    options += ["-p", str(hop.port)] if hop.port != 22 else []
+    options.append(f"{hop.user}@{hop.host}")
     return AuthenticationFailed(
-        f"{hop.called} does not let {hop.user} in: {reason}",
+        f"{hop.description} does not let {hop.user} in: {reason}",
         code="CC-SSH-007",
         node=hop.name,
         evidence="\n".join(line for line in evidence if line),
-        fix=f"try `{command_line('ssh', *words)}`; `{command_line('ssh-copy-id', *words)}` installs a key, "
+        fix=f"try `{command_line('ssh', *options)}`; `{command_line('ssh-copy-id', *options)}` installs a key, "
         "and `user` and `key` under `ssh:` in the inventory say which are used",
     )
 
 
 IDLE_TICK = 5.0  # seconds between looks of paramiko's idle reading thread, 0.1 by default
-LIMITS = Timeouts()
-BUSY = (b"Not allowed at this time", b"Exceeded MaxStartups")  # what sshd says instead of a greeting
+DEFAULT_TIMEOUTS = Timeouts()
+BUSY_GREETINGS = (
+    b"Not allowed at this time",
+    b"Exceeded MaxStartups",
+)  # what sshd says instead of a greeting
 
 
 def connect(
     hop: Hop,
     hostkeys: HostKeys,
-    keyring: Keyring,
-    timeouts: Timeouts = LIMITS,
+    identities: Identities,
+    timeouts: Timeouts = DEFAULT_TIMEOUTS,
     *,
-    gateways: Gateways | None = None,
-    login: Callable[..., Login] = Login,
-    at: Callable[[str], None] = lambda _: None,
+    bastions: BastionPool | None = None,
+    handshake_type: Callable[..., SshHandshake] = SshHandshake,
+    on_step: Callable[[str], None] = lambda _: None,
 ) -> Connection:
     """Open a connection to a node or a bastion; raises a ConnectError that says which step failed and why.
 
-    Close it with its own `close`; that also ends a proxy command. `at` is told each step.
+    Close it with its own `close`; that also ends a proxy command. `on_step` is told each step.
     """
-    keys = keyring.keys(hop)
-    at(f"connecting through {hop.jump.bastion}" if hop.jump else "connecting")
-    line = _open_line(hop, timeouts, gateways)
-    at("waiting for its sshd")
-    wire = Trunk if hop.bastion else Wire
-    entry = login(hop, line=line, hostkeys=hostkeys, keys=keys, timeouts=timeouts, wire=wire)
-    entry.at = at
-    connection = _build(hop, line, entry)
+    keys = identities.keys_for(hop)
+    on_step(f"connecting through {hop.jump.bastion}" if hop.jump else "connecting")
+    sock = _open_socket(hop, timeouts, bastions)
+    on_step("waiting for its sshd")
+    transport_class = BastionTransport if hop.bastion else Transport
+    handshake = handshake_type(
+        hop, line=sock, hostkeys=hostkeys, keys=keys, timeouts=timeouts, wire=transport_class
+    )
+    handshake.on_step = on_step
+    connection = _build_connection(hop, sock, handshake)
     try:
         connection.open()
     except BaseException as error:
-        rang = entry.done()
-        line.hang_up()
-        failure = _explain(error, entry, rang) if isinstance(error, Exception) else None
-        line.close()
+        timed_out = handshake.stop_clock()
+        sock.abort()
+        failure = _explain(error, handshake, timed_out) if isinstance(error, Exception) else None
+        sock.close()
         if failure is None:
             raise
         raise failure from error
-    entry.done()
-    line.settimeout(IDLE_TICK)
+    handshake.stop_clock()
+    sock.settimeout(IDLE_TICK)
     return connection
 
 
-def _open_line(hop: Hop, timeouts: Timeouts, gateways: Gateways | None) -> AnyLine:
+def _open_socket(hop: Hop, timeouts: Timeouts, bastions: BastionPool | None) -> AnySocket:
     if hop.jump is not None:
-        if gateways is None:
+        if bastions is None:
             raise ValueError(f"the way to {hop.name} leads through bastions")
-        return gateways.dial(hop, timeouts.connect)
+        return bastions.open_tunnel(hop, timeouts.connect)
     if hop.proxy_command is None:
         return open_tcp(hop.name, hop.host, hop.port, timeouts.connect)
     return open_proxy(hop.name, hop.proxy_command)
 
 
-def _build(hop: Hop, line: AnyLine, login: Login) -> Connection:
+def _build_connection(hop: Hop, sock: AnySocket, handshake: SshHandshake) -> Connection:
     connection = Connection(
         hop.host,
         user=hop.user,
         port=hop.port,
         # Fabric's settings, read from no file and no variable. One each: a connection writes into them.
-        config=Config(lazy=True, defaults=_defaults()),
+        config=Config(lazy=True, defaults=_fabric_defaults()),
         forward_agent=False,
         connect_kwargs={
-            "sock": line,
-            "transport_factory": login.make_transport,
-            "auth_strategy": login,
-            "disabled_algorithms": REFUSED,
+            "sock": sock,
+            "transport_factory": handshake.make_transport,
+            "auth_strategy": handshake,
+            "disabled_algorithms": DISABLED_ALGORITHMS,
         },
     )
     # Fabric's own policy accepts every host key.
-    connection.client.set_missing_host_key_policy(login)
+    connection.client.set_missing_host_key_policy(handshake)
     return connection
 
 
-def _defaults() -> dict[str, Any]:
+def _fabric_defaults() -> dict[str, Any]:
     """Give the settings that a connection itself looks up; copying all of Fabric's takes a tenth of connecting."""
     return {
         "user": "",
@@ -277,90 +286,103 @@ def _defaults() -> dict[str, Any]:
     }
 
 
-def _explain(error: Exception, login: Login, rang: bool) -> ClusterctlError:
+def _explain(error: Exception, handshake: SshHandshake, timed_out: bool) -> ClusterctlError:
     if isinstance(error, ClusterctlError):
         return error
-    if rang:
-        return _unheard(login) if login.line.proxied and not login.line.head else _timed_out(login)
-    if isinstance(login.line, ProxyLine) and login.line.status is not None:
-        return _proxy_ended(login, login.line.status)
-    if login.step == "login":
-        evidence = [login.parting or str(error), *login.describe_keys()]
-        return refuse_login(login.hop, "it ended the connection", evidence)
-    return _no_handshake(login, error)
+    if timed_out:
+        return (
+            _no_greeting(handshake)
+            if handshake.sock.proxied and not handshake.sock.first_bytes
+            else _step_timed_out(handshake)
+        )
+    if isinstance(handshake.sock, ProxySocket) and handshake.sock.status is not None:
+        return _proxy_ended(handshake, handshake.sock.status)
+    if handshake.step == "login":
+        evidence = [handshake.disconnect_message or str(error), *handshake.describe_keys()]
+        return login_refused(handshake.hop, "it ended the connection", evidence)
+    return _no_handshake(handshake, error)
 
 
-def _no_handshake(login: Login, error: Exception) -> Unreachable:
-    if login.line.head and not login.greeted:
-        return _busy(login, _heard(login)) if login.line.head.startswith(BUSY) else _no_ssh(login)
+def _no_handshake(handshake: SshHandshake, error: Exception) -> Unreachable:
+    if handshake.sock.first_bytes and not handshake.greeted:
+        return (
+            _server_busy(handshake, _describe_greeting(handshake))
+            if handshake.sock.first_bytes.startswith(BUSY_GREETINGS)
+            else _not_ssh(handshake)
+        )
     if not isinstance(error, IncompatiblePeer):
-        return _busy(login, login.line.describe_end() or login.parting or str(error))
+        return _server_busy(
+            handshake, handshake.sock.describe_end() or handshake.disconnect_message or str(error)
+        )
     return Unreachable(
-        f"the server at {login.hop.place} shares no algorithm with us",
+        f"the server at {handshake.hop.address} shares no algorithm with us",
         code="CC-SSH-006",
-        node=login.hop.name,
-        evidence=login.parting or str(error),
-        fix=f"update the SSH server on {login.hop.called}",
+        node=handshake.hop.name,
+        evidence=handshake.disconnect_message or str(error),
+        fix=f"update the SSH server on {handshake.hop.description}",
     )
 
 
-def _busy(login: Login, evidence: str) -> ServerBusy:
-    when = "during the key exchange" if login.greeted else "before greeting us"
+def _server_busy(handshake: SshHandshake, evidence: str) -> ServerBusy:
+    when = "during the key exchange" if handshake.greeted else "before greeting us"
     return ServerBusy(
-        f"the server at {login.hop.place} ended the connection {when}",
+        f"the server at {handshake.hop.address} ended the connection {when}",
         code="CC-SSH-006",
-        node=login.hop.name,
+        node=handshake.hop.name,
         evidence=evidence,
         fix="it may limit logins under way: raise MaxStartups in its sshd_config (100:30:200), see what its log says, "
         "and wait if PerSourcePenalties holds something against this machine",
     )
 
 
-def _no_ssh(login: Login) -> Unreachable:
+def _not_ssh(handshake: SshHandshake) -> Unreachable:
     return Unreachable(
-        f"what answers at {login.hop.place} is not an SSH server",
+        f"what answers at {handshake.hop.address} is not an SSH server",
         code="CC-SSH-005",
-        node=login.hop.name,
-        evidence=_heard(login),
+        node=handshake.hop.name,
+        evidence=_describe_greeting(handshake),
         fix="correct `host` and `ssh.port` in the inventory",
     )
 
 
-def _heard(login: Login) -> str:
-    heard = login.line.head.splitlines()[0].decode("utf-8", "backslashreplace")
-    return f"it says: {heard!r}"
+def _describe_greeting(handshake: SshHandshake) -> str:
+    first_line = handshake.sock.first_bytes.splitlines()[0].decode("utf-8", "backslashreplace")
+    return f"it says: {first_line!r}"
 
 
-def _timed_out(login: Login) -> ConnectTimeout:
-    waited_for = "key exchange" if login.step == "greeting" and login.greeted else login.step
-    evidence = [*(login.describe_keys() if login.step == "login" else ()), login.line.describe_end()]
+def _step_timed_out(handshake: SshHandshake) -> ConnectTimeout:
+    waited_for = "key exchange" if handshake.step == "greeting" and handshake.greeted else handshake.step
+    evidence = [
+        *(handshake.describe_keys() if handshake.step == "login" else ()),
+        handshake.sock.describe_end(),
+    ]
     return ConnectTimeout(
-        f"no {waited_for} from the server at {login.hop.place} within {login.limit:g} s",
+        f"no {waited_for} from the server at {handshake.hop.address} within {handshake.limit:g} s",
         code="CC-SSH-004",
-        node=login.hop.name,
+        node=handshake.hop.name,
         evidence="\n".join(evidence).strip(),
         fix="something accepts connections there but does not go on: the node may be overloaded or stopped",
     )
 
 
-def _unheard(login: Login) -> ConnectTimeout:
+def _no_greeting(handshake: SshHandshake) -> ConnectTimeout:
     """Say that only the proxy command is known to be there, not the node."""
     return ConnectTimeout(
-        f"no greeting from the node through the proxy command within {login.limit:g} s: "
+        f"no greeting from the node through the proxy command within {handshake.limit:g} s: "
         "the node is off, or its sshd does not answer",
         code="CC-SSH-004",
-        node=login.hop.name,
-        evidence=login.line.describe_end(),
-        fix=f"see whether the node is up; then run the proxy command by hand: {login.hop.proxy_command}",
+        node=handshake.hop.name,
+        evidence=handshake.sock.describe_end(),
+        fix=f"see whether the node is up; then run the proxy command by hand: {handshake.hop.proxy_command}",
     )
 
 
-def _proxy_ended(login: Login, status: int) -> Unreachable:
+def _proxy_ended(handshake: SshHandshake, status: int) -> Unreachable:
     return Unreachable(
-        f"the proxy command ended with status {status} during the {login.step}",
+        f"the proxy command ended with status {status} during the {handshake.step}",
         code="CC-SSH-013",
-        node=login.hop.name,
-        evidence=login.line.describe_end(),
+        node=handshake.hop.name,
+        evidence=handshake.sock.describe_end(),
         fix="the node may be off: see whether it is up; then run the proxy command by hand, %h and %p filled in: "
         "it must connect its stdin and stdout to the node's sshd",
     )

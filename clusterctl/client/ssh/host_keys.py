@@ -13,8 +13,8 @@ from clusterctl.client.ssh.known_hosts import (
     AUTHORITY,
     DEFAULT_PORT,
     REVOKED,
-    Entry,
     KnownHosts,
+    KnownHostsEntry,
     find_revocation,
     fingerprint,
     parse_certificate,
@@ -29,7 +29,7 @@ SYSTEM_FILE = Path("/etc/ssh/ssh_known_hosts")
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedHostKey:
     """A host key that was accepted because it was new, and where it was written down."""
 
     node: str
@@ -40,12 +40,12 @@ class Recorded:
 
 
 @dataclass
-class _Book:
-    """One known_hosts file as it was read; `trouble` says why it could not be."""
+class _KnownHostsFile:
+    """One known_hosts file as it was read; `problem` says why it could not be."""
 
     path: Path
     known: KnownHosts
-    trouble: str = ""
+    problem: str = ""
 
 
 class HostKeys:
@@ -53,21 +53,21 @@ class HostKeys:
 
     def __init__(
         self,
-        observe: Callable[[Recorded], None] = lambda _: None,
+        on_recorded: Callable[[RecordedHostKey], None] = lambda _: None,
         *,
         home: Path | None = None,
         system_file: Path = SYSTEM_FILE,
     ) -> None:
-        self._observe = observe
+        self._on_recorded = on_recorded
         self._home = home or Path.home()
         self._system_file = system_file
-        self._books: dict[Path, _Book] = {}
+        self._files: dict[Path, _KnownHostsFile] = {}
         self._lock = threading.Lock()
 
     def key_types(self, hop: Hop) -> list[str]:
         """List the types of the keys that are known for a node, so that it is asked for one of them."""
-        named, bare = self._entries(hop)
-        return list(dict.fromkeys(entry.key_type for entry in _trusted(named) or _trusted(bare)))
+        entries, portless = self._entries(hop)
+        return list(dict.fromkeys(entry.key_type for entry in _trusted(entries) or _trusted(portless)))
 
     def trusts_authority(self, hop: Hop) -> bool:
         """Tell whether a certificate authority is trusted for a node, so that it is asked for its certificate."""
@@ -75,42 +75,44 @@ class HostKeys:
 
     def verify(self, hop: Hop, key_type: str, key: bytes, certificate: bytes = b"") -> None:
         """Return if `key` is known for the node, certified, or just recorded; raise HostKeyError if not."""
-        if hop.revoked_keys and (why := find_revocation(self._expand(hop.revoked_keys), key, certificate)):
-            raise _refused(hop, key_type, key, why)
-        named, bare = self._entries(hop)
-        for entry in (*named, *bare):
+        if hop.revoked_keys and (reason := find_revocation(self._expand(hop.revoked_keys), key, certificate)):
+            raise _refused_key(hop, key_type, key, reason)
+        entries, portless = self._entries(hop)
+        for entry in (*entries, *portless):
             if entry.marker == REVOKED and entry.key == key:
-                raise _revoked(hop, entry)
-        if any(entry.key == key for entry in (*_trusted(named), *_trusted(bare))):
+                raise _revoked_key(hop, entry)
+        if any(entry.key == key for entry in (*_trusted(entries), *_trusted(portless))):
             return
         if self._is_certified(hop, certificate):
             return
-        name = _name(hop)
-        if _trusted(named):
-            raise _changed(hop, name, _trusted(named), key_type, key)
+        name = _known_hosts_name(hop)
+        if _trusted(entries):
+            raise _changed_key(hop, name, _trusted(entries), key_type, key)
         if hop.host_keys != "accept-new":
-            raise _unknown(hop, key_type, key, self._notes(hop))
+            raise _unknown_key(hop, key_type, key, self._notes(hop))
         self._accept(hop, name, key_type, key)
 
-    def _entries(self, hop: Hop) -> tuple[list[Entry], list[Entry]]:
+    def _entries(self, hop: Hop) -> tuple[list[KnownHostsEntry], list[KnownHostsEntry]]:
         """Return the lines that mean the node, and those that name it without its port.
 
         As OpenSSH does: a line without the port is asked only if none has it, and then counts only if it holds
         the very key.
         """
-        named = self._match(hop, _name(hop))
-        if _trusted(named) or hop.port == DEFAULT_PORT or hop.host_key_alias is not None:
-            return named, []
-        return named, self._match(hop, render_name(hop.host, DEFAULT_PORT))
+        entries = self._match(hop, _known_hosts_name(hop))
+        if _trusted(entries) or hop.port == DEFAULT_PORT or hop.host_key_alias is not None:
+            return entries, []
+        return entries, self._match(hop, render_name(hop.host, DEFAULT_PORT))
 
-    def _match(self, hop: Hop, name: str) -> list[Entry]:
-        return [entry for book in self._open(hop) for entry in book.known.match(name)]
+    def _match(self, hop: Hop, name: str) -> list[KnownHostsEntry]:
+        return [entry for file in self._read_files(hop) for entry in file.known.match(name)]
 
-    def _authorities(self, hop: Hop) -> list[Entry]:
+    def _authorities(self, hop: Hop) -> list[KnownHostsEntry]:
         return [entry for entry in self._all_entries(hop) if entry.marker == AUTHORITY]
 
-    def _all_entries(self, hop: Hop) -> list[Entry]:
-        names = dict.fromkeys((_name(hop), render_name(hop.host_key_alias or hop.host, DEFAULT_PORT)))
+    def _all_entries(self, hop: Hop) -> list[KnownHostsEntry]:
+        names = dict.fromkeys(
+            (_known_hosts_name(hop), render_name(hop.host_key_alias or hop.host, DEFAULT_PORT))
+        )
         return [entry for name in names for entry in self._match(hop, name)]
 
     def _is_certified(self, hop: Hop, blob: bytes) -> bool:
@@ -118,23 +120,23 @@ class HostKeys:
         certificate = parse_certificate(blob) if blob else None
         if certificate is None:
             return False
-        signers = [entry for entry in self._all_entries(hop) if entry.key == certificate.authority]
+        signers = [entry for entry in self._all_entries(hop) if entry.key == certificate.ca_key]
         for entry in signers:
             if entry.marker == REVOKED:
-                raise _revoked(hop, entry)
+                raise _revoked_key(hop, entry)
         if not any(entry.marker == AUTHORITY for entry in signers):
             return False
         flaw = certificate.find_flaw(hop.host_key_alias or hop.host)
         if flaw:
-            raise _uncertified(hop, certificate.identity, flaw)
+            raise _invalid_certificate(hop, certificate.key_id, flaw)
         return True
 
     def _notes(self, hop: Hop) -> list[str]:
-        notes = [book.trouble for book in self._open(hop) if book.trouble]
-        places = ", ".join(entry.place for entry in self._authorities(hop))
-        if places:
+        notes = [file.problem for file in self._read_files(hop) if file.problem]
+        locations = ", ".join(entry.location for entry in self._authorities(hop))
+        if locations:
             notes.append(
-                f"{places} trusts a certificate authority for it, which has not signed what it shows"
+                f"{locations} trusts a certificate authority for it, which has not signed what it shows"
             )
         return notes
 
@@ -147,45 +149,45 @@ class HostKeys:
     def _expand(self, path: str) -> Path:
         return self._home / path[2:] if path.startswith("~/") else Path(path)
 
-    def _open(self, hop: Hop) -> list[_Book]:
+    def _read_files(self, hop: Hop) -> list[_KnownHostsFile]:
         with self._lock:
-            return [self._read(path) for path in self._paths(hop)]
+            return [self._read_file(path) for path in self._paths(hop)]
 
-    def _read(self, path: Path) -> _Book:
-        if path not in self._books:
-            self._books[path] = _read_book(path)
-        return self._books[path]
+    def _read_file(self, path: Path) -> _KnownHostsFile:
+        if path not in self._files:
+            self._files[path] = _load_file(path)
+        return self._files[path]
 
     def _accept(self, hop: Hop, name: str, key_type: str, key: bytes) -> None:
         with self._lock:
-            book = self._read(self._paths(hop)[0])
-            if any(entry.key == key and not entry.marker for entry in book.known.match(name)):
+            file = self._read_file(self._paths(hop)[0])
+            if any(entry.key == key and not entry.marker for entry in file.known.match(name)):
                 return  # another thread has met the same server
             try:
-                _append(book.path, f"{name} {key_type} {base64.b64encode(key).decode()}")
+                _append(file.path, f"{name} {key_type} {base64.b64encode(key).decode()}")
             except OSError as error:
-                raise _unwritable(hop, book.path, error) from error
-            book.known.add(Entry(str(book.path), 0, "", name, key_type, key))
-        self._observe(Recorded(hop.name, name, key_type, fingerprint(key), str(book.path)))
+                raise _unwritable(hop, file.path, error) from error
+            file.known.add(KnownHostsEntry(str(file.path), 0, "", name, key_type, key))
+        self._on_recorded(RecordedHostKey(hop.name, name, key_type, fingerprint(key), str(file.path)))
 
 
-def _name(hop: Hop) -> str:
+def _known_hosts_name(hop: Hop) -> str:
     """Name a server as known_hosts does; an alias stands there without a port."""
     return hop.host_key_alias.lower() if hop.host_key_alias else render_name(hop.host, hop.port)
 
 
-def _trusted(entries: Sequence[Entry]) -> list[Entry]:
+def _trusted(entries: Sequence[KnownHostsEntry]) -> list[KnownHostsEntry]:
     return [entry for entry in entries if not entry.marker]
 
 
-def _read_book(path: Path) -> _Book:
+def _load_file(path: Path) -> _KnownHostsFile:
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
-        return _Book(path, KnownHosts())
+        return _KnownHostsFile(path, KnownHosts())
     except OSError as error:
-        return _Book(path, KnownHosts(), f"{path} cannot be read: {error.strerror}")
-    return _Book(path, KnownHosts(parse_entries(text, str(path))))
+        return _KnownHostsFile(path, KnownHosts(), f"{path} cannot be read: {error.strerror}")
+    return _KnownHostsFile(path, KnownHosts(parse_entries(text, str(path))))
 
 
 def _append(path: Path, line: str) -> None:
@@ -194,32 +196,34 @@ def _append(path: Path, line: str) -> None:
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         size = os.fstat(descriptor).st_size
-        open_end = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-        os.write(descriptor, ("\n" if open_end else "").encode() + line.encode() + b"\n")
+        unterminated = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        os.write(descriptor, ("\n" if unterminated else "").encode() + line.encode() + b"\n")
     finally:
         os.close(descriptor)
 
 
-def _unknown(hop: Hop, key_type: str, key: bytes, notes: Sequence[str]) -> HostKeyError:
-    through = ["ssh", f"ssh://{hop.jump.bastion}"] if hop.jump is not None else []
+def _unknown_key(hop: Hop, key_type: str, key: bytes, notes: Sequence[str]) -> HostKeyError:
+    jump = ["ssh", f"ssh://{hop.jump.bastion}"] if hop.jump is not None else []
     port = ["-p", str(hop.port)] if hop.port != 22 else []
-    scan = command_line(*through, "ssh-keyscan", "-t", _keyscan_type(key_type), *port, hop.host)
-    look = f"{scan} | ssh-keygen -lf -"
+    scan = command_line(*jump, "ssh-keyscan", "-t", _keyscan_type(key_type), *port, hop.host)
+    show_fingerprint = f"{scan} | ssh-keygen -lf -"
     return HostKeyError(
-        f"{hop.called}'s host key is not known here",
+        f"{hop.description}'s host key is not known here",
         code="CC-SSH-009",
         node=hop.name,
         evidence="\n".join([f"it shows {key_type} {fingerprint(key)}", *notes]),
-        fix=f"compare it with `{look}` asked from a network that you trust; then connect once with ssh, "
+        fix=f"compare it with `{show_fingerprint}` asked from a network that you trust; then connect once with ssh, "
         "or set `host_keys: accept-new` under `ssh:` in the inventory to have new keys recorded",
     )
 
 
-def _changed(hop: Hop, name: str, known: Sequence[Entry], key_type: str, key: bytes) -> HostKeyError:
+def _changed_key(
+    hop: Hop, name: str, known: Sequence[KnownHostsEntry], key_type: str, key: bytes
+) -> HostKeyError:
     same = [entry for entry in known if entry.key_type == key_type] or known
-    lines = [f"{entry.place} knows {entry.key_type} {entry.fingerprint}" for entry in same]
+    lines = [f"{entry.location} knows {entry.key_type} {entry.fingerprint}" for entry in same]
     return HostKeyError(
-        f"{hop.called}'s host key is not the one in {same[0].place}",
+        f"{hop.description}'s host key is not the one in {same[0].location}",
         code="CC-SSH-010",
         node=hop.name,
         evidence="\n".join([*lines, f"it shows {key_type} {fingerprint(key)}"]),
@@ -229,9 +233,9 @@ def _changed(hop: Hop, name: str, known: Sequence[Entry], key_type: str, key: by
     )
 
 
-def _uncertified(hop: Hop, identity: str, flaw: str) -> HostKeyError:
+def _invalid_certificate(hop: Hop, identity: str, flaw: str) -> HostKeyError:
     return HostKeyError(
-        f"{hop.called}'s host certificate does not hold",
+        f"{hop.description}'s host certificate does not hold",
         code="CC-SSH-021",
         node=hop.name,
         evidence=f"certificate {identity!r}: {flaw}",
@@ -240,9 +244,9 @@ def _uncertified(hop: Hop, identity: str, flaw: str) -> HostKeyError:
     )
 
 
-def _revoked(hop: Hop, entry: Entry) -> HostKeyError:
+def _revoked_key(hop: Hop, entry: KnownHostsEntry) -> HostKeyError:
     return HostKeyError(
-        f"{hop.called}'s host key is revoked by {entry.place}",
+        f"{hop.description}'s host key is revoked by {entry.location}",
         code="CC-SSH-011",
         node=hop.name,
         evidence=f"it shows {entry.key_type} {entry.fingerprint}",
@@ -250,9 +254,9 @@ def _revoked(hop: Hop, entry: Entry) -> HostKeyError:
     )
 
 
-def _refused(hop: Hop, key_type: str, key: bytes, why: str) -> HostKeyError:
+def _refused_key(hop: Hop, key_type: str, key: bytes, reason: str) -> HostKeyError:
     return HostKeyError(
-        f"{hop.called}'s host key is refused by RevokedHostKeys of the SSH configuration: {why}",
+        f"{hop.description}'s host key is refused by RevokedHostKeys of the SSH configuration: {reason}",
         code="CC-SSH-011",
         node=hop.name,
         evidence=f"it shows {key_type} {fingerprint(key)}",
@@ -262,7 +266,7 @@ def _refused(hop: Hop, key_type: str, key: bytes, why: str) -> HostKeyError:
 
 def _unwritable(hop: Hop, path: Path, error: OSError) -> HostKeyError:
     return HostKeyError(
-        f"{hop.called}'s new host key cannot be recorded in {path}",
+        f"{hop.description}'s new host key cannot be recorded in {path}",
         code="CC-SSH-012",
         node=hop.name,
         evidence=str(error.strerror or error),

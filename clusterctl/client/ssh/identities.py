@@ -24,12 +24,12 @@ from clusterctl.specs.text import command_line
 OPENSSH_MAGIC = b"openssh-key-v1\0"
 CERTIFICATE = "-cert-v01@openssh.com"
 ENCRYPTED = "encrypted"
-PUBLIC = "that is the public half; give the private key"
-PUBLIC_STARTS = (b"ssh-", b"ecdsa-", b"sk-", b"-----BEGIN PUBLIC", b"---- BEGIN SSH2 PUBLIC")
+PUBLIC_HALF = "that is the public half; give the private key"
+PUBLIC_PREFIXES = (b"ssh-", b"ecdsa-", b"sk-", b"-----BEGIN PUBLIC", b"---- BEGIN SSH2 PUBLIC")
 
 
 @dataclass(frozen=True)
-class Candidate:
+class CandidateKey:
     """A key to try, and how to call it in a message."""
 
     label: str
@@ -41,22 +41,22 @@ class KeyFile:
     """A key file as it was read: the key, or the trouble with it and the public half if that is known."""
 
     key: paramiko.PKey | None = None
-    trouble: str = ""
+    problem: str = ""
     public: bytes = b""
 
 
-def identify(key: paramiko.PKey) -> tuple[bytes, bytes]:
+def key_identity(key: paramiko.PKey) -> tuple[bytes, bytes]:
     """Tell keys apart: the same key with another certificate is another one."""
     blob = key.public_blob
     return key.asbytes(), blob.key_blob if blob else b""
 
 
-def label_file(path: str, key: paramiko.PKey) -> Candidate:
+def candidate_from_file(path: str, key: paramiko.PKey) -> CandidateKey:
     """Name a key after its file."""
-    return Candidate(f"{path} ({key.fingerprint})", key)
+    return CandidateKey(f"{path} ({key.fingerprint})", key)
 
 
-def certify(candidate: Candidate, place: str, path: Path) -> Candidate | None:
+def with_certificate(candidate: CandidateKey, label: str, path: Path) -> CandidateKey | None:
     """Give a key with a certificate; None if the file is none, or was made for another key."""
     try:
         blob = PublicBlob.from_file(path)
@@ -69,7 +69,7 @@ def certify(candidate: Candidate, place: str, path: Path) -> Candidate | None:
         return None
     key = _copy(candidate.key)
     key.public_blob = blob
-    return Candidate(f"{candidate.label} with {place}", key)
+    return CandidateKey(f"{candidate.label} with {label}", key)
 
 
 def _copy(key: paramiko.PKey) -> paramiko.PKey:
@@ -86,24 +86,26 @@ def read_key(path: Path, passphrase: str | None = None) -> KeyFile:
         key.public_blob = None  # a certificate beside it is one more way to try, see `certify`
         return KeyFile(key)
     except (TypeError, paramiko.PasswordRequiredException):  # cryptography's and paramiko's word for it
-        return KeyFile(trouble=ENCRYPTED, public=_read_public(path))
+        return KeyFile(problem=ENCRYPTED, public=_read_public(path))
     except OSError as error:
-        return KeyFile(trouble=f"{error.strerror}", public=_read_public(path))
+        return KeyFile(problem=f"{error.strerror}", public=_read_public(path))
     except (ValueError, paramiko.SSHException, UnknownKeyType, UnsupportedAlgorithm) as error:
         if passphrase is not None:
-            return KeyFile(trouble=ENCRYPTED, public=_read_public(path))
-        return KeyFile(trouble=PUBLIC if _is_public(path) else f"not a private key that can be used: {error}")
+            return KeyFile(problem=ENCRYPTED, public=_read_public(path))
+        return KeyFile(
+            problem=PUBLIC_HALF if _is_public(path) else f"not a private key that can be used: {error}"
+        )
 
 
-def explain_trouble(trouble: str) -> str:
+def explain_problem(problem: str) -> str:
     """Say why a key is of no use."""
-    return "it has a passphrase, and ssh-agent does not hold it" if trouble == ENCRYPTED else trouble
+    return "it has a passphrase, and ssh-agent does not hold it" if problem == ENCRYPTED else problem
 
 
 def _is_public(path: Path) -> bool:
     try:
         with path.open("rb") as file:
-            return file.read(64).startswith(PUBLIC_STARTS)
+            return file.read(64).startswith(PUBLIC_PREFIXES)
     except OSError:
         return False
 
@@ -124,11 +126,11 @@ def _read_public(path: Path) -> bytes:
 def _unpack_public(raw: bytes) -> bytes:
     if not raw.startswith(OPENSSH_MAGIC):
         return b""
-    place = len(OPENSSH_MAGIC)
+    offset = len(OPENSSH_MAGIC)
     for _ in ("cipher", "kdf", "kdf options"):
-        place += 4 + struct.unpack_from(">I", raw, place)[0]
-    size = struct.unpack_from(">I", raw, place + 4)[0]  # after the number of keys, which is one
-    return raw[place + 8 : place + 8 + size]
+        offset += 4 + struct.unpack_from(">I", raw, offset)[0]
+    size = struct.unpack_from(">I", raw, offset + 4)[0]  # after the number of keys, which is one
+    return raw[offset + 8 : offset + 8 + size]
 
 
 AGENT_LIMIT = 30.0  # seconds; a key in the agent may want to be confirmed by a person
@@ -137,17 +139,17 @@ AGENT_LIMIT = 30.0  # seconds; a key in the agent may want to be confirmed by a 
 class _SharedAgent(paramiko.Agent):
     """One connection to ssh-agent for all threads."""
 
-    def __init__(self, place: str) -> None:
-        self._turn = threading.Lock()
+    def __init__(self, socket_path: str) -> None:
+        self._request_lock = threading.Lock()
         self._dead = False
         paramiko.agent.AgentSSH.__init__(self)  # paramiko.Agent's own asks the agent of SSH_AUTH_SOCK only
         conn = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         conn.settimeout(AGENT_LIMIT)
-        conn.connect(place)
+        conn.connect(socket_path)
         self._connect(conn)  # type: ignore[attr-defined]  # paramiko's own, not in its type information
 
     def _send_message(self, msg):  # type: ignore[no-untyped-def]  # paramiko's own, not in its type information
-        with self._turn:
+        with self._request_lock:
             if self._dead:
                 raise paramiko.SSHException("ssh-agent does not answer")
             try:
@@ -157,10 +159,10 @@ class _SharedAgent(paramiko.Agent):
                 raise paramiko.SSHException(f"ssh-agent does not answer: {error}") from error
 
 
-def ask(place: str) -> list[Candidate]:
+def list_agent_keys(socket_path: str) -> list[CandidateKey]:
     """List the keys of the agent at a socket; none if it does not answer."""
     try:
-        keys = _SharedAgent(place).get_keys()
+        keys = _SharedAgent(socket_path).get_keys()
     except (paramiko.SSHException, OSError):
         return []
     for key in keys:
@@ -168,149 +170,155 @@ def ask(place: str) -> list[Candidate]:
         key.public_blob = (
             inner and inner.public_blob
         )  # without it paramiko shows a certificate as a plain key
-    return [Candidate(f"ssh-agent: {key.comment or key.get_name()}", key) for key in keys]
+    return [CandidateKey(f"ssh-agent: {key.comment or key.get_name()}", key) for key in keys]
 
 
 DEFAULT_NAMES = ("id_ed25519", "id_ecdsa", "id_rsa")
 NO_AGENT = "none"
-TRIES = 3  # for a passphrase, as ssh has it
-Ask = Callable[[str], str | None]
+PASSPHRASE_TRIES = 3  # for a passphrase, as ssh has it
+AskPassphrase = Callable[[str], str | None]
 
 
 @dataclass
-class Keys:
+class KeyCandidates:
     """The keys for one server in the order of trying; `skipped` says which were passed over, and why."""
 
-    first: list[Candidate]
-    others: Callable[[], list[Candidate]]
-    usual: Callable[[list[str]], Iterator[Candidate]]
+    first: list[CandidateKey]
+    from_agent: Callable[[], list[CandidateKey]]
+    defaults: Callable[[list[str]], Iterator[CandidateKey]]
     skipped: list[str] = field(default_factory=list)
 
-    def __iter__(self) -> Iterator[Candidate]:
-        shown = {identify(candidate.key) for candidate in self.first}
+    def __iter__(self) -> Iterator[CandidateKey]:
+        tried = {key_identity(candidate.key) for candidate in self.first}
         yield from self.first
-        yield from (c for c in self.others() if identify(c.key) not in shown)
-        yield from (c for c in self.usual(self.skipped) if identify(c.key) not in shown)
+        yield from (c for c in self.from_agent() if key_identity(c.key) not in tried)
+        yield from (c for c in self.defaults(self.skipped) if key_identity(c.key) not in tried)
 
 
-class Keyring:
+class Identities:
     """The keys of this process. Safe to use from many threads.
 
-    `ask` asks a person for the passphrase of a key file, None if there is nobody to ask; it is used once per
+    `ask_passphrase` asks a person for the passphrase of a key file, None if there is nobody to ask; it is used once per
     file, and only by `unlock`.
     """
 
-    def __init__(self, *, home: Path | None = None, agent: bool = True, ask: Ask | None = None) -> None:
+    def __init__(
+        self, *, home: Path | None = None, agent: bool = True, ask_passphrase: AskPassphrase | None = None
+    ) -> None:
         self._home = home or Path.home()
         self._use_agent = agent
-        self._ask = ask
+        self._ask_passphrase = ask_passphrase
         self._files: dict[Path, KeyFile] = {}
-        self._agents: dict[str | None, list[Candidate]] = {}
-        self._refused: set[Path] = set()
+        self._agents: dict[str | None, list[CandidateKey]] = {}
+        self._prompted: set[Path] = set()
         self._lock = threading.Lock()
 
-    def keys(self, hop: Hop) -> Keys:
+    def keys_for(self, hop: Hop) -> KeyCandidates:
         """Return the keys to try; AuthenticationFailed if the inventory's key cannot be used at all."""
         skipped: list[str] = []
-        paths = self._named(hop)
-        offered = (hop.offered,) if hop.offered else ()
-        first = [c for path in (*offered, *(paths or ())) for c in self._candidates(hop, path, skipped)]
+        paths = self._configured_paths(hop)
+        preferred = (hop.offered,) if hop.offered else ()
+        first = [c for path in (*preferred, *(paths or ())) for c in self._candidates(hop, path, skipped)]
         if hop.key is not None and not first:
-            raise _unusable(hop, hop.key, self._load(self._expand(hop.key)).trouble)
+            raise _unusable_key(hop, hop.key, self._load(self._expand(hop.key)).problem)
 
-        def others() -> list[Candidate]:
+        def from_agent() -> list[CandidateKey]:
             return [] if hop.identities_only else self.agent_keys(hop.agent)
 
-        def usual(skipped: list[str]) -> Iterator[Candidate]:
-            return self.usual_keys(hop, skipped) if paths is None else iter(())
+        def defaults(skipped: list[str]) -> Iterator[CandidateKey]:
+            return self.default_keys(hop, skipped) if paths is None else iter(())
 
-        return Keys(first, others, usual, skipped)
+        return KeyCandidates(first, from_agent, defaults, skipped)
 
     def unlock(self, hops: Iterable[Hop]) -> None:
         """Ask for the passphrases without which there is no key to try; each is asked for once."""
-        if self._ask is None:
+        if self._ask_passphrase is None:
             return
-        for path in dict.fromkeys(path for hop in hops for path in self._locked(hop)):
-            if path not in self._refused:
-                self._refused.add(path)
-                self._unlock(path, self._ask)
+        for path in dict.fromkeys(path for hop in hops for path in self._encrypted_paths(hop)):
+            if path not in self._prompted:
+                self._prompted.add(path)
+                self._unlock(path, self._ask_passphrase)
 
-    def agent_keys(self, place: str | None = None) -> list[Candidate]:
+    def agent_keys(self, socket_path: str | None = None) -> list[CandidateKey]:
         """List the keys of an ssh-agent; none if there is no agent, or it does not answer."""
-        if not self._use_agent or place == NO_AGENT:
+        if not self._use_agent or socket_path == NO_AGENT:
             return []
         with self._lock:
-            if place not in self._agents:
-                socket = str(self._expand(place)) if place else os.environ.get("SSH_AUTH_SOCK")
-                self._agents[place] = ask(socket) if socket else []
-            return self._agents[place]
+            if socket_path not in self._agents:
+                agent_socket = (
+                    str(self._expand(socket_path)) if socket_path else os.environ.get("SSH_AUTH_SOCK")
+                )
+                self._agents[socket_path] = list_agent_keys(agent_socket) if agent_socket else []
+            return self._agents[socket_path]
 
-    def usual_keys(self, hop: Hop, skipped: list[str]) -> Iterator[Candidate]:
+    def default_keys(self, hop: Hop, skipped: list[str]) -> Iterator[CandidateKey]:
         """Yield the usual keys of ~/.ssh that are there and can be used; say in `skipped` which cannot."""
-        for path in self._usual_paths():
-            found = self._load(self._expand(path))
-            if found.key is not None:
-                yield from self._with_certificates(hop, path, label_file(path, found.key))
+        for path in self._default_paths():
+            key_file = self._load(self._expand(path))
+            if key_file.key is not None:
+                yield from self._with_certificates(hop, path, candidate_from_file(path, key_file.key))
             else:
-                skipped.append(f"{path}: {explain_trouble(found.trouble)}")
+                skipped.append(f"{path}: {explain_problem(key_file.problem)}")
 
-    def _named(self, hop: Hop) -> tuple[str, ...] | None:
+    def _configured_paths(self, hop: Hop) -> tuple[str, ...] | None:
         """Give the files that are named for a server; None if the usual ones may be searched for."""
         if hop.key is not None:
             return (hop.key,)
         if hop.identities is None and hop.identities_only:
-            return tuple(self._usual_paths())
+            return tuple(self._default_paths())
         return hop.identities
 
-    def _usual_paths(self) -> list[str]:
+    def _default_paths(self) -> list[str]:
         return [f"~/.ssh/{name}" for name in DEFAULT_NAMES if (self._home / ".ssh" / name).is_file()]
 
-    def _candidates(self, hop: Hop, path: str, skipped: list[str]) -> Iterator[Candidate]:
-        found = self._load(self._expand(path))
-        if found.key is not None:
-            yield from self._with_certificates(hop, path, label_file(path, found.key))
+    def _candidates(self, hop: Hop, path: str, skipped: list[str]) -> Iterator[CandidateKey]:
+        key_file = self._load(self._expand(path))
+        if key_file.key is not None:
+            yield from self._with_certificates(hop, path, candidate_from_file(path, key_file.key))
             return
-        held = self._held(hop, found)
-        for candidate in held:
+        agent_candidates = self._in_agent(hop, key_file)
+        for candidate in agent_candidates:
             yield from self._with_certificates(hop, path, candidate)
-        if not held and hop.key is None:
-            skipped.append(f"{path}: {explain_trouble(found.trouble)}")
+        if not agent_candidates and hop.key is None:
+            skipped.append(f"{path}: {explain_problem(key_file.problem)}")
 
-    def _held(self, hop: Hop, found: KeyFile) -> list[Candidate]:
-        if not found.public:
+    def _in_agent(self, hop: Hop, key_file: KeyFile) -> list[CandidateKey]:
+        if not key_file.public:
             return []
-        return [c for c in self.agent_keys(hop.agent) if c.key.asbytes() == found.public]
+        return [c for c in self.agent_keys(hop.agent) if c.key.asbytes() == key_file.public]
 
-    def _with_certificates(self, hop: Hop, path: str, candidate: Candidate) -> Iterator[Candidate]:
+    def _with_certificates(self, hop: Hop, path: str, candidate: CandidateKey) -> Iterator[CandidateKey]:
         """Yield a key with each certificate made for it, then the key alone."""
-        for place in (*hop.certificates, f"{path.removesuffix('.pub')}-cert.pub"):
-            certified = certify(candidate, place, self._expand(place))
+        for certificate in (*hop.certificates, f"{path.removesuffix('.pub')}-cert.pub"):
+            certified = with_certificate(candidate, certificate, self._expand(certificate))
             if certified is not None:
                 yield certified
         yield candidate
 
-    def _locked(self, hop: Hop) -> Iterator[Path]:
+    def _encrypted_paths(self, hop: Hop) -> Iterator[Path]:
         """Yield the key files that only a passphrase opens, if there is nothing else to try."""
-        paths, offered = self._named(hop), (hop.offered,) if hop.offered else ()
-        if any(True for path in offered for _ in self._candidates(hop, path, [])):
+        paths, preferred = self._configured_paths(hop), (hop.offered,) if hop.offered else ()
+        if any(True for path in preferred for _ in self._candidates(hop, path, [])):
             return
-        if paths is None and (self.agent_keys(hop.agent) or next(self.usual_keys(hop, []), None) is not None):
+        if paths is None and (
+            self.agent_keys(hop.agent) or next(self.default_keys(hop, []), None) is not None
+        ):
             return
         if paths and any(True for path in paths for _ in self._candidates(hop, path, [])):
             return
-        for path in map(self._expand, (*offered, *(self._usual_paths() if paths is None else paths))):
-            if self._load(path).trouble == ENCRYPTED:
+        for path in map(self._expand, (*preferred, *(self._default_paths() if paths is None else paths))):
+            if self._load(path).problem == ENCRYPTED:
                 yield path
 
-    def _unlock(self, path: Path, ask: Ask) -> None:
-        for _ in range(TRIES):
-            passphrase = ask(str(path))
+    def _unlock(self, path: Path, ask_passphrase: AskPassphrase) -> None:
+        for _ in range(PASSPHRASE_TRIES):
+            passphrase = ask_passphrase(str(path))
             if not passphrase:
                 return
-            found = read_key(path, passphrase)
-            if found.key is not None:
+            key_file = read_key(path, passphrase)
+            if key_file.key is not None:
                 with self._lock:
-                    self._files[path] = found
+                    self._files[path] = key_file
                 return
 
     def _expand(self, path: str) -> Path:
@@ -323,14 +331,14 @@ class Keyring:
             return self._files[path]
 
 
-def _unusable(hop: Hop, path: str, trouble: str) -> AuthenticationFailed:
+def _unusable_key(hop: Hop, path: str, problem: str) -> AuthenticationFailed:
     fix = "correct `key` under `ssh:` in the inventory"
-    if trouble == ENCRYPTED:
-        add = command_line("ssh-add", path)
-        fix = f"run `{add}`, so that ssh-agent holds it; on a terminal you are asked for the passphrase"
-    elif trouble == PUBLIC and path.endswith(".pub"):
+    if problem == ENCRYPTED:
+        ssh_add = command_line("ssh-add", path)
+        fix = f"run `{ssh_add}`, so that ssh-agent holds it; on a terminal you are asked for the passphrase"
+    elif problem == PUBLIC_HALF and path.endswith(".pub"):
         fix = f"write `key: {path[: -len('.pub')]}` under `ssh:` in the inventory"
-    elif trouble == os.strerror(13):
+    elif problem == os.strerror(13):
         fix = f"make it readable for you alone: {command_line('chmod', '600', path)}"
-    text = f"the key {path} cannot be used: {explain_trouble(trouble)}"
+    text = f"the key {path} cannot be used: {explain_problem(problem)}"
     return AuthenticationFailed(text, code="CC-SSH-008", node=hop.name, fix=fix)

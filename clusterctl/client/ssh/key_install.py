@@ -17,79 +17,81 @@ import paramiko
 from fabric import Connection
 
 from clusterctl.client.rpc.fanout import Outcome, fan_out
-from clusterctl.client.ssh.bastion import Gateways
+from clusterctl.client.ssh.bastion import BastionPool
 from clusterctl.client.ssh.config import SshConfig
-from clusterctl.client.ssh.connect import Login, connect
+from clusterctl.client.ssh.connect import SshHandshake, connect
 from clusterctl.client.ssh.host_keys import HostKeys
-from clusterctl.client.ssh.identities import Ask, Keyring
+from clusterctl.client.ssh.identities import AskPassphrase, Identities
 from clusterctl.client.ssh.known_hosts import fingerprint
 from clusterctl.client.ssh.route import Hop, Routes
-from clusterctl.client.ssh.timeouts import insist
+from clusterctl.client.ssh.timeouts import retry_while_busy
 from clusterctl.errors import AuthenticationFailed, ClusterctlError, HostKeyError, NodeError
-from clusterctl.plans.ssh import FAILED, Installed, parse_installed, render_install
+from clusterctl.plans.ssh import FAILED, KeyInstallResult, parse_install_result, render_install
 from clusterctl.specs.inventory.model import Node
 
-UNKNOWN = "CC-SSH-009"
+UNKNOWN_HOST_KEY = "CC-SSH-009"
 
 
 @dataclass(frozen=True)
-class Stranger:
+class UnknownHostKey:
     """A server whose host key is not known yet."""
 
     node: str
-    place: str
+    address: str
     key_type: str
     fingerprint: str
 
 
-class Introductions(HostKeys):
+class HostKeyPrompts(HostKeys):
     """Host keys that remembers the unknown ones; those that a person agrees to are accepted, and no others."""
 
     def __init__(self, notice: Callable[[str], None]) -> None:
         super().__init__(
             lambda new: notice(f"{new.node}: new host key {new.fingerprint} recorded in {new.file}")
         )
-        self.strangers: dict[tuple[str, bytes], Stranger] = {}
-        self._welcome: set[tuple[str, bytes]] = set()
-        self._turn = threading.Lock()
+        self.unknown_keys: dict[tuple[str, bytes], UnknownHostKey] = {}
+        self._accepted: set[tuple[str, bytes]] = set()
+        self._prompt_lock = threading.Lock()
 
     def verify(self, hop: Hop, key_type: str, key: bytes, certificate: bytes = b"") -> None:
         """Judge as always; an unknown key that was agreed to is recorded."""
-        who = (hop.place, key)
+        host_key = (hop.address, key)
         try:
             super().verify(hop, key_type, key, certificate)
         except HostKeyError as error:
-            if error.code != UNKNOWN:
+            if error.code != UNKNOWN_HOST_KEY:
                 raise
-            with self._turn:
-                if who not in self._welcome:
-                    self.strangers[who] = Stranger(
-                        hop.bastion or hop.name, hop.place, key_type, fingerprint(key)
+            with self._prompt_lock:
+                if host_key not in self._accepted:
+                    self.unknown_keys[host_key] = UnknownHostKey(
+                        hop.bastion or hop.name, hop.address, key_type, fingerprint(key)
                     )
                     raise
             super().verify(replace(hop, host_keys="accept-new"), key_type, key, certificate)
 
-    def welcome_all(self) -> None:
+    def accept_all(self) -> None:
         """Accept the strangers met so far, each with the very key that it has shown."""
-        with self._turn:
-            self._welcome |= set(self.strangers)
-            self.strangers.clear()
+        with self._prompt_lock:
+            self._accepted |= set(self.unknown_keys)
+            self.unknown_keys.clear()
 
 
-WRONG = "CC-KEYS-001"
-UNWANTED = "CC-KEYS-002"
+WRONG_PASSWORD = "CC-KEYS-001"
+PASSWORDS_DISABLED = "CC-KEYS-002"
 ASKS_FOR_PASSWORD = re.compile(r"password|密码|密碼|口令", re.IGNORECASE)
-WHOSE = re.compile(r"^\([^)]*\)|\S+@\S+")  # what PAM writes around a question: a host may be called token
-ASKS_FOR_MORE = re.compile(
+PROMPT_PREFIX = re.compile(
+    r"^\([^)]*\)|\S+@\S+"
+)  # what PAM writes around a question: a host may be called token
+ASKS_FOR_CODE = re.compile(
     r"one[- ]?time|\botp\b|\btoken\b|\bcode\b|passcode|验证码|驗證碼|动态", re.IGNORECASE
 )
 
 
-class _OtherQuestionError(Exception):
+class _UnexpectedPromptError(Exception):
     """The server asks for what is not the password; the text is its question."""
 
 
-class PasswordLogin(Login):
+class PasswordHandshake(SshHandshake):
     """One attempt to get into one node by a password; keyboard-interactive counts where it asks for just that."""
 
     def __init__(self, hop: Hop, *, password: str, **rest: Any) -> None:
@@ -98,135 +100,164 @@ class PasswordLogin(Login):
 
     def authenticate(self, transport: paramiko.Transport) -> None:
         """Show the password once."""
-        self._begin("login", self.timeouts.login)
+        self._begin_step("login", self.timeouts.login)
         try:
-            further = self._show(transport)
+            remaining_methods = self._send_password(transport)
         except paramiko.BadAuthenticationType as error:
-            raise self._no_passwords(", ".join(error.allowed_types)) from error
-        except _OtherQuestionError as error:
-            raise self._refuse("it asks for something else than a password", f"it asked: {error}") from error
+            raise self._passwords_disabled(", ".join(error.allowed_types)) from error
+        except _UnexpectedPromptError as error:
+            raise self._login_refused(
+                "it asks for something else than a password", f"it asked: {error}"
+            ) from error
         except paramiko.AuthenticationException as error:
             if self.alarm.expired or not transport.is_active():
                 raise
-            raise self._wrong() from error
-        if further:
-            raise self._refuse("it wants more than a password", f"it also wants: {', '.join(further)}")
+            raise self._wrong_password() from error
+        if remaining_methods:
+            raise self._login_refused(
+                "it wants more than a password", f"it also wants: {', '.join(remaining_methods)}"
+            )
 
-    def _show(self, transport: paramiko.Transport) -> list[str]:
+    def _send_password(self, transport: paramiko.Transport) -> list[str]:
         """Give the password, or answer the one question for it; gives what the server wants besides."""
         try:
             return transport.auth_password(self.hop.user, self._password, fallback=False)
         except paramiko.BadAuthenticationType as error:
             if "keyboard-interactive" not in error.allowed_types:
                 raise
-        return transport.auth_interactive(self.hop.user, self._answer)
+        return transport.auth_interactive(self.hop.user, self._answer_prompts)
 
-    def _answer(self, _title: str, _instructions: str, questions: Sequence[tuple[str, bool]]) -> list[str]:
+    def _answer_prompts(
+        self, _title: str, _instructions: str, prompts: Sequence[tuple[str, bool]]
+    ) -> list[str]:
         """Answer a question that asks for just the password; no code of a token's is it, and nothing that is echoed."""
-        for asked, echoed in questions:
-            question = WHOSE.sub("", asked)
-            if echoed or not ASKS_FOR_PASSWORD.search(question) or ASKS_FOR_MORE.search(question):
-                raise _OtherQuestionError(asked.strip())
-        return [self._password] * len(questions)
+        for prompt, echoed in prompts:
+            question = PROMPT_PREFIX.sub("", prompt)
+            if echoed or not ASKS_FOR_PASSWORD.search(question) or ASKS_FOR_CODE.search(question):
+                raise _UnexpectedPromptError(prompt.strip())
+        return [self._password] * len(prompts)
 
-    def _wrong(self) -> AuthenticationFailed:
+    def _wrong_password(self) -> AuthenticationFailed:
         return AuthenticationFailed(
-            f"{self.hop.called} does not take this password for {self.hop.user}",
-            code=WRONG,
+            f"{self.hop.description} does not take this password for {self.hop.user}",
+            code=WRONG_PASSWORD,
             node=self.hop.name,
             fix="mind that `user` under `ssh:` in the inventory says whose password it is; some servers take none "
             "for root (PermitRootLogin)",
         )
 
-    def _no_passwords(self, wanted: str) -> AuthenticationFailed:
+    def _passwords_disabled(self, allowed: str) -> AuthenticationFailed:
         return AuthenticationFailed(
-            f"{self.hop.called} takes no passwords",
-            code=UNWANTED,
+            f"{self.hop.description} takes no passwords",
+            code=PASSWORDS_DISABLED,
             node=self.hop.name,
-            evidence=f"it wants: {wanted}",
+            evidence=f"it wants: {allowed}",
             fix="give the public key to whoever keeps the node: it belongs into ~/.ssh/authorized_keys there",
         )
 
 
 INSTALL_LIMIT = 30.0  # seconds
-MOST_SAID = 64 << 10  # bytes
+MAX_OUTPUT = 64 << 10  # bytes
 
 
-class Doorway:
+class KeyInstaller:
     """The ways into the nodes of one command, by the key to install or by a password."""
 
     def __init__(
-        self, key: Path, public: str, notice: Callable[[str], None], *, remember: Path, ask: Ask | None
+        self,
+        key: Path,
+        public_key: str,
+        notice: Callable[[str], None],
+        *,
+        cache_dir: Path,
+        ask_passphrase: AskPassphrase | None,
     ) -> None:
-        self._key, self._public = key, public
-        self.hostkeys = Introductions(notice)
-        self._routes = Routes(SshConfig(notice, folder=remember))
-        self._ours, self._any = Keyring(ask=ask), Keyring(ask=ask)
-        self._gateways = Gateways(lambda hop: insist(lambda: self._connect(hop, self._any)))
+        self._key, self._public_key = key, public_key
+        self.hostkeys = HostKeyPrompts(notice)
+        self._routes = Routes(SshConfig(notice, folder=cache_dir))
+        self._key_identities, self._login_identities = (
+            Identities(ask_passphrase=ask_passphrase),
+            Identities(ask_passphrase=ask_passphrase),
+        )
+        self._bastions = BastionPool(
+            lambda hop: retry_while_busy(lambda: self._connect(hop, self._login_identities))
+        )
 
-    def __enter__(self) -> Doorway:
+    def __enter__(self) -> KeyInstaller:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._gateways.close()
+        self._bastions.close()
 
-    def welcome(self) -> None:
+    def retry_bastions(self) -> None:
         """Go on with the servers whose host keys were agreed to, bastions among them."""
-        self._gateways.forget_failures()
+        self._bastions.clear_failures()
 
-    def look(self, nodes: Iterable[Node]) -> Iterator[Outcome[bool]]:
+    def check_access(self, nodes: Iterable[Node]) -> Iterator[Outcome[bool]]:
         """Tell of every node whether the key opens it already."""
-        wanted = list(nodes)
-        self._routes.prepare(wanted)
-        hops = [self._with_key(node) for node in wanted if not isinstance(self._find(node), ClusterctlError)]
-        self._ours.unlock(hops[:1])
-        return fan_out(wanted, self._is_open)
+        checked = list(nodes)
+        self._routes.prepare(checked)
+        hops = [
+            self._hop_with_key(node)
+            for node in checked
+            if not isinstance(self._find_route(node), ClusterctlError)
+        ]
+        self._key_identities.unlock(hops[:1])
+        return fan_out(checked, self._accepts_key)
 
-    def install(self, node: Node, password: str) -> Installed:
+    def install(self, node: Node, password: str) -> KeyInstallResult:
         """Install the key by a password, and prove that it opens the node."""
-        enter = partial(PasswordLogin, password=password)
+        handshake_type = partial(PasswordHandshake, password=password)
         hop = replace(self._routes.find(node), key=None, identities=(), identities_only=True)
-        connection = insist(
-            lambda: connect(hop, self.hostkeys, self._any, gateways=self._gateways, login=enter)
+        connection = retry_while_busy(
+            lambda: connect(
+                hop,
+                self.hostkeys,
+                self._login_identities,
+                bastions=self._bastions,
+                handshake_type=handshake_type,
+            )
         )
         try:
-            done = parse_installed(_run(connection, render_install(self._public), node.name))
+            result = parse_install_result(
+                _run_script(connection, render_install(self._public_key), node.name)
+            )
         finally:
             with suppress(Exception):
                 connection.close()
-        if done.state == FAILED:
-            raise _not_installed(node, done)
-        if not self._is_open(node):
-            raise _not_accepted(node, done)
-        return done
+        if result.state == FAILED:
+            raise _not_installed(node, result)
+        if not self._accepts_key(node):
+            raise _not_accepted(node, result)
+        return result
 
-    def _is_open(self, node: Node) -> bool:
+    def _accepts_key(self, node: Node) -> bool:
         try:
-            self._connect(self._with_key(node), self._ours).close()
+            self._connect(self._hop_with_key(node), self._key_identities).close()
         except AuthenticationFailed as error:
             if error.code != "CC-SSH-007":
                 raise
             return False
         return True
 
-    def _connect(self, hop: Hop, keyring: Keyring) -> Connection:
-        return insist(lambda: connect(hop, self.hostkeys, keyring, gateways=self._gateways))
+    def _connect(self, hop: Hop, identities: Identities) -> Connection:
+        return retry_while_busy(lambda: connect(hop, self.hostkeys, identities, bastions=self._bastions))
 
-    def _with_key(self, node: Node) -> Hop:
+    def _hop_with_key(self, node: Node) -> Hop:
         return replace(self._routes.find(node), key=str(self._key), identities=None, identities_only=True)
 
-    def _find(self, node: Node) -> Hop | ClusterctlError:
+    def _find_route(self, node: Node) -> Hop | ClusterctlError:
         try:
             return self._routes.find(node)
         except ClusterctlError as error:
             return error
 
 
-def _run(connection: Connection, script: str, node: str) -> str:
-    """Let the node's sh read a script, and give what it says, at most `MOST_SAID` of it."""
-    said, until = b"", time.monotonic() + INSTALL_LIMIT
+def _run_script(connection: Connection, script: str, node: str) -> str:
+    """Let the node's sh read a script, and give what it says, at most `MAX_OUTPUT` of it."""
+    output, deadline = b"", time.monotonic() + INSTALL_LIMIT
     try:
         channel = connection.transport.open_session(timeout=INSTALL_LIMIT)
         channel.settimeout(INSTALL_LIMIT)
@@ -234,36 +265,36 @@ def _run(connection: Connection, script: str, node: str) -> str:
         channel.exec_command("exec /bin/sh")
         channel.sendall(script.encode())
         channel.shutdown_write()
-        while len(said) < MOST_SAID and time.monotonic() < until and (more := channel.recv(8192)):
-            said += more
+        while len(output) < MAX_OUTPUT and time.monotonic() < deadline and (chunk := channel.recv(8192)):
+            output += chunk
     except (paramiko.SSHException, OSError, EOFError) as error:
-        text = f"the node's shell did not take the key: {error or type(error).__name__}"
-        raise NodeError(text, code="CC-KEYS-003", node=node, evidence=_shown(said)) from error
-    return said.decode("utf-8", "replace")
+        message = f"the node's shell did not take the key: {error or type(error).__name__}"
+        raise NodeError(message, code="CC-KEYS-003", node=node, evidence=_last_lines(output)) from error
+    return output.decode("utf-8", "replace")
 
 
-def _shown(said: bytes) -> str:
-    return "\n".join(said.decode("utf-8", "replace").splitlines()[-5:])
+def _last_lines(output: bytes) -> str:
+    return "\n".join(output.decode("utf-8", "replace").splitlines()[-5:])
 
 
-def _not_installed(node: Node, done: Installed) -> NodeError:
+def _not_installed(node: Node, result: KeyInstallResult) -> NodeError:
     return NodeError(
-        f"the key could not be installed: {done.detail}",
+        f"the key could not be installed: {result.detail}",
         code="CC-KEYS-003",
         node=node.name,
-        evidence="\n".join(done.notes),
+        evidence="\n".join(result.notes),
         fix="the account's home must be writable for it, and ~/.ssh its own",
     )
 
 
-def _not_accepted(node: Node, done: Installed) -> NodeError:
+def _not_accepted(node: Node, result: KeyInstallResult) -> NodeError:
     fix = "its sshd may read another file (AuthorizedKeysFile), or refuse this kind of key (PubkeyAcceptedAlgorithms)"
-    if done.notes:
+    if result.notes:
         fix = "sshd ignores the file as long as others may write to the home; log in and: chmod go-w ~"
     return NodeError(
-        f"the key is in {done.detail}, and yet the node does not accept it",
+        f"the key is in {result.detail}, and yet the node does not accept it",
         code="CC-KEYS-004",
         node=node.name,
-        evidence="\n".join(done.notes),
+        evidence="\n".join(result.notes),
         fix=fix,
     )

@@ -20,13 +20,13 @@ from paramiko.pkey import UnknownKeyType
 
 REVOKED = "@revoked"
 AUTHORITY = "@cert-authority"
-HASHED = "|1|"
+HASHED_PREFIX = "|1|"
 DEFAULT_PORT = 22
-WILD = frozenset("*?!")
+WILDCARDS = frozenset("*?!")
 
 
 @dataclass(frozen=True)
-class Entry:
+class KnownHostsEntry:
     """One line that could be read; `names` is its first field as written."""
 
     file: str
@@ -37,7 +37,7 @@ class Entry:
     key: bytes
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Name the line as `file:line`; one that was added by this process only by its file."""
         return f"{self.file}:{self.line}" if self.line else self.file
 
@@ -57,18 +57,18 @@ def render_name(host: str, port: int) -> str:
     return host.lower() if port == DEFAULT_PORT else f"[{host.lower()}]:{port}"
 
 
-def parse_entries(text: str, file: str) -> Iterator[Entry]:
+def parse_entries(text: str, file: str) -> Iterator[KnownHostsEntry]:
     """Yield the lines that mean something; malformed ones are passed over, as OpenSSH does."""
     for number, line in enumerate(text.split("\n"), 1):
-        words = line.split()
-        if not words or words[0].startswith("#"):
+        fields = line.split()
+        if not fields or fields[0].startswith("#"):
             continue
-        marker = words.pop(0) if words[0].startswith("@") else ""
-        if marker not in {"", REVOKED, AUTHORITY} or len(words) < 3:
+        marker = fields.pop(0) if fields[0].startswith("@") else ""
+        if marker not in {"", REVOKED, AUTHORITY} or len(fields) < 3:
             continue
-        key = decode_key(words[1], words[2])
+        key = decode_key(fields[1], fields[2])
         if key is not None:
-            yield Entry(file, number, marker, words[0], words[1], key)
+            yield KnownHostsEntry(file, number, marker, fields[0], fields[1], key)
 
 
 def decode_key(key_type: str, text: str) -> bytes | None:
@@ -84,51 +84,51 @@ def decode_key(key_type: str, text: str) -> bytes | None:
 class KnownHosts:
     """The entries of some files, found by name."""
 
-    def __init__(self, entries: Iterable[Entry] = ()) -> None:
-        self._plain: dict[str, list[Entry]] = defaultdict(list)
-        self._hashed: list[tuple[bytes, bytes, Entry]] = []
-        self._answers: dict[str, list[Entry]] = {}  # a hashed line costs a hash each time it is asked
-        self._wild: list[tuple[list[re.Pattern[str]], list[re.Pattern[str]], Entry]] = []
+    def __init__(self, entries: Iterable[KnownHostsEntry] = ()) -> None:
+        self._plain: dict[str, list[KnownHostsEntry]] = defaultdict(list)
+        self._hashed: list[tuple[bytes, bytes, KnownHostsEntry]] = []
+        self._cache: dict[str, list[KnownHostsEntry]] = {}  # a hashed line costs a hash each time it is asked
+        self._wildcards: list[tuple[list[re.Pattern[str]], list[re.Pattern[str]], KnownHostsEntry]] = []
         for entry in entries:
             self.add(entry)
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: KnownHostsEntry) -> None:
         """Take one more entry; safe while other threads ask."""
         names = entry.names.lower().split(",")
-        if entry.names.startswith(HASHED):
+        if entry.names.startswith(HASHED_PREFIX):
             parts = _decode_hashed(entry.names)
             if parts is not None:
                 self._hashed.append((*parts, entry))
-        elif WILD & set(entry.names):
-            wanted = [_compile(name) for name in names if name and not name.startswith("!")]
-            refused = [_compile(name[1:]) for name in names if name.startswith("!")]
-            self._wild.append((wanted, refused, entry))
+        elif WILDCARDS & set(entry.names):
+            patterns = [_compile_pattern(name) for name in names if name and not name.startswith("!")]
+            negated = [_compile_pattern(name[1:]) for name in names if name.startswith("!")]
+            self._wildcards.append((patterns, negated, entry))
         else:
             for name in dict.fromkeys(names):
                 self._plain[name].append(entry)
-        self._answers = {}  # a new one: an answer that is being looked up goes into the old
+        self._cache = {}  # a new one: an answer that is being looked up goes into the old
 
-    def match(self, name: str) -> list[Entry]:
+    def match(self, name: str) -> list[KnownHostsEntry]:
         """Return the entries for a name as `render_name` writes it."""
-        answers = self._answers
-        found = answers.get(name)
-        if found is None:
-            found = answers[name] = self._find(name)
-        return found
+        cache = self._cache
+        entries = cache.get(name)
+        if entries is None:
+            entries = cache[name] = self._find(name)
+        return entries
 
-    def _find(self, name: str) -> list[Entry]:
-        found = list(self._plain.get(name, ()))
+    def _find(self, name: str) -> list[KnownHostsEntry]:
+        entries = list(self._plain.get(name, ()))
         raw = name.encode()
-        found += [e for salt, digest, e in self._hashed if hmac.digest(salt, raw, "sha1") == digest]
-        found += [e for wanted, refused, e in self._wild if _is_meant(name, wanted, refused)]
-        return found
+        entries += [e for salt, digest, e in self._hashed if hmac.digest(salt, raw, "sha1") == digest]
+        entries += [e for patterns, negated, e in self._wildcards if _matches(name, patterns, negated)]
+        return entries
 
 
-def _is_meant(name: str, wanted: list[re.Pattern[str]], refused: list[re.Pattern[str]]) -> bool:
-    return any(p.fullmatch(name) for p in wanted) and not any(p.fullmatch(name) for p in refused)
+def _matches(name: str, patterns: list[re.Pattern[str]], negated: list[re.Pattern[str]]) -> bool:
+    return any(p.fullmatch(name) for p in patterns) and not any(p.fullmatch(name) for p in negated)
 
 
-def _compile(pattern: str) -> re.Pattern[str]:
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
     """Compile a pattern of known_hosts: only `*` and `?` are special, brackets are not."""
     parts = {"*": ".*", "?": "."}
     return re.compile("".join(parts.get(letter) or re.escape(letter) for letter in pattern), re.DOTALL)
@@ -136,55 +136,57 @@ def _compile(pattern: str) -> re.Pattern[str]:
 
 def _decode_hashed(names: str) -> tuple[bytes, bytes] | None:
     try:
-        salt, digest = (base64.b64decode(part, validate=True) for part in names[len(HASHED) :].split("|"))
+        salt, digest = (
+            base64.b64decode(part, validate=True) for part in names[len(HASHED_PREFIX) :].split("|")
+        )
     except (binascii.Error, ValueError):
         return None
     return salt, digest
 
 
-SUFFIX = "-cert-v01@openssh.com"
-FOR_HOSTS = 2
-FIELDS = {"ssh-ed25519": 1, "ssh-rsa": 2}  # fields of the certified key; those of ECDSA are two as well
-BROKEN = (paramiko.SSHException, UnknownKeyType, ValueError, IndexError, UnicodeError)
+CERTIFICATE_SUFFIX = "-cert-v01@openssh.com"
+HOST_CERTIFICATE = 2
+KEY_FIELDS = {"ssh-ed25519": 1, "ssh-rsa": 2}  # fields of the certified key; those of ECDSA are two as well
+PARSE_ERRORS = (paramiko.SSHException, UnknownKeyType, ValueError, IndexError, UnicodeError)
 
 
 @dataclass(frozen=True)
 class HostCertificate:
-    """What a certificate says; `signed` is all of it but the signature."""
+    """What a certificate says; `signed_data` is all of it but the signature."""
 
-    kind: int
-    identity: str
+    cert_type: int
+    key_id: str
     principals: tuple[str, ...]
-    begins: int
-    ends: int
-    critical: bytes
-    authority: bytes
-    signed: bytes
+    valid_after: int
+    valid_before: int
+    critical_options: bytes
+    ca_key: bytes
+    signed_data: bytes
     signature: bytes
 
     def find_flaw(self, host: str, now: float | None = None) -> str:
         """Say why the certificate does not vouch for `host`; empty if it does."""
         moment = time.time() if now is None else now
-        if self.kind != FOR_HOSTS:
+        if self.cert_type != HOST_CERTIFICATE:
             return "it is a certificate for users"
-        if moment < self.begins:
+        if moment < self.valid_after:
             return "it is not valid yet"
-        if moment >= self.ends:
+        if moment >= self.valid_before:
             return "it has expired"
         if self.principals and host.lower() not in self.principals:
             return f"it is for {', '.join(self.principals)}, not for {host}"
-        if self.critical:
+        if self.critical_options:
             return "it has a critical option, which means nothing here"
-        return "" if self._is_signed() else "its signature is wrong"
+        return "" if self._has_valid_signature() else "its signature is wrong"
 
-    def _is_signed(self) -> bool:
+    def _has_valid_signature(self) -> bool:
         try:
-            kind = paramiko.Message(self.authority).get_text()
+            key_type = paramiko.Message(self.ca_key).get_text()
             if paramiko.Message(self.signature).get_text() == "ssh-rsa":  # by SHA-1
                 return False
-            key = paramiko.PKey.from_type_string(kind, self.authority)
-            return bool(key.verify_ssh_sig(self.signed, paramiko.Message(self.signature)))
-        except BROKEN:
+            key = paramiko.PKey.from_type_string(key_type, self.ca_key)
+            return bool(key.verify_ssh_sig(self.signed_data, paramiko.Message(self.signature)))
+        except PARSE_ERRORS:
             return False
 
 
@@ -192,37 +194,47 @@ def parse_certificate(blob: bytes) -> HostCertificate | None:
     """Read a certificate; None if it is none, or is cut off."""
     message = paramiko.Message(blob)
     try:
-        kind = message.get_text()
-        if not kind.endswith(SUFFIX):
+        key_type = message.get_text()
+        if not key_type.endswith(CERTIFICATE_SUFFIX):
             return None
-        for _ in range(1 + FIELDS.get(kind.removesuffix(SUFFIX), 2)):  # a nonce comes first
+        for _ in range(
+            1 + KEY_FIELDS.get(key_type.removesuffix(CERTIFICATE_SUFFIX), 2)
+        ):  # a nonce comes first
             message.get_string()
         message.get_int64()  # serial number
-        purpose, identity = message.get_int(), message.get_text()
+        cert_type, key_id = message.get_int(), message.get_text()
         principals = _read_texts(message.get_string())
-        begins, ends = message.get_int64(), message.get_int64()
-        critical, _, _ = message.get_string(), message.get_string(), message.get_string()
-        authority = message.get_string()
-        signed = message.get_so_far()
+        valid_after, valid_before = message.get_int64(), message.get_int64()
+        critical_options, _, _ = message.get_string(), message.get_string(), message.get_string()
+        ca_key = message.get_string()
+        signed_data = message.get_so_far()
         signature = message.get_string()
-    except BROKEN:
+    except PARSE_ERRORS:
         return None
-    if len(signed) + 4 + len(signature) != len(blob):  # paramiko fills up what is cut off
+    if len(signed_data) + 4 + len(signature) != len(blob):  # paramiko fills up what is cut off
         return None
     return HostCertificate(
-        purpose, identity, principals, begins, ends, critical, authority, signed, signature
+        cert_type,
+        key_id,
+        principals,
+        valid_after,
+        valid_before,
+        critical_options,
+        ca_key,
+        signed_data,
+        signature,
     )
 
 
 def _read_texts(packed: bytes) -> tuple[str, ...]:
-    message, found = paramiko.Message(packed), []
+    message, texts = paramiko.Message(packed), []
     while message.get_remainder():
-        found.append(message.get_text().lower())
-    return tuple(found)
+        texts.append(message.get_text().lower())
+    return tuple(texts)
 
 
-KRL = b"SSHKRL\n\0"
-LIMIT = 10.0  # seconds for ssh-keygen
+KRL_MAGIC = b"SSHKRL\n\0"
+KEYGEN_LIMIT = 10.0  # seconds for ssh-keygen
 
 
 def find_revocation(file: Path, key: bytes, certificate: bytes = b"") -> str:
@@ -234,30 +246,30 @@ def find_revocation(file: Path, key: bytes, certificate: bytes = b"") -> str:
         content = file.read_bytes()
     except OSError as error:
         return f"{file} cannot be read: {error.strerror}"
-    if content.startswith(KRL):
-        return _ask_keygen(file, certificate or key)
-    signed = parse_certificate(certificate) if certificate else None
-    shown = {key, signed.authority} if signed is not None else {key}
+    if content.startswith(KRL_MAGIC):
+        return _query_revocation_list(file, certificate or key)
+    parsed = parse_certificate(certificate) if certificate else None
+    keys = {key, parsed.ca_key} if parsed is not None else {key}
     for line in content.decode("utf-8", "replace").splitlines():
-        words = line.split()
-        if len(words) > 1 and decode_key(words[0], words[1]) in shown:
+        fields = line.split()
+        if len(fields) > 1 and decode_key(fields[0], fields[1]) in keys:
             return f"it stands in {file}"
     return ""
 
 
-def _ask_keygen(file: Path, blob: bytes) -> str:
+def _query_revocation_list(file: Path, blob: bytes) -> str:
     """Ask ssh-keygen, which alone knows what a revocation list says of serial numbers and names."""
-    with tempfile.NamedTemporaryFile(prefix="clusterctl-") as asked:
-        asked.write(paramiko.Message(blob).get_string() + b" " + base64.b64encode(blob) + b"\n")
-        asked.flush()
+    with tempfile.NamedTemporaryFile(prefix="clusterctl-") as key_file:
+        key_file.write(paramiko.Message(blob).get_string() + b" " + base64.b64encode(blob) + b"\n")
+        key_file.flush()
         try:
-            done = subprocess.run(
-                ["ssh-keygen", "-Q", "-f", str(file), asked.name],
+            completed = subprocess.run(
+                ["ssh-keygen", "-Q", "-f", str(file), key_file.name],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
-                timeout=LIMIT,
+                timeout=KEYGEN_LIMIT,
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             return f"ssh-keygen cannot say what {file} revokes: {error}"
-    return "" if done.returncode == 0 else f"{file} revokes it"
+    return "" if completed.returncode == 0 else f"{file} revokes it"

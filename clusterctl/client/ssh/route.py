@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Literal
 
 from clusterctl.client.ssh.config import (
-    AT_ONCE,
+    MAX_PARALLEL,
     NONE,
-    Answer,
-    Question,
+    ConfigQuery,
+    HostOptions,
     SshConfig,
     expand_tokens,
     split_paths,
@@ -26,7 +26,7 @@ from clusterctl.client.ssh.config import (
 from clusterctl.client.ssh.sockets import expand_proxy_command
 from clusterctl.errors import ClusterctlError, Unreachable
 from clusterctl.specs.addresses import LONGEST_CHAIN, Bastion, parse_host, parse_user, split_jump
-from clusterctl.specs.codes import BadValueError
+from clusterctl.specs.codes import InvalidValueError
 from clusterctl.specs.inventory.model import Node, Ssh
 from clusterctl.specs.values import parse_port
 
@@ -54,16 +54,16 @@ class Hop:
     jump: Hop | None = None
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         """Say where it is."""
         return f"{self.host} port {self.port}"
 
     @property
-    def called(self) -> str:
+    def description(self) -> str:
         """Say what it is."""
         return f"the bastion {self.bastion}" if self.bastion else "the node"
 
-    def named(self, name: str) -> Hop:
+    def for_node(self, name: str) -> Hop:
         """Make it the way of another node, for messages."""
         return replace(self, name=name)
 
@@ -75,11 +75,13 @@ class Hop:
 
 
 DEFAULT_PORT = 22
-USUAL_KNOWN = ("~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts")
-USUAL = frozenset(
+DEFAULT_KNOWN_HOSTS = ("~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts")
+DEFAULT_KEY_KINDS = frozenset(
     {"rsa", "ecdsa", "ecdsa_sk", "ed25519", "ed25519_sk", "xmss", "dsa"}
 )  # files id_... that ssh tries unasked
-ALWAYS = frozenset({"rsa", "ecdsa", "ed25519"})  # of them, in every version: fewer were named by somebody
+COMMON_KEY_KINDS = frozenset(
+    {"rsa", "ecdsa", "ed25519"}
+)  # of them, in every version: fewer were named by somebody
 
 
 class Routes:
@@ -87,93 +89,98 @@ class Routes:
 
     def __init__(self, config: SshConfig) -> None:
         self._config = config
-        self._known: dict[Node, Hop | ClusterctlError] = {}
+        self._resolved: dict[Node, Hop | ClusterctlError] = {}
 
     def prepare(self, nodes: Sequence[Node]) -> None:
         """Work out many ways at once; what fails is told by `find`."""
-        wanted = [node for node in nodes if node not in self._known]
-        if wanted:
-            with ThreadPoolExecutor(AT_ONCE, "ssh configuration") as pool:
-                list(pool.map(self._resolve, wanted))
+        unresolved = [node for node in nodes if node not in self._resolved]
+        if unresolved:
+            with ThreadPoolExecutor(MAX_PARALLEL, "ssh configuration") as pool:
+                list(pool.map(self._resolve, unresolved))
             self._config.save()
 
-    def known(self, nodes: Sequence[Node]) -> Iterator[Hop]:
+    def iter_hops(self, nodes: Sequence[Node]) -> Iterator[Hop]:
         """Yield all servers on the way to some nodes, as far as the ways are known."""
         for node in nodes:
-            found = self._known.get(node)
-            if isinstance(found, Hop):
-                yield from (*found.chain(), found)
+            hop = self._resolved.get(node)
+            if isinstance(hop, Hop):
+                yield from (*hop.chain(), hop)
 
     def find(self, node: Node) -> Hop:
         """Give the way to a node; raises a ConnectError if its configuration cannot be read."""
-        found = self._known.get(node) or self._resolve(node)
-        if isinstance(found, ClusterctlError):
-            raise found
-        return found
+        resolved = self._resolved.get(node) or self._resolve(node)
+        if isinstance(resolved, ClusterctlError):
+            raise resolved
+        return resolved
 
     def _resolve(self, node: Node) -> Hop | ClusterctlError:
         try:
-            found: Hop | ClusterctlError = self._route(node)
+            resolved: Hop | ClusterctlError = self._route(node)
         except ClusterctlError as error:
-            found = error
-        self._known[node] = found
-        return found
+            resolved = error
+        self._resolved[node] = resolved
+        return resolved
 
     def _route(self, node: Node) -> Hop:
         ssh = node.ssh
-        question = Question(node.host, ssh.user, ssh.port, _config_file(ssh))
-        answer = self._config.ask(question, node.name)
-        hop, tokens = _settle(node.name, question, answer)
-        known = (ssh.known_hosts,) if ssh.known_hosts is not None else hop.known_hosts
-        hop = replace(hop, key=ssh.key, known_hosts=known, host_keys=ssh.host_keys or hop.host_keys)
+        query = ConfigQuery(node.host, ssh.user, ssh.port, _config_file(ssh))
+        options = self._config.query(query, node.name)
+        hop, tokens = _base_hop(node.name, query, options)
+        known_hosts = (ssh.known_hosts,) if ssh.known_hosts is not None else hop.known_hosts
+        hop = replace(hop, key=ssh.key, known_hosts=known_hosts, host_keys=ssh.host_keys or hop.host_keys)
         if ssh.proxy_command is not None:
-            return _through_command(hop, ssh.proxy_command, tokens)
+            return _with_proxy_command(hop, ssh.proxy_command, tokens)
         if ssh.jump is not None:
-            chain = tuple(bastion for bastion in split_jump(ssh.jump) if not _is(bastion, node))
-            return replace(hop, jump=self._chain(hop, chain, ssh, ())) if chain else hop
-        return self._configured_way(hop, answer, tokens, ssh, ())
+            chain = tuple(bastion for bastion in split_jump(ssh.jump) if not _is_same_host(bastion, node))
+            return replace(hop, jump=self._build_chain(hop, chain, ssh, ())) if chain else hop
+        return self._configured_route(hop, options, tokens, ssh, ())
 
-    def _configured_way(
-        self, hop: Hop, answer: Answer, tokens: Mapping[str, str], ssh: Ssh, passed: tuple[Bastion, ...]
+    def _configured_route(
+        self,
+        hop: Hop,
+        options: HostOptions,
+        tokens: Mapping[str, str],
+        ssh: Ssh,
+        visited: tuple[Bastion, ...],
     ) -> Hop:
-        jump, command = _first(answer, "proxyjump"), _first(answer, "proxycommand")
+        jump, command = _first_value(options, "proxyjump"), _first_value(options, "proxycommand")
         if jump is not None and jump != NONE:
-            return replace(hop, jump=self._chain(hop, _split(hop.name, jump), ssh, passed))
+            return replace(hop, jump=self._build_chain(hop, _parse_jump(hop.name, jump), ssh, visited))
         if command is not None and command != NONE:
-            return _through_command(hop, command, tokens)
+            return _with_proxy_command(hop, command, tokens)
         return hop
 
-    def _chain(
-        self, hop: Hop, bastions: Sequence[Bastion], ssh: Ssh, passed: tuple[Bastion, ...]
+    def _build_chain(
+        self, hop: Hop, bastions: Sequence[Bastion], ssh: Ssh, visited: tuple[Bastion, ...]
     ) -> Hop | None:
         """Give the last of some bastions; the first one's own configuration says how it is reached."""
         last: Hop | None = None
         for bastion in bastions:
-            if bastion in passed or len(passed) >= LONGEST_CHAIN:
-                raise _circle(hop.name, (*passed, bastion))
-            passed = (*passed, bastion)
-            last = self._bastion(hop.name, bastion, last, ssh, passed)
+            if bastion in visited or len(visited) >= LONGEST_CHAIN:
+                raise _loop_error(hop.name, (*visited, bastion))
+            visited = (*visited, bastion)
+            last = self._bastion_hop(hop.name, bastion, last, ssh, visited)
         return last
 
-    def _bastion(
-        self, node: str, bastion: Bastion, before: Hop | None, ssh: Ssh, passed: tuple[Bastion, ...]
+    def _bastion_hop(
+        self, node: str, bastion: Bastion, previous: Hop | None, ssh: Ssh, visited: tuple[Bastion, ...]
     ) -> Hop:
-        question = Question(bastion.host, bastion.user, bastion.port, _config_file(ssh))
-        answer = self._config.ask(question, node)
-        hop, tokens = _settle(node, question, answer)
-        known = hop.known_hosts
+        query = ConfigQuery(bastion.host, bastion.user, bastion.port, _config_file(ssh))
+        options = self._config.query(query, node)
+        hop, tokens = _base_hop(node, query, options)
+        known_hosts = hop.known_hosts
         if ssh.known_hosts is not None:  # the cluster's own file may know the bastion as well
-            known = (ssh.known_hosts, *(known or USUAL_KNOWN))
+            known_hosts = (ssh.known_hosts, *(known_hosts or DEFAULT_KNOWN_HOSTS))
         hop = replace(
             hop,
             bastion=str(bastion),
             offered=ssh.key if hop.identities is None else None,
-            known_hosts=known,
+            known_hosts=known_hosts,
             host_keys=ssh.host_keys or hop.host_keys,
         )
-        if before is not None:
-            return replace(hop, jump=before)
-        return self._configured_way(hop, answer, tokens, ssh, passed)
+        if previous is not None:
+            return replace(hop, jump=previous)
+        return self._configured_route(hop, options, tokens, ssh, visited)
 
 
 def plain_hop(node: Node) -> Hop:
@@ -190,41 +197,41 @@ def login_name() -> str:
         return getpass.getuser()
 
 
-def _settle(node: str, question: Question, answer: Answer) -> tuple[Hop, Mapping[str, str]]:
+def _base_hop(node: str, query: ConfigQuery, options: HostOptions) -> tuple[Hop, Mapping[str, str]]:
     """Decide all but the way, from what was asked and what the configuration answers."""
-    host, user, port = _target(node, question, answer)
-    tokens = _tokens(question.host, host, user, port)
+    host, user, port = _target(node, query, options)
+    tokens = _tokens(query.host, host, user, port)
     hop = Hop(
         name=node,
         host=host,
         user=user,
         port=port,
-        identities=_identities(answer, tokens),
-        certificates=_paths(answer, "certificatefile", tokens),
-        identities_only=_first(answer, "identitiesonly") == "yes",
-        agent=_agent(answer),
-        known_hosts=tuple(_known_hosts(answer, tokens)),
-        revoked_keys=_revoked_keys(answer, tokens),
-        host_key_alias=_expand_first(answer, "hostkeyalias", tokens),
-        host_keys=_strictness(answer),
+        identities=_identities(options, tokens),
+        certificates=_paths(options, "certificatefile", tokens),
+        identities_only=_first_value(options, "identitiesonly") == "yes",
+        agent=_agent(options),
+        known_hosts=tuple(_known_hosts(options, tokens)),
+        revoked_keys=_revoked_keys(options, tokens),
+        host_key_alias=_expand_first(options, "hostkeyalias", tokens),
+        host_keys=_host_key_policy(options),
     )
     return hop, tokens
 
 
-def _target(node: str, question: Question, answer: Answer) -> tuple[str, str, int]:
+def _target(node: str, query: ConfigQuery, options: HostOptions) -> tuple[str, str, int]:
     """Take the real host, user and port; what a configuration says must be as safe as what an inventory says."""
-    host = _first(answer, "hostname") or question.host
-    user = question.user or _first(answer, "user") or login_name()
+    host = _first_value(options, "hostname") or query.host
+    user = query.user or _first_value(options, "user") or login_name()
     try:
-        port = question.port or parse_port(_first(answer, "port") or str(DEFAULT_PORT))
+        port = query.port or parse_port(_first_value(options, "port") or str(DEFAULT_PORT))
         return parse_host(host), (user if user == login_name() else parse_user(user)), port
-    except BadValueError as wrong:
-        raise _strange(node, f"{question.host}: {wrong.message}") from wrong
+    except InvalidValueError as error:
+        raise _invalid_config(node, f"{query.host}: {error.message}") from error
 
 
 def _tokens(alias: str, host: str, user: str, port: int) -> Mapping[str, str]:
-    name, own = socket.gethostname(), login_name()
-    digest = hashlib.sha1(f"{name}{host}{port}{user}".encode(), usedforsecurity=False).hexdigest()
+    hostname, login = socket.gethostname(), login_name()
+    digest = hashlib.sha1(f"{hostname}{host}{port}{user}".encode(), usedforsecurity=False).hexdigest()
     return {
         "%": "%",
         "h": host,
@@ -232,67 +239,67 @@ def _tokens(alias: str, host: str, user: str, port: int) -> Mapping[str, str]:
         "k": alias,
         "p": str(port),
         "r": user,
-        "u": own,
-        "l": name,
-        "L": name.partition(".")[0],
+        "u": login,
+        "l": hostname,
+        "L": hostname.partition(".")[0],
         "d": str(Path.home()),
         "i": str(os.getuid()),
         "C": digest,
     }
 
 
-def _through_command(hop: Hop, template: str, tokens: Mapping[str, str]) -> Hop:
+def _with_proxy_command(hop: Hop, template: str, tokens: Mapping[str, str]) -> Hop:
     command = expand_proxy_command(
         template, host=hop.host, port=hop.port, user=hop.user, alias=tokens["n"], node=hop.name
     )
     return replace(hop, proxy_command=command)
 
 
-def _identities(answer: Answer, tokens: Mapping[str, str]) -> tuple[str, ...] | None:
+def _identities(options: HostOptions, tokens: Mapping[str, str]) -> tuple[str, ...] | None:
     """Give the files that a configuration names; None if they are only those that ssh tries unasked."""
-    named = answer.get("identityfile", [])
-    kinds = {path.removeprefix("~/.ssh/id_") for path in named}
-    if not kinds or ALWAYS <= kinds <= USUAL:
+    paths = options.get("identityfile", [])
+    kinds = {path.removeprefix("~/.ssh/id_") for path in paths}
+    if not kinds or COMMON_KEY_KINDS <= kinds <= DEFAULT_KEY_KINDS:
         return None
-    return _paths(answer, "identityfile", tokens)
+    return _paths(options, "identityfile", tokens)
 
 
-def _paths(answer: Answer, key: str, tokens: Mapping[str, str]) -> tuple[str, ...]:
-    found = (expand_tokens(path, tokens) for path in answer.get(key, ()) if path != NONE)
-    return tuple(path for path in found if path is not None)
+def _paths(options: HostOptions, key: str, tokens: Mapping[str, str]) -> tuple[str, ...]:
+    expanded = (expand_tokens(path, tokens) for path in options.get(key, ()) if path != NONE)
+    return tuple(path for path in expanded if path is not None)
 
 
-def _known_hosts(answer: Answer, tokens: Mapping[str, str]) -> Sequence[str]:
+def _known_hosts(options: HostOptions, tokens: Mapping[str, str]) -> Sequence[str]:
     """Give the user's files and the system's; none if there is no answer."""
-    texts = [text for key in ("userknownhostsfile", "globalknownhostsfile") for text in answer.get(key, ())]
-    found = (expand_tokens(path, tokens) for text in texts for path in split_paths(text) if path != NONE)
-    return [path for path in found if path is not None]
+    texts = [text for key in ("userknownhostsfile", "globalknownhostsfile") for text in options.get(key, ())]
+    expanded = (expand_tokens(path, tokens) for text in texts for path in split_paths(text) if path != NONE)
+    return [path for path in expanded if path is not None]
 
 
-def _revoked_keys(answer: Answer, tokens: Mapping[str, str]) -> str | None:
+def _revoked_keys(options: HostOptions, tokens: Mapping[str, str]) -> str | None:
     """Give the file of revoked keys; what is not understood of its name stays, and then allows nothing."""
-    named = _first(answer, "revokedhostkeys")
-    return None if named in (None, NONE) else expand_tokens(named, tokens) or named
+    path = _first_value(options, "revokedhostkeys")
+    return None if path in (None, NONE) else expand_tokens(path, tokens) or path
 
 
-def _agent(answer: Answer) -> str | None:
-    named = _first(answer, "identityagent")
-    if named is None or named == "SSH_AUTH_SOCK":
+def _agent(options: HostOptions) -> str | None:
+    agent = _first_value(options, "identityagent")
+    if agent is None or agent == "SSH_AUTH_SOCK":
         return None
-    return os.environ.get(named[1:], NONE) if named.startswith("$") else named
+    return os.environ.get(agent[1:], NONE) if agent.startswith("$") else agent
 
 
-def _strictness(answer: Answer) -> Literal["strict", "accept-new"]:
-    return "accept-new" if _first(answer, "stricthostkeychecking") == "accept-new" else "strict"
+def _host_key_policy(options: HostOptions) -> Literal["strict", "accept-new"]:
+    return "accept-new" if _first_value(options, "stricthostkeychecking") == "accept-new" else "strict"
 
 
-def _expand_first(answer: Answer, key: str, tokens: Mapping[str, str]) -> str | None:
-    value = _first(answer, key)
+def _expand_first(options: HostOptions, key: str, tokens: Mapping[str, str]) -> str | None:
+    value = _first_value(options, key)
     return None if value is None else expand_tokens(value, tokens)
 
 
-def _first(answer: Answer, key: str) -> str | None:
-    values = answer.get(key)
+def _first_value(options: HostOptions, key: str) -> str | None:
+    values = options.get(key)
     return values[0] if values else None
 
 
@@ -302,19 +309,19 @@ def _config_file(ssh: Ssh) -> str | None:
     return str(Path(ssh.config).expanduser().absolute())
 
 
-def _is(bastion: Bastion, node: Node) -> bool:
+def _is_same_host(bastion: Bastion, node: Node) -> bool:
     """Whether a bastion of all nodes is this node itself, which is then reached straight."""
     return bastion.host == node.host and bastion.port == node.ssh.port
 
 
-def _split(node: str, jump: str) -> tuple[Bastion, ...]:
+def _parse_jump(node: str, jump: str) -> tuple[Bastion, ...]:
     try:
         return split_jump(jump)
-    except BadValueError as wrong:
-        raise _strange(node, f"ProxyJump {jump}: {wrong.message}") from wrong
+    except InvalidValueError as error:
+        raise _invalid_config(node, f"ProxyJump {jump}: {error.message}") from error
 
 
-def _strange(node: str, evidence: str) -> Unreachable:
+def _invalid_config(node: str, evidence: str) -> Unreachable:
     return Unreachable(
         "the SSH configuration names what cannot be a host or user",
         code="CC-SSH-019",
@@ -324,12 +331,12 @@ def _strange(node: str, evidence: str) -> Unreachable:
     )
 
 
-def _circle(node: str, passed: Sequence[Bastion]) -> Unreachable:
+def _loop_error(node: str, visited: Sequence[Bastion]) -> Unreachable:
     return Unreachable(
         "the bastions on the way to the node form a circle, or are too many",
         code="CC-SSH-019",
         node=node,
-        evidence=" -> ".join(map(str, passed)),
+        evidence=" -> ".join(map(str, visited)),
         fix="exclude the bastion itself from its rule, such as `Host *.cluster !bastion`; "
         "`ssh -G NAME` shows its ProxyJump",
     )

@@ -21,33 +21,35 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import IO, Any, NamedTuple
 
-from clusterctl.errors import ConnectError, ConnectTimeout, SystemRefusal, Unreachable
+from clusterctl.errors import ConnectError, ConnectTimeout, LocalSystemError, Unreachable
 from clusterctl.specs.text import command_line
 
-OWN = 128  # beside the nodes' connections
-LEAST = 3  # of a node: its connection, and a bell's two ends for one conversation
-USUAL = 6  # of a node with two conversations, with room
-ENOUGH = 16384
-SCARCE = (errno.EMFILE, errno.ENFILE)
+RESERVED_FILES = 128  # beside the nodes' connections
+MIN_FILES_PER_NODE = 3  # of a node: its connection, and a bell's two ends for one conversation
+FILES_PER_NODE = 6  # of a node with two conversations, with room
+MIN_FILE_LIMIT = 16384
+FILE_LIMIT_ERRNOS = (errno.EMFILE, errno.ENFILE)
 
 
-def allow_files(nodes: int) -> None:
-    """Raise the soft limit to what so many nodes take; SystemRefusal if not even the least fits below the hard one."""
+def raise_file_limit(nodes: int) -> None:
+    """Raise the soft limit to what so many nodes take; LocalSystemError if the hard limit is below the minimum."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = max(ENOUGH, OWN + USUAL * nodes)
-    if resource.RLIM_INFINITY != hard < wanted:
-        if hard < OWN + LEAST * nodes:
-            raise too_few_files(f"{nodes} nodes need {OWN + LEAST * nodes} at the least")
-        wanted = hard
-    if resource.RLIM_INFINITY != soft < wanted:
+    needed = max(MIN_FILE_LIMIT, RESERVED_FILES + FILES_PER_NODE * nodes)
+    if resource.RLIM_INFINITY != hard < needed:
+        if hard < RESERVED_FILES + MIN_FILES_PER_NODE * nodes:
+            raise too_few_files(
+                f"{nodes} nodes need {RESERVED_FILES + MIN_FILES_PER_NODE * nodes} at the least"
+            )
+        needed = hard
+    if resource.RLIM_INFINITY != soft < needed:
         with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
-def too_few_files(evidence: str) -> SystemRefusal:
+def too_few_files(evidence: str) -> LocalSystemError:
     """Say that this machine allows too few open files, and what can be done."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return SystemRefusal(
+    return LocalSystemError(
         f"this machine allows {soft} open files, too few for so many nodes",
         code="CC-USE-080",
         evidence=evidence,
@@ -55,18 +57,19 @@ def too_few_files(evidence: str) -> SystemRefusal:
     )
 
 
-def is_scarcity(error: BaseException) -> bool:
+def is_file_limit_error(error: BaseException) -> bool:
     """Tell whether something failed because too many files are open."""
-    return isinstance(error, OSError) and error.errno in SCARCE
+    return isinstance(error, OSError) and error.errno in FILE_LIMIT_ERRNOS
 
 
-HEAD_KEPT = 256
-SILENCE = 20  # seconds until the kernel gives up a peer that acknowledges nothing
+FIRST_BYTES_KEPT = 256
+SILENCE_LIMIT = 20  # seconds until the kernel gives up a peer that acknowledges nothing
 KEEPALIVE = {
     "TCP_KEEPIDLE": 10,
     "TCP_KEEPINTVL": 5,
     "TCP_KEEPCNT": 2,
-    "TCP_USER_TIMEOUT": SILENCE * 1000,  # what we send counts too, not only probes of an idle connection
+    "TCP_USER_TIMEOUT": SILENCE_LIMIT
+    * 1000,  # what we send counts too, not only probes of an idle connection
 }
 
 
@@ -80,28 +83,28 @@ class Address(NamedTuple):
         return f"{self.target[0]} port {self.target[1]}"
 
 
-class Line(socket.socket):
+class SshSocket(socket.socket):
     """The byte stream to one node; closing it wakes whoever waits in it."""
 
     node = ""
     proxied = False
-    head = b""  # the first that the other side said
+    first_bytes = b""  # the first that the other side said
 
     def recv(self, size: int, flags: int = 0) -> bytes:
         """Receive, and remember how the conversation began."""
         data = super().recv(size, flags)
-        if len(self.head) < HEAD_KEPT:
-            self.head += data[:HEAD_KEPT]
+        if len(self.first_bytes) < FIRST_BYTES_KEPT:
+            self.first_bytes += data[:FIRST_BYTES_KEPT]
         return data
 
-    def hang_up(self) -> None:
+    def abort(self) -> None:
         """End the stream in both directions, from any thread, without releasing the descriptor."""
         with suppress(OSError):
             self.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """End the stream and release it; paramiko calls this, and then need not wait for its next tick."""
-        self.hang_up()
+        self.abort()
         super().close()
 
     def describe_end(self) -> str:
@@ -109,54 +112,56 @@ class Line(socket.socket):
         return ""
 
 
-def open_tcp(node: str, host: str, port: int, limit: float) -> Line:
+def open_tcp(node: str, host: str, port: int, limit: float) -> SshSocket:
     """Connect to the first address of `host` that answers, within `limit` seconds."""
     deadline = time.monotonic() + limit
     addresses = _resolve(node, host, port, limit)
     failures: list[tuple[Address, OSError]] = []
-    for place, address in enumerate(addresses):
-        share = max(0.05, deadline - time.monotonic()) / (len(addresses) - place)
+    for index, address in enumerate(addresses):
+        share = max(0.05, deadline - time.monotonic()) / (len(addresses) - index)
         try:
-            return _dial(node, address, share)
+            return _connect(node, address, share)
         except OSError as error:
-            if is_scarcity(error):
+            if is_file_limit_error(error):
                 raise too_few_files(str(error)) from error
             failures.append((address, error))
     raise _explain(node, f"{host} port {port}", failures, limit)
 
 
-def _dial(node: str, address: Address, limit: float) -> Line:
-    line = Line(address.family, socket.SOCK_STREAM)
+def _connect(node: str, address: Address, limit: float) -> SshSocket:
+    sock = SshSocket(address.family, socket.SOCK_STREAM)
     try:
-        line.settimeout(limit)
-        line.connect(address.target)
-        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        sock.settimeout(limit)
+        sock.connect(address.target)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in KEEPALIVE.items():
             if hasattr(socket, option):
-                line.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
     except OSError:
-        line.close()
+        sock.close()
         raise
-    line.node = node
-    return line
+    sock.node = node
+    return sock
 
 
 def _resolve(node: str, host: str, port: int, limit: float) -> Sequence[Address]:
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+        records = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except socket.gaierror:
-        found = _resolve_name(node, host, port, limit)
-    return [Address(family, target) for family, _, _, _, target in found]
+        records = _resolve_name(node, host, port, limit)
+    return [Address(family, target) for family, _, _, _, target in records]
 
 
 def _resolve_name(node: str, host: str, port: int, limit: float) -> list[Any]:
     """Look a name up in a thread that can be left behind: the resolver itself has no time limit."""
-    answers: list[Any] = []
-    asking = threading.Thread(target=_look_up, args=(host, port, answers), name="resolver", daemon=True)
-    asking.start()
-    asking.join(limit)
-    if not answers:
+    results: list[Any] = []
+    resolver = threading.Thread(
+        target=_run_getaddrinfo, args=(host, port, results), name="resolver", daemon=True
+    )
+    resolver.start()
+    resolver.join(limit)
+    if not results:
         raise ConnectTimeout(
             f"the name {host} was not resolved within {limit:g} s",
             code="CC-SSH-004",
@@ -164,39 +169,39 @@ def _resolve_name(node: str, host: str, port: int, limit: float) -> list[Any]:
             fix=f"see why `{command_line('getent', 'hosts', host)}` is slow, "
             "or write the node's IP address as its host",
         )
-    if isinstance(answers[0], Exception):
+    if isinstance(results[0], Exception):
         raise Unreachable(
             f"the name {host} does not resolve",
             code="CC-SSH-001",
             node=node,
-            evidence=str(answers[0]),
+            evidence=str(results[0]),
             fix="correct `host` in the inventory, or write the node's IP address there",
         )
-    return list(answers[0])
+    return list(results[0])
 
 
-def _look_up(host: str, port: int, answers: list[Any]) -> None:
+def _run_getaddrinfo(host: str, port: int, results: list[Any]) -> None:
     try:
-        answers.append(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        results.append(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
     except (OSError, UnicodeError) as error:
-        answers.append(error)
+        results.append(error)
 
 
 def _explain(
-    node: str, place: str, failures: Sequence[tuple[Address, OSError]], limit: float
+    node: str, target: str, failures: Sequence[tuple[Address, OSError]], limit: float
 ) -> ConnectError:
     evidence = "\n".join(f"{address}: {error.strerror or error}" for address, error in failures)
     errors = [error for _, error in failures]
     if any(isinstance(error, ConnectionRefusedError) for error in errors):
         fix = "start sshd on the node, or correct `host` and `ssh.port` in the inventory"
-        text = f"{place} refused the connection"
+        text = f"{target} refused the connection"
         return Unreachable(text, code="CC-SSH-002", node=node, evidence=evidence, fix=fix)
     if any(isinstance(error, TimeoutError) for error in errors):
         fix = "the node is off, or a firewall drops the packets; see whether it answers from its own network"
-        text = f"no connection to {place} within {limit:g} s"
+        text = f"no connection to {target} within {limit:g} s"
         return ConnectTimeout(text, code="CC-SSH-004", node=node, evidence=evidence, fix=fix)
-    fix = f"see what `ip route get` says about {place.partition(' ')[0]}, and whether that network is up"
-    text = f"there is no way to {place}"
+    fix = f"see what `ip route get` says about {target.partition(' ')[0]}, and whether that network is up"
+    text = f"there is no way to {target}"
     return Unreachable(text, code="CC-SSH-003", node=node, evidence=evidence, fix=fix)
 
 
@@ -227,7 +232,7 @@ def expand_proxy_command(
     return re.sub(r"%(.?)", fill, template, flags=re.DOTALL)
 
 
-class ProxyLine(Line):
+class ProxySocket(SshSocket):
     """Our end of a socketpair whose other end is the command's stdin and stdout."""
 
     proxied = True
@@ -235,10 +240,12 @@ class ProxyLine(Line):
     def __init__(self, descriptor: int, process: subprocess.Popen[bytes]) -> None:
         super().__init__(fileno=descriptor)
         self._process = process
-        self._said = bytearray()
-        self._ending = threading.Lock()
-        self._listener = threading.Thread(target=self._listen, name="proxy command's stderr", daemon=True)
-        self._listener.start()
+        self._stderr = bytearray()
+        self._close_lock = threading.Lock()
+        self._stderr_reader = threading.Thread(
+            target=self._read_stderr, name="proxy command's stderr", daemon=True
+        )
+        self._stderr_reader.start()
 
     @property
     def status(self) -> int | None:
@@ -250,13 +257,13 @@ class ProxyLine(Line):
     def describe_end(self) -> str:
         """Return what the command wrote to stderr, the end of it."""
         if self._process.returncode is not None:
-            self._listener.join(0.25)
-        return bytes(self._said).decode("utf-8", "replace").strip()
+            self._stderr_reader.join(0.25)
+        return bytes(self._stderr).decode("utf-8", "replace").strip()
 
     def close(self) -> None:
         """End the stream, then the command and what it started, and collect it."""
         super().close()
-        with self._ending:
+        with self._close_lock:
             if self._process.poll() is None:
                 self._signal(signal.SIGTERM)
                 try:
@@ -270,17 +277,17 @@ class ProxyLine(Line):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
 
-    def _listen(self) -> None:
+    def _read_stderr(self) -> None:
         stream: IO[bytes] | None = self._process.stderr
         if stream is None:
             return
         with stream:
-            while piece := os.read(stream.fileno(), 4096):
-                self._said += piece
-                del self._said[:-STDERR_KEPT]
+            while chunk := os.read(stream.fileno(), 4096):
+                self._stderr += chunk
+                del self._stderr[:-STDERR_KEPT]
 
 
-def open_proxy(node: str, command: str) -> ProxyLine:
+def open_proxy(node: str, command: str) -> ProxySocket:
     """Start a command, already expanded, and return the stream through it."""
     ours, theirs = socket.socketpair()
     with theirs:
@@ -298,6 +305,6 @@ def open_proxy(node: str, command: str) -> ProxyLine:
             raise Unreachable(
                 "`ssh.proxy_command` cannot be started", code="CC-SSH-013", node=node, evidence=str(error)
             ) from error
-    line = ProxyLine(ours.detach(), process)
-    line.node = node
-    return line
+    sock = ProxySocket(ours.detach(), process)
+    sock.node = node
+    return sock

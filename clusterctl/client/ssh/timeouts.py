@@ -39,7 +39,7 @@ class Alarm:
 
     def __init__(self, action: Callable[[], None]) -> None:
         self.expired = False
-        self.done = False
+        self.cancelled = False
         self.action = action
 
 
@@ -59,7 +59,7 @@ class Watchdog:
         with self._changed:
             heapq.heappush(self._alarms, (due, next(self._order), alarm))
             if self._thread is None:
-                self._thread = threading.Thread(target=self._ring, name="time limits", daemon=True)
+                self._thread = threading.Thread(target=self._run, name="time limits", daemon=True)
                 self._thread.start()
             elif self._alarms[0][2] is alarm:
                 self._changed.notify()
@@ -68,7 +68,7 @@ class Watchdog:
     def cancel(self, alarm: Alarm) -> None:
         """Keep an alarm from ringing; once this returns it will not."""
         with self._changed:
-            alarm.done = True
+            alarm.cancelled = True
 
     @contextmanager
     def limit(self, seconds: float, action: Callable[[], None]) -> Iterator[Alarm]:
@@ -79,13 +79,13 @@ class Watchdog:
         finally:
             self.cancel(alarm)
 
-    def _ring(self) -> None:
+    def _run(self) -> None:
         with self._changed:
             while True:
                 now = time.monotonic()
-                while self._alarms and (self._alarms[0][2].done or self._alarms[0][0] <= now):
+                while self._alarms and (self._alarms[0][2].cancelled or self._alarms[0][0] <= now):
                     alarm = heapq.heappop(self._alarms)[2]
-                    if not alarm.done:
+                    if not alarm.cancelled:
                         alarm.expired = True
                         alarm.action()
                 self._changed.wait(self._alarms[0][0] - now if self._alarms else None)
@@ -96,14 +96,14 @@ WATCHDOG = Watchdog()
 
 T = TypeVar("T")
 
-PATIENCE = 25.0  # seconds after which no further try begins
+RETRY_LIMIT = 25.0  # seconds after which no further try begins
 FIRST_WAIT, LONGEST_WAIT, GROWTH = 0.15, 3.0, 1.5  # seconds, and a factor from one wait to the next
 
 
-def insist(
-    attempt: Callable[[], T], patience: float | None = None, *, busy: Callable[[], None] = lambda: None
+def retry_while_busy(
+    attempt: Callable[[], T], limit: float | None = None, *, on_busy: Callable[[], None] = lambda: None
 ) -> T:
-    """Call `attempt` until it is not told that the server is busy, and `busy` each time that it is.
+    """Call `attempt` until it is not told that the server is busy, and `on_busy` each time that it is.
 
     The last such error says how often it was.
     """
@@ -113,12 +113,12 @@ def insist(
             return attempt()
         except ServerBusy as error:
             tries += 1
-            busy()
+            on_busy()
             pause = wait * random.uniform(0.5, 1.5)  # many nodes may wait for the same server
             wait = min(LONGEST_WAIT, wait * GROWTH)
             spent = time.monotonic() - began
-            if spent + pause > (PATIENCE if patience is None else patience):
-                told = f"tried {tries} times in {spent:.0f} s"
-                error.evidence = "\n".join(filter(None, [error.evidence, told]))
+            if spent + pause > (RETRY_LIMIT if limit is None else limit):
+                retries = f"tried {tries} times in {spent:.0f} s"
+                error.evidence = "\n".join(filter(None, [error.evidence, retries]))
                 raise
         time.sleep(pause)

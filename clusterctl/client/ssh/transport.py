@@ -19,7 +19,7 @@ from paramiko.common import MSG_CHANNEL_CLOSE, MSG_CHANNEL_REQUEST, MSG_CHANNEL_
 # paramiko prints to the screen what it raises anyway, unless its logger has somewhere to go.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
-REFUSED = {
+DISABLED_ALGORITHMS = {
     "keys": ["ssh-rsa"],  # signatures by SHA-1
     "pubkeys": ["ssh-rsa"],
     "macs": ["hmac-md5", "hmac-md5-96", "hmac-sha1-96"],
@@ -27,7 +27,7 @@ REFUSED = {
 }
 
 
-class Wire(paramiko.Transport):
+class Transport(paramiko.Transport):
     """A transport that remembers why the server hung up, and may ask for the host's certificate first."""
 
     # Ciphers that authenticate come first: paramiko compares the MACs of the others byte by byte, in Python.
@@ -38,7 +38,7 @@ class Wire(paramiko.Transport):
         )
     )
     parting = ""
-    wants_certificate = False
+    prefers_certificates = False
 
     def _parse_disconnect(self, m):  # type: ignore[no-untyped-def]  # paramiko's own, not in its type information
         m.get_int()
@@ -48,31 +48,31 @@ class Wire(paramiko.Transport):
     def preferred_keys(self) -> Sequence[str]:
         """Order the host keys to ask for; paramiko asks for certificates last."""
         names = super().preferred_keys
-        if not self.wants_certificate:
+        if not self.prefers_certificates:
             return names
         return tuple(sorted(names, key=lambda name: not name.endswith("-cert-v01@openssh.com")))
 
 
-FOR_CHANNELS = range(MSG_CHANNEL_WINDOW_ADJUST, MSG_CHANNEL_REQUEST + 1)
+CHANNEL_MESSAGES = range(MSG_CHANNEL_WINDOW_ADJUST, MSG_CHANNEL_REQUEST + 1)
 
 
-class Trunk(Wire):
+class BastionTransport(Transport):
     """A transport whose channels cannot hurt each other."""
 
     def __init__(self, *arguments, **options):  # type: ignore[no-untyped-def]  # paramiko's
         super().__init__(*arguments, **options)
-        self._ended: set[bytes] = set()  # channels, by the server's numbers, that we have ended
-        self._held_back: list[paramiko.Message] = []
-        self._opening = threading.local()
+        self._closed_channels: set[bytes] = set()  # channels, by the server's numbers, that we have ended
+        self._deferred_messages: list[paramiko.Message] = []
+        self._opening_channel = threading.local()
         self._refusals: dict[int, tuple[int, str]] = {}
 
-    def refusal(self) -> tuple[int, str] | None:
+    def pop_refusal(self) -> tuple[int, str] | None:
         """Return why this thread's last channel was refused; paramiko keeps one reason for all threads."""
-        return self._refusals.pop(getattr(self._opening, "number", -1), None)
+        return self._refusals.pop(getattr(self._opening_channel, "number", -1), None)
 
     def _next_channel(self):  # type: ignore[no-untyped-def]  # paramiko's own, not in its type information
-        self._opening.number = super()._next_channel()  # type: ignore[misc]  # the same
-        return self._opening.number
+        self._opening_channel.number = super()._next_channel()  # type: ignore[misc]  # the same
+        return self._opening_channel.number
 
     def _parse_channel_open_failure(self, m):  # type: ignore[no-untyped-def]  # paramiko's own
         number, reason, text = m.get_int(), m.get_int(), m.get_text()
@@ -82,29 +82,31 @@ class Trunk(Wire):
 
     def _parse_channel_open_success(self, m):  # type: ignore[no-untyped-def]  # paramiko's own
         m.get_int()
-        self._ended.discard(m.get_bytes(4))  # the server gives a number again once its channel is over
+        self._closed_channels.discard(
+            m.get_bytes(4)
+        )  # the server gives a number again once its channel is over
         m.rewind()
         super()._parse_channel_open_success(m)  # type: ignore[misc]  # the same
 
     def _send_user_message(self, data):  # type: ignore[no-untyped-def]  # paramiko's own
         if threading.current_thread() is self and not self.clear_to_send.is_set():
             # Only this thread can end the key exchange that the message has to wait for.
-            self._held_back.append(data)
+            self._deferred_messages.append(data)
         else:
             super()._send_user_message(data)  # type: ignore[misc]  # the same
 
     def _parse_newkeys(self, m):  # type: ignore[no-untyped-def]  # paramiko's own
         super()._parse_newkeys(m)  # type: ignore[misc]  # the same
-        waiting, self._held_back = self._held_back, []
-        for data in waiting:
-            self._send_user_message(data)  # type: ignore[no-untyped-call]  # the same
+        deferred, self._deferred_messages = self._deferred_messages, []
+        for message in deferred:
+            self._send_user_message(message)  # type: ignore[no-untyped-call]  # the same
 
     def _send_message(self, data):  # type: ignore[no-untyped-def]  # paramiko's own
         """Send, unless it is for a channel that we have ended; the caller's lock keeps the order."""
         raw = data.asbytes()
-        if raw[0] in FOR_CHANNELS:
-            if raw[1:5] in self._ended:
+        if raw[0] in CHANNEL_MESSAGES:
+            if raw[1:5] in self._closed_channels:
                 return
             if raw[0] == MSG_CHANNEL_CLOSE:
-                self._ended.add(raw[1:5])
+                self._closed_channels.add(raw[1:5])
         super()._send_message(data)  # type: ignore[misc]  # the same

@@ -18,19 +18,19 @@ from typing import Any, BinaryIO
 
 from clusterctl.client.local.private_files import keep_newest, read_own, write_own
 from clusterctl.errors import SyncError
-from clusterctl.plans.sync.manifest import Entry, Manifest
+from clusterctl.plans.sync.manifest import Manifest, TreeEntry
 
 VERSION = 1
-LARGEST = 256 << 20  # bytes: the names and hashes of a million files
+MAX_CACHE_SIZE = 256 << 20  # bytes: the names and hashes of a million files
 MOST_TREES = 100  # source roots that are remembered
 RACY = 2_000_000_000  # ns: a file this young may change again without a new time stamp (FAT counts in 2 s)
 
 Stamp = tuple[int, int, int, int]  # size, mtime_ns, ctime_ns, inode
 
 
-def stamp_of(found: os.stat_result) -> Stamp:
+def stamp_of(file_stat: os.stat_result) -> Stamp:
     """Return what must be unchanged for a file to count as unchanged."""
-    return (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+    return (file_stat.st_size, file_stat.st_mtime_ns, file_stat.st_ctime_ns, file_stat.st_ino)
 
 
 class StatCache:
@@ -44,26 +44,26 @@ class StatCache:
         self._file = folder / f"{hashlib.sha256(root).hexdigest()[:32]}.json" if folder else None
         self._horizon = time.time_ns() - RACY
         self._known = self._load()
-        self._fresh: dict[str, tuple[Stamp, str]] = {}
+        self._updated: dict[str, tuple[Stamp, str]] = {}
 
     def find(self, path: str, stamp: Stamp) -> str | None:
         """Return the hash of an unchanged file."""
         known = self._known.get(path)
         if known is None or known[0] != stamp:
             return None
-        self._fresh[path] = known
+        self._updated[path] = known
         return known[1]
 
     def remember(self, path: str, stamp: Stamp, sha: str) -> None:
         """Keep a hash for the next scan, unless the file is too young to be trusted."""
         if max(stamp[1], stamp[2]) < self._horizon:
-            self._fresh[path] = (stamp, sha)
+            self._updated[path] = (stamp, sha)
 
     def save(self) -> None:
         """Write the cache atomically; a cache that cannot be written is only slower."""
-        if self._file is None or self._fresh == self._known:
+        if self._file is None or self._updated == self._known:
             return
-        rows = {path: [*stamp, sha] for path, (stamp, sha) in self._fresh.items()}
+        rows = {path: [*stamp, sha] for path, (stamp, sha) in self._updated.items()}
         with contextlib.suppress(OSError):
             write_own(self._file, json.dumps({"version": VERSION, "files": rows}))
             keep_newest(self._file.parent, MOST_TREES)
@@ -72,7 +72,7 @@ class StatCache:
         if self._file is None:
             return {}
         try:
-            data = json.loads(read_own(self._file, LARGEST))
+            data = json.loads(read_own(self._file, MAX_CACHE_SIZE))
             return _parse(data["files"]) if data["version"] == VERSION else {}
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return {}
@@ -87,16 +87,16 @@ def _parse(rows: dict[str, list[Any]]) -> dict[str, tuple[Stamp, str]]:
 
 
 CHUNK = 1 << 20
-PART = 2 << 20  # bytes of a file that travel in one frame
-KEEP = 64 << 20  # packed bytes kept in memory for the next nodes
-SAMPLE = 1 << 16
-SMALL = 1 << 16  # bytes; smaller files travel together
-GROUP = 1 << 19
+PART_SIZE = 2 << 20  # bytes of a file that travel in one frame
+CACHE_BYTES = 64 << 20  # packed bytes kept in memory for the next nodes
+SAMPLE_SIZE = 1 << 16
+SMALL_FILE = 1 << 16  # bytes; smaller files travel together
+GROUP_SIZE = 1 << 19
 GROUP_FILES = 1000
-TOGETHER = -1  # in the place of a part's offset
+GROUPED = -1  # in the place of a part's offset
 
 
-def hash_still(root: bytes, path: str) -> tuple[os.stat_result, str]:
+def hash_stable_file(root: bytes, path: str) -> tuple[os.stat_result, str]:
     """Hash a file that does not change meanwhile; a second attempt is made, then SyncError."""
     for _ in range(2):
         try:
@@ -162,10 +162,10 @@ class Contents:
     {"blob": sha256, "part": i, "last": bool}.
     """
 
-    def __init__(self, root: bytes, manifest: Manifest, keep: int = KEEP) -> None:
+    def __init__(self, root: bytes, manifest: Manifest, cache_bytes: int = CACHE_BYTES) -> None:
         self._root = root
         self._manifest = manifest
-        self._room = keep
+        self._cache_left = cache_bytes
         self._lock = threading.Lock()
         self._packed: dict[tuple[str, int], bytes] = {}
         self._stamps: dict[str, Stamp] = {}
@@ -174,91 +174,93 @@ class Contents:
     @property
     def listing(self) -> bytes:
         """Return the packed manifest."""
-        return self._once(("", 0), 0, self._list)
+        return self._pack_once(("", 0), 0, self._render_listing)
 
-    def _list(self) -> bytes:
+    def _render_listing(self) -> bytes:
         rows = [entry.row for entry in self._manifest.entries]
         return json.dumps(rows, separators=(",", ":")).encode()
 
     def shipments(self, missing: Collection[str]) -> Iterator[Shipment]:
         """Yield what a node lacks, in the order of the tree; SyncError if a file is no longer what it was."""
         for group in self._groups:
-            wanted = [entry for entry in group if entry.content in missing]
-            if len(wanted) == len(group) > 1:
-                yield self._together(group)
+            needed = [entry for entry in group if entry.content in missing]
+            if len(needed) == len(group) > 1:
+                yield self._group_shipment(group)
             else:
-                for entry in wanted:
-                    yield from self._parts(entry)
+                for entry in needed:
+                    yield from self._part_shipments(entry)
 
-    def _together(self, group: Sequence[Entry]) -> Shipment:
+    def _group_shipment(self, group: Sequence[TreeEntry]) -> Shipment:
         size = sum(entry.size for entry in group)
         header = {"blobs": [[entry.content, entry.size] for entry in group]}
-        body = self._once(
-            (group[0].content, TOGETHER),
+        body = self._pack_once(
+            (group[0].content, GROUPED),
             size,
             lambda: b"".join(self._read(entry, 0, entry.size) for entry in group),
         )
         return Shipment(header, body, size)
 
-    def _parts(self, entry: Entry) -> Iterator[Shipment]:
-        for index, start in enumerate(range(0, max(entry.size, 1), PART)):
-            size = min(PART, entry.size - start)
+    def _part_shipments(self, entry: TreeEntry) -> Iterator[Shipment]:
+        for index, start in enumerate(range(0, max(entry.size, 1), PART_SIZE)):
+            size = min(PART_SIZE, entry.size - start)
             header = {"blob": entry.content, "part": index, "last": start + size == entry.size}
             read = partial(self._read, entry, start, size)
-            yield Shipment(header, self._once((entry.content, start), size, read), size)
+            yield Shipment(header, self._pack_once((entry.content, start), size, read), size)
 
-    def _once(self, key: tuple[str, int], size: int, read: Callable[[], bytes]) -> bytes:
+    def _pack_once(self, key: tuple[str, int], size: int, read: Callable[[], bytes]) -> bytes:
         """Pack what `read` gives, and keep it while there is room."""
-        if key not in self._packed and self._room < size:
+        if key not in self._packed and self._cache_left < size:
             return _pack(read())
         with self._lock:  # all nodes ask in the same order: one packs, the others wait for the result
             if key not in self._packed:
                 self._packed[key] = _pack(read())
-                self._room -= len(self._packed[key])
+                self._cache_left -= len(self._packed[key])
         return self._packed[key]
 
-    def _read(self, entry: Entry, start: int, size: int) -> bytes:
-        whole = entry.size <= PART
+    def _read(self, entry: TreeEntry, start: int, size: int) -> bytes:
+        whole = entry.size <= PART_SIZE
         stamp = None if whole else self._stamp(entry)
         try:
             with open_inside(self._root, entry.path) as file:
                 data = os.pread(file.fileno(), size, start)
-                found = os.fstat(file.fileno())
+                file_stat = os.fstat(file.fileno())
         except OSError as error:
             raise unreadable(entry.path, error) from None
-        same = hashlib.sha256(data).hexdigest() == entry.content if whole else stamp_of(found) == stamp
-        if not same or len(data) != size:
+        unchanged = (
+            hashlib.sha256(data).hexdigest() == entry.content if whole else stamp_of(file_stat) == stamp
+        )
+        if not unchanged or len(data) != size:
             raise changed(entry.path)
         return data
 
-    def _stamp(self, entry: Entry) -> Stamp:
+    def _stamp(self, entry: TreeEntry) -> Stamp:
         """Hash a large file before its first part leaves; the other parts must bear the same stamp."""
         if entry.content not in self._stamps:
-            found, sha = hash_still(self._root, entry.path)
+            file_stat, sha = hash_stable_file(self._root, entry.path)
             if sha != entry.content:
                 raise changed(entry.path)
-            self._stamps[entry.content] = stamp_of(found)
+            self._stamps[entry.content] = stamp_of(file_stat)
         return self._stamps[entry.content]
 
 
 def _pack(data: bytes) -> bytes:
     """Compress, but spend no time on what is compressed already."""
-    sample = data[:SAMPLE]
-    dense = len(zlib.compress(sample, 1)) > 0.95 * len(sample)
-    return zlib.compress(data, 0 if dense else 1)
+    sample = data[:SAMPLE_SIZE]
+    incompressible = len(zlib.compress(sample, 1)) > 0.95 * len(sample)
+    return zlib.compress(data, 0 if incompressible else 1)
 
 
-def _group(entries: Iterable[Entry]) -> Iterator[tuple[Entry, ...]]:
+def _group(entries: Iterable[TreeEntry]) -> Iterator[tuple[TreeEntry, ...]]:
     """Put small files together, so that a frame carries about half a megabyte."""
-    group: list[Entry] = []
+    group: list[TreeEntry] = []
     size = 0
     for entry in entries:
-        if entry.size > SMALL:
+        if entry.size > SMALL_FILE:
             yield (entry,)
             continue
         group.append(entry)
         size += entry.size
-        if size > GROUP or len(group) == GROUP_FILES:
+        if size > GROUP_SIZE or len(group) == GROUP_FILES:
             yield tuple(group)
             group, size = [], 0
     if group:

@@ -13,14 +13,14 @@ from typing import Any, Literal, Protocol
 
 Via = Literal["auto", "direct", "tree"]
 
-FEWEST = 3  # nodes for which passing on can win
-WORTH = 256_000_000  # bytes for all nodes together; below, the rounds cost more than they save
-ENOUGH = (
+MIN_NODES = 3  # nodes for which passing on can win
+MIN_TOTAL_BYTES = 256_000_000  # bytes for all nodes together; below, the rounds cost more than they save
+MAX_FAILURES = (
     2  # takers that failed, before any had it, from which it follows that the nodes do not reach each other
 )
 
 
-PATIENCE, SLOWEST = (
+BASE_WAIT_LIMIT, MIN_TRANSFER_RATE = (
     60.0,
     1e6,
 )  # seconds, bytes a second: no longer does anybody wait for a node that is to give
@@ -34,7 +34,7 @@ class Closeable(Protocol):
 
 
 @dataclass(frozen=True)
-class Place:
+class TransferAddress:
     """Where a node can be reached by the others, and on which ports it may listen."""
 
     address: str
@@ -42,7 +42,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Giver:
+class Provider:
     """A node that has all contents, and the port where it gives them on."""
 
     node: str
@@ -51,128 +51,132 @@ class Giver:
 
 
 @dataclass
-class Passing:
+class Distribution:
     """Brings takers and givers together; used by one thread for each node, and closed when all have the code.
 
     `places` are the training addresses by node; with `auto` the code is passed on where that saves much sending.
     """
 
     via: Via
-    places: Mapping[str, Place]
+    places: Mapping[str, TransferAddress]
     notice: Callable[[str], None] = lambda _: None
     token: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
 
     def __post_init__(self) -> None:
         self._changed = threading.Condition()
-        self._free: list[Giver] = []
-        self._busy: dict[str, Giver] = {}  # by taker
-        self._seed: str | None = None  # who is sent the contents by us, so that the others can wait for him
-        self._kept: list[Closeable] = []
-        self._failed = 0
-        self._passed = False  # one node has had it from another
+        self._idle: list[Provider] = []
+        self._busy: dict[str, Provider] = {}  # by taker
+        self._first_receiver: str | None = (
+            None  # who is sent the contents by us, so that the others can wait for him
+        )
+        self._open_sessions: list[Closeable] = []
+        self._failures = 0
+        self._any_succeeded = False  # one node has had it from another
 
     def offer(self, node: str, size: int) -> dict[str, Any] | None:
         """Say where a node shall give contents on, of a tree of `size` bytes; None if it shall not."""
-        if node not in self.places or not self._wins(size):
+        if node not in self.places or not self._is_worthwhile(size):
             return None
-        place = self.places[node]
-        return {"address": place.address, "ports": place.ports, "token": self.token}
+        address = self.places[node]
+        return {"address": address.address, "ports": address.ports, "token": self.token}
 
-    def find(self, node: str, size: int) -> Giver | None:
+    def wait_for_provider(self, node: str, size: int) -> Provider | None:
         """Wait for a giver of `size` bytes; None if they shall come from us."""
-        if node not in self.places or not self._wins(size):
+        if node not in self.places or not self._is_worthwhile(size):
             return None
-        deadline = time.monotonic() + PATIENCE + size / SLOWEST
+        deadline = time.monotonic() + BASE_WAIT_LIMIT + size / MIN_TRANSFER_RATE
         with self._changed:
-            while not self._free:
-                if self._is_vain or time.monotonic() > deadline:
+            while not self._idle:
+                if self._should_give_up or time.monotonic() > deadline:
                     return None
-                if self._seed is None and not self._busy:
-                    self._seed = node
+                if self._first_receiver is None and not self._busy:
+                    self._first_receiver = node
                     return None
                 self._changed.wait(deadline - time.monotonic())
-            if self._is_vain:
+            if self._should_give_up:
                 return None
-            self._busy[node] = self._free.pop(0)
+            self._busy[node] = self._idle.pop(0)
             return self._busy[node]
 
     def release(self, node: str, problem: str = "") -> None:
         """A taker has what it wanted, or says why not; a giver that failed is asked no more, and we send instead."""
         with self._changed:
-            giver = self._busy.pop(node, None)
-            if giver is not None and not problem:
-                self._free.append(giver)
-                self._passed = True
-            if problem and self._seed is None:
-                self._seed = node
-            self._failed += bool(problem)
+            provider = self._busy.pop(node, None)
+            if provider is not None and not problem:
+                self._idle.append(provider)
+                self._any_succeeded = True
+            if problem and self._first_receiver is None:
+                self._first_receiver = node
+            self._failures += bool(problem)
             self._changed.notify_all()
-        if giver is not None and problem:
-            self.notice(f"{node} could not take the code from {giver.node} ({problem}); it is sent from here")
+        if provider is not None and problem:
+            self.notice(
+                f"{node} could not take the code from {provider.node} ({problem}); it is sent from here"
+            )
 
-    def join(self, node: str, port: int) -> None:
+    def add_provider(self, node: str, port: int) -> None:
         """A node has all contents and gives them on."""
         with self._changed:
-            if all(giver.node != node for giver in (*self._free, *self._busy.values())):
-                self._free.insert(0, Giver(node, self.places[node].address, port))
+            if all(provider.node != node for provider in (*self._idle, *self._busy.values())):
+                self._idle.insert(0, Provider(node, self.places[node].address, port))
             self._changed.notify_all()
 
-    def leave(self, node: str) -> None:
+    def remove_node(self, node: str) -> None:
         """A node is through, or has failed: nobody waits for it any more."""
         with self._changed:
-            if self._seed == node:
-                self._seed = None
-            giver = self._busy.pop(node, None)
-            if giver is not None:
-                self._free.append(giver)
+            if self._first_receiver == node:
+                self._first_receiver = None
+            provider = self._busy.pop(node, None)
+            if provider is not None:
+                self._idle.append(provider)
             self._changed.notify_all()
 
-    def keep(self, session: Closeable) -> None:
+    def keep_open(self, session: Closeable) -> None:
         """Leave a conversation open until all have the code."""
-        self._kept.append(session)
+        self._open_sessions.append(session)
 
     def close(self) -> None:
         """Let the givers go: they listen no more."""
-        while self._kept:
+        while self._open_sessions:
             with suppress(Exception):
-                self._kept.pop().close()
+                self._open_sessions.pop().close()
 
     @property
-    def _is_vain(self) -> bool:
+    def _should_give_up(self) -> bool:
         """Tell whether the nodes do not reach each other: then each is sent it from here, all at the same time."""
-        return not self._passed and self._failed >= ENOUGH
+        return not self._any_succeeded and self._failures >= MAX_FAILURES
 
-    def _wins(self, size: int) -> bool:
+    def _is_worthwhile(self, size: int) -> bool:
         """Decide whether passing on beats sending `size` bytes to every node."""
         if self.via == "auto":
-            return len(self.places) >= FEWEST and size * len(self.places) >= WORTH
+            return len(self.places) >= MIN_NODES and size * len(self.places) >= MIN_TOTAL_BYTES
         return self.via == "tree" and len(self.places) > 1
 
 
 @dataclass
-class _Turn:
+class _HomeLock:
     filled: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
-class Turns:
+class SharedHomeLocks:
     """Gives turns by the random id of the place; used by one thread for each node."""
 
     def __init__(self) -> None:
-        self._turns: defaultdict[str, _Turn] = defaultdict(_Turn)
+        self._locks: defaultdict[str, _HomeLock] = defaultdict(_HomeLock)
         self._lock = threading.Lock()
 
     @contextmanager
-    def take(self, place: str) -> Iterator[None]:
+    def acquire(self, workdir_id: str) -> Iterator[None]:
         """Wait for the turn: the first goes alone, and when it is through all others go together.
 
         Whoever fails leaves the turn to the next; a place without an id is nobody else's.
         """
         with self._lock:
-            turn = self._turns[place] if place else _Turn()
-        with turn.lock:
-            if not turn.filled:
+            entry = self._locks[workdir_id] if workdir_id else _HomeLock()
+        with entry.lock:
+            if not entry.filled:
                 yield
-                turn.filled = True
+                entry.filled = True
                 return
         yield

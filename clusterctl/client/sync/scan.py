@@ -10,21 +10,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from clusterctl.client.sync.contents import Contents, StatCache, hash_still, stamp_of, unreadable
+from clusterctl.client.sync.contents import Contents, StatCache, hash_stable_file, stamp_of, unreadable
 from clusterctl.errors import UsageError
-from clusterctl.plans.sync.ignore import LARGEST, Ignore, rules_of
+from clusterctl.plans.sync.ignore import LARGEST_GITIGNORE, IgnoreRules, make_ignore_rules
 from clusterctl.plans.sync.manifest import (
     MAX_FILES,
-    Entry,
     Manifest,
+    TreeEntry,
     check_limits,
+    decode_name,
     leaves_tree,
-    manifest_of,
-    text_of,
+    make_manifest,
 )
 
 THREADS = min(8, (os.cpu_count() or 1) + 2)
-GIVE_UP = 4 * MAX_FILES  # files after which a tree that is too large is not walked further
+MAX_WALKED_FILES = 4 * MAX_FILES  # files after which a tree that is too large is not walked further
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,12 @@ def scan_source(
     root = checked_root(source)
     walk = _Walk(os.fsencode(root), big)
     walk.run(_rules_at(root, exclude))
-    check_limits([(path, found.st_size) for path, found in walk.files], big=big, more=walk.gave_up)
-    remembered = StatCache(cache_dir, walk.root)
-    manifest = manifest_of([*walk.links, *walk.empty_folders(), *_hashed(walk, remembered)])
-    remembered.save()
+    check_limits(
+        [(path, file_stat.st_size) for path, file_stat in walk.files], allow_big=big, incomplete=walk.gave_up
+    )
+    cache = StatCache(cache_dir, walk.root)
+    manifest = make_manifest([*walk.links, *walk.empty_folders(), *_hashed(walk, cache)])
+    cache.save()
     if not manifest.entries:
         walk.warnings.append(f"nothing to send: {root} is empty, or all in it is ignored")
     return ScanResult(manifest, tuple(walk.warnings), root, Contents(walk.root, manifest))
@@ -63,13 +65,13 @@ def checked_root(source: str | Path) -> Path:
         root = Path(source).expanduser().resolve(strict=True)
     except (OSError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise _refused(f"the source directory {source} cannot be used: {reason}") from None
+        raise _invalid_source(f"the source directory {source} cannot be used: {reason}") from None
     if not root.is_dir():
-        raise _refused(f"the source {source} is not a directory")
+        raise _invalid_source(f"the source {source} is not a directory")
     if root == Path("/"):
-        raise _refused("the source is the root of the file system; it would be sent to every node")
+        raise _invalid_source("the source is the root of the file system; it would be sent to every node")
     if _is_home(root):
-        raise _refused(f"the source {root} is a whole home directory; it would be sent to every node")
+        raise _invalid_source(f"the source {root} is a whole home directory; it would be sent to every node")
     return root
 
 
@@ -80,12 +82,12 @@ def _is_home(root: Path) -> bool:
         return False
 
 
-def _refused(message: str) -> UsageError:
+def _invalid_source(message: str) -> UsageError:
     fix = "set sync: {source: ...} to the directory that holds the code, relative to the job file"
     return UsageError(message, code="CC-SYNC-001", fix=fix)
 
 
-def _rules_at(root: Path, exclude: Sequence[str]) -> Ignore:
+def _rules_at(root: Path, exclude: Sequence[str]) -> IgnoreRules:
     """Read the `.gitignore` files between the top of the checkout, if there is one, and the source root."""
     top = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), root)
     inner = root.relative_to(top)
@@ -94,7 +96,7 @@ def _rules_at(root: Path, exclude: Sequence[str]) -> Ignore:
         folder = Path(*inner.parts[:depth])
         text = _read_gitignore(os.fsencode(top / folder))
         above.append((_as_text(folder), text or b""))
-    return rules_of(exclude, prefix=_as_text(inner), above=above)
+    return make_ignore_rules(exclude, prefix=_as_text(inner), above=above)
 
 
 def _as_text(path: Path) -> str:
@@ -108,7 +110,7 @@ def _read_gitignore(folder: bytes) -> bytes | None:
     except OSError:
         return None
     with os.fdopen(descriptor, "rb") as file:
-        return file.read(LARGEST + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+        return file.read(LARGEST_GITIGNORE + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
 
 
 @dataclass
@@ -116,90 +118,92 @@ class _Walk:
     root: bytes
     big: bool
     files: list[tuple[str, os.stat_result]] = field(default_factory=list)
-    links: list[Entry] = field(default_factory=list)
+    links: list[TreeEntry] = field(default_factory=list)
     folders: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     @property
     def gave_up(self) -> bool:
-        return not self.big and len(self.files) > GIVE_UP
+        return not self.big and len(self.files) > MAX_WALKED_FILES
 
-    def run(self, rules: Ignore) -> None:
+    def run(self, rules: IgnoreRules) -> None:
         """Collect what travels, folder by folder."""
-        waiting = [("", rules)]
-        while waiting and not self.gave_up:
-            folder, ignore = waiting.pop()
-            place = posixpath.join(self.root, folder.encode()) if folder else self.root
-            entries = self._list(place, folder)
+        pending = [("", rules)]
+        while pending and not self.gave_up:
+            folder, ignore = pending.pop()
+            absolute = posixpath.join(self.root, folder.encode()) if folder else self.root
+            entries = self._list(absolute, folder)
             if any(entry.name == b".gitignore" for entry in entries):
-                ignore = self._enter(ignore, folder, place)
+                ignore = self._apply_gitignore(ignore, folder, absolute)
             for entry in entries:
                 name = entry.name.decode("utf-8", "surrogateescape")
                 path = f"{folder}/{name}" if folder else name
-                if not ignore.ignores(path, entry.is_dir(follow_symlinks=False)) and self._keep(path, entry):
-                    waiting.append((path, ignore))
+                if not ignore.ignores(path, entry.is_dir(follow_symlinks=False)) and self._record_entry(
+                    path, entry
+                ):
+                    pending.append((path, ignore))
 
-    def empty_folders(self) -> Iterator[Entry]:
+    def empty_folders(self) -> Iterator[TreeEntry]:
         """Give the folders that nothing else implies."""
         paths = [*self.folders, *(path for path, _ in self.files), *(link.path for link in self.links)]
-        full = {posixpath.dirname(path) for path in paths}
-        return (Entry(folder, "dir", 0, "") for folder in self.folders if folder not in full)
+        non_empty = {posixpath.dirname(path) for path in paths}
+        return (TreeEntry(folder, "dir", 0, "") for folder in self.folders if folder not in non_empty)
 
-    def _list(self, place: bytes, folder: str) -> list[os.DirEntry[bytes]]:
+    def _list(self, absolute: bytes, folder: str) -> list[os.DirEntry[bytes]]:
         try:
-            with os.scandir(place) as found:
-                return list(found)
+            with os.scandir(absolute) as entries:
+                return list(entries)
         except OSError as error:
             raise unreadable(folder or ".", error) from None
 
-    def _enter(self, ignore: Ignore, folder: str, place: bytes) -> Ignore:
-        text = _read_gitignore(place)
+    def _apply_gitignore(self, ignore: IgnoreRules, folder: str, absolute: bytes) -> IgnoreRules:
+        text = _read_gitignore(absolute)
         if text is None:
             self.warnings.append(f"{posixpath.join(folder, '.gitignore')} is no readable file: not obeyed")
             return ignore
-        return ignore.entering(folder, text)
+        return ignore.with_gitignore(folder, text)
 
-    def _keep(self, path: str, entry: os.DirEntry[bytes]) -> bool:
+    def _record_entry(self, path: str, entry: os.DirEntry[bytes]) -> bool:
         """Note an entry; True if it is a folder to walk into."""
-        text_of(path.encode("utf-8", "surrogateescape"))
+        decode_name(path.encode("utf-8", "surrogateescape"))
         if entry.is_dir(follow_symlinks=False):
             self.folders.append(path)
             return True
         try:
-            found = entry.stat(follow_symlinks=False)
-            if stat.S_ISLNK(found.st_mode):
-                self._keep_link(path, text_of(os.readlink(entry.path)))  # noqa: PTH115 - a name in bytes
-            elif stat.S_ISREG(found.st_mode):
-                self.files.append((path, found))
+            file_stat = entry.stat(follow_symlinks=False)
+            if stat.S_ISLNK(file_stat.st_mode):
+                self._record_link(path, decode_name(os.readlink(entry.path)))  # noqa: PTH115 - a name in bytes
+            elif stat.S_ISREG(file_stat.st_mode):
+                self.files.append((path, file_stat))
             else:
                 self.warnings.append(f"{path} is neither file, link nor directory: not sent")
         except OSError as error:
             raise unreadable(path, error) from None
         return False
 
-    def _keep_link(self, path: str, target: str) -> None:
-        self.links.append(Entry(path, "link", 0, target))
+    def _record_link(self, path: str, target: str) -> None:
+        self.links.append(TreeEntry(path, "link", 0, target))
         if leaves_tree(path, target):
             self.warnings.append(f"link {path} points out of the source, to {target}: sent as it is")
 
 
-def _hashed(walk: _Walk, remembered: StatCache) -> Iterator[Entry]:
+def _hashed(walk: _Walk, cache: StatCache) -> Iterator[TreeEntry]:
     unknown = []
-    for path, found in walk.files:
-        sha = remembered.find(path, stamp_of(found))
+    for path, file_stat in walk.files:
+        sha = cache.find(path, stamp_of(file_stat))
         if sha is None:
             unknown.append(path)
         else:
-            yield _entry(path, found, sha)
+            yield _entry(path, file_stat, sha)
     if not unknown:
         return
     with ThreadPoolExecutor(THREADS, "hash") as pool:
-        results = pool.map(lambda path: hash_still(walk.root, path), unknown)
-        for path, (found, sha) in zip(unknown, results, strict=True):
-            remembered.remember(path, stamp_of(found), sha)
-            yield _entry(path, found, sha)
+        results = pool.map(lambda path: hash_stable_file(walk.root, path), unknown)
+        for path, (file_stat, sha) in zip(unknown, results, strict=True):
+            cache.remember(path, stamp_of(file_stat), sha)
+            yield _entry(path, file_stat, sha)
 
 
-def _entry(path: str, found: os.stat_result, sha: str) -> Entry:
-    mode = 0o755 if found.st_mode & stat.S_IXUSR else 0o644
-    return Entry(path, "file", mode, sha, found.st_size)
+def _entry(path: str, file_stat: os.stat_result, sha: str) -> TreeEntry:
+    mode = 0o755 if file_stat.st_mode & stat.S_IXUSR else 0o644
+    return TreeEntry(path, "file", mode, sha, file_stat.st_size)

@@ -26,7 +26,7 @@ from paramiko.common import (
     cMSG_CHANNEL_SUCCESS,
 )
 
-from clusterctl.lab.layout import LabPlan, NodePlan, session_environment
+from clusterctl.lab.layout import LabNodePlan, LabPlan, session_environment
 
 
 class Child:
@@ -43,7 +43,7 @@ class Children:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: dict[int, Child] = {}
+        self._children: dict[int, Child] = {}
 
     def start(
         self, argv: Sequence[str], cwd: str, env: dict[str, str], streams: tuple[int, int, int]
@@ -55,32 +55,32 @@ class Children:
                 argv, cwd=cwd, env=env, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True
             )
             process.returncode = 0  # it is reaped here, not by Popen
-            child = self._known[process.pid] = Child(process.pid)
+            child = self._children[process.pid] = Child(process.pid)
         return child
 
-    def signal(self, child: Child, number: int) -> None:
+    def signal(self, child: Child, signal_number: int) -> None:
         """Signal what is left of a child's process group, unless it has been reaped."""
         with self._lock, suppress(ProcessLookupError, PermissionError):
             if not child.ended.is_set():
-                os.killpg(child.pid, number)
+                os.killpg(child.pid, signal_number)
 
     def reap(self) -> None:
         """Collect all that has ended."""
         with self._lock, suppress(ChildProcessError):
-            while (found := os.waitpid(-1, os.WNOHANG))[0] != 0:
-                child = self._known.pop(found[0], None)
+            while (exited := os.waitpid(-1, os.WNOHANG))[0] != 0:
+                child = self._children.pop(exited[0], None)
                 if child is not None:
-                    code = os.waitstatus_to_exitcode(found[1])
+                    code = os.waitstatus_to_exitcode(exited[1])
                     child.status = code if code >= 0 else 128 - code
                     child.ended.set()
 
 
 _CHUNK = 1 << 15
-_ANSWER_SECONDS = 1.0  # some clients do not ask whether their command began
-_LOOK = 0.2  # seconds between looks whether the client is still there
+_REPLY_SECONDS = 1.0  # some clients do not ask whether their command began
+_POLL_SECONDS = 0.2  # seconds between looks whether the client is still there
 _HANGUP_SECONDS = 1.0  # between the polite signal and the hard one
 # A session leader without a terminal gets the first one that it opens.
-_ON_TERMINAL = 'exec <>"$1" >&0 2>&0; shift; exec "$@"'
+_RUN_ON_TERMINAL = 'exec <>"$1" >&0 2>&0; shift; exec "$@"'
 
 
 class Terminal:
@@ -105,7 +105,7 @@ class Terminal:
                 fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
 
 
-class Session:
+class CommandSession:
     """A command on a channel."""
 
     def __init__(
@@ -124,52 +124,58 @@ class Session:
         self.env = env
         self.terminal = terminal
 
-    def start(self, answered: threading.Event) -> bool:
+    def start(self, replied: threading.Event) -> bool:
         """Start the command, and serve it once the client has its answer; False if it cannot be started."""
         try:
-            child, stdin, outputs = self._on_terminal() if self.terminal else self._on_pipes()
+            child, stdin, outputs = self._start_on_terminal() if self.terminal else self._start_on_pipes()
         except OSError:
             return False
-        self._thread(self._serve, answered, child, stdin, outputs)
+        self._start_thread(self._serve, replied, child, stdin, outputs)
         return True
 
     def _serve(
         self,
-        answered: threading.Event,
+        replied: threading.Event,
         child: Child,
         stdin: int,
         outputs: list[tuple[int, Callable[[bytes], object]]],
     ) -> None:
-        answered.wait(_ANSWER_SECONDS)
-        pumps = [self._thread(self._copy_out, number, send) for number, send in outputs]
-        self._thread(self._copy_in, stdin)
-        self._attend(child, pumps)
+        replied.wait(_REPLY_SECONDS)
+        pumps = [self._start_thread(self._copy_out, descriptor, send) for descriptor, send in outputs]
+        self._start_thread(self._copy_in, stdin)
+        self._wait_and_report(child, pumps)
 
-    def _on_pipes(self) -> tuple[Child, int, list[tuple[int, Callable[[bytes], object]]]]:
-        inner, ours = [], []
+    def _start_on_pipes(self) -> tuple[Child, int, list[tuple[int, Callable[[bytes], object]]]]:
+        child_ends, our_ends = [], []
         try:
-            for kind in range(3):
+            for stream_number in range(3):
                 readable, writable = os.pipe()
-                inner.append(readable if kind == 0 else writable)
-                ours.append(writable if kind == 0 else readable)
-            child = self.children.start(self.argv, self.cwd, self.env, (inner[0], inner[1], inner[2]))
+                child_ends.append(readable if stream_number == 0 else writable)
+                our_ends.append(writable if stream_number == 0 else readable)
+            child = self.children.start(
+                self.argv, self.cwd, self.env, (child_ends[0], child_ends[1], child_ends[2])
+            )
         except OSError:
-            for number in ours:
-                os.close(number)
+            for descriptor in our_ends:
+                os.close(descriptor)
             raise
         finally:
-            for number in inner:
-                os.close(number)
-        return child, ours[0], [(ours[1], self.channel.sendall), (ours[2], self.channel.sendall_stderr)]
+            for descriptor in child_ends:
+                os.close(descriptor)
+        return (
+            child,
+            our_ends[0],
+            [(our_ends[1], self.channel.sendall), (our_ends[2], self.channel.sendall_stderr)],
+        )
 
-    def _on_terminal(self) -> tuple[Child, int, list[tuple[int, Callable[[bytes], object]]]]:
+    def _start_on_terminal(self) -> tuple[Child, int, list[tuple[int, Callable[[bytes], object]]]]:
         assert self.terminal is not None
         master, slave = self.terminal.open()
         name = os.ttyname(slave)
-        words = ["/bin/sh", "-c", _ON_TERMINAL, "sh", name, *self.argv]
+        argv = ["/bin/sh", "-c", _RUN_ON_TERMINAL, "sh", name, *self.argv]
         env = {**self.env, "TERM": self.terminal.kind, "SSH_TTY": name}
         try:
-            child = self.children.start(words, self.cwd, env, (slave, slave, slave))
+            child = self.children.start(argv, self.cwd, env, (slave, slave, slave))
         except OSError:
             os.close(master)
             raise
@@ -177,7 +183,7 @@ class Session:
             os.close(slave)
         return child, os.dup(master), [(master, self.channel.sendall)]
 
-    def _thread(self, task: Callable[..., None], *args: object) -> threading.Thread:
+    def _start_thread(self, task: Callable[..., None], *args: object) -> threading.Thread:
         thread = threading.Thread(target=task, args=args, daemon=True)
         thread.start()
         return thread
@@ -189,16 +195,16 @@ class Session:
                     data = data[os.write(stdin, data) :]
         os.close(stdin)
 
-    def _copy_out(self, number: int, send: Callable[[bytes], object]) -> None:
+    def _copy_out(self, descriptor: int, send: Callable[[bytes], object]) -> None:
         """Until the last process that holds the stream has closed it, or the client has gone."""
         with suppress(OSError):  # a terminal ends by an error
-            while data := os.read(number, _CHUNK):
+            while data := os.read(descriptor, _CHUNK):
                 send(data)
-        os.close(number)
+        os.close(descriptor)
 
-    def _attend(self, child: Child, pumps: list[threading.Thread]) -> None:
+    def _wait_and_report(self, child: Child, pumps: list[threading.Thread]) -> None:
         """Tell the client how the command ended, or the command that the client is gone."""
-        while not child.ended.wait(_LOOK):
+        while not child.ended.wait(_POLL_SECONDS):
             if self.channel.closed:
                 self.children.signal(child, signal.SIGHUP)
                 if not child.ended.wait(_HANGUP_SECONDS):
@@ -210,41 +216,41 @@ class Session:
             while (
                 pump.is_alive() and not self.channel.closed
             ):  # a process in the background may hold a stream
-                pump.join(_LOOK)
+                pump.join(_POLL_SECONDS)
         self.channel.close()
 
 
 MOST_SESSIONS = 10  # MaxSessions of OpenSSH
-MOST_STRANGERS = 100  # connections that have not logged in yet, as MaxStartups of OpenSSH
+MOST_UNAUTHENTICATED = 100  # connections that have not logged in yet, as MaxStartups of OpenSSH
 LOGIN_SECONDS = 30.0
 
 
-class Server:
+class SshServer:
     """Listens at the node's address; what is open lives on when it stops listening."""
 
-    def __init__(self, plan: LabPlan, node: NodePlan, children: Children) -> None:
+    def __init__(self, plan: LabPlan, node: LabNodePlan, children: Children) -> None:
         logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # a port scan must not fill the disk
         self.plan = plan
         self.node = node
         self.children = children
-        folder = Path(plan.directory)
-        self.host_key = paramiko.Ed25519Key(filename=str(folder / "nodes" / node.name / "host_key"))
-        words = (folder / "id_ed25519.pub").read_text(encoding="ascii").split()
-        self.allowed = words[1]
+        directory = Path(plan.directory)
+        self.host_key = paramiko.Ed25519Key(filename=str(directory / "nodes" / node.name / "host_key"))
+        key_fields = (directory / "id_ed25519.pub").read_text(encoding="ascii").split()
+        self.authorized_key = key_fields[1]
         self._socket: socket.socket | None = None
-        self._strangers = threading.BoundedSemaphore(MOST_STRANGERS)
+        self._unauthenticated = threading.BoundedSemaphore(MOST_UNAUTHENTICATED)
 
     @property
-    def listens(self) -> bool:
+    def is_listening(self) -> bool:
         """Whether new connections get in."""
         return self._socket is not None
 
     def open(self) -> None:
         """Listen, unless it does; OSError if the port is taken."""
         if self._socket is None:
-            where = (self.node.host, self.plan.ssh_port)
-            self._socket = socket.create_server(where, backlog=128)
-            threading.Thread(target=self._accept, args=[self._socket], daemon=True).start()
+            address = (self.node.host, self.plan.ssh_port)
+            self._socket = socket.create_server(address, backlog=128)
+            threading.Thread(target=self._accept_connections, args=[self._socket], daemon=True).start()
 
     def close(self) -> None:
         """Let nobody in any more."""
@@ -254,7 +260,7 @@ class Server:
             self._socket.close()
             self._socket = None
 
-    def _accept(self, listener: socket.socket) -> None:
+    def _accept_connections(self, listener: socket.socket) -> None:
         while True:
             try:
                 peer, _ = listener.accept()
@@ -263,27 +269,27 @@ class Server:
                     return
                 time.sleep(0.05)  # no descriptors left, for example
                 continue
-            if not self._strangers.acquire(blocking=False):
+            if not self._unauthenticated.acquire(blocking=False):
                 peer.close()
                 continue
-            threading.Thread(target=self._receive, args=[peer], daemon=True).start()
+            threading.Thread(target=self._serve_connection, args=[peer], daemon=True).start()
 
-    def _receive(self, peer: socket.socket) -> None:
+    def _serve_connection(self, peer: socket.socket) -> None:
         """Let a visitor log in, and keep him company until he leaves."""
         try:
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            transport = Transport(peer)
-            visit = Visit(self, transport, peer)
+            transport = LabTransport(peer)
+            connection = SshConnection(self, transport, peer)
         except (OSError, paramiko.SSHException):
             peer.close()
-            self._strangers.release()
+            self._unauthenticated.release()
             return
         try:
             transport.add_server_key(self.host_key)
-            transport.start_server(threading.Event(), visit)
+            transport.start_server(threading.Event(), connection)
             _await_login(transport)
         finally:
-            self._strangers.release()
+            self._unauthenticated.release()
         transport.join()  # until he leaves
         transport.close()
 
@@ -296,31 +302,29 @@ def _await_login(transport: paramiko.Transport) -> None:
         time.sleep(0.02)
 
 
-class Transport(paramiko.Transport):
+class LabTransport(paramiko.Transport):
     """paramiko's, but it tells when a request was answered: no command may end before its client knows it began."""
 
     def __init__(self, peer: socket.socket) -> None:
         super().__init__(peer)
-        self.answered = threading.Event()
+        self.replied = threading.Event()
 
     def _send_user_message(self, data: paramiko.Message) -> None:
         super()._send_user_message(data)  # type: ignore[misc]  # the stubs leave out what is private
         if data.asbytes()[:1] == cMSG_CHANNEL_SUCCESS:
-            self.answered.set()
+            self.replied.set()
 
 
-class Visit(paramiko.ServerInterface):
+class SshConnection(paramiko.ServerInterface):
     """One connection: what it may do."""
 
-    def __init__(self, server: Server, transport: Transport, peer: socket.socket) -> None:
+    def __init__(self, server: SshServer, transport: LabTransport, peer: socket.socket) -> None:
         self.server = server
         self.transport = transport
-        self.connection = " ".join(
-            f"{host} {port}" for host, port in (peer.getpeername(), peer.getsockname())
-        )
-        self._granted: dict[int, paramiko.Channel | None] = {}
+        self.addresses = " ".join(f"{host} {port}" for host, port in (peer.getpeername(), peer.getsockname()))
+        self._channels: dict[int, paramiko.Channel | None] = {}
         self._terminals: dict[int, Terminal] = {}
-        self._wishes: dict[int, dict[str, str]] = {}
+        self._environments: dict[int, dict[str, str]] = {}
 
     def get_allowed_auths(self, username: str) -> str:  # noqa: ARG002  (paramiko's signature)
         """Keys, and nothing else."""
@@ -328,22 +332,26 @@ class Visit(paramiko.ServerInterface):
 
     def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
         """The lab's own key and user are let in."""
-        known = username == self.server.plan.account.name and key.get_base64() == self.server.allowed
-        return AUTH_SUCCESSFUL if known else AUTH_FAILED
+        is_authorized = (
+            username == self.server.plan.account.name and key.get_base64() == self.server.authorized_key
+        )
+        return AUTH_SUCCESSFUL if is_authorized else AUTH_FAILED
 
     def check_channel_request(self, kind: str, chanid: int) -> int:
         """Sessions, as many at a time as OpenSSH allows."""
         if kind != "session":
             return OPEN_FAILED_UNKNOWN_CHANNEL_TYPE
         while (channel := self.transport.accept(0)) is not None:
-            self._granted[channel.get_id()] = channel
-        for number in [number for number, channel in self._granted.items() if channel and channel.closed]:
-            del self._granted[number]
-            self._terminals.pop(number, None)
-            self._wishes.pop(number, None)
-        if len(self._granted) >= MOST_SESSIONS:
+            self._channels[channel.get_id()] = channel
+        for channel_id in [
+            channel_id for channel_id, channel in self._channels.items() if channel and channel.closed
+        ]:
+            del self._channels[channel_id]
+            self._terminals.pop(channel_id, None)
+            self._environments.pop(channel_id, None)
+        if len(self._channels) >= MOST_SESSIONS:
             return OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
-        self._granted[chanid] = None
+        self._channels[chanid] = None
         return OPEN_SUCCEEDED
 
     def check_channel_env_request(self, channel: paramiko.Channel, name: bytes, value: bytes) -> bool:
@@ -351,7 +359,7 @@ class Visit(paramiko.ServerInterface):
         key = os.fsdecode(name)
         if key != "LANG" and not key.startswith("LC_"):
             return False
-        self._wishes.setdefault(channel.get_id(), {})[key] = os.fsdecode(value)
+        self._environments.setdefault(channel.get_id(), {})[key] = os.fsdecode(value)
         return True
 
     def check_channel_pty_request(
@@ -377,23 +385,25 @@ class Visit(paramiko.ServerInterface):
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
         """Run a command by the user's shell."""
-        return self._start(channel, ["-c", os.fsdecode(command)])
+        return self._start_session(channel, ["-c", os.fsdecode(command)])
 
     def check_channel_shell_request(self, channel: paramiko.Channel) -> bool:
         """Run a login shell."""
-        return self._start(channel, ["-l"])
+        return self._start_session(channel, ["-l"])
 
-    def _start(self, channel: paramiko.Channel, words: list[str]) -> bool:
+    def _start_session(self, channel: paramiko.Channel, shell_options: list[str]) -> bool:
         plan, node = self.server.plan, self.server.node
         shell = plan.account.shell
-        host, port, _, own_port = self.connection.split()
+        host, port, _, own_port = self.addresses.split()
         env = {
             **session_environment(plan, node),
-            **self._wishes.get(channel.get_id(), {}),
+            **self._environments.get(channel.get_id(), {}),
             "SSH_CLIENT": f"{host} {port} {own_port}",
-            "SSH_CONNECTION": self.connection,
+            "SSH_CONNECTION": self.addresses,
         }
         terminal = self._terminals.get(channel.get_id())
-        session = Session(channel, self.server.children, [shell, *words], plan.home(node), env, terminal)
-        self.transport.answered.clear()
-        return session.start(self.transport.answered)
+        session = CommandSession(
+            channel, self.server.children, [shell, *shell_options], plan.home_directory(node), env, terminal
+        )
+        self.transport.replied.clear()
+        return session.start(self.transport.replied)

@@ -11,21 +11,21 @@ _CHUNK = 1 << 16
 _GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 
-class Relay:
+class TcpRelay:
     """Two directions with a buffer each; neither side's slowness stops the other direction."""
 
     def __init__(self, peer: _socket.socket) -> None:
         self.peer = peer
-        self.number = peer.fileno()
-        self.up = b""
-        self.down = b""
-        self.reading = {0: True, self.number: True}
-        for descriptor in (0, 1, self.number):
+        self.descriptor = peer.fileno()
+        self.to_peer = b""
+        self.from_peer = b""
+        self.reading = {0: True, self.descriptor: True}
+        for descriptor in (0, 1, self.descriptor):
             os.set_blocking(descriptor, False)
 
     def run(self) -> None:
         """Copy until the peer has ended and all it said is written, or until our reader has gone."""
-        while self.down or self.reading[self.number]:
+        while self.from_peer or self.reading[self.descriptor]:
             for descriptor, event in self._poll().poll():
                 if descriptor == 1 and event & _GONE:
                     return
@@ -35,13 +35,15 @@ class Relay:
 
     def _poll(self) -> select.poll:
         poll = select.poll()
-        poll.register(1, select.POLLOUT if self.down else 0)  # with 0 it still tells that its reader has gone
-        wants = select.POLLOUT if self.up else 0
-        if self.reading[self.number] and not self.down:
-            wants |= select.POLLIN
-        if wants:
-            poll.register(self.number, wants)
-        if self.reading[0] and not self.up:
+        poll.register(
+            1, select.POLLOUT if self.from_peer else 0
+        )  # with 0 it still tells that its reader has gone
+        events = select.POLLOUT if self.to_peer else 0
+        if self.reading[self.descriptor] and not self.from_peer:
+            events |= select.POLLIN
+        if events:
+            poll.register(self.descriptor, events)
+        if self.reading[0] and not self.to_peer:
             poll.register(0, select.POLLIN)
         return poll
 
@@ -53,21 +55,21 @@ class Relay:
         if not data:
             self.reading[descriptor] = False
         if descriptor != 0:
-            self.down += data
+            self.from_peer += data
         elif data:
-            self.up += data
+            self.to_peer += data
         else:
             self.peer.shutdown(_socket.SHUT_WR)
 
     def _write(self) -> None:
         try:
-            if self.up:
-                self.up = self.up[os.write(self.number, self.up) :]
+            if self.to_peer:
+                self.to_peer = self.to_peer[os.write(self.descriptor, self.to_peer) :]
         except BlockingIOError:
             pass
         try:
-            if self.down:
-                self.down = self.down[os.write(1, self.down) :]
+            if self.from_peer:
+                self.from_peer = self.from_peer[os.write(1, self.from_peer) :]
         except BlockingIOError:
             pass
 
@@ -88,7 +90,7 @@ def main() -> int:
         sys.stderr.write(f"lab: {host} port {port}: {error.strerror}\n")
         return 1
     try:
-        Relay(peer).run()
+        TcpRelay(peer).run()
     except (BrokenPipeError, ConnectionError):
         return 1
     return 0

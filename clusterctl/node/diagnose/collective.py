@@ -34,9 +34,9 @@ from typing import Any, Callable, Dict, Generator, Iterator, List, NamedTuple, O
 
 from ...protocol.untrusted import MalformedError, Row, Untrusted, parse_json, parse_object
 
-ENOUGH = 3  # rounds of pairs that show a bad node; a bad link between two good ones may take more
-SLOW = 0.4  # of the usual bandwidth
-LATE, LATE_BY = 5.0, 0.002  # times the usual latency, and seconds above it
+ENOUGH_ROUNDS = 3  # rounds of pairs that show a bad node; a bad link between two good ones may take more
+SLOW_FRACTION = 0.4  # of the usual bandwidth
+LATENCY_FACTOR, LATENCY_MARGIN = 5.0, 0.002  # times the usual latency, and seconds above it
 
 
 class Round(NamedTuple):
@@ -56,59 +56,66 @@ class Result(NamedTuple):
 
 Pair = Tuple[int, int]
 Pairs = Dict[Pair, Result]
-Found = Dict[str, Any]
-Search = Generator[Round, List[Result], Found]
+SearchReport = Dict[str, Any]
+Search = Generator[Round, List[Result], SearchReport]
 
 
-def search(nodes: Sequence[int], in_time: Callable[[], bool]) -> Search:
-    """Try all nodes, then what tells them apart; `in_time` says whether there is time for another round."""
-    found: Found = {"ok": True, "nodes": [], "links": [], "slow_nodes": [], "slow_links": [], "rest": None}
-    (whole,) = yield Round("all", [list(nodes)])
-    found["ok"], left = whole.ok, list(nodes)
-    if not whole.ok:
-        alone = yield Round("alone", [[node] for node in nodes])
-        found["nodes"] = [node for node, result in zip(nodes, alone) if not result.ok]
-        left = [node for node in nodes if node not in found["nodes"]]
-    if len(left) > 2 or (len(left) == 2 and found["nodes"]):
-        pairs = yield from _try_pairs(left, in_time, whole.ok or bool(found["nodes"]))
-        yield from _look_twice(pairs)
-        _blame(found, pairs)
-    elif len(left) == 2 and not whole.ok:
-        found["links"] = [left]
-    blamed = {*found["nodes"], *(node for link in found["links"] for node in link[1:])}
-    rest = [node for node in nodes if node not in blamed]
-    if blamed and len(rest) > 1 and in_time():
-        (again,) = yield Round("rest", [rest])
-        found["rest"] = again.ok
-    return found
+def search(nodes: Sequence[int], has_time: Callable[[], bool]) -> Search:
+    """Try all nodes, then what tells them apart; `has_time` says whether there is time for another round."""
+    report: SearchReport = {
+        "ok": True,
+        "nodes": [],
+        "links": [],
+        "slow_nodes": [],
+        "slow_links": [],
+        "rest": None,
+    }
+    (all_result,) = yield Round("all", [list(nodes)])
+    report["ok"], remaining = all_result.ok, list(nodes)
+    if not all_result.ok:
+        single_results = yield Round("alone", [[node] for node in nodes])
+        report["nodes"] = [node for node, result in zip(nodes, single_results) if not result.ok]
+        remaining = [node for node in nodes if node not in report["nodes"]]
+    if len(remaining) > 2 or (len(remaining) == 2 and report["nodes"]):
+        pairs = yield from _try_pairs(remaining, has_time, all_result.ok or bool(report["nodes"]))
+        yield from _retry_slow(pairs)
+        _find_bad(report, pairs)
+    elif len(remaining) == 2 and not all_result.ok:
+        report["links"] = [remaining]
+    blamed = {*report["nodes"], *(node for link in report["links"] for node in link[1:])}
+    healthy = [node for node in nodes if node not in blamed]
+    if blamed and len(healthy) > 1 and has_time():
+        (recheck,) = yield Round("rest", [healthy])
+        report["rest"] = recheck.ok
+    return report
 
 
 def _try_pairs(
-    left: List[int], in_time: Callable[[], bool], explained: bool
+    nodes: List[int], has_time: Callable[[], bool], explained: bool
 ) -> Generator[Round, List[Result], Pairs]:
     """Try pairs until every node was in a few; where a failure is not explained yet, all pairs, or halves."""
     pairs: Pairs = {}
-    for number, groups in enumerate(matchings(left)):
+    for number, groups in enumerate(matchings(nodes)):
         enough = explained or not all(result.ok for result in pairs.values())
-        if number and ((number >= ENOUGH and enough) or not in_time()):
+        if number and ((number >= ENOUGH_ROUNDS and enough) or not has_time()):
             break
         results = yield Round("pairs", groups)
         pairs.update({(a, b): result for (a, b), result in zip(groups, results)})
     return pairs
 
 
-def _look_twice(pairs: Pairs) -> Generator[Round, List[Result], None]:
+def _retry_slow(pairs: Pairs) -> Generator[Round, List[Result], None]:
     """Try again what looked slow: a moment's noise must not blame anybody."""
-    nodes, links = slow_ones(pairs)
+    nodes, links = find_slow(pairs)
     doubtful = [pair for pair in pairs if pair in links or nodes & set(pair)]
     while doubtful:
-        now = _disjoint(doubtful)
-        results = yield Round("again", [list(pair) for pair in now])
-        for pair, new in zip(now, results):
+        batch = _disjoint(doubtful)
+        results = yield Round("again", [list(pair) for pair in batch])
+        for pair, new in zip(batch, results):
             old = pairs[pair]
             better = Result(True, max(old.bandwidth, new.bandwidth), min(old.latency, new.latency))
             pairs[pair] = better if old.ok and new.ok else new
-        doubtful = [pair for pair in doubtful if pair not in now]
+        doubtful = [pair for pair in doubtful if pair not in batch]
 
 
 def _disjoint(pairs: Sequence[Pair]) -> List[Pair]:
@@ -120,38 +127,46 @@ def _disjoint(pairs: Sequence[Pair]) -> List[Pair]:
     return chosen
 
 
-def _blame(found: Found, pairs: Pairs) -> None:
-    bad = {pair for pair, result in pairs.items() if not result.ok}
+def _find_bad(report: SearchReport, pairs: Pairs) -> None:
+    failed = {pair for pair, result in pairs.items() if not result.ok}
     tried = {node: [pair for pair in pairs if node in pair] for pair in pairs for node in pair}
-    sick = [node for node, own in sorted(tried.items()) if len(own) > 1 and bad.issuperset(own)]
-    if len(sick) < len(tried):
-        found["nodes"] = sorted([*found["nodes"], *sick])
-    found["links"] = [list(pair) for pair in sorted(bad) if not set(pair) & set(found["nodes"])]
-    nodes, links = slow_ones(pairs)
-    found["slow_nodes"], found["slow_links"] = sorted(nodes), [list(pair) for pair in sorted(links)]
+    bad_nodes = [
+        node
+        for node, node_pairs in sorted(tried.items())
+        if len(node_pairs) > 1 and failed.issuperset(node_pairs)
+    ]
+    if len(bad_nodes) < len(tried):
+        report["nodes"] = sorted([*report["nodes"], *bad_nodes])
+    report["links"] = [list(pair) for pair in sorted(failed) if not set(pair) & set(report["nodes"])]
+    nodes, links = find_slow(pairs)
+    report["slow_nodes"], report["slow_links"] = sorted(nodes), [list(pair) for pair in sorted(links)]
 
 
 def matchings(nodes: Sequence[int]) -> Iterator[List[List[int]]]:
     """Give rounds of disjoint pairs in which, at the end, everybody has met everybody once."""
-    seats: List[Any] = [*nodes, *([None] if len(nodes) % 2 else [])]
-    for _ in range(len(seats) - 1):
-        half = len(seats) // 2
-        facing = zip(seats[:half], reversed(seats[half:]))
-        yield [sorted(pair) for pair in facing if None not in pair]
-        seats = [seats[0], seats[-1], *seats[1:-1]]
+    order: List[Any] = [*nodes, *([None] if len(nodes) % 2 else [])]
+    for _ in range(len(order) - 1):
+        half = len(order) // 2
+        pairs = zip(order[:half], reversed(order[half:]))
+        yield [sorted(pair) for pair in pairs if None not in pair]
+        order = [order[0], order[-1], *order[1:-1]]
 
 
-def slow_ones(pairs: Pairs) -> Tuple[Set[int], Set[Pair]]:
+def find_slow(pairs: Pairs) -> Tuple[Set[int], Set[Pair]]:
     """Find nodes that are slow with everybody, and links that are slow between nodes that are not."""
     good = {pair: result for pair, result in pairs.items() if result.ok}
-    own = {node: [result for pair, result in good.items() if node in pair] for pair in good for node in pair}
-    best = {node: _best(results) for node, results in own.items()}
+    node_results = {
+        node: [result for pair, result in good.items() if node in pair] for pair in good for node in pair
+    }
+    best = {node: _best(results) for node, results in node_results.items()}
     if len(best) < 3:
         return set(), set()
     usual = Result(
-        True, median(one.bandwidth for one in best.values()), median(one.latency for one in best.values())
+        True,
+        median(result.bandwidth for result in best.values()),
+        median(result.latency for result in best.values()),
     )
-    nodes = {node for node, one in best.items() if len(own[node]) > 1 and is_slow(one, usual)}
+    nodes = {node for node, result in best.items() if len(node_results[node]) > 1 and is_slow(result, usual)}
     links = {
         pair for pair, result in good.items() if not nodes & set(pair) and is_slow(result, _worse(best, pair))
     }
@@ -159,7 +174,9 @@ def slow_ones(pairs: Pairs) -> Tuple[Set[int], Set[Pair]]:
 
 
 def _best(results: Sequence[Result]) -> Result:
-    return Result(True, max(one.bandwidth for one in results), min(one.latency for one in results))
+    return Result(
+        True, max(result.bandwidth for result in results), min(result.latency for result in results)
+    )
 
 
 def _worse(best: Dict[int, Result], pair: Pair) -> Result:
@@ -168,16 +185,18 @@ def _worse(best: Dict[int, Result], pair: Pair) -> Result:
     return Result(True, min(a.bandwidth, b.bandwidth), max(a.latency, b.latency))
 
 
-def is_slow(one: Result, usual: Result) -> bool:
+def is_slow(result: Result, usual: Result) -> bool:
     """Tell whether a result is clearly worse than the usual one."""
-    late = one.latency > usual.latency * LATE and one.latency > usual.latency + LATE_BY
-    return one.bandwidth < usual.bandwidth * SLOW or late
+    high_latency = (
+        result.latency > usual.latency * LATENCY_FACTOR and result.latency > usual.latency + LATENCY_MARGIN
+    )
+    return result.bandwidth < usual.bandwidth * SLOW_FRACTION or high_latency
 
 
 SIZES = (8, 64 << 10, 1 << 20, 16 << 20)  # bytes
-LARGE = (128 << 20,)  # with NCCL
+LARGE_SIZES = (128 << 20,)  # with NCCL
 LONGEST_ANSWER = 64 << 10  # bytes
-BYTES_A_RANK = 16  # of JSON, in the list of a round's groups
+BYTES_PER_RANK = 16  # of JSON, in the list of a round's groups
 LONGEST_ERROR = 300  # characters
 SHORTEST_TIME, LONGEST_TIME = 1e-9, 1e6  # seconds
 
@@ -187,10 +206,10 @@ Answer = Dict[str, Any]
 def read_groups(text: bytes, size: int) -> List[List[int]]:
     """Read the groups of a round, which rank 0 has named; none at the end, and where it names what cannot be."""
     try:
-        told = Untrusted({"groups": parse_json(text, size * BYTES_A_RANK + LONGEST_ANSWER)})
+        message = Untrusted({"groups": parse_json(text, size * BYTES_PER_RANK + LONGEST_ANSWER)})
     except MalformedError:
         return []
-    groups = [row.integers(size, 0, size - 1) for row in told.rows("groups", size)]
+    groups = [row.integers(size, 0, size - 1) for row in message.rows("groups", size)]
     ranks = [rank for group in groups for rank in group]
     return [list(group) for group in groups] if len(set(ranks)) == len(ranks) else []
 
@@ -206,58 +225,63 @@ def read_node(text: bytes, size: int) -> int:
 def read_answer(text: bytes) -> Answer:
     """Read how it went on another rank; what it leaves out, or says wrongly, is an error of that rank."""
     try:
-        told = parse_object(text, LONGEST_ANSWER)
+        message = parse_object(text, LONGEST_ANSWER)
     except MalformedError as error:
         return {"error": "its answer cannot be read: %s" % error, "rows": []}
-    rows = [read_row(row) for row in told.rows("rows", len(SIZES + LARGE))]
+    rows = [read_row(row) for row in message.rows("rows", len(SIZES + LARGE_SIZES))]
     answer: Answer = {"rows": [row for row in rows if row is not None]}
-    if told.text("error"):
-        return {**answer, "error": told.text("error", LONGEST_ERROR), "late": told.flag("late")}
-    joined = told.number("joined", 0.0, LONGEST_TIME)
-    if not answer["rows"] or joined is None or told.choice("wrong") is None:
+    if message.text("error"):
+        return {**answer, "error": message.text("error", LONGEST_ERROR), "late": message.flag("late")}
+    joined = message.number("joined", 0.0, LONGEST_TIME)
+    if not answer["rows"] or joined is None or message.choice("wrong") is None:
         return {"error": "its answer is not complete", "rows": []}
-    return {**answer, "wrong": told.flag("wrong"), "joined": joined}
+    return {**answer, "wrong": message.flag("wrong"), "joined": joined}
 
 
 def read_row(row: Row) -> Optional[List[float]]:
     """Read one measurement: bytes, and seconds for them."""
-    size, seconds = row.integer(0, 1, max(LARGE)), row.number(1, SHORTEST_TIME, LONGEST_TIME)
+    size, seconds = row.integer(0, 1, max(LARGE_SIZES)), row.number(1, SHORTEST_TIME, LONGEST_TIME)
     return None if size is None or seconds is None else [size, seconds]
 
 
-def judge(answers: List[Optional[Answer]], ranks: List[int]) -> Answer:
+def merge_answers(answers: List[Optional[Answer]], ranks: List[int]) -> Answer:
     """Make of the ranks' answers that of their group; the first complaint stands for all."""
     silent = [rank for rank, answer in zip(ranks, answers) if answer is None]
-    broken = [(rank, answer) for rank, answer in zip(ranks, answers) if answer and answer.get("error")]
+    failed = [(rank, answer) for rank, answer in zip(ranks, answers) if answer and answer.get("error")]
     wrong = [rank for rank, answer in zip(ranks, answers) if answer and answer.get("wrong")]
     if silent:
         return {"ok": False, "rank": silent[0], "error": "no answer", "rows": []}
-    if broken:
-        rank, answer = next((one for one in broken if not one[1].get("late")), broken[0])
+    if failed:
+        rank, answer = next((entry for entry in failed if not entry[1].get("late")), failed[0])
         return {"ok": False, "rank": rank, "error": answer["error"], "rows": []}
     first = answers[0] or {}
     blamed, error = (wrong[0], "got a wrong sum") if wrong else (None, "")
     return {"ok": not wrong, "rank": blamed, "error": error, "rows": first["rows"], "joined": first["joined"]}
 
 
-def result_of(group: Answer, ranks: int) -> Result:
+def to_result(group: Answer, rank_count: int) -> Result:
     """Reduce a group's answer to what the search looks at."""
     if not group["ok"]:
         return Result(False)
-    factor = 2.0 * (ranks - 1) / ranks if ranks > 1 else 1.0
+    factor = 2.0 * (rank_count - 1) / rank_count if rank_count > 1 else 1.0
     rows = group["rows"]
     return Result(True, max(factor * size / seconds for size, seconds in rows), rows[0][1])
 
 
 MARK = "clusterctl-deep "
-SPENT = 0.3  # seconds per size, about
-LONGEST = {True: 3.0, False: 0.7}  # seconds that one all_reduce may be expected to take: of all, of fewer
-MOST = 200  # repetitions
-SOURCE = re.compile(r"^\[[^\]]*\.(?:cc|cpp|h):\d+\] ")  # where in Gloo's source, which says nothing to a user
-TELLING = 3  # rows that tell enough, if time runs out in a larger one
-PAIR_SHARE = 0.5  # of the limit of all, for a smaller group
-AFTER = 3.0  # seconds that the leader waits beyond a round's limit
-PATIENCE = timedelta(seconds=600)
+SECONDS_PER_SIZE = 0.3  # seconds per size, about
+LONGEST_ALL_REDUCE = {
+    True: 3.0,
+    False: 0.7,
+}  # seconds that one all_reduce may be expected to take: of all, of fewer
+MOST_REPETITIONS = 200  # repetitions
+SOURCE_PREFIX = re.compile(
+    r"^\[[^\]]*\.(?:cc|cpp|h):\d+\] "
+)  # where in Gloo's source, which says nothing to a user
+ENOUGH_ROWS = 3  # rows that tell enough, if time runs out in a larger one
+SMALL_GROUP_SHARE = 0.5  # of the limit of all, for a smaller group
+ANSWER_GRACE = 3.0  # seconds that the leader waits beyond a round's limit
+STORE_TIMEOUT = timedelta(seconds=600)
 
 
 def main() -> None:
@@ -285,39 +309,39 @@ class Worker:
         """Take part until the leader says that it is over."""
         number = 0
         while True:
-            self.store.wait(["round/%d" % number], PATIENCE)
-            wanted = read_groups(self.store.get("round/%d" % number), self.size)
-            if not wanted:
+            self.store.wait(["round/%d" % number], STORE_TIMEOUT)
+            groups = read_groups(self.store.get("round/%d" % number), self.size)
+            if not groups:
                 return
-            self.take_part(number, wanted)
+            self.participate(number, groups)
             number += 1
 
-    def take_part(self, number: int, wanted: List[List[int]]) -> None:
+    def participate(self, number: int, groups: List[List[int]]) -> None:
         """Join the group that this rank is in, if any, and tell how it went."""
-        mine = next((place for place, ranks in enumerate(wanted) if self.rank in ranks), None)
-        if mine is not None:
-            answer = self._try(number, mine, wanted[mine])
+        group_index = next((index for index, ranks in enumerate(groups) if self.rank in ranks), None)
+        if group_index is not None:
+            answer = self._run_participant(number, group_index, groups[group_index])
             self.store.set("answer/%d/%d" % (number, self.rank), json.dumps(answer))
             self.store.add("answers/%d" % number, 1)
 
-    def time_for(self, ranks: int) -> float:
+    def limit_for(self, rank_count: int) -> float:
         """Give a round's limit for a group of so many ranks."""
-        return self.limit if ranks == self.size else max(3.0, self.limit * PAIR_SHARE)
+        return self.limit if rank_count == self.size else max(3.0, self.limit * SMALL_GROUP_SHARE)
 
-    def _try(self, number: int, place: int, ranks: List[int]) -> Answer:
+    def _run_participant(self, number: int, group_index: int, ranks: List[int]) -> Answer:
         """Do it in a process of its own; what it says last counts."""
-        limit = self.time_for(len(ranks))
+        limit = self.limit_for(len(ranks))
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
             os.close(reader)
-            key = "group/%d/%d" % (number, place)
-            longest = LONGEST[len(ranks) == self.size]
-            speak_and_exit(
-                writer, Part(self.backend, key, ranks.index(self.rank), len(ranks), limit, longest)
+            key = "group/%d/%d" % (number, group_index)
+            longest = LONGEST_ALL_REDUCE[len(ranks) == self.size]
+            measure_and_exit(
+                writer, Participant(self.backend, key, ranks.index(self.rank), len(ranks), limit, longest)
             )
         os.close(writer)
-        answer = hear(reader, limit)
+        answer = receive_answer(reader, limit)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         os.close(reader)
@@ -328,9 +352,9 @@ class Leader:
     """Rank 0: carries out the search, and tells each round's story on stdout."""
 
     def __init__(self, worker: Worker, budget: float) -> None:
-        self._worker, self._until = worker, time.monotonic() + budget
+        self._worker, self._deadline = worker, time.monotonic() + budget
         keys = ["rank/%d" % rank for rank in range(worker.size)]
-        worker.store.wait(keys, PATIENCE)
+        worker.store.wait(keys, STORE_TIMEOUT)
         self._nodes = [read_node(worker.store.get(key), worker.size) for key in keys]
         self._ranks: Dict[int, List[int]] = {}
         for rank, node in enumerate(self._nodes):
@@ -340,42 +364,44 @@ class Leader:
         """Go through the rounds; a bug of ours here must still let the others go."""
         number = 0
         try:
-            steps = search(sorted(self._ranks), lambda: time.monotonic() < self._until)
+            steps = search(sorted(self._ranks), lambda: time.monotonic() < self._deadline)
             step = next(steps)
             while True:
-                results = self._round(number, step)
+                results = self._run_round(number, step)
                 number += 1
                 step = steps.send(results)
         except StopIteration as end:
-            say({"found": end.value})
+            write_entry({"found": end.value})
         finally:
             self._worker.store.set("round/%d" % number, "null")
 
-    def _round(self, number: int, step: Round) -> List[Result]:
+    def _run_round(self, number: int, step: Round) -> List[Result]:
         began = time.monotonic()
-        wanted = [[rank for node in nodes for rank in self._ranks[node]] for nodes in step.groups]
-        self._worker.store.set("round/%d" % number, json.dumps(wanted))
-        self._worker.take_part(number, wanted)
-        answers = self._gather(number, wanted, began)
-        groups = [judge([answers.get(rank) for rank in ranks], ranks) for ranks in wanted]
-        for group in groups:
+        groups = [[rank for node in nodes for rank in self._ranks[node]] for nodes in step.groups]
+        self._worker.store.set("round/%d" % number, json.dumps(groups))
+        self._worker.participate(number, groups)
+        answers = self._gather(number, groups, began)
+        group_answers = [merge_answers([answers.get(rank) for rank in ranks], ranks) for ranks in groups]
+        for group in group_answers:
             group["at"] = None if group["rank"] is None else self._nodes[group["rank"]]
-        sizes = [len(ranks) for ranks in wanted]
-        told = [{"nodes": n, "ranks": size, **group} for n, size, group in zip(step.groups, sizes, groups)]
-        say({"round": step.kind, "seconds": round(time.monotonic() - began, 2), "groups": told})
-        return [result_of(group, size) for group, size in zip(groups, sizes)]
+        sizes = [len(ranks) for ranks in groups]
+        entries = [
+            {"nodes": n, "ranks": size, **group} for n, size, group in zip(step.groups, sizes, group_answers)
+        ]
+        write_entry({"round": step.kind, "seconds": round(time.monotonic() - began, 2), "groups": entries})
+        return [to_result(group, size) for group, size in zip(group_answers, sizes)]
 
-    def _gather(self, number: int, wanted: List[List[int]], began: float) -> Dict[int, Answer]:
-        ranks = [rank for group in wanted for rank in group]
-        limit = began + max(self._worker.time_for(len(group)) for group in wanted) + AFTER
+    def _gather(self, number: int, groups: List[List[int]], began: float) -> Dict[int, Answer]:
+        ranks = [rank for group in groups for rank in group]
+        limit = began + max(self._worker.limit_for(len(group)) for group in groups) + ANSWER_GRACE
         store = self._worker.store
         while store.add("answers/%d" % number, 0) < len(ranks) and time.monotonic() < limit:
             time.sleep(0.01)
-        there = [rank for rank in ranks if store.check(["answer/%d/%d" % (number, rank)])]
-        return {rank: read_answer(store.get("answer/%d/%d" % (number, rank))) for rank in there}
+        answered = [rank for rank in ranks if store.check(["answer/%d/%d" % (number, rank)])]
+        return {rank: read_answer(store.get("answer/%d/%d" % (number, rank))) for rank in answered}
 
 
-def say(entry: Answer) -> None:
+def write_entry(entry: Answer) -> None:
     """Tell the one who asked."""
     print(MARK + json.dumps(entry), flush=True)
 
@@ -384,131 +410,138 @@ def open_store() -> Any:
     """Connect to the store that torchrun keeps on node 0."""
     from torch.distributed import PrefixStore, TCPStore
 
-    store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), None, False, PATIENCE)
+    store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), None, False, STORE_TIMEOUT)
     return PrefixStore("clusterctl-deep", store)
 
 
-def hear(reader: int, limit: float) -> Answer:
+def receive_answer(reader: int, limit: float) -> Answer:
     """Hear what a process says until it ends, or its time is over; the last complete line is the answer."""
     deadline, text = time.monotonic() + limit, b""
     while time.monotonic() < deadline:
         if select.select([reader], [], [], max(0.0, deadline - time.monotonic()))[0]:
-            piece = os.read(reader, 65536)
-            if not piece:
+            chunk = os.read(reader, 65536)
+            if not chunk:
                 break
-            text += piece
+            text += chunk
     lines = text.split(b"\n")[:-1]
     answer: Answer = json.loads(lines[-1].decode()) if lines else {"at": "start", "rows": []}
-    late = time.monotonic() >= deadline
-    if "at" in answer and not (late and len(answer["rows"]) >= TELLING):
-        what = "no end of `%s` within %g s" if late else "the process died in `%s` (limit %g s)"
-        answer["error"], answer["late"] = what % (answer["at"], limit), late
+    timed_out = time.monotonic() >= deadline
+    if "at" in answer and not (timed_out and len(answer["rows"]) >= ENOUGH_ROWS):
+        template = "no end of `%s` within %g s" if timed_out else "the process died in `%s` (limit %g s)"
+        answer["error"], answer["late"] = template % (answer["at"], limit), timed_out
     return answer
 
 
-class Part(NamedTuple):
-    """What one process does: its place in a group of `size`, the seconds for all, and for one all_reduce."""
+class Participant(NamedTuple):
+    """What one process does: its place in a group of `group_size`, the seconds for all, and for one all_reduce."""
 
     backend: str
     key: str
-    place: int
-    size: int
+    group_rank: int
+    group_size: int
     limit: float
     longest: float
 
 
-def speak_and_exit(writer: int, part: Part) -> None:
+def measure_and_exit(writer: int, participant: Participant) -> None:
     """Take part in one collective after the other, and say how far it got; never returns."""
     try:
-        told = measure(writer, part)
+        answer = measure(writer, participant)
     except BaseException as error:  # whatever it is, the leader shall hear of it
-        lines = SOURCE.sub("", str(error).strip()).splitlines() or [type(error).__name__]
-        told = {"error": lines[0][:300], "late": "imed out" in lines[0], "rows": []}
-    tell(writer, told)
+        lines = SOURCE_PREFIX.sub("", str(error).strip()).splitlines() or [type(error).__name__]
+        answer = {"error": lines[0][:300], "late": "imed out" in lines[0], "rows": []}
+    send_answer(writer, answer)
     os._exit(0)
 
 
-def tell(writer: int, answer: Answer) -> None:
+def send_answer(writer: int, answer: Answer) -> None:
     """Write a line for the parent."""
     os.write(writer, json.dumps(answer).encode() + b"\n")
 
 
-def measure(writer: int, part: Part) -> Answer:
+def measure(writer: int, participant: Participant) -> Answer:
     """Form the group and measure all_reduce: the first row of `rows` is the latency, [bytes, seconds]."""
     began = time.monotonic()
-    tell(writer, {"at": "connecting", "rows": []})
-    bench = join(part)
-    told: Answer = {
-        "wrong": not bench.is_right(1000),
+    send_answer(writer, {"at": "connecting", "rows": []})
+    bench = join_group(participant)
+    answer: Answer = {
+        "wrong": not bench.is_correct(1000),
         "joined": round(time.monotonic() - began, 3),
         "rows": [],
     }
-    for length in SIZES + (LARGE if part.backend == "nccl" else ()):
-        rows = told["rows"]
-        if len(rows) >= 2 and rows[-1][1] * length / rows[-1][0] > part.longest:
+    for length in SIZES + (LARGE_SIZES if participant.backend == "nccl" else ()):
+        rows = answer["rows"]
+        if len(rows) >= 2 and rows[-1][1] * length / rows[-1][0] > participant.longest:
             break
-        tell(writer, {"at": "all_reduce of %d bytes" % length, **told})
-        told["wrong"] = not bench.is_right(length // 4) or told["wrong"]
+        send_answer(writer, {"at": "all_reduce of %d bytes" % length, **answer})
+        answer["wrong"] = not bench.is_correct(length // 4) or answer["wrong"]
         rows.append([length, bench.time(length // 4)])
-    return told
+    return answer
 
 
-def join(part: Part) -> Bench:
+def join_group(participant: Participant) -> Bench:
     """Form the process group; Gloo's own patience ends a little before ours, because its error says more."""
     import torch
     import torch.distributed as dist
 
     device = torch.device("cpu")
-    if part.backend == "nccl":
+    if participant.backend == "nccl":
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
-    waits = (
-        part.limit - 1.0 if device.type == "cpu" else 2 * part.limit
+    seconds = (
+        participant.limit - 1.0 if device.type == "cpu" else 2 * participant.limit
     )  # NCCL's own end is an abort without words
-    patience = timedelta(seconds=max(1.0, waits))
-    store = dist.PrefixStore(part.key, open_store())
+    timeout = timedelta(seconds=max(1.0, seconds))
+    store = dist.PrefixStore(participant.key, open_store())
     dist.init_process_group(
-        part.backend, store=store, rank=part.place, world_size=part.size, timeout=patience
+        participant.backend,
+        store=store,
+        rank=participant.group_rank,
+        world_size=participant.group_size,
+        timeout=timeout,
     )
-    return Bench(device, part.place, part.size)
+    return Bench(device, participant.group_rank, participant.group_size)
 
 
 class Bench:
     """all_reduce on one device, checked and timed."""
 
-    def __init__(self, device: Any, place: int, size: int) -> None:
+    def __init__(self, device: Any, group_rank: int, group_size: int) -> None:
         import torch
         import torch.distributed as dist
 
         self._torch, self._dist = torch, dist
-        self._device, self._place, self._size = device, place, size
+        self._device, self._group_rank, self._group_size = device, group_rank, group_size
 
-    def is_right(self, count: int) -> bool:
+    def is_correct(self, count: int) -> bool:
         """Add up small whole numbers, which float32 does without rounding; every place has another sum."""
         torch = self._torch
         pattern = torch.arange(count, device=self._device, dtype=torch.float32) % 61
-        mine = pattern * (self._place + 1)
-        self._dist.all_reduce(mine)
-        return bool(torch.equal(mine, pattern * (self._size * (self._size + 1) // 2)))
+        data = pattern * (self._group_rank + 1)
+        self._dist.all_reduce(data)
+        return bool(torch.equal(data, pattern * (self._group_size * (self._group_size + 1) // 2)))
 
     def time(self, count: int) -> float:
         """Give the seconds of one all_reduce: the quickest of several, and of all ranks the slowest's."""
         data = self._torch.zeros(count, device=self._device)
-        first = self._agree(self._once(data))
-        times = [self._once(data) for _ in range(min(MOST, int(SPENT / max(first, 1e-6))))]
-        return self._agree(min([*times, first]))
+        first = self._max_over_ranks(self._time_once(data))
+        times = [
+            self._time_once(data)
+            for _ in range(min(MOST_REPETITIONS, int(SECONDS_PER_SIZE / max(first, 1e-6))))
+        ]
+        return self._max_over_ranks(min([*times, first]))
 
-    def _once(self, data: Any) -> float:
+    def _time_once(self, data: Any) -> float:
         began = time.perf_counter()
         self._dist.all_reduce(data)
         if self._device.type == "cuda":
             self._torch.cuda.synchronize()
         return time.perf_counter() - began
 
-    def _agree(self, seconds: float) -> float:
-        told = self._torch.tensor([seconds], device=self._device, dtype=self._torch.float64)
-        self._dist.all_reduce(told, op=self._dist.ReduceOp.MAX)
-        return float(told.item())
+    def _max_over_ranks(self, seconds: float) -> float:
+        slowest = self._torch.tensor([seconds], device=self._device, dtype=self._torch.float64)
+        self._dist.all_reduce(slowest, op=self._dist.ReduceOp.MAX)
+        return float(slowest.item())
 
 
 if __name__ == "__main__":

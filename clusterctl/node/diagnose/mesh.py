@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 from ...protocol.untrusted import MalformedError, Untrusted, parse_object
 from ..runtime.event_loop import Loop
-from ..runtime.sockets import prove, same
+from ..runtime.sockets import is_same_proof, prove
 
 if TYPE_CHECKING:
     from ..runtime.stream import Stream
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 SIZE = 256 << 10  # bytes each way: far more than one packet, so that a path that drops large ones shows
 BLOCK = bytes(32 << 10)
 LONGEST_LINE = 1 << 10
-LONGEST_CARRY = 10.0  # seconds for the bulk both ways, also where a byte comes now and then
-ALL_CAME = b"!"
-STRANGER = "somebody else answers there"
+LONGEST_BULK = 10.0  # seconds for the bulk both ways, also where a byte comes now and then
+ALL_RECEIVED = b"!"
+WRONG_PEER = "somebody else answers there"
 TCP_INFO_SIZE = 192
 # Where struct tcp_info has them (linux/tcp.h); the kernel only ever appends to it.
-LOST_AT, RTT_AT, ACKED_AT, LEAST_RTT_AT = 100, 68, 120, 148
+LOST_OFFSET, RTT_OFFSET, ACKED_OFFSET, LEAST_RTT_OFFSET = 100, 68, 120, 148
 
 
-class Badge:
+class Credentials:
     """Who we are in this check, and the token that only its nodes know."""
 
     def __init__(self, name: str, token: bytes) -> None:
@@ -55,250 +55,252 @@ class Badge:
         return prove(self._token, purpose, caller, listener, *nonces)
 
 
-class Talk:
-    """Lines and then bulk over a socket that never waits; whatever goes wrong ends it with one call of `left`."""
+class MeshConnection:
+    """Lines and then bulk over a socket that never waits; whatever goes wrong ends it with one call of `on_close`."""
 
     def __init__(
         self,
         loop: Loop,
         conn: socket.socket,
-        hear: Callable[[Untrusted], None],
-        left: Callable[[str], None],
+        on_line: Callable[[Untrusted], None],
+        on_close: Callable[[str], None],
     ) -> None:
         self.conn = conn
         self.closed = False
-        self.got = 0  # bytes of bulk
+        self.received = 0  # bytes of bulk
         self._loop = loop
-        self._hear = hear
-        self._left = left
-        self._name = "talk %s" % os.urandom(8).hex()
-        self._limit = ("", 0.0)
-        self._heard = bytearray()
+        self._on_line = on_line
+        self._on_close = on_close
+        self._timer_name = "talk %s" % os.urandom(8).hex()
+        self._timeout = ("", 0.0)
+        self._buffer = bytearray()
         self._unsent = bytearray()
-        self._bulk = 0  # bytes of it that are still to be sent
-        self._last = b""  # what stands behind it
-        self._carried: Optional[Callable[[], None]] = None
+        self._bulk_left = 0  # bytes of it that are still to be sent
+        self._trailer = b""  # what stands behind it
+        self._on_bulk: Optional[Callable[[], None]] = None
         conn.setblocking(False)
 
-    def listen(self) -> None:
+    def start_reading(self) -> None:
         """Begin to hear."""
         self.conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._loop.watch(self.conn.fileno(), self._read)
 
-    def expect(self, what: str, seconds: float) -> None:
+    def set_timeout(self, missing: str, seconds: float) -> None:
         """End it after so long without the next line, or once there is bulk when nothing moves for so long."""
-        self._limit = (what, seconds)
-        self._moved()
+        self._timeout = (missing, seconds)
+        self._restart_timeout()
 
-    def say(self, **words: object) -> None:
+    def send_line(self, **fields: object) -> None:
         """Send a line."""
-        self._unsent += json.dumps(words).encode("ascii") + b"\n"
+        self._unsent += json.dumps(fields).encode("ascii") + b"\n"
         self._write()
 
-    def carry(self, carried: Callable[[], None]) -> None:
-        """Send the bulk; from here on bytes are counted, and `carried` hears of each change."""
-        self._carried = carried
-        self._bulk = SIZE
-        late = "no end of the data within %g s" % LONGEST_CARRY
-        self._loop.after(LONGEST_CARRY, self._name + " carry", lambda: self.fail(late))
+    def send_bulk(self, on_bulk: Callable[[], None]) -> None:
+        """Send the bulk; from here on bytes are counted, and `on_bulk` hears of each change."""
+        self._on_bulk = on_bulk
+        self._bulk_left = SIZE
+        late = "no end of the data within %g s" % LONGEST_BULK
+        self._loop.after(LONGEST_BULK, self._timer_name + " carry", lambda: self.fail(late))
         self._write()
 
     def acknowledge(self) -> None:
         """Say that all came, behind our own bulk."""
-        self._last = ALL_CAME
+        self._trailer = ALL_RECEIVED
         self._write()
 
     def fail(self, why: str) -> None:
         """Say why, while there is still something to measure, and end it."""
         if not self.closed:
-            self._left(why)
+            self._on_close(why)
             self.close()
 
     def close(self) -> None:
         """End it."""
         if not self.closed:
             self.closed = True
-            self._loop.drop(self._name)
-            self._loop.drop(self._name + " carry")
-            self._loop.forget(self.conn.fileno())
+            self._loop.cancel(self._timer_name)
+            self._loop.cancel(self._timer_name + " carry")
+            self._loop.unwatch(self.conn.fileno())
             self.conn.close()
 
-    def _moved(self) -> None:
-        what, seconds = self._limit
-        self._loop.after(seconds, self._name, lambda: self.fail("%s within %g s" % (what, seconds)))
+    def _restart_timeout(self) -> None:
+        missing, seconds = self._timeout
+        self._loop.after(seconds, self._timer_name, lambda: self.fail("%s within %g s" % (missing, seconds)))
 
-    def _progress(self) -> None:
+    def _count_progress(self) -> None:
         """Count a byte as a sign of life; not before the bulk, or one now and then would hold us for ever."""
-        if self._carried is not None:
-            self._moved()
+        if self._on_bulk is not None:
+            self._restart_timeout()
 
     def _write(self) -> None:
         """Send lines, bulk, and what stands behind the bulk, as far as there is room."""
         try:
-            while not self.closed and (self._unsent or self._bulk or self._last):
+            while not self.closed and (self._unsent or self._bulk_left or self._trailer):
                 self._send_some()
-                self._progress()
+                self._count_progress()
         except BlockingIOError:
-            self._loop.watch_room(self.conn.fileno(), self._write)
+            self._loop.watch_writable(self.conn.fileno(), self._write)
             return
         except OSError as error:
-            self.fail(describe(error))
+            self.fail(describe_os_error(error))
             return
         if not self.closed:
-            self._loop.forget_room(self.conn.fileno())
+            self._loop.unwatch_writable(self.conn.fileno())
 
     def _send_some(self) -> None:
         if self._unsent:
             del self._unsent[: self.conn.send(bytes(self._unsent))]
-        elif self._bulk:
-            self._bulk -= self.conn.send(BLOCK[: self._bulk])
+        elif self._bulk_left:
+            self._bulk_left -= self.conn.send(BLOCK[: self._bulk_left])
         else:
-            self._last = self._last[self.conn.send(self._last) :]
+            self._trailer = self._trailer[self.conn.send(self._trailer) :]
 
     def _read(self) -> None:
         try:
-            piece = self.conn.recv(1 << 16)
+            chunk = self.conn.recv(1 << 16)
         except BlockingIOError:
             return
         except OSError as error:
-            self.fail(describe(error))
+            self.fail(describe_os_error(error))
             return
-        if not piece:
+        if not chunk:
             self.fail("the other side closed the connection")
             return
-        self._progress()
-        if self._carried is None:
-            piece = self._read_lines(piece)
-        if self._carried is not None and piece and not self.closed:
-            self.got += len(piece)
-            self._carried()
+        self._count_progress()
+        if self._on_bulk is None:
+            chunk = self._read_lines(chunk)
+        if self._on_bulk is not None and chunk and not self.closed:
+            self.received += len(chunk)
+            self._on_bulk()
 
-    def _read_lines(self, piece: bytes) -> bytes:
+    def _read_lines(self, chunk: bytes) -> bytes:
         """Hand over lines until one of them begins the bulk; gives what belongs to that."""
-        self._heard += piece
-        while self._carried is None and not self.closed:
-            line, newline, rest = bytes(self._heard).partition(b"\n")
+        self._buffer += chunk
+        while self._on_bulk is None and not self.closed:
+            line, newline, rest = bytes(self._buffer).partition(b"\n")
             if len(line) > LONGEST_LINE:
-                self.fail(STRANGER)
+                self.fail(WRONG_PEER)
             if not newline or self.closed:
                 return b""
-            self._heard = bytearray(rest)
+            self._buffer = bytearray(rest)
             try:
-                self._hear(parse_object(line, LONGEST_LINE))
+                self._on_line(parse_object(line, LONGEST_LINE))
             except MalformedError:
-                self.fail(STRANGER)
+                self.fail(WRONG_PEER)
             except OSError as error:  # it has left meanwhile
-                self.fail(describe(error))
-        return bytes(self._heard)
+                self.fail(describe_os_error(error))
+        return bytes(self._buffer)
 
 
-def measure(conn: socket.socket) -> Dict[str, Any]:
+def read_tcp_info(conn: socket.socket) -> Dict[str, Any]:
     """Tell what the kernel knows of a connection: segment size, round trips in microseconds, packets sent again."""
-    told: Dict[str, Any] = {}
+    stats: Dict[str, Any] = {}
     try:
-        told["mss"] = conn.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG)
+        stats["mss"] = conn.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG)
         info = conn.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_SIZE)
     except OSError:
-        return told
-    for name, place, form in (
-        ("rtt", RTT_AT, "=I"),
-        ("lost", LOST_AT, "=I"),
-        ("acked", ACKED_AT, "=Q"),
-        ("least_rtt", LEAST_RTT_AT, "=I"),
+        return stats
+    for name, offset, field_format in (
+        ("rtt", RTT_OFFSET, "=I"),
+        ("lost", LOST_OFFSET, "=I"),
+        ("acked", ACKED_OFFSET, "=Q"),
+        ("least_rtt", LEAST_RTT_OFFSET, "=I"),
     ):
-        if len(info) >= place + struct.calcsize(form):
-            told[name] = struct.unpack_from(form, info, place)[0]
-    return told
+        if len(info) >= offset + struct.calcsize(field_format):
+            stats[name] = struct.unpack_from(field_format, info, offset)[0]
+    return stats
 
 
-def describe(error: OSError) -> str:
+def describe_os_error(error: OSError) -> str:
     """Say in words what the system says."""
     return os.strerror(error.errno) if error.errno else str(error)
 
 
 CONNECT_LIMIT = 2.5  # seconds; the kernel answers, and asks again after 1 s
-GREET_LIMIT = 4.0  # seconds for a process that may be slow
-CARRY_LIMIT = 2.5  # seconds without a byte
+HANDSHAKE_LIMIT = 4.0  # seconds for a process that may be slow
+BULK_LIMIT = 2.5  # seconds without a byte
 BACKLOG = 128
-SPARE_GUESTS = 16
+SPARE_PENDING = 16
 LONGEST_NAME = 128  # characters
 LONGEST_NONCE = 64
 MASTER = "master"  # the door that stands for torchrun's: no bulk there
 
 
-class Door:
+class MeshListener:
     """A listening socket, and those who came in by it."""
 
-    def __init__(self, loop: Loop, sock: socket.socket, badge: Badge) -> None:
+    def __init__(self, loop: Loop, sock: socket.socket, credentials: Credentials) -> None:
         self._loop = loop
         self._sock = sock
-        self._badge = badge
-        self._guests: Dict[Guest, None] = {}  # that have proved nothing yet, the oldest first
-        self._friends: Dict[Guest, None] = {}
+        self._credentials = credentials
+        self._pending: Dict[IncomingConnection, None] = {}  # that have proved nothing yet, the oldest first
+        self._trusted: Dict[IncomingConnection, None] = {}
         loop.watch(sock.fileno(), self._accept)
 
     def close(self) -> None:
         """Let nobody in, and let go of all."""
-        self._loop.forget(self._sock.fileno())
+        self._loop.unwatch(self._sock.fileno())
         self._sock.close()
-        for guest in (*self._guests, *self._friends):
-            guest.talk.close()
+        for connection in (*self._pending, *self._trusted):
+            connection.connection.close()
 
     def _accept(self) -> None:
         try:
             conn = self._sock.accept()[0]
         except OSError:
             return
-        if len(self._guests) >= BACKLOG + SPARE_GUESTS:
-            next(iter(self._guests)).talk.fail("too many")
-        guest = Guest(self, self._loop, conn, self._badge)
-        self._guests[guest] = None
-        guest.greet()
+        if len(self._pending) >= BACKLOG + SPARE_PENDING:
+            next(iter(self._pending)).connection.fail("too many")
+        connection = IncomingConnection(self, self._loop, conn, self._credentials)
+        self._pending[connection] = None
+        connection.send_nonce()
 
-    def trust(self, guest: Guest) -> None:
+    def trust(self, connection: IncomingConnection) -> None:
         """He is of this check."""
-        self._guests.pop(guest, None)
-        self._friends[guest] = None
+        self._pending.pop(connection, None)
+        self._trusted[connection] = None
 
-    def forget(self, guest: Guest) -> None:
+    def remove(self, connection: IncomingConnection) -> None:
         """He has left."""
-        self._guests.pop(guest, None)
-        self._friends.pop(guest, None)
+        self._pending.pop(connection, None)
+        self._trusted.pop(connection, None)
 
 
-class Guest:
+class IncomingConnection:
     """The listener's end of a connection: asks for the proof, then takes and gives the bulk."""
 
-    def __init__(self, door: Door, loop: Loop, conn: socket.socket, badge: Badge) -> None:
-        self._door = door
-        self._badge = badge
+    def __init__(
+        self, listener: MeshListener, loop: Loop, conn: socket.socket, credentials: Credentials
+    ) -> None:
+        self._listener = listener
+        self._credentials = credentials
         self._nonce = os.urandom(16).hex()
-        self.talk = Talk(loop, conn, self._hear, lambda _: door.forget(self))
+        self.connection = MeshConnection(loop, conn, self._on_proof, lambda _: listener.remove(self))
 
-    def greet(self) -> None:
+    def send_nonce(self) -> None:
         """Ask who he is."""
-        self.talk.listen()
-        self.talk.expect("no proof", GREET_LIMIT)
-        self.talk.say(nonce=self._nonce)
+        self.connection.start_reading()
+        self.connection.set_timeout("no proof", HANDSHAKE_LIMIT)
+        self.connection.send_line(nonce=self._nonce)
 
-    def _hear(self, words: Untrusted) -> None:
-        caller, nonce = words.text("name", LONGEST_NAME), words.text("nonce", LONGEST_NONCE)
-        about = (caller, self._badge.name, self._nonce, nonce)
-        if not same(words.text("proof"), self._badge.prove("I call", *about)):
-            self.talk.fail("a stranger")
+    def _on_proof(self, message: Untrusted) -> None:
+        caller, nonce = message.text("name", LONGEST_NAME), message.text("nonce", LONGEST_NONCE)
+        identity = (caller, self._credentials.name, self._nonce, nonce)
+        if not is_same_proof(message.text("proof"), self._credentials.prove("I call", *identity)):
+            self.connection.fail("a stranger")
             return
-        self._door.trust(self)
-        self.talk.expect("nothing", CARRY_LIMIT)
-        seen = self.talk.conn.getpeername()[0]
-        self.talk.say(proof=self._badge.prove("I listen", *about), seen=seen)
-        if words.flag("bulk") and not self.talk.closed:
-            self.talk.carry(self._count)
+        self._listener.trust(self)
+        self.connection.set_timeout("nothing", BULK_LIMIT)
+        address = self.connection.conn.getpeername()[0]
+        self.connection.send_line(proof=self._credentials.prove("I listen", *identity), seen=address)
+        if message.flag("bulk") and not self.connection.closed:
+            self.connection.send_bulk(self._on_bulk)
 
-    def _count(self) -> None:
-        if self.talk.got == SIZE:
-            self.talk.acknowledge()
-        elif self.talk.got > SIZE:
-            self.talk.fail("more than was agreed")
+    def _on_bulk(self) -> None:
+        if self.connection.received == SIZE:
+            self.connection.acknowledge()
+        elif self.connection.received > SIZE:
+            self.connection.fail("more than was agreed")
 
 
 class Caller:
@@ -306,100 +308,108 @@ class Caller:
 
     {"peer", "door", "rail", "step": "connect" | "greet" | "carry" | "done", "error", "stranger", "connect": seconds,
     "seconds": to the end of the bulk, "got": bytes of it, "own" and "seen": our address here and there, and what
-    `measure` tells}
+    `read_tcp_info` tells}
     """
 
     def __init__(
-        self, loop: Loop, badge: Badge, address: str, peer: Dict[str, Any], told: Callable[[], None]
+        self,
+        loop: Loop,
+        credentials: Credentials,
+        address: str,
+        peer: Dict[str, Any],
+        on_report: Callable[[], None],
     ) -> None:
         self._loop = loop
-        self._badge = badge
+        self._credentials = credentials
         self._address = address
         self._peer = peer
-        self._told = told
+        self._on_report = on_report
         self._nonce = os.urandom(16).hex()
-        self._about = (badge.name, str(peer["name"]))
-        self._greeting = ""
+        self._names = (credentials.name, str(peer["name"]))
+        self._listener_nonce = ""
         self._began = time.monotonic()
         self._facts: Dict[str, Any] = {"step": "connect", "error": None, "stranger": False, "own": address}
-        self._talk: Optional[Talk] = None
+        self._connection: Optional[MeshConnection] = None
         self.report: Optional[Dict[str, Any]] = None
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Connect from our training address."""
         conn = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        self._talk = Talk(self._loop, conn, self._hear, self._end)
+        self._connection = MeshConnection(self._loop, conn, self._on_line, self._report_end)
         try:
             conn.bind((self._address, 0))
             conn.connect((self._peer["address"], self._peer["port"]))
         except BlockingIOError:
             pass
         except OSError as error:
-            self._talk.fail(describe(error))
+            self._connection.fail(describe_os_error(error))
             return
-        self._talk.expect("no answer", CONNECT_LIMIT)
-        self._loop.watch_room(conn.fileno(), self._connected)
+        self._connection.set_timeout("no answer", CONNECT_LIMIT)
+        self._loop.watch_writable(conn.fileno(), self._on_connected)
 
     def close(self) -> None:
         """Let go of it."""
-        if self._talk is not None:
-            self._talk.close()
+        if self._connection is not None:
+            self._connection.close()
 
-    def _connected(self) -> None:
-        talk = self._talk
-        if talk is None:
+    def _on_connected(self) -> None:
+        connection = self._connection
+        if connection is None:
             return
-        self._loop.forget(talk.conn.fileno())
-        number = talk.conn.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        self._loop.unwatch(connection.conn.fileno())
+        number = connection.conn.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if number:
-            talk.fail(os.strerror(number))
+            connection.fail(os.strerror(number))
             return
-        self._facts.update(step="greet", connect=self._passed())
-        talk.expect("it connects, but nobody answers", GREET_LIMIT)
-        talk.listen()
+        self._facts.update(step="greet", connect=self._elapsed())
+        connection.set_timeout("it connects, but nobody answers", HANDSHAKE_LIMIT)
+        connection.start_reading()
 
-    def _hear(self, words: Untrusted) -> None:
+    def _on_line(self, message: Untrusted) -> None:
         """Prove to the listener who we are, then hear his proof."""
-        talk = self._talk
-        if talk is None:
+        connection = self._connection
+        if connection is None:
             return
-        if not self._greeting:
-            self._greeting = words.text("nonce", LONGEST_NONCE)
-            if not self._greeting:
-                talk.fail(STRANGER)
+        if not self._listener_nonce:
+            self._listener_nonce = message.text("nonce", LONGEST_NONCE)
+            if not self._listener_nonce:
+                connection.fail(WRONG_PEER)
                 return
-            talk.expect("it connects, but does not prove who it is", GREET_LIMIT)
-            about = (*self._about, self._greeting, self._nonce)
-            proof = self._badge.prove("I call", *about)
-            talk.say(
-                name=self._badge.name, nonce=self._nonce, proof=proof, bulk=self._peer.get("door") != MASTER
+            connection.set_timeout("it connects, but does not prove who it is", HANDSHAKE_LIMIT)
+            identity = (*self._names, self._listener_nonce, self._nonce)
+            proof = self._credentials.prove("I call", *identity)
+            connection.send_line(
+                name=self._credentials.name,
+                nonce=self._nonce,
+                proof=proof,
+                bulk=self._peer.get("door") != MASTER,
             )
             return
-        about = (*self._about, self._greeting, self._nonce)
-        if not same(words.text("proof"), self._badge.prove("I listen", *about)):
-            talk.fail(STRANGER)
+        identity = (*self._names, self._listener_nonce, self._nonce)
+        if not is_same_proof(message.text("proof"), self._credentials.prove("I listen", *identity)):
+            connection.fail(WRONG_PEER)
             return
-        self._facts.update(step="carry", seen=words.text("seen", LONGEST_NONCE))
+        self._facts.update(step="carry", seen=message.text("seen", LONGEST_NONCE))
         if self._peer.get("door") == MASTER:
             self._finish()
         else:
-            talk.expect("no byte", CARRY_LIMIT)
-            talk.carry(self._count)
+            connection.set_timeout("no byte", BULK_LIMIT)
+            connection.send_bulk(self._on_bulk)
 
-    def _count(self) -> None:
-        if self._talk is not None and self._talk.got > SIZE:  # with the byte for "all came"
+    def _on_bulk(self) -> None:
+        if self._connection is not None and self._connection.received > SIZE:  # with the byte for "all came"
             self._finish()
 
     def _finish(self) -> None:
         self._facts["step"] = "done"
-        self._end(None)
+        self._report_end(None)
 
-    def _end(self, why: Optional[str]) -> None:
-        talk = self._talk
-        if self.report is not None or talk is None:
+    def _report_end(self, why: Optional[str]) -> None:
+        connection = self._connection
+        if self.report is not None or connection is None:
             return
-        stranger = why == STRANGER
-        facts = {**self._facts, **measure(talk.conn)} if not talk.closed else self._facts
+        stranger = why == WRONG_PEER
+        facts = {**self._facts, **read_tcp_info(connection.conn)} if not connection.closed else self._facts
         self.report = {
             **facts,
             "peer": self._peer["name"],
@@ -407,20 +417,20 @@ class Caller:
             "rail": self._peer.get("rail", ""),
             "error": why,
             "stranger": stranger,
-            "seconds": self._passed(),
-            "got": min(talk.got, SIZE),
+            "seconds": self._elapsed(),
+            "got": min(connection.received, SIZE),
         }
-        talk.close()
-        self._told()
+        connection.close()
+        self._on_report()
 
-    def _passed(self) -> float:
+    def _elapsed(self) -> float:
         return round(time.monotonic() - self._began, 6)
 
 
 ORDER_LIMIT = 60  # seconds for the first order: the slowest node's probe comes before it; nothing listens yet
-ALARM = 30  # seconds from the first order to the end of this process, whatever happens
-MAIN = ""  # the rail of the training address
-PATIENCE = 5.0  # seconds for a client that does not read
+ALARM_SECONDS = 30  # seconds from the first order to the end of this process, whatever happens
+MAIN_RAIL = ""  # the rail of the training address
+CLIENT_TIMEOUT = 5.0  # seconds for a client that does not read
 
 
 def serve(stream: Stream) -> None:
@@ -430,8 +440,10 @@ def serve(stream: Stream) -> None:
     except TimeoutError:
         return
     if frame is not None and frame[0].get("mesh") == "listen":
-        signal.alarm(min(ALARM, int(frame[0].get("alarm") or ALARM)))  # its default is to end the process
-        stream.patience = PATIENCE
+        signal.alarm(
+            min(ALARM_SECONDS, int(frame[0].get("alarm") or ALARM_SECONDS))
+        )  # its default is to end the process
+        stream.send_timeout = CLIENT_TIMEOUT
         Mesh(stream, frame[0]).run()
         signal.alarm(0)
 
@@ -443,73 +455,79 @@ class Mesh:
         self._loop = Loop()
         self._stream = stream
         self._addresses: Dict[str, str] = order["addresses"]
-        self._badge = Badge(str(order["name"]), bytes.fromhex(order["token"]))
+        self._credentials = Credentials(str(order["name"]), bytes.fromhex(order["token"]))
         self._order = order
-        self._doors: List[Door] = []
-        self._calls: List[Caller] = []
+        self._listeners: List[MeshListener] = []
+        self._callers: List[Caller] = []
         self._calling = False
 
     def run(self) -> None:
         """Serve until the client has enough."""
         try:
             self._stream.send(self._listen())
-            self._loop.watch(self._stream.fileno(), self._obey)
-            self._obey()
+            self._loop.watch(self._stream.fileno(), self._on_orders)
+            self._on_orders()
             self._loop.run()
         finally:
-            for call in self._calls:
-                call.close()
-            for door in self._doors:
-                door.close()
+            for caller in self._callers:
+                caller.close()
+            for listener in self._listeners:
+                listener.close()
 
     def _listen(self) -> Dict[str, Any]:
         """Listen on the training address, and on those of further NICs as far as that can be done."""
         try:
-            ports = {MAIN: self._open(listen(self._addresses[MAIN], [0]))}
-            told: Dict[str, Any] = {"ports": ports}
+            ports = {MAIN_RAIL: self._add_listener(listen(self._addresses[MAIN_RAIL], [0]))}
+            listening: Dict[str, Any] = {"ports": ports}
             if self._order.get("master"):
                 from ..runtime.sockets import candidates, ephemeral_range  # node 0's part alone
 
                 free = candidates(self._order.get("ports"), ephemeral_range(), os.urandom(1)[0] / 256)
-                told["master_port"] = self._open(listen(self._addresses[MAIN], free))
+                listening["master_port"] = self._add_listener(listen(self._addresses[MAIN_RAIL], free))
         except OSError as error:
-            return {"problem": describe(error)}
-        for rail in self._addresses.keys() - {MAIN}:
+            return {"problem": describe_os_error(error)}
+        for rail in self._addresses.keys() - {MAIN_RAIL}:
             with suppress(OSError):
-                ports[rail] = self._open(listen(self._addresses[rail], [0]))
-        return {"listening": told}
+                ports[rail] = self._add_listener(listen(self._addresses[rail], [0]))
+        return {"listening": listening}
 
-    def _open(self, sock: socket.socket) -> int:
-        self._doors.append(Door(self._loop, sock, self._badge))
+    def _add_listener(self, sock: socket.socket) -> int:
+        self._listeners.append(MeshListener(self._loop, sock, self._credentials))
         return int(sock.getsockname()[1])
 
-    def _obey(self) -> None:
-        for order, _ in self._stream.arrived():
+    def _on_orders(self) -> None:
+        for order, _ in self._stream.read_available():
             if order.get("mesh") == "call":
-                self._call(order["peers"])
+                self._start_callers(order["peers"])
         if self._stream.ended:
             self._loop.stop()
 
-    def _call(self, peers: List[Dict[str, Any]]) -> None:
-        self._calls = [
-            Caller(self._loop, self._badge, self._addresses[peer.get("rail", MAIN)], peer, self._tell)
+    def _start_callers(self, peers: List[Dict[str, Any]]) -> None:
+        self._callers = [
+            Caller(
+                self._loop,
+                self._credentials,
+                self._addresses[peer.get("rail", MAIN_RAIL)],
+                peer,
+                self._report,
+            )
             for peer in peers
         ]
-        for call in self._calls:
-            call.begin()
+        for caller in self._callers:
+            caller.start()
         self._calling = True
-        self._tell()
+        self._report()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         """Report when the last call has ended; those who call us may still be at it."""
-        if self._calling and all(call.report is not None for call in self._calls):
+        if self._calling and all(caller.report is not None for caller in self._callers):
             self._calling = False
-            self._stream.send({"ways": [call.report for call in self._calls]})
+            self._stream.send({"ways": [caller.report for caller in self._callers]})
 
 
 def listen(address: str, ports: Any) -> socket.socket:
     """Listen on one address, on the first of the ports that is free; 0 lets the kernel pick."""
-    refusal = OSError("every port is taken")
+    last_error = OSError("every port is taken")
     for port in ports:
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
@@ -517,8 +535,8 @@ def listen(address: str, ports: Any) -> socket.socket:
             sock.listen(BACKLOG)
         except OSError as error:
             sock.close()
-            refusal = error
+            last_error = error
         else:
             sock.setblocking(False)
             return sock
-    raise refusal
+    raise last_error

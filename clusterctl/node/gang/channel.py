@@ -24,25 +24,25 @@ from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional
 
 from ...protocol.untrusted import MalformedError, Untrusted, parse_object
 from ..runtime.event_loop import Loop
-from ..runtime.sockets import prove, same
+from ..runtime.sockets import is_same_proof, prove
 from .membership import Bounds
 from .messages import TO_HUB, TO_PEER, Message, Reader, read_message
 
 LONGEST_LINE = 64 << 10
-SEALED_PIECE = 48 << 10  # characters of a message in one line
+SIGNED_PIECE = 48 << 10  # characters of a message in one line
 LONGEST_MESSAGE = 4 << 20
-NONCE = 32  # characters
+NONCE_LENGTH = 32  # characters
 
 
-class SealError(ValueError):
+class ChannelError(ValueError):
     """A line does not come from who it should come from, or is none."""
 
 
-class Meeting(NamedTuple):
+class Handshake(NamedTuple):
     """What both sides of one connection know when they prove the token to each other."""
 
-    run: str
-    rank: int
+    run_id: str
+    slot: int
     node: str
     hub_nonce: str
     peer_nonce: str
@@ -52,7 +52,7 @@ class Meeting(NamedTuple):
         return prove(token, purpose, *self)
 
 
-class Seal:
+class SignedLines:
     """One direction of a connection."""
 
     def __init__(self, key: str) -> None:
@@ -61,67 +61,69 @@ class Seal:
         self._pieces: List[str] = []
         self._length = 0
 
-    def lines(self, text: str) -> Iterator[bytes]:
+    def sign(self, text: str) -> Iterator[bytes]:
         """Render a message that is written as JSON."""
-        pieces = [text[place : place + SEALED_PIECE] for place in range(0, len(text), SEALED_PIECE)]
-        for place, piece in enumerate(pieces, 1):
-            rest = f"{'.' if place == len(pieces) else '+'} {piece}"
-            yield f"{self._count} {self._prove(rest)} {rest}\n".encode("ascii")
+        pieces = [text[position : position + SIGNED_PIECE] for position in range(0, len(text), SIGNED_PIECE)]
+        for position, piece in enumerate(pieces, 1):
+            payload = f"{'.' if position == len(pieces) else '+'} {piece}"
+            yield f"{self._count} {self._hmac(payload)} {payload}\n".encode("ascii")
             self._count += 1
 
-    def open(self, line: bytes) -> Optional[Untrusted]:
-        """Return the message that this line completes; SealError unless it is the next line of the other side."""
+    def verify(self, line: bytes) -> Optional[Untrusted]:
+        """Return the message that this line completes; ChannelError unless it is the next line of the other side."""
         try:
-            number, proof, rest = line.decode("ascii").split(" ", 2)
+            number, proof, payload = line.decode("ascii").split(" ", 2)
         except ValueError:
-            raise SealError("it sent a line that is not sealed") from None
-        if number != str(self._count) or not same(proof, self._prove(rest)):
-            raise SealError("it sent a line that is not its next one")
+            raise ChannelError("it sent a line that is not sealed") from None
+        if number != str(self._count) or not is_same_proof(proof, self._hmac(payload)):
+            raise ChannelError("it sent a line that is not its next one")
         self._count += 1
-        self._pieces.append(rest[2:])
-        self._length += len(rest) - 2
-        if self._length > LONGEST_MESSAGE or not rest[2:]:
-            raise SealError("it sent a message without an end")
-        if rest[:1] == "+":
+        self._pieces.append(payload[2:])
+        self._length += len(payload) - 2
+        if self._length > LONGEST_MESSAGE or not payload[2:]:
+            raise ChannelError("it sent a message without an end")
+        if payload[:1] == "+":
             return None
         text, self._pieces, self._length = "".join(self._pieces), [], 0
         try:
             return parse_object(text.encode("ascii"), LONGEST_MESSAGE)
         except MalformedError as error:
-            raise SealError(f"it sent a malformed message ({error})") from None
+            raise ChannelError(f"it sent a malformed message ({error})") from None
 
-    def _prove(self, rest: str) -> str:
-        return hmac.new(self._key, f"{self._count} {rest}".encode("ascii"), sha256).hexdigest()
+    def _hmac(self, payload: str) -> str:
+        return hmac.new(self._key, f"{self._count} {payload}".encode("ascii"), sha256).hexdigest()
 
 
-PIECE = 1 << 14
+CHUNK = 1 << 14
 MOST_UNSENT = 8 << 20  # bytes that the other side may leave unread before it counts as broken
-SHORT_LINE = 1 << 10  # bytes of a line from somebody who has not proved anything
+UNPROVEN_LINE = 1 << 10  # bytes of a line from somebody who has not proved anything
 LONGEST_WHY = 200  # characters
 
-Hear = Callable[[Message], None]
-Left = Callable[[str], None]
+OnMessage = Callable[[Message], None]
+OnClose = Callable[[str], None]
 
 
-class Link:
-    """One socket; whatever is wrong with it or with what it brings ends it with one call of `left`."""
+class LineSocket:
+    """One socket; whatever is wrong with it or with what it brings ends it with one call of `on_close`."""
 
-    def __init__(self, loop: Loop, conn: socket.socket, take: Callable[[bytes], None], left: Left) -> None:
+    def __init__(
+        self, loop: Loop, conn: socket.socket, on_line: Callable[[bytes], None], on_close: OnClose
+    ) -> None:
         self._loop = loop
         self._conn = conn
-        self._take = take
-        self._left = left
-        self._longest = SHORT_LINE
-        self._heard = bytearray()
+        self._on_line = on_line
+        self._on_close = on_close
+        self._longest_line = UNPROVEN_LINE
+        self._buffer = bytearray()
         self._unsent = bytearray()
         self.closed = False
         self.last_seen = time.time()
         conn.setblocking(False)
         loop.watch(conn.fileno(), self._read)
 
-    def trust(self, take: Callable[[bytes], None], left: Left) -> None:
+    def trust(self, on_line: Callable[[bytes], None], on_close: OnClose) -> None:
         """Hand lines to somebody else from now on, and allow long ones."""
-        self._take, self._left, self._longest = take, left, LONGEST_LINE
+        self._on_line, self._on_close, self._longest_line = on_line, on_close, LONGEST_LINE
 
     def send(self, data: bytes) -> None:
         """Send as soon as the other side takes it."""
@@ -136,117 +138,121 @@ class Link:
         """End it without a word."""
         if not self.closed:
             self.closed = True
-            self._loop.forget(self._conn.fileno())
+            self._loop.unwatch(self._conn.fileno())
             self._conn.close()
 
     def fail(self, why: str) -> None:
         """End it and say why."""
         if not self.closed:
             self.close()
-            self._left(why)
+            self._on_close(why)
 
     def _write(self) -> None:
         try:
             while self._unsent:
-                del self._unsent[: self._conn.send(memoryview(bytes(self._unsent[:PIECE])))]
+                del self._unsent[: self._conn.send(memoryview(bytes(self._unsent[:CHUNK])))]
         except BlockingIOError:
-            self._loop.watch_room(self._conn.fileno(), self._write)
+            self._loop.watch_writable(self._conn.fileno(), self._write)
             return
         except OSError as error:
-            self.fail(describe(error))
+            self.fail(describe_os_error(error))
             return
-        self._loop.forget_room(self._conn.fileno())
+        self._loop.unwatch_writable(self._conn.fileno())
 
     def _read(self) -> None:
         try:
-            piece = self._conn.recv(PIECE)
+            chunk = self._conn.recv(CHUNK)
         except BlockingIOError:
             return
         except OSError as error:
-            self.fail(describe(error))
+            self.fail(describe_os_error(error))
             return
         self.last_seen = time.time()  # also if it has closed the connection: a node without power does not
-        if not piece:
+        if not chunk:
             self.fail("the connection ended")
             return
-        self._heard += piece
+        self._buffer += chunk
         for line in self._lines():
             try:
-                self._take(line)
-            except ValueError as error:  # what came is wrong: SealError, MalformedError
+                self._on_line(line)
+            except ValueError as error:  # what came is wrong: ChannelError, MalformedError
                 self.fail(str(error)[:LONGEST_WHY])
             except Exception as error:  # noqa: BLE001, RUF100 - an error of ours costs this connection, and no other
                 self._loop.report(error)
                 self.fail(f"what it sent led to an error here: {type(error).__name__}: {error}"[:LONGEST_WHY])
             if self.closed:
                 return
-        if len(self._heard) > self._longest:
+        if len(self._buffer) > self._longest_line:
             self.fail("it sent a line without an end")
 
     def _lines(self) -> Iterator[bytes]:
         while True:
-            end = self._heard.find(b"\n", 0, self._longest + 1)
+            end = self._buffer.find(b"\n", 0, self._longest_line + 1)
             if end < 0:
                 return
-            line = bytes(self._heard[:end])
-            del self._heard[: end + 1]
+            line = bytes(self._buffer[:end])
+            del self._buffer[: end + 1]
             yield line
 
 
-def write(kind: str, facts: Mapping[str, object]) -> str:
+def render_message(kind: str, facts: Mapping[str, object]) -> str:
     """Write a message as JSON."""
     return json.dumps({"kind": kind, **facts})
 
 
-class Channel:
-    """Sealed messages to and from one agent that has proved the token; `quiet` counts our beats without a word."""
+class SecureChannel:
+    """Authenticated messages to and from one agent; `unanswered_beats` counts our beats since its last message."""
 
-    def __init__(self, link: Link, meeting: Meeting, token: bytes, bounds: Bounds, *, hub: bool) -> None:
-        to_peer, to_hub = (Seal(meeting.prove(token, f"the {who} speaks")) for who in ("hub", "peer"))
+    def __init__(
+        self, line_socket: LineSocket, handshake: Handshake, token: bytes, bounds: Bounds, *, hub: bool
+    ) -> None:
+        to_peer, to_hub = (
+            SignedLines(handshake.prove(token, f"the {role} speaks")) for role in ("hub", "peer")
+        )
         self._out, self._in = (to_peer, to_hub) if hub else (to_hub, to_peer)
-        self._link = link
+        self._line_socket = line_socket
         self._bounds = bounds
         self._readers: Dict[str, Reader] = TO_HUB if hub else TO_PEER
-        self._hear: Optional[Hear] = None
-        self.rank = meeting.rank
-        self.node = meeting.node
-        self.quiet = 0
+        self._on_message: Optional[OnMessage] = None
+        self.slot = handshake.slot
+        self.node = handshake.node
+        self.unanswered_beats = 0
 
-    def open(self, hear: Hear, left: Left) -> None:
+    def open(self, on_message: OnMessage, on_close: OnClose) -> None:
         """Begin to hear."""
-        self._hear = hear
-        self._link.trust(self._take, left)
+        self._on_message = on_message
+        self._line_socket.trust(self._on_line, on_close)
 
     def send(self, kind: str, **facts: object) -> None:
         """Send a message."""
-        self.send_text(write(kind, facts))
+        self.send_text(render_message(kind, facts))
 
     def send_text(self, text: str) -> None:
         """Send a message that is written already, for whoever else it was."""
-        for line in self._out.lines(text):
-            self._link.send(line)
+        for line in self._out.sign(text):
+            self._line_socket.send(line)
 
     def close(self) -> None:
         """End it without a word."""
-        self._link.close()
+        self._line_socket.close()
 
     @property
     def closed(self) -> bool:
         """Whether it has ended."""
-        return self._link.closed
+        return self._line_socket.closed
 
     @property
     def last_seen(self) -> float:
         """Return when anything came from the other side, by our clock."""
-        return self._link.last_seen
+        return self._line_socket.last_seen
 
-    def _take(self, line: bytes) -> None:
-        told = self._in.open(line)
-        self.quiet = 0
-        if told is not None and self._hear is not None:
-            self._hear(read_message(told, self._readers, self._bounds))
+    def _on_line(self, line: bytes) -> None:
+        message = self._in.verify(line)
+        self.unanswered_beats = 0
+        if message is not None and self._on_message is not None:
+            self._on_message(read_message(message, self._readers, self._bounds))
 
 
-def describe(error: OSError) -> str:
+def describe_os_error(error: OSError) -> str:
     """Say in words what the system says."""
     return os.strerror(error.errno) if error.errno else str(error)

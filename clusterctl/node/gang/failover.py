@@ -6,182 +6,204 @@ import time
 from typing import Any, Dict, List, Optional, Set
 
 from .hub import GATHERING, Member, RestartHub
-from .listener import Door
-from .membership import Facts, Gang, Order, Part, Side, limit_of
-from .messages import Clear, Hello, Message, lost_part, make_record
+from .listener import Listener
+from .membership import Gang, GangContext, JsonObject, NodePart, StopOrder, silence_limit
+from .messages import Cleared, Hello, Message, lost_part, make_record
 from .peer import RestartPeer
-from .restarts import Restarts, Standing
-from .roster import NODES, Told
+from .restarts import GangState, Restarts
+from .roster import NODES, RosterView
 
-GATHER_TIME = 1.25  # silences in which the others must have come
+GATHER_SILENCES = 1.25  # silences in which the others must have come
 
 
-class Heir(RestartHub):
+class SuccessorHub(RestartHub):
     """The gang as the lowest seat that is left sees it."""
 
-    def __init__(self, standing: Standing) -> None:
-        super().__init__(standing)
-        self._last_seen.update(standing.last_seen)
-        self._tellings: Dict[int, Told] = {}
+    def __init__(self, state: GangState) -> None:
+        super().__init__(state)
+        self._last_seen.update(state.last_seen)
+        self._views: Dict[int, RosterView] = {}
         self._fallen = 0  # the seat that led before
 
-    def take_over(self, fallen: int) -> None:
+    def lead_after(self, lost_node: int) -> None:
         """Lead on, after a hub that is lost: wait for the others."""
-        self._fallen = fallen
-        self._going = True
+        self._fallen = lost_node
+        self._started = True
         self.phase = GATHERING
-        self._silence = True
-        if self.standing.part is not None:
-            self.parts[self.seat] = self.standing.part
-        if self.standing.clear is not None:
-            self.clear[self.seat] = Clear(**self.standing.clear)
-        self.door = self.standing.door
-        if self.door is not None:
-            self.door.open(self.admit)
-        self.side.loop.after(GATHER_TIME * limit_of(self.side.spec), "gather", self._gathered)
-        self._look_on()
+        self._lost_by_silence = True
+        if self.state.part is not None:
+            self.parts[self.slot] = self.state.part
+        if self.state.clear is not None:
+            self.clear[self.slot] = Cleared(**self.state.clear)
+        self.listener = self.state.listener
+        if self.listener is not None:
+            self.listener.open(self.accept)
+        self.context.loop.after(
+            GATHER_SILENCES * silence_limit(self.context.spec), "gather", self._end_gathering
+        )
+        self._advance()
 
-    def _awaited(self) -> Set[int]:
-        return set(range(self.course.seats)) - {self.seat} - self.course.lost
+    def _awaited_slots(self) -> Set[int]:
+        return set(range(self.roster.slot_count)) - {self.slot} - self.roster.lost
 
-    def _greet(self, member: Member, hello: Hello) -> None:
-        seat = member.channel.rank
+    def _on_hello(self, member: Member, hello: Hello) -> None:
+        slot = member.channel.slot
         if hello.part is not None:
-            self.parts[seat] = self._own_part(member, hello.part)
-        self._tellings[seat] = hello.course
-        self._look_on()
+            self.parts[slot] = self._normalize_part(member, hello.part)
+        self._views[slot] = hello.roster
+        self._advance()
 
-    def _gathered(self) -> None:
+    def _end_gathering(self) -> None:
         """Whoever has not come is lost; then judge the attempt as any other."""
-        self.side.loop.drop("gather")
-        self.standing.found()
-        self.standing.close()
-        here = {seat: told for seat, told in self._tellings.items() if seat in self.members}
-        self.course.agree(list(here.values()))
-        for seat in self._awaited() - set(here):
-            self.course.lose(seat, "it did not come to the next hub")
-        self.expected = set(self.course.ranks)
-        for seat in self.expected - set(self.parts):
-            self.parts[seat] = self._part_of_lost(seat)
+        self.context.loop.cancel("gather")
+        self.state.on_hub_found()
+        self.state.close()
+        present = {slot: view for slot, view in self._views.items() if slot in self.members}
+        self.roster.reconcile(list(present.values()))
+        for slot in self._awaited_slots() - set(present):
+            self.roster.mark_lost(slot, "it did not come to the next hub")
+        self.expected = set(self.roster.ranks)
+        for slot in self.expected - set(self.parts):
+            self.parts[slot] = self._part_of_lost(slot)
         if self._fallen not in self.expected:
             self._beside = [self._part_of_lost(self._fallen)]
         self._all_ended()
 
-    def _part_of_lost(self, seat: int) -> Part:
-        why = next((one.get("reason") for one in self.course.roster if one["seat"] == seat), "")
+    def _part_of_lost(self, seat: int) -> NodePart:
+        why = next((one.get("reason") for one in self.roster.entries if one["seat"] == seat), "")
         seen = self._last_seen.get(seat)
-        return lost_part(self.course.node(seat), self.rank_of(seat), why or "", time.time(), seen)
+        return lost_part(self.roster.node(seat), self.node_rank_of(seat), why or "", time.time(), seen)
 
-    def _hear(self, member: Member, message: Message) -> None:
+    def _on_message(self, member: Member, message: Message) -> None:
         if not isinstance(message, Hello):
-            super()._hear(member, message)
+            super()._on_message(member, message)
         elif self.phase == GATHERING:
-            self._greet(member, message)
+            self._on_hello(member, message)
 
-    def _look_on(self) -> None:
+    def _advance(self) -> None:
         """Go on with what nobody is missing for any more."""
-        if self.phase == GATHERING and self._awaited() <= set(self._tellings):
-            self._gathered()
+        if self.phase == GATHERING and self._awaited_slots() <= set(self._views):
+            self._end_gathering()
         else:
-            super()._look_on()
+            super()._advance()
 
 
 SUCCESSION_LIMIT = 3.0  # silences within which somebody must be found to follow
 
 
-class Circle(Gang):
+class FailoverGang(Gang):
     """What an agent asks of its gang, whoever leads it."""
 
-    def __init__(self, side: Side, restarts: Restarts) -> None:
-        super().__init__(side)
-        self.standing = Standing(side, restarts, self.succeed)
-        self.course = restarts.course
-        leads = self.course.here == 0
-        self.role: Gang = RestartHub(self.standing) if leads else RestartPeer(self.standing, 0)
+    def __init__(self, context: GangContext, restarts: Restarts) -> None:
+        super().__init__(context)
+        self.state = GangState(context, restarts, self.elect_hub)
+        self.roster = restarts.roster
+        is_hub = self.roster.own_slot == 0
+        self.role: Gang = RestartHub(self.state) if is_hub else RestartPeer(self.state, 0)
 
     def open(self) -> None:
         """Listen, where there are others; VerbError if that is not possible."""
-        if self.course.seats > 1 and self.standing.door is None:
-            door = Door(self.side.loop, self.side.spec, self.side.token)
-            self.standing.door = door
-            self.side.tell("door", port=door.port)
+        if self.roster.slot_count > 1 and self.state.listener is None:
+            listener = Listener(self.context.loop, self.context.spec, self.context.token)
+            self.state.listener = listener
+            self.context.report("door", port=listener.port)
             self.role.open()
 
-    def know(self, doors: List[Any]) -> None:
+    def set_listen_addresses(self, addresses: List[Any]) -> None:
         """Remember where the others could be found."""
-        self.course.doors = {int(seat): (str(address), int(port)) for seat, address, port in doors}
+        self.roster.listen_addresses = {
+            int(slot): (str(address), int(port)) for slot, address, port in addresses
+        }
 
     def join(self, port: int) -> None:
         """Go to the hub."""
         self.role.join(port)
 
-    def went(self) -> None:
+    def on_go(self) -> None:
         """GO was given here."""
-        self.role.went()
+        self.role.on_go()
 
-    def departs(self, event: str, facts: Facts) -> None:
+    def on_startup_event(self, event: str, facts: JsonObject) -> None:
         """A later attempt has come so far here."""
-        self.role.departs(event, facts)
+        self.role.on_startup_event(event, facts)
 
-    def failed(self, reason: str) -> None:
+    def on_failure(self, reason: str) -> None:
         """Something failed here."""
-        self.role.failed(reason)
+        self.role.on_failure(reason)
 
-    def stopped(self, order: Order) -> None:
+    def on_stop(self, order: StopOrder) -> None:
         """Somebody stopped the run here, or its time was up."""
-        self.standing.hear_wish(order)
-        self.role.stopped(order)
+        self.state.record_stop(order)
+        self.role.on_stop(order)
 
-    def ended(self, part: Part) -> None:
+    def on_end(self, part: NodePart) -> None:
         """This node's part of the attempt has ended."""
-        self.standing.part, self.standing.clear = part, None
-        self.role.ended(part)
+        self.state.part, self.state.clear = part, None
+        self.role.on_end(part)
 
-    def cleared(self, unfit: str, progress: Optional[bool]) -> None:
+    def on_cleared(self, unfit: str, progress: Optional[bool]) -> None:
         """Nothing is left here of it."""
-        self.standing.clear = {"unfit": unfit, "progress": progress}
-        self.role.cleared(unfit, progress)
+        self.state.clear = {"unfit": unfit, "progress": progress}
+        self.role.on_cleared(unfit, progress)
 
     def beat(self) -> None:
         """Say that we are here, and count silence."""
         self.role.beat()
 
-    def desert(self) -> None:
+    def leave(self) -> None:
         """Leave the others without a word: they notice."""
-        self.role.desert()
-        self.standing.close()
-        super().desert()
+        self.role.leave()
+        self.state.close()
+        super().leave()
 
-    def succeed(self, fallen: int) -> None:
+    def elect_hub(self, lost_slot: int) -> None:
         """Our part has ended, and the hub is gone: find who follows, or do so."""
-        now, standing = time.monotonic(), self.standing
-        standing.until = standing.until or now + SUCCESSION_LIMIT * limit_of(self.side.spec)
-        able = {*self.course.doors, self.course.here} - self.course.lost
-        if standing.wish is not None or not self.course.may_go_on(len(able)) or now > standing.until:
-            self.conclude_alone()
-        elif min(able) == self.course.here:
-            heir = Heir(standing)
-            self.role = heir
-            heir.take_over(fallen)
+        now, state = time.monotonic(), self.state
+        state.election_deadline = state.election_deadline or now + SUCCESSION_LIMIT * silence_limit(
+            self.context.spec
+        )
+        candidates = {*self.roster.listen_addresses, self.roster.own_slot} - self.roster.lost
+        if (
+            state.stop_order is not None
+            or not self.roster.can_continue(len(candidates))
+            or now > state.election_deadline
+        ):
+            self.end_alone()
+        elif min(candidates) == self.roster.own_slot:
+            successor = SuccessorHub(state)
+            self.role = successor
+            successor.lead_after(lost_slot)
         else:
-            peer = RestartPeer(standing, min(able))
+            peer = RestartPeer(state, min(candidates))
             self.role = peer
-            peer.follow(*self.course.doors[min(able)])
+            peer.rejoin(*self.roster.listen_addresses[min(candidates)])
 
-    def conclude_alone(self) -> None:
+    def end_alone(self) -> None:
         """End with what is known here: who is lost, and our part."""
-        standing = self.standing
-        lost = [entry for entry in self.course.roster if entry.get("lost") and entry["node_rank"] is not None]
+        state = self.state
+        lost = [
+            entry for entry in self.roster.entries if entry.get("lost") and entry["node_rank"] is not None
+        ]
         parts = [
             lost_part(
-                one["node"], one["node_rank"], one["reason"], time.time(), standing.last_seen.get(one["seat"])
+                entry["node"],
+                entry["node_rank"],
+                entry["reason"],
+                time.time(),
+                state.last_seen.get(entry["seat"]),
             )
-            for one in lost
+            for entry in lost
         ]
-        parts += [standing.part] if standing.part is not None else []
-        able = len({*self.course.doors, self.course.here} - self.course.lost)
-        gave_up = None if standing.wish is not None else self.course.too_few(able, able) or NODES
-        self.side.keep(standing.story(make_record(standing.spec, parts, None, whole=False), gave_up))
-        standing.restarts.conclude({"gave_up": gave_up})
-        standing.close()
-        self.side.leave()
+        parts += [state.part] if state.part is not None else []
+        candidates = len({*self.roster.listen_addresses, self.roster.own_slot} - self.roster.lost)
+        gave_up = (
+            None
+            if state.stop_order is not None
+            else self.roster.find_shortage(candidates, candidates) or NODES
+        )
+        self.context.save_record(
+            state.with_history(make_record(state.spec, parts, None, whole=False), gave_up)
+        )
+        state.restarts.conclude({"gave_up": gave_up})
+        state.close()
+        self.context.leave()

@@ -8,46 +8,46 @@ from typing import Any, Deque, Dict, List, Optional, Set, Tuple
 
 from ...protocol.reasons import CODE, NODE_LOST
 from ..state.run_record import time_to_prepare
-from .channel import Channel, SealError, write
-from .listener import Door
+from .channel import ChannelError, SecureChannel, render_message
+from .listener import Listener
 from .membership import (
     FAILURE,
     FAILURE_WAIT,
-    FAREWELL,
+    FINAL_GRACE,
     LONGEST_REASON,
     STOP,
     TIME,
-    Facts,
     Gang,
-    Order,
-    Part,
-    Side,
-    bounds_of,
-    interval_of,
-    limit_of,
+    GangContext,
+    JsonObject,
+    NodePart,
+    StopOrder,
+    beat_interval,
     overdue_after,
+    read_bounds,
+    silence_limit,
     silent_beats,
 )
 from .messages import (
     LOST,
     Ack,
-    Beat,
-    Clear,
+    BeatReply,
+    Cleared,
     Ended,
     Failed,
     Listening,
     Message,
     Ready,
-    as_facts,
+    correct_clock,
     lost_part,
     make_record,
-    on_clock,
+    order_fields,
 )
-from .restart_reason import Blame, blame
-from .restarts import READY_LIMIT, Standing
+from .restart_reason import RestartReason, judge_record
+from .restarts import READY_LIMIT, GangState
 from .roster import MAJORITY, NO_PROGRESS, NODES
 
-CLOCK_LOOKS = 8  # answers among which the quickest tells a peer's clock best
+CLOCK_SAMPLES = 8  # answers among which the quickest tells a peer's clock best
 CLOCK_SLACK = 0.2  # seconds by which a node's clock may be misjudged
 OPEN_BEATS = 64  # questions that an answer can still be to
 
@@ -55,551 +55,573 @@ OPEN_BEATS = 64  # questions that an answer can still be to
 class Member:
     """A peer that is here, and how far its clock is from ours."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: SecureChannel) -> None:
         self.channel = channel
         self.joined = False
-        self._asked: Deque[float] = deque(maxlen=OPEN_BEATS)
-        self._looks: Deque[Tuple[float, float]] = deque(maxlen=CLOCK_LOOKS)
+        self._sent_beats: Deque[float] = deque(maxlen=OPEN_BEATS)
+        self._clock_samples: Deque[Tuple[float, float]] = deque(maxlen=CLOCK_SAMPLES)
 
-    def beat(self) -> None:
+    def send_beat(self) -> None:
         """Ask for the peer's time."""
-        self.channel.quiet += 1
-        self._asked.append(time.time())
-        self.channel.send("beat", at=self._asked[-1])
+        self.channel.unanswered_beats += 1
+        self._sent_beats.append(time.time())
+        self.channel.send("beat", at=self._sent_beats[-1])
 
-    def answer(self, beat: Beat) -> None:
-        """Take the answer; SealError if it is to nothing that was asked."""
-        if beat.at not in self._asked:
-            raise SealError("it answered a beat that was not sent")
+    def on_reply(self, reply: BeatReply) -> None:
+        """Take the answer; ChannelError if it is to nothing that was asked."""
+        if reply.at not in self._sent_beats:
+            raise ChannelError("it answered a beat that was not sent")
         now = time.time()
-        if now >= beat.at:
-            self._looks.append((now - beat.at, beat.time - (beat.at + now) / 2))
+        if now >= reply.at:
+            self._clock_samples.append((now - reply.at, reply.time - (reply.at + now) / 2))
 
     @property
     def offset(self) -> float:
         """Return the peer's clock minus ours."""
-        return min(self._looks)[1] if self._looks else 0.0
+        return min(self._clock_samples)[1] if self._clock_samples else 0.0
 
 
 class Hub(Gang):
     """The gang as node 0 sees it."""
 
-    def __init__(self, side: Side) -> None:
-        super().__init__(side)
-        self.bounds = bounds_of(side.spec)
-        self.seat = 0
-        self.expected = set(range(side.spec["nnodes"]))  # whose parts make up the run
-        self.door: Optional[Door] = None
+    def __init__(self, context: GangContext) -> None:
+        super().__init__(context)
+        self.bounds = read_bounds(context.spec)
+        self.slot = 0
+        self.expected = set(range(context.spec["nnodes"]))  # whose parts make up the run
+        self.listener: Optional[Listener] = None
         self.members: Dict[int, Member] = {}
-        self.parts: Dict[int, Part] = {}
-        self.stop: Optional[Facts] = None
-        self._came: Dict[int, str] = {}  # the names of those who were ever here
-        self._went: Dict[int, str] = {}  # why they left before GO
+        self.parts: Dict[int, NodePart] = {}
+        self.stop: Optional[JsonObject] = None
+        self._known_names: Dict[int, str] = {}  # the names of those who were ever here
+        self._left_early: Dict[int, str] = {}  # why they left before GO
         self._last_seen: Dict[int, float] = {}  # the last sign of life of those that left
-        self._going = False
-        self._told = False
-        self._patience = float("inf")  # the shortest that the others were told
-        self._most_quiet = silent_beats(side.spec, interval_of(side.spec))
+        self._started = False
+        self._verdict_sent = False
+        self._shortest_grace = float("inf")  # the shortest that the others were told
+        self._beat_limit = silent_beats(context.spec, beat_interval(context.spec))
 
     def open(self) -> None:
         """Listen, and tell the client where; VerbError if that is not possible."""
-        self.door = Door(self.side.loop, self.side.spec, self.side.token)
-        self.door.open(self.admit)
-        self.side.tell("hub", port=self.door.port)
+        self.listener = Listener(self.context.loop, self.context.spec, self.context.token)
+        self.listener.open(self.accept)
+        self.context.report("hub", port=self.listener.port)
 
-    def admit(self, channel: Channel) -> bool:
+    def accept(self, channel: SecureChannel) -> bool:
         """Take a peer in, unless its rank is here."""
-        if channel.rank in self.members:
+        if channel.slot in self.members:
             return False
         member = Member(channel)
-        self.members[channel.rank] = member
-        self._came[channel.rank] = channel.node
-        channel.open(lambda message: self._hear(member, message), lambda why: self._left(member, why))
-        member.beat()
+        self.members[channel.slot] = member
+        self._known_names[channel.slot] = channel.node
+        channel.open(
+            lambda message: self._on_message(member, message), lambda why: self._on_disconnect(member, why)
+        )
+        member.send_beat()
         return True
 
-    def went(self) -> None:
+    def on_go(self) -> None:
         """Nobody comes any more; who is not here has been lost since it joined."""
-        self._going = True
-        if self.door is not None:
-            self.door.close()
-        for rank in self.expected - {self.seat} - set(self.members) - set(self.parts):
-            self._lose(rank, self.name_of(rank), self._why_away(rank))
+        self._started = True
+        if self.listener is not None:
+            self.listener.close()
+        for slot in self.expected - {self.slot} - set(self.members) - set(self.parts):
+            self._mark_lost(slot, self.node_name(slot), self._absence_reason(slot))
 
-    def name_of(self, seat: int) -> str:
+    def node_name(self, slot: int) -> str:
         """Give the name of the node at a seat; one that never came may be known to nobody here."""
-        known = self.bounds.nodes[seat] if self.bounds.nodes else self._came.get(seat)
-        return known or f"node-{seat}"
+        known = self.bounds.nodes[slot] if self.bounds.nodes else self._known_names.get(slot)
+        return known or f"node-{slot}"
 
-    def _why_away(self, seat: int) -> str:
-        return (
-            f"it went away before the start: {self._went[seat]}" if seat in self._went else "it did not come"
-        )
+    def _absence_reason(self, slot: int) -> str:
+        left = self._left_early.get(slot)
+        return f"it went away before the start: {left}" if left is not None else "it did not come"
 
-    def failed(self, reason: str) -> None:
+    def on_failure(self, reason: str) -> None:
         """End all because of this node."""
-        self._stop_all(self.here, Order(f"{self.here}: {reason}", FAILURE_WAIT, FAILURE))
+        self._stop_all(self.own_node, StopOrder(f"{self.own_node}: {reason}", FAILURE_WAIT, FAILURE))
 
-    def stopped(self, order: Order) -> None:
+    def on_stop(self, order: StopOrder) -> None:
         """End all at somebody's wish."""
-        self._stop_all(self.here, order)
+        self._stop_all(self.own_node, order)
 
-    def ended(self, part: Part) -> None:
+    def on_end(self, part: NodePart) -> None:
         """Take our own part; before GO there is nobody to wait for."""
-        self.parts[self.seat] = part
-        if not self._going:
-            self._leave()
+        self.parts[self.slot] = part
+        if not self._started:
+            self._shut_down()
             return
-        self._look_at_end(self.here, part)
+        self._check_end(self.own_node, part)
 
     def beat(self) -> None:
         """Ask every peer for a sign, and give up those that have been silent for too long."""
         for member in list(self.members.values()):
-            if member.channel.quiet >= self._most_quiet:
+            if member.channel.unanswered_beats >= self._beat_limit:
                 member.channel.close()
-                self._left(member, f"it was silent for {limit_of(self.side.spec):g} s")
+                self._on_disconnect(member, f"it was silent for {silence_limit(self.context.spec):g} s")
             else:
-                member.beat()
+                member.send_beat()
 
     # what the peers say
 
-    def _hear(self, member: Member, message: Message) -> None:
-        if isinstance(message, Beat):
-            member.answer(message)
+    def _on_message(self, member: Member, message: Message) -> None:
+        if isinstance(message, BeatReply):
+            member.on_reply(message)
             if not member.joined:
                 member.joined = True
                 member.channel.send("welcome")
         elif isinstance(message, Failed):
             reason = f"{member.channel.node}: {message.reason}"[:LONGEST_REASON]
-            self._stop_all(member.channel.node, Order(reason, FAILURE_WAIT, FAILURE))
-        elif isinstance(message, Order):
+            self._stop_all(member.channel.node, StopOrder(reason, FAILURE_WAIT, FAILURE))
+        elif isinstance(message, StopOrder):
             self._stop_all(member.channel.node, message)
-        elif isinstance(message, Ended) and member.channel.rank not in self.parts:
-            self._take_part(member, message.part)
+        elif isinstance(message, Ended) and member.channel.slot not in self.parts:
+            self._on_part(member, message.part)
         elif isinstance(message, Ack):
             member.channel.close()
-            self._forget(member)
+            self._remove(member)
 
-    def _take_part(self, member: Member, told: Part) -> None:
-        part = self._own_part(member, told)
-        self.parts[member.channel.rank] = part
-        self._look_at_end(member.channel.node, part)
+    def _on_part(self, member: Member, reported: NodePart) -> None:
+        part = self._normalize_part(member, reported)
+        self.parts[member.channel.slot] = part
+        self._check_end(member.channel.node, part)
 
-    def _own_part(self, member: Member, told: Part) -> Part:
+    def _normalize_part(self, member: Member, reported: NodePart) -> NodePart:
         """Say whose part it is, by our clock, and let it tell of no stop before the one that it can know of."""
         node = member.channel.node
-        part = {**on_clock(told, member.offset), "node": node, "node_rank": self.rank_of(member.channel.rank)}
+        part = {
+            **correct_clock(reported, member.offset),
+            "node": node,
+            "node_rank": self.node_rank_of(member.channel.slot),
+        }
         if part["stopped_at"] is not None:
-            known = self.stop["time"] if self.stop is not None else time.time()
-            own = self.stop is None or self.stop["node"] == node
-            earliest = known - (limit_of(self.side.spec) if own else CLOCK_SLACK)
+            stop_time = self.stop["time"] if self.stop is not None else time.time()
+            is_own_stop = self.stop is None or self.stop["node"] == node
+            earliest = stop_time - (silence_limit(self.context.spec) if is_own_stop else CLOCK_SLACK)
             part["stopped_at"] = max(part["stopped_at"], earliest)
         return part
 
-    def _left(self, member: Member, why: str) -> None:
-        rank = member.channel.rank
-        self._last_seen[rank] = member.channel.last_seen
-        if self._going and rank not in self.parts:
-            self.members.pop(rank, None)
-            self._lose(rank, member.channel.node, why)
+    def _on_disconnect(self, member: Member, why: str) -> None:
+        slot = member.channel.slot
+        self._last_seen[slot] = member.channel.last_seen
+        if self._started and slot not in self.parts:
+            self.members.pop(slot, None)
+            self._mark_lost(slot, member.channel.node, why)
         else:
-            self._went[rank] = why
-            self._forget(member)
+            self._left_early[slot] = why
+            self._remove(member)
 
-    def _lose(self, rank: int, node: str, why: str) -> None:
-        part = lost_part(node, self.rank_of(rank), why, time.time(), self._last_seen.get(rank))
-        self.parts[rank] = part
-        self._look_at_end(node, part)
+    def _mark_lost(self, slot: int, node: str, why: str) -> None:
+        part = lost_part(node, self.node_rank_of(slot), why, time.time(), self._last_seen.get(slot))
+        self.parts[slot] = part
+        self._check_end(node, part)
 
-    def rank_of(self, seat: int) -> int:
-        """Return the node rank of who came as `seat`."""
-        return seat
+    def node_rank_of(self, slot: int) -> int:
+        """Return the node rank of who came as `slot`."""
+        return slot
 
-    def _forget(self, member: Member) -> None:
-        if self.members.get(member.channel.rank) is member:
-            del self.members[member.channel.rank]
-        if self._told and not self.members:
-            self._leave()
+    def _remove(self, member: Member) -> None:
+        if self.members.get(member.channel.slot) is member:
+            del self.members[member.channel.slot]
+        if self._verdict_sent and not self.members:
+            self._shut_down()
 
     # the end of all
 
-    def _stop_all(self, node: str, order: Order) -> None:
+    def _stop_all(self, node: str, order: StopOrder) -> None:
         """End the run everywhere but on the node that it began with, which does so itself; later ones only hurry."""
-        if not self._going or order.grace >= self._patience:
+        if not self._started or order.grace >= self._shortest_grace:
             return
-        self._patience = order.grace
-        self.side.loop.after(overdue_after(self.side.spec, order.grace), "overdue", self._give_up_the_rest)
+        self._shortest_grace = order.grace
+        self.context.loop.after(
+            overdue_after(self.context.spec, order.grace), "overdue", self._mark_overdue_lost
+        )
         if self.stop is None:
             self.stop = {"node": node, "reason": order.reason, "time": time.time()}
         for member in list(self.members.values()):
             if member.channel.node != node:
-                member.channel.send("stop", **as_facts(order, self.bounds))
-        if node != self.here and self.seat not in self.parts:
-            self.side.stop(order)
+                member.channel.send("stop", **order_fields(order, self.bounds))
+        if node != self.own_node and self.slot not in self.parts:
+            self.context.stop(order)
 
-    def _give_up_the_rest(self) -> None:
+    def _mark_overdue_lost(self) -> None:
         """Whoever has not ended long after the stop is lost: its agent may be there, and never say so."""
-        for seat in self.expected - set(self.parts):
-            if seat in self.members:
-                channel = self.members.pop(seat).channel
-                self._last_seen[seat] = channel.last_seen
+        for slot in self.expected - set(self.parts):
+            if slot in self.members:
+                channel = self.members.pop(slot).channel
+                self._last_seen[slot] = channel.last_seen
                 channel.close()
-            self._lose(seat, self.name_of(seat), "it did not end after the stop")
+            self._mark_lost(slot, self.node_name(slot), "it did not end after the stop")
 
-    def _look_at_end(self, node: str, part: Part) -> None:
+    def _check_end(self, node: str, part: NodePart) -> None:
         if part["state"] != "SUCCEEDED" and self.stop is None:
             lost = part["state"] == LOST
             reason = (
                 f"{node} is lost: {part['reason']}" if lost else f"{node}: {part['reason'] or part['state']}"
             )
-            self._stop_all(node, Order(reason[:LONGEST_REASON], FAILURE_WAIT, FAILURE))
-        if self.expected <= set(self.parts) and not self._told:
+            self._stop_all(node, StopOrder(reason[:LONGEST_REASON], FAILURE_WAIT, FAILURE))
+        if self.expected <= set(self.parts) and not self._verdict_sent:
             self._all_ended()
 
     def _all_ended(self) -> None:
-        record = make_record(self.side.spec, self._parts_in_order(), self.stop, whole=True)
-        self.side.keep(record)
-        self._tell_all(record=record)
+        record = make_record(self.context.spec, self._parts_in_order(), self.stop, whole=True)
+        self.context.save_record(record)
+        self._send_verdict(record=record)
 
-    def _parts_in_order(self) -> List[Part]:
+    def _parts_in_order(self) -> List[NodePart]:
         return sorted(self.parts.values(), key=lambda part: int(part["node_rank"]))
 
-    def _tell_all(self, **verdict: Any) -> None:
-        self._told = True
-        self.side.loop.drop("overdue")
-        text = write("verdict", verdict)
+    def _send_verdict(self, **verdict: Any) -> None:
+        self._verdict_sent = True
+        self.context.loop.cancel("overdue")
+        text = render_message("verdict", verdict)
         for member in list(self.members.values()):
             member.channel.send_text(text)
         if self.members:
-            self.side.loop.after(FAREWELL, "farewell", self._leave)
+            self.context.loop.after(FINAL_GRACE, "farewell", self._shut_down)
         else:
-            self._leave()
+            self._shut_down()
 
-    def _leave(self) -> None:
-        self.side.loop.drop("farewell")
-        self.side.loop.drop("overdue")
-        if self.door is not None:
-            self.door.close()
+    def _shut_down(self) -> None:
+        self.context.loop.cancel("farewell")
+        self.context.loop.cancel("overdue")
+        if self.listener is not None:
+            self.listener.close()
         for member in self.members.values():
             member.channel.close()
         self.members.clear()
-        self.side.leave()
+        self.context.leave()
 
 
 CLEAR_LIMIT = 60.0  # seconds for GPU memory to become free
 
 RUNNING, CLEARING, PAUSING, GATHERING, OVER = range(5)  # GATHERING: see failover.py
-ROUND = ("clear", "again", "hold", "departure", "gather", "overdue")  # the moments that this hub waits for
+ROUND_TIMERS = (
+    "clear",
+    "again",
+    "hold",
+    "departure",
+    "gather",
+    "overdue",
+)  # the moments that this hub waits for
 
 
 class RestartHub(Hub):
     """The gang as the seat that leads it sees it."""
 
-    def __init__(self, standing: Standing) -> None:
-        super().__init__(standing.side)
-        self.standing = standing
-        self.course, self.policy = standing.course, standing.restarts.policy
-        self.seat = self.course.here
+    def __init__(self, state: GangState) -> None:
+        super().__init__(state.context)
+        self.state = state
+        self.roster, self.policy = state.roster, state.restarts.policy
+        self.slot = self.roster.own_slot
         self.phase = RUNNING
-        self.clear: Dict[int, Clear] = {}
-        self.blamed = Blame("", "", "")
+        self.clear: Dict[int, Cleared] = {}
+        self.blamed = RestartReason("", "", "")
         self._ready: Dict[int, Ready] = {}
-        self._port: Optional[int] = None
-        self._silence = False
-        self._go_at = 0.0
-        self._known: Optional[Blame] = None  # what no part tells
-        self._beside: List[Part] = []  # of lost nodes without a rank, which are judged too
-        self._begin_round()
+        self._master_port: Optional[int] = None
+        self._lost_by_silence = False
+        self._go_time = 0.0
+        self._given_cause: Optional[RestartReason] = None  # what no part tells
+        self._beside: List[NodePart] = []  # of lost nodes without a rank, which are judged too
+        self._reset_round()
 
-    def _begin_round(self) -> None:
-        self.expected = set(self.course.ranks)
+    def _reset_round(self) -> None:
+        self.expected = set(self.roster.ranks)
         self.parts, self.clear, self._ready = {}, {}, {}
-        self.stop, self._port, self._sent_go = None, None, False
-        self._patience = float("inf")
+        self.stop, self._master_port, self._sent_go = None, None, False
+        self._shortest_grace = float("inf")
         self.phase = RUNNING
 
-    def rank_of(self, seat: int) -> int:
+    def node_rank_of(self, slot: int) -> int:
         """Return the rank that the attempt gives a seat; its own number if none."""
-        return self.course.ranks.get(seat, seat)
+        return self.roster.ranks.get(slot, slot)
 
     def open(self) -> None:
         """Let the others in, and tell the client where."""
-        self.door = self.standing.door
-        if self.door is not None:
-            self.door.open(self.admit)
-            self.side.tell("hub", port=self.door.port)
+        self.listener = self.state.listener
+        if self.listener is not None:
+            self.listener.open(self.accept)
+            self.context.report("hub", port=self.listener.port)
 
-    def admit(self, channel: Channel) -> bool:
+    def accept(self, channel: SecureChannel) -> bool:
         """Take a peer in, unless it is here or was given up."""
-        return channel.rank not in self.course.lost and super().admit(channel)
+        return channel.slot not in self.roster.lost and super().accept(channel)
 
-    def went(self) -> None:
+    def on_go(self) -> None:
         """GO was given here; with the first one nobody comes any more."""
-        if not self._going:
-            self._going = True
-            self.standing.close()
-            for seat in set(range(self.course.seats)) - {self.seat} - set(self.members) - set(self.parts):
-                self._lose(seat, self.course.node(seat), self._why_away(seat))
+        if not self._started:
+            self._started = True
+            self.state.close()
+            for slot in (
+                set(range(self.roster.slot_count)) - {self.slot} - set(self.members) - set(self.parts)
+            ):
+                self._mark_lost(slot, self.roster.node(slot), self._absence_reason(slot))
 
     # who is here
 
-    def _left(self, member: Member, why: str) -> None:
-        if self.phase == OVER or not self._going:
-            super()._left(member, why)
+    def _on_disconnect(self, member: Member, why: str) -> None:
+        if self.phase == OVER or not self._started:
+            super()._on_disconnect(member, why)
         else:
-            self.members.pop(member.channel.rank, None)
-            self._last_seen[member.channel.rank] = member.channel.last_seen
-            self._silence = self._silence or member.channel.quiet >= self._most_quiet
-            self._lose(member.channel.rank, member.channel.node, why)
-
-    def _lose(self, rank: int, node: str, why: str) -> None:
-        seat = rank
-        self.course.lose(seat, why)
-        self.standing.restarts.show_roster()
-        self._tell("lost", seat=seat, why=why)
-        if self.phase == RUNNING and seat in self.expected and seat not in self.parts:
-            super()._lose(seat, node, why)
-        elif self.phase == RUNNING and self.course.outnumbered:
-            here = self.course.seats - len(self.course.lost)
-            self._stop_all(
-                "", Order(f"only {here} of {self.course.seats} nodes are left", FAILURE_WAIT, FAILURE)
+            self.members.pop(member.channel.slot, None)
+            self._last_seen[member.channel.slot] = member.channel.last_seen
+            self._lost_by_silence = (
+                self._lost_by_silence or member.channel.unanswered_beats >= self._beat_limit
             )
-        self._look_on()
+            self._mark_lost(member.channel.slot, member.channel.node, why)
 
-    def _tell(self, kind: str, **facts: Any) -> None:
+    def _mark_lost(self, slot: int, node: str, why: str) -> None:
+        self.roster.mark_lost(slot, why)
+        self.state.restarts.show_roster()
+        self._send_all("lost", seat=slot, why=why)
+        if self.phase == RUNNING and slot in self.expected and slot not in self.parts:
+            super()._mark_lost(slot, node, why)
+        elif self.phase == RUNNING and self.roster.in_minority:
+            present_count = self.roster.slot_count - len(self.roster.lost)
+            self._stop_all(
+                "",
+                StopOrder(
+                    f"only {present_count} of {self.roster.slot_count} nodes are left", FAILURE_WAIT, FAILURE
+                ),
+            )
+        self._advance()
+
+    def _send_all(self, kind: str, **facts: Any) -> None:
         for member in list(self.members.values()):
             member.channel.send(kind, **facts)
 
     # what they say
 
-    def _hear(self, member: Member, message: Message) -> None:
-        seat = member.channel.rank
-        if isinstance(message, (Failed, Ended, Ready, Listening)) and message.attempt != self.course.attempt:
+    def _on_message(self, member: Member, message: Message) -> None:
+        slot = member.channel.slot
+        if isinstance(message, (Failed, Ended, Ready, Listening)) and message.attempt != self.roster.attempt:
             return
-        if isinstance(message, Clear):
-            self._take_clear(seat, message)
+        if isinstance(message, Cleared):
+            self._on_clear(slot, message)
         elif isinstance(message, Ready):
-            self._take_ready(seat, message)
+            self._on_ready(slot, message)
         elif isinstance(message, Listening):
-            self._take_listening(seat, message)
+            self._on_listening(slot, message)
         else:
-            super()._hear(member, message)
+            super()._on_message(member, message)
 
-    def departs(self, event: str, facts: Facts) -> None:
+    def on_startup_event(self, event: str, facts: JsonObject) -> None:
         """Our own part of a later attempt has come so far."""
         if event == "port":
-            self._port = int(facts["port"])
+            self._master_port = int(facts["port"])
         elif event == "ready":
-            self._take_ready(self.seat, Ready(self.course.attempt, self._port, self.standing.address))
+            self._on_ready(self.slot, Ready(self.roster.attempt, self._master_port, self.state.address))
         elif event == "listening":
-            self._let_go(int(facts["port"]))
+            self._start_others(int(facts["port"]))
 
     # an attempt ends
 
-    def _stop_all(self, node: str, order: Order) -> None:
-        self.standing.hear_wish(order)
+    def _stop_all(self, node: str, order: StopOrder) -> None:
+        self.state.record_stop(order)
         if self.phase == RUNNING:
             super()._stop_all(node, order)
         elif self.phase != OVER and order.kind in (STOP, TIME):
             state = "TIMEOUT" if order.kind == TIME else "CANCELLED"
             self._finish(None, state, order.reason)
 
-    def ended(self, part: Part) -> None:
+    def on_end(self, part: NodePart) -> None:
         """Take our own part; before the first GO there is nobody to wait for."""
-        if not self._going:
-            self.standing.close()
-        super().ended(part)
+        if not self._started:
+            self.state.close()
+        super().on_end(part)
 
-    def cleared(self, unfit: str, progress: Optional[bool]) -> None:
+    def on_cleared(self, unfit: str, progress: Optional[bool]) -> None:
         """We could begin anew ourselves."""
-        self._take_clear(self.seat, Clear(unfit, progress))
+        self._on_clear(self.slot, Cleared(unfit, progress))
 
-    def _take_clear(self, seat: int, message: Clear) -> None:
-        self.clear[seat] = message
-        self._look_on()
+    def _on_clear(self, slot: int, message: Cleared) -> None:
+        self.clear[slot] = message
+        self._advance()
 
     def _all_ended(self) -> None:
         """Judge the attempt: it is the last, or all that is left of it must go first."""
         self.phase = CLEARING
-        for name in ROUND:
-            self.side.loop.drop(name)
+        for name in ROUND_TIMERS:
+            self.context.loop.cancel(name)
         parts = self._parts_in_order()
-        if all(part["state"] == "SUCCEEDED" for part in parts) or self.standing.wish is not None:
+        if all(part["state"] == "SUCCEEDED" for part in parts) or self.state.stop_order is not None:
             self._finish(None)
             return
-        if self.course.outnumbered:
-            here = len(self._present)
-            self._finish(self.course.too_few(here, here) or MAJORITY)
+        if self.roster.in_minority:
+            here = len(self._present_slots)
+            self._finish(self.roster.find_shortage(here, here) or MAJORITY)
             return
         self.blamed = self._blame(parts)
-        gave_up = self.policy.refuse(self.blamed.reason, self.course.attempt - 1)
+        gave_up = self.policy.refuse(self.blamed.reason, self.roster.attempt - 1)
         if gave_up is not None:
             self._finish(gave_up)
             return
-        self.side.loop.after(CLEAR_LIMIT, "clear", self._weigh)
-        self._look_on()
+        self.context.loop.after(CLEAR_LIMIT, "clear", self._decide)
+        self._advance()
 
-    def _blame(self, parts: List[Part]) -> Blame:
+    def _blame(self, parts: List[NodePart]) -> RestartReason:
         """Find the reason; a node that cannot even begin is of no more use than one that is lost."""
-        known, self._known = self._known, None
+        known, self._given_cause = self._given_cause, None
         parts, self._beside = [*parts, *self._beside], []
-        found = blame(make_record(self.side.spec, parts, self.stop, whole=True))
+        found = judge_record(make_record(self.context.spec, parts, self.stop, whole=True))
         if known is not None and found.reason != NODE_LOST:
             return known
         for seat, part in self.parts.items():
             if part["state"] == "FAILED_SETUP" and found.reason == CODE and part["node"] == found.node:
-                self.course.doubt(seat, part["reason"])
-                return Blame(NODE_LOST, found.node, found.text)
+                self.roster.mark_unfit(seat, part["reason"])
+                return RestartReason(NODE_LOST, found.node, found.text)
         return found
 
     @property
-    def _present(self) -> Set[int]:
-        return {self.seat, *self.members} - self.course.lost
+    def _present_slots(self) -> Set[int]:
+        return {self.slot, *self.members} - self.roster.lost
 
-    def _look_on(self) -> None:
+    def _advance(self) -> None:
         """Go on with what nobody is missing for any more."""
-        if self.phase == CLEARING and self._present & self.expected <= set(self.clear):
-            self._weigh()
+        if self.phase == CLEARING and self._present_slots & self.expected <= set(self.clear):
+            self._decide()
 
-    def _fit(self) -> Set[int]:
+    def _fit_slots(self) -> Set[int]:
         """Name who could take part: spares at once, others when nothing is left there."""
-        for seat in self._present & self.expected:
-            said = self.clear.get(seat)
-            self.course.doubt(seat, said.unfit if said else "the last attempt has not been cleared away")
-        return self._present - self.course.unfit
+        for slot in self._present_slots & self.expected:
+            message = self.clear.get(slot)
+            self.roster.mark_unfit(
+                slot, message.unfit if message else "the last attempt has not been cleared away"
+            )
+        return self._present_slots - self.roster.unfit
 
-    def _weigh(self) -> None:
-        self.side.loop.drop("clear")
-        entry = self._entry()
-        too_few = self.course.too_few(len(self._present), len(self._fit()))
-        if self.course.no_progress(entry):
+    def _decide(self) -> None:
+        self.context.loop.cancel("clear")
+        entry = self._attempt_entry()
+        too_few = self.roster.find_shortage(len(self._present_slots), len(self._fit_slots()))
+        if self.roster.lacks_progress(entry):
             self._finish(NO_PROGRESS)
         elif too_few is not None:
             self._finish(too_few)
         else:
-            self._pause(entry)
+            self._pause_before_next(entry)
 
-    def _entry(self) -> Facts:
+    def _attempt_entry(self) -> JsonObject:
         """Write down the attempt; what a lost node has brought about is not known, without a GO there is nothing."""
-        told = [self.clear[seat].progress if seat in self.clear else None for seat in self.expected]
-        began = self._sent_go or self.course.attempt == 1
-        progress = True if True in told else False if began and None not in told else None
+        reports = [self.clear[slot].progress if slot in self.clear else None for slot in self.expected]
+        began = self._sent_go or self.roster.attempt == 1
+        progress = True if True in reports else False if began and None not in reports else None
         why = {"reason": self.blamed.reason, "node": self.blamed.node, "text": self.blamed.text}
-        times = {"began": self.standing.restarts.began, "ended": time.time()}
-        return {"attempt": self.course.attempt, **why, **times, "progress": progress}
+        times = {"began": self.state.restarts.began, "ended": time.time()}
+        return {"attempt": self.roster.attempt, **why, **times, "progress": progress}
 
-    def _pause(self, entry: Facts) -> None:
+    def _pause_before_next(self, entry: JsonObject) -> None:
         self.phase = PAUSING
-        self.course.note(entry)
-        seconds = self.policy.pause_before(self.course.attempt)
-        if self._silence:  # who was cut off needs as long as we did to notice, and to end its part
-            seconds = max(seconds, limit_of(self.side.spec) / 4)
-        self._silence = False
-        self._tell("pause", entry=entry, seconds=seconds, **self.course.as_facts())
-        self.standing.restarts.pause(entry, seconds)
-        self._go_at = time.monotonic() + seconds
-        self.side.loop.after(max(0.0, seconds - self.policy.warm), "again", self._again)
+        self.roster.add_attempt(entry)
+        seconds = self.policy.pause_before(self.roster.attempt)
+        if self._lost_by_silence:  # who was cut off needs as long as we did to notice, and to end its part
+            seconds = max(seconds, silence_limit(self.context.spec) / 4)
+        self._lost_by_silence = False
+        self._send_all("pause", entry=entry, seconds=seconds, **self.roster.to_fields())
+        self.state.restarts.on_pause(entry, seconds)
+        self._go_time = time.monotonic() + seconds
+        self.context.loop.after(max(0.0, seconds - self.policy.warm), "again", self._start_next_attempt)
 
     # the next attempt
 
-    def _again(self) -> None:
-        fit = self._fit()
-        too_few = self.course.too_few(len(self._present), len(fit))
-        if too_few is not None or not self.course.assign(fit):
+    def _start_next_attempt(self) -> None:
+        fit_slots = self._fit_slots()
+        too_few = self.roster.find_shortage(len(self._present_slots), len(fit_slots))
+        if too_few is not None or not self.roster.assign(fit_slots):
             self._finish(too_few or NODES)
             return
-        self._begin_round()
-        time_left = self.standing.restarts.time_left
-        self._tell("again", time_left=time_left, **self.course.as_facts())
-        self.side.loop.after(self._ready_limit, "departure", self._miss)
-        self.standing.begin()
+        self._reset_round()
+        time_left = self.state.restarts.time_left
+        self._send_all("again", time_left=time_left, **self.roster.to_fields())
+        self.context.loop.after(self._ready_limit, "departure", self._on_ready_timeout)
+        self.state.begin()
 
-    def _miss(self) -> None:
-        late = sorted(self.expected - set(self._ready)) or [self._first]
-        names = ", ".join(self.course.node(seat) for seat in late)
+    def _on_ready_timeout(self) -> None:
+        late_slots = sorted(self.expected - set(self._ready)) or [self._first_slot]
+        names = ", ".join(self.roster.node(slot) for slot in late_slots)
         reason = f"{names}: not ready within {self._ready_limit:g} s"
-        for seat in late:
-            self.course.doubt(seat, f"not ready within {self._ready_limit:g} s")
-        self._known = Blame(NODE_LOST, self.course.node(late[0]), reason)
-        self._stop_all("", Order(reason, FAILURE_WAIT, FAILURE))
+        for slot in late_slots:
+            self.roster.mark_unfit(slot, f"not ready within {self._ready_limit:g} s")
+        self._given_cause = RestartReason(NODE_LOST, self.roster.node(late_slots[0]), reason)
+        self._stop_all("", StopOrder(reason, FAILURE_WAIT, FAILURE))
 
     @property
     def _ready_limit(self) -> float:
         """The seconds that a new attempt has to get ready: its gates, and what the job has done before them."""
-        return READY_LIMIT + time_to_prepare(self.side.spec)
+        return READY_LIMIT + time_to_prepare(self.context.spec)
 
     @property
-    def _first(self) -> int:
+    def _first_slot(self) -> int:
         """The seat of rank 0."""
-        return next(seat for seat in self.expected if self.rank_of(seat) == 0)
+        return next(slot for slot in self.expected if self.node_rank_of(slot) == 0)
 
-    def _take_ready(self, seat: int, message: Ready) -> None:
-        if seat in self.expected:
-            if self.rank_of(seat) == 0 and message.port is None:
-                raise SealError("it is ready for the master's place, and holds no port")
-            self._ready[seat] = message
+    def _on_ready(self, slot: int, message: Ready) -> None:
+        if slot in self.expected:
+            if self.node_rank_of(slot) == 0 and message.port is None:
+                raise ChannelError("it is ready for the master's place, and holds no port")
+            self._ready[slot] = message
             self._go_if_ready()
 
-    def _take_listening(self, seat: int, message: Listening) -> None:
+    def _on_listening(self, slot: int, message: Listening) -> None:
         """Believe nobody but rank 0, and only once it was let go, that it listens."""
-        if seat in self.expected and self.rank_of(seat) == 0 and self._sent_go:
-            self._let_go(message.port)
+        if slot in self.expected and self.node_rank_of(slot) == 0 and self._sent_go:
+            self._start_others(message.port)
 
     def _go_if_ready(self) -> None:
         """Let rank 0 go, once, when all gates are ready and the pause is over."""
         if self.phase != RUNNING or self._sent_go or self.stop or not self.expected <= set(self._ready):
             return
-        wait = self._go_at - time.monotonic()
+        wait = self._go_time - time.monotonic()
         if wait > 0:
-            self.side.loop.after(wait, "hold", self._go_if_ready)
+            self.context.loop.after(wait, "hold", self._go_if_ready)
             return
         self._sent_go = True
-        self._port = self._ready[self._first].port
-        self._send_go(self._first)
-        if not self.side.spec["module"] and self._port is not None:
-            self._let_go(self._port)
+        self._master_port = self._ready[self._first_slot].port
+        self._send_go(self._first_slot)
+        if not self.context.spec["module"] and self._master_port is not None:
+            self._start_others(self._master_port)
 
-    def _let_go(self, port: int) -> None:
+    def _start_others(self, port: int) -> None:
         """Rank 0 listens: let the rest go, unless the attempt is ending already."""
         if self.stop:
             return
-        self.side.loop.drop("departure")
-        self._port = port
-        for seat in self.expected:
-            if self.rank_of(seat) != 0:
-                self._send_go(seat)
+        self.context.loop.cancel("departure")
+        self._master_port = port
+        for slot in self.expected:
+            if self.node_rank_of(slot) != 0:
+                self._send_go(slot)
 
-    def _send_go(self, seat: int) -> None:
-        first, port = self._first, self._port
-        address = self.course.address(first) or self._ready[first].address
-        if seat == self.seat:
-            self.standing.restarts.go(address, int(port or 0))
-        elif seat in self.members:
-            self.members[seat].channel.send("go", master_addr=address, master_port=port)
+    def _send_go(self, slot: int) -> None:
+        first_slot, port = self._first_slot, self._master_port
+        address = self.roster.address(first_slot) or self._ready[first_slot].address
+        if slot == self.slot:
+            self.state.restarts.on_go(address, int(port or 0))
+        elif slot in self.members:
+            self.members[slot].channel.send("go", master_addr=address, master_port=port)
 
     # the end of all
 
     def _finish(self, gave_up: Optional[str], state: str = "", reason: str = "") -> None:
         """Tell all that there will be no further attempt."""
         self.phase = OVER
-        for name in ROUND:
-            self.side.loop.drop(name)
-        record = make_record(self.standing.spec, self._parts_in_order(), self.stop, whole=True)
-        record = self.standing.story(record, gave_up, state=state, reason=reason)
+        for name in ROUND_TIMERS:
+            self.context.loop.cancel(name)
+        record = make_record(self.state.spec, self._parts_in_order(), self.stop, whole=True)
+        record = self.state.with_history(record, gave_up, state=state, reason=reason)
         end = {"gave_up": gave_up, "state": state, "reason": reason}
-        self.side.keep(record)
-        self.standing.restarts.conclude(end)
-        self._tell_all(record=record, end=end)
+        self.context.save_record(record)
+        self.state.restarts.conclude(end)
+        self._send_verdict(record=record, end=end)
 
-    def desert(self) -> None:
+    def leave(self) -> None:
         """Close every connection."""
         self.phase = OVER
-        for name in (*ROUND, "farewell"):
-            self.side.loop.drop(name)
+        for name in (*ROUND_TIMERS, "farewell"):
+            self.context.loop.cancel(name)
         for member in self.members.values():
             member.channel.close()
         self.members.clear()
 
-    def _leave(self) -> None:
-        self.standing.close()
-        super()._leave()
+    def _shut_down(self) -> None:
+        self.state.close()
+        super()._shut_down()

@@ -11,143 +11,151 @@ from typing import Any, Callable, Dict, Iterator, Optional, Sequence
 
 from ...protocol.untrusted import Untrusted, parse_object
 from ..runtime.event_loop import Loop
-from ..runtime.sockets import candidates, same
+from ..runtime.sockets import candidates, is_same_proof
 from ..runtime.stream import VerbError
-from .channel import NONCE, SHORT_LINE, Channel, Link, Meeting, SealError, describe
-from .membership import bounds_of
+from .channel import (
+    NONCE_LENGTH,
+    UNPROVEN_LINE,
+    ChannelError,
+    Handshake,
+    LineSocket,
+    SecureChannel,
+    describe_os_error,
+)
+from .membership import read_bounds
 
-GUEST_LIMIT = 5.0  # seconds to prove the token
-SPARE_GUESTS = 8  # connections at once that prove nothing yet, beyond one for each node
+HANDSHAKE_LIMIT = 5.0  # seconds to prove the token
+SPARE_PENDING = 8  # connections at once that prove nothing yet, beyond one for each node
 BACKLOG = 1024  # as many as the kernel allows; they come all at once
 OWN_FILES = 256  # what an agent has open beside its peers' connections, with room
-NO_FILE = (errno.EMFILE, errno.ENFILE)
-REST = 0.5  # seconds until somebody is let in again where no file is free
-AT_ONCE = 16  # connections taken in one turn, so that a flood leaves time for the rest
+NO_FREE_FILE = (errno.EMFILE, errno.ENFILE)
+RETRY_DELAY = 0.5  # seconds until somebody is let in again where no file is free
+ACCEPTS_PER_TURN = 16  # connections taken in one turn, so that a flood leaves time for the rest
 
 
-class Door:
+class Listener:
     """Hands over a channel for every peer that proved itself; whatever else knocks is bounded and forgotten."""
 
     def __init__(self, loop: Loop, spec: Dict[str, Any], token: bytes) -> None:
         self._loop = loop
         self._spec = spec
         self._token = token
-        self._here = int(spec.get("seat") or 0)
-        self._bounds = bounds_of(spec)
-        self._seats = self._bounds.seats
-        self._admit: Callable[[Channel], bool] = lambda _: False
-        self._guests: Dict[Guest, None] = {}  # the oldest first
-        self._most = self._seats + SPARE_GUESTS
-        self._limit = float(spec.get("guest_limit") or GUEST_LIMIT)
-        allow_files(self._most + OWN_FILES)
+        self._own_slot = int(spec.get("seat") or 0)
+        self._bounds = read_bounds(spec)
+        self._slot_count = self._bounds.slots
+        self._on_channel: Callable[[SecureChannel], bool] = lambda _: False
+        self._pending: Dict[PendingPeer, None] = {}  # the oldest first
+        self._most_pending = self._slot_count + SPARE_PENDING
+        self._limit = float(spec.get("guest_limit") or HANDSHAKE_LIMIT)
+        allow_files(self._most_pending + OWN_FILES)
         address = spec["address"] if spec.get("restart") else spec["master_addr"]
         self._socket: Optional[socket.socket] = listen(address, spec.get("ports"))
         self.port = int(self._socket.getsockname()[1])
 
-    def open(self, admit: Callable[[Channel], bool]) -> None:
+    def open(self, on_channel: Callable[[SecureChannel], bool]) -> None:
         """Begin to let in; who has knocked before is waiting."""
-        self._admit = admit
+        self._on_channel = on_channel
         if self._socket is not None:
             self._loop.watch(self._socket.fileno(), self._accept)
 
     def close(self) -> None:
         """Let nobody in any more."""
         if self._socket is not None:
-            self._loop.forget(self._socket.fileno())
+            self._loop.unwatch(self._socket.fileno())
             self._socket.close()
             self._socket = None
-        for guest in list(self._guests):
-            guest.dismiss()
+        for peer in list(self._pending):
+            peer.reject()
 
     def _accept(self) -> None:
-        for _ in range(AT_ONCE):
+        for _ in range(ACCEPTS_PER_TURN):
             try:
                 conn = self._socket.accept()[0] if self._socket is not None else None
             except OSError as error:
-                if error.errno in NO_FILE:
-                    self._rest()
+                if error.errno in NO_FREE_FILE:
+                    self._pause_accepting()
                 return
             if conn is None:
                 return
-            if len(self._guests) >= self._most:
-                next(iter(self._guests)).dismiss()
+            if len(self._pending) >= self._most_pending:
+                next(iter(self._pending)).reject()
             conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            guest = Guest(self, conn)
-            self._guests[guest] = None
-            guest.greet()
+            peer = PendingPeer(self, conn)
+            self._pending[peer] = None
+            peer.send_nonce()
 
-    def _rest(self) -> None:
+    def _pause_accepting(self) -> None:
         """Look away for a moment: who knocks stays readable as long as no file is free for it."""
         if self._socket is not None:
-            self._loop.forget(self._socket.fileno())
-            self._loop.after(REST, f"door {id(self)}", self._look_again)
+            self._loop.unwatch(self._socket.fileno())
+            self._loop.after(RETRY_DELAY, f"door {id(self)}", self._resume_accepting)
 
-    def _look_again(self) -> None:
+    def _resume_accepting(self) -> None:
         if self._socket is not None:
             self._loop.watch(self._socket.fileno(), self._accept)
 
-    def forget(self, guest: Guest) -> None:
+    def remove(self, peer: PendingPeer) -> None:
         """A guest has left, or is none any more."""
-        self._guests.pop(guest, None)
+        self._pending.pop(peer, None)
 
-    def examine(self, guest: Guest, answer: Untrusted) -> None:
-        """Let a guest in, or raise SealError."""
-        rank, node, nonce = (
-            answer.integer("rank", 0, self._seats - 1),
+    def authenticate(self, peer: PendingPeer, answer: Untrusted) -> None:
+        """Let a guest in, or raise ChannelError."""
+        slot, node, nonce = (
+            answer.integer("rank", 0, self._slot_count - 1),
             answer.text("node"),
             answer.text("nonce"),
         )
-        if rank is None or rank == self._here:
-            raise SealError("no such rank")
-        if not self._bounds.is_name_of(rank, node) or len(nonce) != NONCE:
-            raise SealError("no answer")
-        meeting = Meeting(self._spec["run"], rank, node, guest.nonce, nonce)
-        if not same(answer.text("proof"), meeting.prove(self._token, "the peer is who it says")):
-            raise SealError("not of this run")
-        channel = Channel(guest.link, meeting, self._token, self._bounds, hub=True)
-        proof = meeting.prove(self._token, "the hub is who it says")
-        guest.link.send(json.dumps({"proof": proof}).encode("ascii") + b"\n")
-        if not self._admit(channel):
-            raise SealError("that rank is here already")
+        if slot is None or slot == self._own_slot:
+            raise ChannelError("no such rank")
+        if not self._bounds.is_name_of(slot, node) or len(nonce) != NONCE_LENGTH:
+            raise ChannelError("no answer")
+        handshake = Handshake(self._spec["run"], slot, node, peer.nonce, nonce)
+        if not is_same_proof(answer.text("proof"), handshake.prove(self._token, "the peer is who it says")):
+            raise ChannelError("not of this run")
+        channel = SecureChannel(peer.line_socket, handshake, self._token, self._bounds, hub=True)
+        proof = handshake.prove(self._token, "the hub is who it says")
+        peer.line_socket.send(json.dumps({"proof": proof}).encode("ascii") + b"\n")
+        if not self._on_channel(channel):
+            raise ChannelError("that rank is here already")
 
-    def watch(self, guest: Guest) -> None:
+    def start_timeout(self, peer: PendingPeer) -> None:
         """Dismiss a guest that takes too long."""
-        self._loop.after(self._limit, guest.name, guest.dismiss)
+        self._loop.after(self._limit, peer.timer_name, peer.reject)
 
-    def unwatch(self, guest: Guest) -> None:
+    def cancel_timeout(self, peer: PendingPeer) -> None:
         """It is let in, or gone."""
-        self._loop.drop(guest.name)
+        self._loop.cancel(peer.timer_name)
 
-    def link(self, conn: socket.socket, guest: Guest) -> Link:
+    def open_line_socket(self, conn: socket.socket, peer: PendingPeer) -> LineSocket:
         """Begin to hear a guest."""
-        return Link(self._loop, conn, guest.take, lambda _: guest.dismiss())
+        return LineSocket(self._loop, conn, peer.on_line, lambda _: peer.reject())
 
 
-class Guest:
+class PendingPeer:
     """A connection that has proved nothing yet."""
 
-    def __init__(self, door: Door, conn: socket.socket) -> None:
-        self._door = door
+    def __init__(self, listener: Listener, conn: socket.socket) -> None:
+        self._listener = listener
         self.nonce = os.urandom(16).hex()
-        self.name = f"guest {self.nonce}"
-        self.link = door.link(conn, self)
+        self.timer_name = f"guest {self.nonce}"
+        self.line_socket = listener.open_line_socket(conn, self)
 
-    def greet(self) -> None:
+    def send_nonce(self) -> None:
         """Ask for a proof."""
-        self._door.watch(self)
-        self.link.send(json.dumps({"nonce": self.nonce}).encode("ascii") + b"\n")
+        self._listener.start_timeout(self)
+        self.line_socket.send(json.dumps({"nonce": self.nonce}).encode("ascii") + b"\n")
 
-    def take(self, line: bytes) -> None:
+    def on_line(self, line: bytes) -> None:
         """Take the answer; a wrong one ends it (Link does, on ValueError)."""
-        self._door.examine(self, parse_object(line, SHORT_LINE))
-        self._door.unwatch(self)
-        self._door.forget(self)
+        self._listener.authenticate(self, parse_object(line, UNPROVEN_LINE))
+        self._listener.cancel_timeout(self)
+        self._listener.remove(self)
 
-    def dismiss(self) -> None:
+    def reject(self) -> None:
         """End it."""
-        self._door.unwatch(self)
-        self._door.forget(self)
-        self.link.close()
+        self._listener.cancel_timeout(self)
+        self._listener.remove(self)
+        self.line_socket.close()
 
 
 def allow_files(count: int) -> None:
@@ -165,16 +173,16 @@ def listen(address: str, ports: Optional[Sequence[int]]) -> socket.socket:
     """Listen on one address, on a port of `ports` (first, last) that is free, or on one that the kernel picks."""
     why = "every port is taken"
     for port in _ports(ports):
-        door = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
-            door.bind((address, port))  # not reusable: the master's held port must count as taken
-            door.listen(BACKLOG)
+            sock.bind((address, port))  # not reusable: the master's held port must count as taken
+            sock.listen(BACKLOG)
         except OSError as error:
-            door.close()
-            why = describe(error)
+            sock.close()
+            why = describe_os_error(error)
         else:
-            door.setblocking(False)
-            return door
+            sock.setblocking(False)
+            return sock
     where = f"on {address}" + (f", ports {ports[0]}-{ports[1]}" if ports else "")
     raise VerbError("CC-NET-021", f"node 0 cannot listen {where} for the other nodes: {why}")
 

@@ -10,18 +10,18 @@ from ..runtime.event_loop import Loop
 
 FAILURE_WAIT = 1.0  # seconds that the other workers have after one has failed
 SILENCE_LIMIT = 20.0
-STEPS = 10  # beats within the limit
-FAREWELL = 2.0  # seconds that the rest of the gang has to take the record
+BEATS_PER_LIMIT = 10  # beats within the limit
+FINAL_GRACE = 2.0  # seconds that the rest of the gang has to take the record
 OVERDUE = 120.0  # seconds beyond its grace in which a node kills what is left, looks at its GPUs, and reports
 LONGEST_REASON = 1000  # characters
 
 FAILURE, STOP, TIME = "failure", "stop", "time"
 
-Part = Dict[str, Any]
-Facts = Dict[str, Any]
+NodePart = Dict[str, Any]
+JsonObject = Dict[str, Any]
 
 
-class Order(NamedTuple):
+class StopOrder(NamedTuple):
     """That the run shall end: why, seconds between TERM and KILL, and on what occasion."""
 
     reason: str
@@ -29,28 +29,28 @@ class Order(NamedTuple):
     kind: str = STOP
 
 
-class Side(NamedTuple):
+class GangContext(NamedTuple):
     """What the gang's code has of its agent."""
 
     loop: Loop
     spec: Dict[str, Any]
     token: bytes
-    tell: Callable[..., None]  # the client
-    stop: Callable[[Order], None]  # end this node's part
-    keep: Callable[[Facts], None]  # write the record
+    report: Callable[..., None]  # the client
+    stop: Callable[[StopOrder], None]  # end this node's part
+    save_record: Callable[[JsonObject], None]  # write the record
     leave: Callable[[], None]  # nothing is left to wait for
 
 
 class Gang:
     """What an agent asks of its gang; this one has no others."""
 
-    def __init__(self, side: Side) -> None:
-        self.side = side
+    def __init__(self, context: GangContext) -> None:
+        self.context = context
 
     @property
-    def here(self) -> str:
+    def own_node(self) -> str:
         """This node's name."""
-        return str(self.side.spec["node"])
+        return str(self.context.spec["node"])
 
     def open(self) -> None:
         """Begin, before anything is started."""
@@ -58,31 +58,31 @@ class Gang:
     def join(self, port: int) -> None:
         """Go to the hub."""
 
-    def know(self, doors: List[Any]) -> None:
+    def set_listen_addresses(self, addresses: List[Any]) -> None:
         """Hear where each of the others could be found: [seat, address, port]."""
 
-    def departs(self, event: str, facts: Facts) -> None:
+    def on_startup_event(self, event: str, facts: JsonObject) -> None:
         """A later attempt has come so far here."""
 
-    def cleared(self, unfit: str, progress: Optional[bool]) -> None:
+    def on_cleared(self, unfit: str, progress: Optional[bool]) -> None:
         """Nothing is left here of the attempt that ended; `unfit`: why this node cannot take part in another."""
 
-    def desert(self) -> None:
+    def leave(self) -> None:
         """This node can take part no more; the others will notice."""
-        self.side.leave()
+        self.context.leave()
 
-    def went(self) -> None:
+    def on_go(self) -> None:
         """GO was given here."""
 
-    def failed(self, reason: str) -> None:
+    def on_failure(self, reason: str) -> None:
         """Something failed here."""
 
-    def stopped(self, order: Order) -> None:
+    def on_stop(self, order: StopOrder) -> None:
         """Somebody stopped the run here, or its time was up."""
 
-    def ended(self, part: Part) -> None:  # noqa: ARG002, RUF100 - there is nobody else to hear it
+    def on_end(self, part: NodePart) -> None:  # noqa: ARG002, RUF100 - there is nobody else to hear it
         """This node's part has ended; `leave` is called when the others know."""
-        self.side.leave()
+        self.context.leave()
 
     def beat(self) -> None:
         """Say that we are here, and count silence."""
@@ -90,17 +90,17 @@ class Gang:
 
 def silent_beats(spec: Dict[str, Any], interval: float) -> int:
     """Count the beats without a word after which somebody is lost."""
-    return max(2, round(limit_of(spec) / interval))
+    return max(2, round(silence_limit(spec) / interval))
 
 
-def limit_of(spec: Dict[str, Any]) -> float:
+def silence_limit(spec: Dict[str, Any]) -> float:
     """Return the seconds of silence after which a node is lost."""
     return float(spec.get("gang_limit") or SILENCE_LIMIT)
 
 
-def interval_of(spec: Dict[str, Any]) -> float:
+def beat_interval(spec: Dict[str, Any]) -> float:
     """Return the seconds between two beats."""
-    return limit_of(spec) / STEPS
+    return silence_limit(spec) / BEATS_PER_LIMIT
 
 
 def overdue_after(spec: Dict[str, Any], grace: float) -> float:
@@ -111,10 +111,10 @@ def overdue_after(spec: Dict[str, Any], grace: float) -> float:
 
 LONGEST_GRACE = 3600.0  # seconds that a node may ask the others for, where the job itself does not allow more
 LONGEST_PAUSE = 30.0  # seconds before a restart
-BESIDE_RANKS = 2  # failures of a part that are no rank's: torchrun's, and the guardian's
-SOME_RANKS = 256  # of one node, where the size of the world is the program's own affair
+NON_RANK_FAILURES = 2  # failures of a part that are no rank's: torchrun's, and the guardian's
+DEFAULT_RANKS = 256  # of one node, where the size of the world is the program's own affair
 LONGEST_NODE = 64  # characters
-NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 T = TypeVar("T")
 
@@ -122,10 +122,10 @@ T = TypeVar("T")
 class Bounds(NamedTuple):
     """How large a run is, and who takes part in it."""
 
-    run: str
+    run_id: str
     nodes: Tuple[str, ...]  # by seat; empty where the spec does not name them
-    seats: int
-    ranks: int  # of nodes
+    slots: int
+    node_ranks: int  # of nodes
     failures: int  # of one node
     attempts: int
     grace: float
@@ -135,26 +135,26 @@ class Bounds(NamedTuple):
         """Tell whether one of the nodes can have this name."""
         if self.nodes:
             return node in self.nodes
-        return len(node) <= LONGEST_NODE and NODE.fullmatch(node) is not None
+        return len(node) <= LONGEST_NODE and NODE_NAME.fullmatch(node) is not None
 
-    def is_name_of(self, seat: int, node: str) -> bool:
+    def is_name_of(self, slot: int, node: str) -> bool:
         """Tell whether a seat can have this name."""
-        return self.is_name(node) and (not self.nodes or self.nodes[seat] == node)
+        return self.is_name(node) and (not self.nodes or self.nodes[slot] == node)
 
 
-def bounds_of(spec: Dict[str, Any]) -> Bounds:
+def read_bounds(spec: Dict[str, Any]) -> Bounds:
     """Read the bounds from our own spec."""
-    seats, restart = int(spec.get("seats") or spec["nnodes"]), spec.get("restart")
+    slots, restart = int(spec.get("seats") or spec["nnodes"]), spec.get("restart")
     nodes = [entry["node"] for entry in spec.get("roster") or ()] or spec.get("nodes") or []
     return Bounds(
-        run=str(spec["run"]),
-        nodes=tuple(map(str, nodes)) if len(nodes) == seats else (),
-        seats=seats,
-        ranks=int(spec["nnodes"]),
-        failures=int(spec.get("world_size") or SOME_RANKS) + BESIDE_RANKS,
-        attempts=int(restart["max"]) + seats + 1 if restart else 1,  # each succession may skip a number
+        run_id=str(spec["run"]),
+        nodes=tuple(map(str, nodes)) if len(nodes) == slots else (),
+        slots=slots,
+        node_ranks=int(spec["nnodes"]),
+        failures=int(spec.get("world_size") or DEFAULT_RANKS) + NON_RANK_FAILURES,
+        attempts=int(restart["max"]) + slots + 1 if restart else 1,  # each succession may skip a number
         grace=max(float(spec.get("grace") or 0.0), LONGEST_GRACE),
-        pause=max(LONGEST_PAUSE, limit_of(spec)),
+        pause=max(LONGEST_PAUSE, silence_limit(spec)),
     )
 
 

@@ -19,16 +19,16 @@ from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Optional, Pat
 
 from ..runtime.event_loop import Loop, call_in_thread, run_in_thread
 from ..state.run_record import time_to_prepare
-from ..supervise.agent_api import Host
+from ..supervise.agent_api import AgentApi
 from ..supervise.attempt import Attempt
-from .listener import Door
-from .membership import STOP, TIME, Facts, Order, Part, Side
-from .roster import Course, Policy, read_policy
+from .listener import Listener
+from .membership import STOP, TIME, GangContext, JsonObject, NodePart, StopOrder
+from .roster import Policy, Roster, read_policy
 
-MOST = 20000  # entries that are looked at
-LIMIT = 5.0  # seconds for the look at the end
+MOST_FILES = 20000  # entries that are looked at
+SCAN_LIMIT = 5.0  # seconds for the look at the end
 
-Marks = Optional[
+FileMarks = Optional[
     FrozenSet[int]
 ]  # of every file its path, size and time of change; None if there are too many
 
@@ -39,92 +39,94 @@ class Progress:
     def __init__(self, loop: Loop, root: str, pattern: str) -> None:
         self._loop = loop
         self._root = root
-        self._wanted = translate(pattern)
-        self._before: List[Marks] = []
+        self._pattern = glob_to_regex(pattern)
+        self._before: List[FileMarks] = []
 
     def begin(self) -> None:
         """Look at what is there."""
-        run_in_thread(lambda: self._before.append(self._look()))
+        run_in_thread(lambda: self._before.append(self._scan()))
 
-    def end(self, done: Callable[[Optional[bool]], None]) -> None:
-        """Call `done` with whether anything is new; with None if that cannot be told in time."""
-        call_in_thread(self._loop, "progress", LIMIT, self._look, lambda after: done(self._compare(after)))
+    def end(self, on_result: Callable[[Optional[bool]], None]) -> None:
+        """Call `on_result` with whether anything is new; with None if that cannot be told in time."""
+        call_in_thread(
+            self._loop, "progress", SCAN_LIMIT, self._scan, lambda after: on_result(self._compare(after))
+        )
 
-    def _look(self) -> Marks:
+    def _scan(self) -> FileMarks:
         """Look at the directory; only here, for its path alone may lead through a file system that hangs."""
-        return marks(os.path.realpath(os.path.expanduser(self._root)), self._wanted)
+        return scan_files(os.path.realpath(os.path.expanduser(self._root)), self._pattern)
 
-    def _compare(self, after: Marks) -> Optional[bool]:
+    def _compare(self, after: FileMarks) -> Optional[bool]:
         before = self._before[0] if self._before else None
         return None if before is None or after is None else bool(after - before)
 
 
-def marks(root: str, wanted: Pattern[str]) -> Marks:
+def scan_files(root: str, pattern: Pattern[str]) -> FileMarks:
     """Mark every file below a directory whose path from there is wanted."""
-    found = set()
+    file_marks = set()
     for count, entry in enumerate(_walk(root)):
-        if count >= MOST:
+        if count >= MOST_FILES:
             return None
         path = os.path.relpath(entry.path, root)
         with suppress(OSError):
-            if wanted.fullmatch(path):
-                seen = entry.stat(follow_symlinks=False)
-                found.add(hash((path, seen.st_size, seen.st_mtime_ns)))
-    return frozenset(found)
+            if pattern.fullmatch(path):
+                status = entry.stat(follow_symlinks=False)
+                file_marks.add(hash((path, status.st_size, status.st_mtime_ns)))
+    return frozenset(file_marks)
 
 
 def _walk(root: str) -> Iterator[os.DirEntry[str]]:
-    waiting = [root]
-    while waiting:
-        with suppress(OSError), os.scandir(waiting.pop()) as entries:
+    directories = [root]
+    while directories:
+        with suppress(OSError), os.scandir(directories.pop()) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
-                    waiting.append(entry.path)
+                    directories.append(entry.path)
                 yield entry
 
 
-def translate(pattern: str) -> Pattern[str]:
+def glob_to_regex(pattern: str) -> Pattern[str]:
     """Turn a glob into a regular expression for paths: `*` stays within a name, `**` does not."""
-    text, place = "", 0
-    for found in re.finditer(r"\*\*/|\*\*|\*|\?", pattern):
-        text += re.escape(pattern[place : found.start()])
-        text += {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}[found[0]]
-        place = found.end()
-    return re.compile(text + re.escape(pattern[place:]), re.DOTALL)
+    text, position = "", 0
+    for match in re.finditer(r"\*\*/|\*\*|\*|\?", pattern):
+        text += re.escape(pattern[position : match.start()])
+        text += {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}[match[0]]
+        position = match.end()
+    return re.compile(text + re.escape(pattern[position:]), re.DOTALL)
 
 
 READY_LIMIT = 300.0  # seconds for a new attempt's gates
 NOT_NEEDED = "this spare was not needed"
 
 
-class Lasting(Host, Protocol):
+class RestartableAgent(AgentApi, Protocol):
     """The agent, as it goes from one attempt to the next."""
 
     attempt: Attempt
 
-    def begin_attempt(self, spec: Facts, *, idle: bool) -> None:
+    def begin_attempt(self, spec: JsonObject, *, idle: bool) -> None:
         """Put a new attempt in the place of one that has ended."""
 
-    def depart(self) -> None:
+    def start_up(self) -> None:
         """Set out for GO."""
 
-    def limit_within(self, seconds: float) -> None:
+    def set_time_limit(self, seconds: float) -> None:
         """End the run in so many seconds."""
 
 
 class Restarts:
     """What an agent does for attempts other than the first."""
 
-    def __init__(self, agent: Lasting) -> None:
+    def __init__(self, agent: RestartableAgent) -> None:
         self._agent = agent
         self.policy: Policy = read_policy(agent.spec["restart"])
-        self.course = Course(agent.spec)
+        self.roster = Roster(agent.spec)
         self._progress = self._new_progress()
-        self._part: Optional[Facts] = None
-        self._left: List[Facts] = []
-        self._guardless = ""
-        self.time_given: Optional[float] = None
-        self._over = False
+        self._part: Optional[JsonObject] = None
+        self._leftovers: List[JsonObject] = []
+        self._agent_lost_reason = ""
+        self.time_left_given: Optional[float] = None
+        self._concluded = False
 
     def _new_progress(self) -> Progress:
         return Progress(self._agent.loop, str(self._agent.spec["output_dir"]), self.policy.progress)
@@ -135,121 +137,123 @@ class Restarts:
 
     # the end of an attempt
 
-    def attempt_ended(self, part: Facts, left: List[Facts]) -> None:
+    def on_attempt_ended(self, part: JsonObject, leftovers: List[JsonObject]) -> None:
         """Wait for what the gang makes of it, and look whether this node could go on."""
         agent, attempt = self._agent, self._agent.attempt
-        self._part, self._left = part, left
-        account = {"ended": attempt.sweep.account(), "left": left}
-        about = {"attempt": self.course.attempt, "state": part["state"], "reason": part["reason"]}
-        agent.record.note("attempt_ended", **about, **account)
-        agent.record.set(state="WAITING", reason="waits for the other nodes", left=left)
-        agent.gang.ended(part)
-        if not self._over:
-            self._clear()
+        self._part, self._leftovers = part, leftovers
+        account = {"ended": attempt.process_tree.signalled(), "left": leftovers}
+        outcome = {"attempt": self.roster.attempt, "state": part["state"], "reason": part["reason"]}
+        agent.record.add_event("attempt_ended", **outcome, **account)
+        agent.record.set(state="WAITING", reason="waits for the other nodes", left=leftovers)
+        agent.gang.on_end(part)
+        if not self._concluded:
+            self._report_cleared()
 
-    def _clear(self) -> None:
+    def _report_cleared(self) -> None:
         """Tell the gang when the GPUs' memory is free and it is known whether there was progress."""
         answers: Dict[str, Any] = {}
         attempt = self._agent.attempt
 
-        def take(name: str) -> Callable[[Any], None]:
-            def hear(answer: Any) -> None:
+        def collect(name: str) -> Callable[[Any], None]:
+            def on_answer(answer: Any) -> None:
                 answers[name] = answer
-                if len(answers) == 2 and not self._over and attempt is self._agent.attempt:
-                    self._agent.gang.cleared(self._unfit(), answers["progress"])
+                if len(answers) == 2 and not self._concluded and attempt is self._agent.attempt:
+                    self._agent.gang.on_cleared(self._unfit_reason(), answers["progress"])
 
-            return hear
+            return on_answer
 
-        attempt.release.then(lambda: take("memory")(None))
-        self._progress.end(take("progress"))
+        attempt.gpu_memory_wait.when_free(lambda: collect("memory")(None))
+        self._progress.end(collect("progress"))
 
-    def _unfit(self) -> str:
-        if self._guardless:
-            return self._guardless
-        if self._left:
-            return "%d processes could not be ended" % len(self._left)
-        return "the memory of its GPUs is still in use" if self._agent.attempt.release.held else ""
+    def _unfit_reason(self) -> str:
+        if self._agent_lost_reason:
+            return self._agent_lost_reason
+        if self._leftovers:
+            return "%d processes could not be ended" % len(self._leftovers)
+        return "the memory of its GPUs is still in use" if self._agent.attempt.gpu_memory_wait.held else ""
 
-    def lose_agent(self, reason: str) -> None:
+    def on_agent_lost(self, reason: str) -> None:
         """Go to the end of this attempt, as guardian or agent can look after it no more, and no further."""
-        self._guardless = reason
+        self._agent_lost_reason = reason
         attempt = self._agent.attempt
         if attempt.idle or attempt.ended:
             self.conclude({"state": "FAILED", "reason": reason})
-            self._agent.gang.desert()
+            self._agent.gang.leave()
         else:
-            attempt.lose(reason)
+            attempt.end_unsupervised(reason)
 
     # what the gang decides
 
     def show_roster(self) -> None:
         """Let who watches see at once who is lost: SSH may reach it, and nothing from there need be waited for."""
-        self._agent.record.set(roster=self.course.roster)
+        self._agent.record.set(roster=self.roster.entries)
 
-    def pause(self, entry: Facts, seconds: float) -> None:
+    def on_pause(self, entry: JsonObject, seconds: float) -> None:
         """There will be another attempt, soon."""
         agent = self._agent
-        most = self.policy.most
-        text = "restart %d of %d in %g s: %s" % (self.course.attempt, most, seconds, entry["text"])
-        agent.record.note("pausing", attempt=entry["attempt"], reason=entry["text"], seconds=seconds)
+        most = self.policy.max_restarts
+        text = "restart %d of %d in %g s: %s" % (self.roster.attempt, most, seconds, entry["text"])
+        agent.record.add_event("pausing", attempt=entry["attempt"], reason=entry["text"], seconds=seconds)
         part = None if agent.attempt.idle else self._part
         part = part or {"state": None, "reason": "", "node_rank": None}
-        mine = {"node_rank": part["node_rank"], "state": part["state"], "reason": part["reason"]}
+        own_end = {"node_rank": part["node_rank"], "state": part["state"], "reason": part["reason"]}
         cause = {"cause_reason": entry["reason"], "node": entry["node"], "text": entry["text"]}
         about = {"attempt": entry["attempt"], "began": entry["began"], "ended": entry["ended"]}
-        before = [one for one in agent.record.state["attempts"] if one["attempt"] != entry["attempt"]]
-        attempts = [*before, {**about, **mine, **cause}]
+        earlier = [other for other in agent.record.state["attempts"] if other["attempt"] != entry["attempt"]]
+        attempts = [*earlier, {**about, **own_end, **cause}]
         attempts[-1].update(progress=entry["progress"], ranks=agent.record.state["ranks"])
-        agent.record.set(state="WAITING", reason=text, attempts=attempts, roster=self.course.roster)
+        agent.record.set(state="WAITING", reason=text, attempts=attempts, roster=self.roster.entries)
 
-    def again(self) -> None:
+    def start_next_attempt(self) -> None:
         """Begin the attempt that the course is at now, with the rank that it gives us, or none."""
-        agent, rank = self._agent, self.course.ranks.get(self.course.here)
-        number = self.course.attempt
-        agent.record.note("attempt", attempt=number, node_rank=rank)
-        agent.loop.drop("go")  # a spare may be called in before the client's GO has come to it
-        shown = self.course.here if rank is None else rank
-        known = {"attempt": number, "node_rank": shown, "roster": self.course.roster}
-        agent.record.set(**known, ranks={}, torchrun=None, master=None)
-        self._keep_limit()
+        agent, node_rank = self._agent, self.roster.ranks.get(self.roster.own_slot)
+        attempt_number = self.roster.attempt
+        agent.record.add_event("attempt", attempt=attempt_number, node_rank=node_rank)
+        agent.loop.cancel("go")  # a spare may be called in before the client's GO has come to it
+        shown_rank = self.roster.own_slot if node_rank is None else node_rank
+        fields = {"attempt": attempt_number, "node_rank": shown_rank, "roster": self.roster.entries}
+        agent.record.set(**fields, ranks={}, torchrun=None, master=None)
+        self._start_time_limit()
         limit = 2 * (READY_LIMIT + time_to_prepare(agent.spec))
-        agent.begin_attempt({**agent.spec, "attempt": number, "node_rank": shown}, idle=rank is None)
-        if rank is None:
+        agent.begin_attempt(
+            {**agent.spec, "attempt": attempt_number, "node_rank": shown_rank}, idle=node_rank is None
+        )
+        if node_rank is None:
             agent.record.set(state="WAITING", reason="spare")
         else:  # WAITING as well, until GO
-            self._part, self._left = None, []
+            self._part, self._leftovers = None, []
             agent.loop.after(limit, "go", lambda: agent.attempt.cancel("no GO came"))
             self._progress = self._new_progress()
-            agent.depart()
+            agent.start_up()
 
-    def _keep_limit(self) -> None:
+    def _start_time_limit(self) -> None:
         """Keep the job's time limit too, where it has not been counted until now."""
-        if self.time_given is not None and self._agent.record.state["began"] is None:
+        if self.time_left_given is not None and self._agent.record.state["began"] is None:
             self._agent.record.set(began=time.time())
-            self._agent.limit_within(self.time_given)
+            self._agent.set_time_limit(self.time_left_given)
 
-    def go(self, address: str, port: int) -> None:
+    def on_go(self, address: str, port: int) -> None:
         """The gang says GO; it cannot know yet of a gate that has just ended."""
         if not self._agent.attempt.ended:
-            self._agent.attempt.departure.go(port, address)
+            self._agent.attempt.startup.on_go(port, address)
 
-    def conclude(self, end: Facts) -> None:
+    def conclude(self, end: JsonObject) -> None:
         """Record the end: the last attempt's as this node saw it, unless it has come about in between."""
-        if self._over:
+        if self._concluded:
             return
-        self._over = True
+        self._concluded = True
         agent = self._agent
         state, reason = self._own_end(end)
-        account = {"ended": agent.attempt.sweep.account(), "left": self._left}
-        agent.record.note("ended", state=state, reason=reason, **account)
-        agent.record.set(state=state, reason=reason, gave_up=end.get("gave_up"), roster=self.course.roster)
-        agent.client.tell("ended", state=state, reason=reason)
+        account = {"ended": agent.attempt.process_tree.signalled(), "left": self._leftovers}
+        agent.record.add_event("ended", state=state, reason=reason, **account)
+        agent.record.set(state=state, reason=reason, gave_up=end.get("gave_up"), roster=self.roster.entries)
+        agent.client.send_event("ended", state=state, reason=reason)
         agent.client.close()
-        agent.attempt.release.then(lambda: agent.claim.obey("unlock"))
+        agent.attempt.gpu_memory_wait.when_free(lambda: agent.locks.on_order("unlock"))
 
-    def _own_end(self, end: Facts) -> Tuple[str, str]:
+    def _own_end(self, end: JsonObject) -> Tuple[str, str]:
         idle = self._agent.attempt.idle
-        if end.get("state") and (self._guardless or not idle):
+        if end.get("state") and (self._agent_lost_reason or not idle):
             return str(end["state"]), str(end["reason"])
         if self._part is not None:  # of an earlier attempt, where this node was fit for no other
             return str(self._part["state"]), str(self._part["reason"])
@@ -267,54 +271,54 @@ class Restarts:
         return self._agent.attempt.began
 
 
-class Standing:
+class GangState:
     """The run's course, this node's part of the attempt, and a door for the time when this agent leads."""
 
-    def __init__(self, side: Side, restarts: Restarts, succeed: Callable[[int], None]) -> None:
-        self.side = side
+    def __init__(self, context: GangContext, restarts: Restarts, elect_hub: Callable[[int], None]) -> None:
+        self.context = context
         self.restarts = restarts
-        self.course: Course = restarts.course
-        self.succeed = succeed  # the hub, given by its seat, is lost, and our part has ended
-        self.door: Optional[Door] = None
-        self.wish: Optional[Order] = None  # somebody's, or the time limit's: nothing is tried again
-        self.part: Optional[Part] = None
-        self.clear: Optional[Facts] = None
-        self.idle = bool(side.spec.get("spare"))
+        self.roster: Roster = restarts.roster
+        self.elect_hub = elect_hub  # the hub, given by its seat, is lost, and our part has ended
+        self.listener: Optional[Listener] = None
+        self.stop_order: Optional[StopOrder] = None  # somebody's, or the time limit's: nothing is tried again
+        self.part: Optional[NodePart] = None
+        self.clear: Optional[JsonObject] = None
+        self.idle = bool(context.spec.get("spare"))
         self.last_seen: Dict[int, float] = {}  # the last sign of life of those who led, by seat
-        self.until = 0.0  # when the search for the next hub is given up; 0 where there is one
+        self.election_deadline = 0.0  # when the search for the next hub is given up; 0 where there is one
 
     @property
     def address(self) -> str:
         """Return where the others reach this node; a run of one node may not know its own."""
-        return str(self.side.spec.get("address") or self.side.spec["master_addr"])
+        return str(self.context.spec.get("address") or self.context.spec["master_addr"])
 
     @property
-    def spec(self) -> Facts:
+    def spec(self) -> JsonObject:
         """Return the spec of a record that we write."""
-        return {**self.side.spec, "hub": self.side.spec["node"]}
+        return {**self.context.spec, "hub": self.context.spec["node"]}
 
-    def hear_wish(self, order: Order) -> None:
+    def record_stop(self, order: StopOrder) -> None:
         """Remember that somebody, or the time limit, wants the end."""
-        if self.wish is None and order.kind in (STOP, TIME):
-            self.wish = order
+        if self.stop_order is None and order.kind in (STOP, TIME):
+            self.stop_order = order
 
     def begin(self) -> None:
         """Another attempt begins here; nothing of the one before counts any more."""
         self.part, self.clear = None, None
-        self.idle = self.course.here not in self.course.ranks
-        self.restarts.again()
+        self.idle = self.roster.own_slot not in self.roster.ranks
+        self.restarts.start_next_attempt()
 
-    def found(self) -> None:
+    def on_hub_found(self) -> None:
         """Somebody leads again."""
-        self.until = 0.0
+        self.election_deadline = 0.0
 
     def close(self) -> None:
         """Let nobody in any more."""
-        if self.door is not None:
-            self.door.close()
-            self.door = None
+        if self.listener is not None:
+            self.listener.close()
+            self.listener = None
 
-    def story(self, record: Facts, gave_up: Optional[str], **end: str) -> Facts:
+    def with_history(self, record: JsonObject, gave_up: Optional[str], **end: str) -> JsonObject:
         """Add to a record what went before the last attempt, and why no other followed."""
-        history: List[Dict[str, object]] = self.course.history
-        return {**record, "attempts": history, "roster": self.course.roster, "gave_up": gave_up, **end}
+        history: List[Dict[str, object]] = self.roster.history
+        return {**record, "attempts": history, "roster": self.roster.entries, "gave_up": gave_up, **end}

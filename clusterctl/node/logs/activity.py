@@ -9,46 +9,51 @@ import os
 import time
 from typing import Any, Dict, Iterator, Optional
 
-from ..runtime.processes import Identity, boot_id, identity_of, look
+from ..runtime.processes import Identity, boot_id, find_process, parse_identity
 from ..state.run_record import FINAL, State
 
-TAIL = 4096  # bytes of a log that are looked at
-LONGEST = 300  # bytes of a line
+TAIL_BYTES = 4096  # bytes of a log that are looked at
+LONGEST_LINE = 300  # bytes of a line
 
-Pulse = Dict[str, Any]
+RankActivity = Dict[str, Any]
 
 
-class Pulses:
+class ActivityReader:
     """The pulses of one run, taken anew at most every `interval` seconds; without an interval never."""
 
     def __init__(self, rundir: str, interval: Optional[float]) -> None:
         self._rundir = rundir
         self._interval = interval
-        self._taken_at = float("-inf")
-        self._taken: Dict[str, Pulse] = {}
+        self._read_at = float("-inf")
+        self._latest: Dict[str, RankActivity] = {}
         self._started: Dict[Identity, float] = {}
 
-    def put_into(self, state: State) -> State:
+    def add_to(self, state: State) -> State:
         """Add the pulses to a state, as long as the run lives here."""
         if self._interval is None or state["state"] in FINAL or state["boot_id"] != boot_id():
             return state
         now = time.monotonic()
-        if now - self._taken_at >= self._interval:
-            self._taken_at = now
-            ranks = {rank: self._take(entry) for rank, entry in state["ranks"].items()}
-            self._taken = {rank: pulse for rank, pulse in ranks.items() if pulse is not None}
-        return {**state, "pulses": self._taken}
+        if now - self._read_at >= self._interval:
+            self._read_at = now
+            ranks = {rank: self._read(entry) for rank, entry in state["ranks"].items()}
+            self._latest = {rank: activity for rank, activity in ranks.items() if activity is not None}
+        return {**state, "pulses": self._latest}
 
-    def _take(self, entry: State) -> Optional[Pulse]:
-        identity = identity_of(entry)
-        found = look(identity) if identity is not None else None
-        if identity is None or found is None or not found.running:
+    def _read(self, entry: State) -> Optional[RankActivity]:
+        identity = parse_identity(entry)
+        process = find_process(identity) if identity is not None else None
+        if identity is None or process is None or not process.running:
             return None
         started = self._started.setdefault(identity, started_at(identity))
-        spoken = max(self._voices(entry), default=(None, ""))
-        return {"line": spoken[1], "written": spoken[0], "process": found.state, "started": started}
+        last_output = max(self._last_lines(entry), default=(None, ""))
+        return {
+            "line": last_output[1],
+            "written": last_output[0],
+            "process": process.state,
+            "started": started,
+        }
 
-    def _voices(self, entry: State) -> Iterator[Any]:
+    def _last_lines(self, entry: State) -> Iterator[Any]:
         """Yield when each stream was last written to, and its last line."""
         for stream in ("stdout", "stderr"):
             if entry.get(stream):
@@ -69,7 +74,7 @@ def last_line(path: str) -> str:
     """Read the last line that says anything; of a bar that redraws itself, how it looks now."""
     with open(path, "rb") as source:
         source.seek(0, os.SEEK_END)
-        source.seek(max(0, source.tell() - TAIL))
-        pieces = source.read(TAIL).replace(b"\r", b"\n").split(b"\n")
-    words = [piece for piece in pieces if piece.strip()]
-    return words[-1][:LONGEST].decode("utf-8", "replace") if words else ""
+        source.seek(max(0, source.tell() - TAIL_BYTES))
+        chunks = source.read(TAIL_BYTES).replace(b"\r", b"\n").split(b"\n")
+    lines = [chunk for chunk in chunks if chunk.strip()]
+    return lines[-1][:LONGEST_LINE].decode("utf-8", "replace") if lines else ""

@@ -7,11 +7,11 @@ import re
 from contextlib import suppress
 from typing import Callable, Iterator, List, Optional, Tuple
 
-from .truncation import read_cut
+from .truncation import read_truncation
 
 # What may see beyond its line, or take more than its line and not give it back: there every line is tried alone.
-SHORT_SIGHTED = re.compile(r"\\[AZz]|\(\?(?!:|P<|P=|[ims]+\))|[*+?}]\+")
-ENDS = "\r\n"
+SINGLE_LINE_ONLY = re.compile(r"\\[AZz]|\(\?(?!:|P<|P=|[ims]+\))|[*+?}]\+")
+LINE_ENDS = "\r\n"
 
 
 class Grep:
@@ -19,43 +19,43 @@ class Grep:
 
     def __init__(self, pattern: str) -> None:
         self._search = re.compile(pattern).search
-        self._leaps = SHORT_SIGHTED.search(pattern) is None
-        self._ahead = re.compile(pattern, re.MULTILINE).search
+        self._multiline = SINGLE_LINE_ONLY.search(pattern) is None
+        self._search_ahead = re.compile(pattern, re.MULTILINE).search
 
-    def keeps(self, line: bytes) -> bool:
+    def matches(self, line: bytes) -> bool:
         """Tell whether a line is wanted."""
-        return self._search(line.decode("utf-8", "replace").rstrip(ENDS)) is not None
+        return self._search(line.decode("utf-8", "replace").rstrip(LINE_ENDS)) is not None
 
-    def hits(self, content: bytes) -> Iterator[Tuple[int, int]]:
+    def find_hits(self, content: bytes) -> Iterator[Tuple[int, int]]:
         """Yield where each wanted line begins and ends."""
-        if self._leaps and content.isascii() and b"\r" not in content:
-            yield from self._leap(content.decode("ascii"))
+        if self._multiline and content.isascii() and b"\r" not in content:
+            yield from self._find_hits(content.decode("ascii"))
             return
         for begin, end in lines_in(content):
-            if self.keeps(content[begin:end]):
+            if self.matches(content[begin:end]):
                 yield begin, end
 
-    def _leap(self, text: str) -> Iterator[Tuple[int, int]]:
+    def _find_hits(self, text: str) -> Iterator[Tuple[int, int]]:
         """Search in all lines at once: where a line matches alone, something matches at its place or before it."""
-        place = 0
-        while place < len(text):
-            found = self._ahead(text, place)
-            if found is None:
+        position = 0
+        while position < len(text):
+            match = self._search_ahead(text, position)
+            if match is None:
                 return
-            begin = text.rfind("\n", place, found.start()) + 1 or place
+            begin = text.rfind("\n", position, match.start()) + 1 or position
             end = text.find("\n", begin) + 1 or len(text)
-            if begin < len(text) and self._search(text[begin:end].rstrip(ENDS)):
+            if begin < len(text) and self._search(text[begin:end].rstrip(LINE_ENDS)):
                 yield begin, end
-            place = end
+            position = end
 
 
 def lines_in(content: bytes) -> Iterator[Tuple[int, int]]:
     """Yield where each line begins and ends."""
-    place = 0
-    while place < len(content):
-        end = content.find(b"\n", place) + 1 or len(content)
-        yield place, end
-        place = end
+    position = 0
+    while position < len(content):
+        end = content.find(b"\n", position) + 1 or len(content)
+        yield position, end
+        position = end
 
 
 BLOCK = 1 << 18
@@ -71,7 +71,7 @@ class LineReader:
         self.path = path
         self.position = position
         self.limit: Optional[int] = None  # where to stop, however long the file becomes
-        self.found: Optional[os.stat_result] = None  # the file as of the last read
+        self.last_stat: Optional[os.stat_result] = None  # the file as of the last read
         self.skipped = (0, 0)  # from where to where the last read passed over lines, because they are gone
         self._inode: Optional[int] = None
         self._searched = 0  # there is no newline between the position and this place
@@ -80,16 +80,16 @@ class LineReader:
         """Return where the next complete lines begin, and them; with `last` also a line that never ended."""
         self.skipped = (0, 0)
         try:
-            self.found = found = os.stat(self.path)
+            self.last_stat = status = os.stat(self.path)
         except OSError:
             return self.position, b""
-        if found.st_size < self.position or found.st_ino != (self._inode or found.st_ino):
+        if status.st_size < self.position or status.st_ino != (self._inode or status.st_ino):
             self.position = self._searched = 0
-        self._inode = found.st_ino
-        size = found.st_size if self.limit is None else min(found.st_size, self.limit)
+        self._inode = status.st_ino
+        size = status.st_size if self.limit is None else min(status.st_size, self.limit)
         if size <= self.position:
             return self.position, b""
-        return self._take(size, last, most)
+        return self._read_block(size, last, most)
 
     def size(self) -> int:
         """Return how long the file is now."""
@@ -98,13 +98,13 @@ class LineReader:
         except OSError:
             return 0
 
-    def _take(self, size: int, last: bool, most: int) -> Block:
+    def _read_block(self, size: int, last: bool, most: int) -> Block:
         descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             if not last and not self._is_usable(descriptor, size):
                 return self.position, b""
             content = os.pread(descriptor, min(most, size - self.position), self.position)
-            content, whole = self._skip(descriptor, content, most)
+            content, whole = self._skip_hole(descriptor, content, most)
         finally:
             os.close(descriptor)
         start = self.position
@@ -122,9 +122,9 @@ class LineReader:
         self._searched = max(self._searched, size)
         return False
 
-    def _skip(self, descriptor: int, content: bytes, most: int) -> Tuple[bytes, bool]:
+    def _skip_hole(self, descriptor: int, content: bytes, most: int) -> Tuple[bytes, bool]:
         """Pass over the hole, if we have come to it; what stands before it is complete."""
-        cut = read_cut(self.path) if b"\0" in content else None
+        cut = read_truncation(self.path) if b"\0" in content else None
         if cut is None or self.position >= cut.end or self.position + len(content) <= cut.begin:
             return content, False
         if self.position < cut.begin:
@@ -133,7 +133,7 @@ class LineReader:
         while cut is not None and self.position < cut.end:  # it may grow while we look
             self.skipped, self.position = (begin, cut.end), cut.end
             content = os.pread(descriptor, most, self.position)
-            cut = read_cut(self.path) if b"\0" in content else None
+            cut = read_truncation(self.path) if b"\0" in content else None
         return content, False
 
 
@@ -166,13 +166,13 @@ def tail_position(
         size = os.fstat(descriptor).st_size
         end = size if limit is None else min(size, limit)
         ended = last or end == 0 or os.pread(descriptor, 1, end - 1) == b"\n"
-        cut = read_cut(path)
+        cut = read_truncation(path)
         if cut is None or cut.end > end:
             return _last_lines(whole_lines(descriptor, 0, end, tick), count, grep, ended, end)[0]
-        late = whole_lines(descriptor, cut.end, end, tick)
-        position, missing = _last_lines(late, count, grep, ended, end)
-        early = whole_lines(descriptor, 0, cut.begin, tick) if missing else iter(())
-        return _last_lines(early, missing, grep, True, position)[0]
+        after_cut = whole_lines(descriptor, cut.end, end, tick)
+        position, missing = _last_lines(after_cut, count, grep, ended, end)
+        before_cut = whole_lines(descriptor, 0, cut.begin, tick) if missing else iter(())
+        return _last_lines(before_cut, missing, grep, True, position)[0]
     finally:
         os.close(descriptor)
 
@@ -186,10 +186,10 @@ def _last_lines(
         content = block if ended else block[: block.rfind(b"\n") + 1]
         if not ended:
             ended, position = True, start + len(content)
-        found: List[int] = [begin for begin, _ in (grep.hits(content) if grep else lines_in(content))]
-        if missing <= len(found):
-            return start + found[-missing] if missing else position, 0
-        missing, position = missing - len(found), start
+        starts: List[int] = [begin for begin, _ in (grep.find_hits(content) if grep else lines_in(content))]
+        if missing <= len(starts):
+            return start + starts[-missing] if missing else position, 0
+        missing, position = missing - len(starts), start
     return position, missing
 
 
@@ -200,11 +200,11 @@ def whole_lines(descriptor: int, begin: int, end: int, tick: Callable[[], None])
         tick()
         start = max(begin, end - BLOCK)
         content = os.pread(descriptor, end - start, start)
-        cut = content.find(b"\n", 0, len(content) if later else len(content) - 1) + 1
+        line_start = content.find(b"\n", 0, len(content) if later else len(content) - 1) + 1
         if start == begin:
-            cut = 0
-        if cut or start == begin:
-            yield start + cut, content[cut:] + later
-            later, end = b"", start + cut
+            line_start = 0
+        if line_start or start == begin:
+            yield start + line_start, content[line_start:] + later
+            later, end = b"", start + line_start
         else:
             later, end = (content + later)[:PIECE], start

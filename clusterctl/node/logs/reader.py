@@ -15,14 +15,14 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Op
 
 from ..state.run_record import State
 from .lines import BLOCK, PIECE, Grep, LineReader
-from .time_index import Times
+from .time_index import TimeIndex
 
 TRUSTED_AGE = 1.0  # seconds; a live file written longer ago has its time from the clock of a file server
 
-Wish = Dict[str, Any]
+LogRequest = Dict[str, Any]
 
 
-class Parcel(NamedTuple):
+class LogChunk(NamedTuple):
     """Lines of one log in the order of the file, as they are sent; there may be none, where none is wanted."""
 
     header: Dict[str, Any]
@@ -39,89 +39,91 @@ class Log:
         self.stream = stream
         self.attempt = attempt
         self.reader = LineReader(os.path.join(rundir, file))
-        self.before = 0  # how long it was when we came
+        self.initial_size = 0  # how long it was when we came
         self.tailed = False
-        self._times: Optional[Times] = None
+        self._times: Optional[TimeIndex] = None
 
-    def begin(self, wish: Wish) -> None:
+    def start(self, request: LogRequest) -> None:
         """Take notice of how long it is, and of when it was written if that is wished for."""
-        self.before, self.tailed = self.reader.size(), wish.get("tail") is not None
-        if wish.get("times"):
-            self._times = Times(self.reader.path)
-        moment = wish.get("moment")
+        self.initial_size, self.tailed = self.reader.size(), request.get("tail") is not None
+        if request.get("times"):
+            self._times = TimeIndex(self.reader.path)
+        moment = request.get("moment")
         if self._times is not None and moment is not None:
-            self.reader.position = line_at(self.reader.path, self._times.place_at(float(moment)))
+            self.reader.position = line_at(self.reader.path, self._times.offset_at(float(moment)))
 
-    def parcel(self, grep: Optional[Grep], last: bool, most: int = BLOCK) -> Optional[Parcel]:
+    def next_chunk(self, grep: Optional[Grep], last: bool, size: int = BLOCK) -> Optional[LogChunk]:
         """Take what comes next; None if there is nothing new."""
         reader = self.reader
-        start, content = reader.read(last, most)
-        if reader.found is not None and self._times is not None:
-            self._times.look(reader.found, time.time())
+        start, content = reader.read(last, size)
+        if reader.last_stat is not None and self._times is not None:
+            self._times.update(reader.last_stat, time.time())
         if not content and reader.skipped == (0, 0):
             return None
         header: Dict[str, Any] = {"log": self.file, "rank": self.rank, "stream": self.stream, "offset": start}
         if reader.skipped != (0, 0):
             header["gone"] = list(reader.skipped)
-        self._tell_age(header, start)
-        began = self._tell_times(header, start, start + len(content))
-        return Parcel(header, content if grep is None else sift(header, start, content, grep), began)
+        self._add_age(header, start)
+        began = self._add_times(header, start, start + len(content))
+        return LogChunk(
+            header, content if grep is None else filter_lines(header, start, content, grep), began
+        )
 
     def close(self) -> None:
         """Let go of it."""
         if self._times is not None:
             self._times.close()
 
-    def _tell_age(self, header: Dict[str, Any], start: int) -> None:
-        written = self.reader.found.st_mtime if self.reader.found is not None else 0.0
-        earlier = start < self.before
+    def _add_age(self, header: Dict[str, Any], start: int) -> None:
+        written = self.reader.last_stat.st_mtime if self.reader.last_stat is not None else 0.0
+        earlier = start < self.initial_size
         if earlier or 0 <= time.time() - written < TRUSTED_AGE:
             header["written"] = written
         if earlier and self.tailed:
-            header["before"] = self.before
+            header["before"] = self.initial_size
 
-    def _tell_times(self, header: Dict[str, Any], start: int, end: int) -> float:
+    def _add_times(self, header: Dict[str, Any], start: int, end: int) -> float:
         if self._times is None:
             return 0.0
-        header["knots"] = knots = self._times.knots(start, end)
-        if self._times.guesses(start):
+        header["knots"] = time_marks = self._times.time_marks(start, end)
+        if self._times.is_guess(start):
             header["guessed"] = True
-        self._times.forget(end)
-        return knots[0][1]
+        self._times.forget_before(end)
+        return time_marks[0][1]
 
 
-def sift(header: Dict[str, Any], start: int, content: bytes, grep: Grep) -> bytes:
+def filter_lines(header: Dict[str, Any], start: int, content: bytes, grep: Grep) -> bytes:
     """Keep the lines that are wanted, and say where each was, and where to read on."""
-    hits = list(grep.hits(content))
+    hits = list(grep.find_hits(content))
     header["places"] = [start + begin for begin, _ in hits]
     header["next"] = start + len(content)
     return b"".join(content[begin:end] for begin, end in hits)
 
 
-def line_at(path: str, place: int) -> int:
+def line_at(path: str, offset: int) -> int:
     """Go back to the beginning of the line that a place is in; of a very long one, no further than a piece."""
-    start = max(0, place - (1 << 16))
+    start = max(0, offset - (1 << 16))
     try:
         with open(path, "rb") as source:
             source.seek(start)
-            found = source.read(place - start).rfind(b"\n")
+            newline = source.read(offset - start).rfind(b"\n")
     except OSError:
-        return place
-    return start + found + 1
+        return offset
+    return start + newline + 1
 
 
-def logs_since(rundir: str, state: State, wish: Wish) -> Iterator[Log]:
+def logs_since(rundir: str, state: State, request: LogRequest) -> Iterator[Log]:
     """Yield the logs of every attempt from `since` on: one may have ended before anybody came to look."""
-    for attempt in range(int(wish.get("since") or state["attempt"]), state["attempt"]):
-        yield from logs_of(rundir, state, {**wish, "attempt": wish.get("attempt") or attempt})
-    yield from logs_of(rundir, state, wish)
+    for attempt in range(int(request.get("since") or state["attempt"]), state["attempt"]):
+        yield from logs_of(rundir, state, {**request, "attempt": request.get("attempt") or attempt})
+    yield from logs_of(rundir, state, request)
 
 
-def logs_of(rundir: str, state: State, wish: Wish) -> Iterator[Log]:
+def logs_of(rundir: str, state: State, request: LogRequest) -> Iterator[Log]:
     """Yield the logs of the ranks and streams asked for; torchrun's own unless ranks are named."""
-    ranks: Optional[List[int]] = wish.get("ranks")
-    streams = wish.get("streams") or ["stdout", "stderr"]
-    attempt = wish.get("attempt") or state["attempt"]
+    ranks: Optional[List[int]] = request.get("ranks")
+    streams = request.get("streams") or ["stdout", "stderr"]
+    attempt = request.get("attempt") or state["attempt"]
     if ranks is None and "stderr" in streams:
         if state["state"] == "FAILED_SETUP":
             for file in ("setup.log", f"attempt-{attempt}/before.log"):
@@ -137,44 +139,44 @@ def ranks_of(state: State, attempt: int) -> Dict[str, Any]:
     """Return the ranks that this node had in an attempt, and where they wrote to."""
     if attempt == state["attempt"]:
         return dict(state["ranks"])
-    earlier = (entry for entry in state.get("attempts") or () if entry.get("attempt") == attempt)
-    return dict(next((entry.get("ranks") or {} for entry in earlier), {}))
+    entries = (entry for entry in state.get("attempts") or () if entry.get("attempt") == attempt)
+    return dict(next((entry.get("ranks") or {} for entry in entries), {}))
 
 
-MOST = PIECE  # bytes of a parcel; with less, no piece of a line without end would fit
+CHUNK_SIZE = PIECE  # bytes of a parcel; with less, no piece of a line without end would fit
 
 
-class InOrder:
+class TimeMerger:
     """Reads logs that are not waited for, each to the end that it had when we came."""
 
     def __init__(
         self,
         logs: Iterable[Log],
         grep: Optional[Grep],
-        ended: Callable[[Log], bool],
+        has_ended: Callable[[Log], bool],
         tick: Callable[[], None],
     ) -> None:
-        """`ended` tells whether nobody writes to a log any more; `tick` is called now and then."""
+        """`has_ended` tells whether nobody writes to a log any more; `tick` is called now and then."""
         self._logs = list(logs)
-        self._grep, self._ended, self._tick = grep, ended, tick
+        self._grep, self._has_ended, self._tick = grep, has_ended, tick
 
-    def send(self, send: Callable[[Parcel], None]) -> None:
+    def send(self, send: Callable[[LogChunk], None]) -> None:
         """Hand out all parcels, each when it is its turn."""
-        waiting: List[Tuple[float, int, Parcel]] = []
+        heap: List[Tuple[float, int, LogChunk]] = []
         for number in range(len(self._logs)):
-            self._take(waiting, number)
-        while waiting:
-            _, number, parcel = heapq.heappop(waiting)
-            send(parcel)
-            self._take(waiting, number)
+            self._push_next(heap, number)
+        while heap:
+            _, number, chunk = heapq.heappop(heap)
+            send(chunk)
+            self._push_next(heap, number)
 
-    def _take(self, waiting: List[Tuple[float, int, Parcel]], number: int) -> None:
+    def _push_next(self, heap: List[Tuple[float, int, LogChunk]], number: int) -> None:
         log = self._logs[number]
         while True:
             self._tick()
-            parcel = log.parcel(self._grep, self._ended(log), MOST)
-            if parcel is None:
+            chunk = log.next_chunk(self._grep, self._has_ended(log), CHUNK_SIZE)
+            if chunk is None:
                 return
-            if parcel.body or "gone" in parcel.header:
-                heapq.heappush(waiting, (parcel.began, number, parcel))
+            if chunk.body or "gone" in chunk.header:
+                heapq.heappush(heap, (chunk.began, number, chunk))
                 return

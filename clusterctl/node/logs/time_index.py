@@ -15,26 +15,26 @@ from typing import List, Optional, Tuple
 RECORD = struct.Struct("<Qd")
 PAUSE = 0.25  # seconds without a change that are worth a record of their own
 WRITE_EVERY = 5.0  # seconds that records may wait to be written, but for those after a long pause
-MOST_KNOTS = 1000
-MOST_KEPT = 4096  # records that wait for a disk that is full
-LONG = 200000  # records after which they are made half as often
+MOST_MARKS = 1000
+MOST_UNWRITTEN = 4096  # records that wait for a disk that is full
+THIN_OUT_AFTER = 200000  # records after which they are made half as often
 
 Mark = Tuple[int, float]  # so long was the file at that time
 
 
-def index_of(log: str) -> str:
+def index_path(log: str) -> str:
     """Name the index of a log."""
     return f"{log}.idx"
 
 
-class Growth:
+class SizeIndex:
     """How one log grows: looked at now and then, written down in one go."""
 
     def __init__(self, log: str, since: float) -> None:
         """`since` is when there was nothing of it yet."""
         self.log = log
         self.size = 0
-        self._looked = since
+        self._checked_at = since
         self._marks: List[Mark] = [(0, since)]  # not written yet, but for the first of an index that is there
         self._latest = since
         self._written = 0
@@ -43,20 +43,20 @@ class Growth:
             False  # whether what was noted last must not wait: a reader would spread it over a pause
         )
 
-    def look(self, now: float) -> bool:
+    def check(self, now: float) -> bool:
         """Look at the file; True if it has changed since the last look."""
         try:
-            found = os.stat(self.log)
+            status = os.stat(self.log)
         except OSError:
             if self.size:
-                self._begin_anew()  # somebody has removed it
+                self._reset()  # somebody has removed it
             return False
-        if found.st_size == self.size:
-            self._looked = now
+        if status.st_size == self.size:
+            self._checked_at = now
             return False
-        if found.st_size < self.size:
-            self._begin_anew()
-        self._note(found, now)
+        if status.st_size < self.size:
+            self._reset()
+        self._add_marks(status, now)
         return True
 
     def write(self) -> None:
@@ -66,7 +66,7 @@ class Growth:
         content = b"".join(RECORD.pack(*mark) for mark in self._marks)
         with suppress(OSError):
             flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            descriptor = os.open(index_of(self.log), flags, 0o600)
+            descriptor = os.open(index_path(self.log), flags, 0o600)
             try:
                 if self._written == 0:
                     os.ftruncate(descriptor, 0)
@@ -75,68 +75,68 @@ class Growth:
                     self._marks, self.paused = [], False
             finally:
                 os.close(descriptor)
-        if len(self._marks) > MOST_KEPT:
+        if len(self._marks) > MOST_UNWRITTEN:
             self._marks = self._marks[1::2]
 
-    def _note(self, found: os.stat_result, now: float) -> None:
-        before, moment = moments(self._latest, self._looked, found, now)
-        self._skip = (self._skip + 1) % (1 + self._written // RECORD.size // LONG)
+    def _add_marks(self, status: os.stat_result, now: float) -> None:
+        before, moment = growth_interval(self._latest, self._checked_at, status, now)
+        self._skip = (self._skip + 1) % (1 + self._written // RECORD.size // THIN_OUT_AFTER)
         if self._skip == 0:
             if before - self._latest > PAUSE:
                 self._marks.append((self.size, before))
             self.paused = self.paused or before - self._latest > WRITE_EVERY / 2
-            self._marks.append((found.st_size, moment))
+            self._marks.append((status.st_size, moment))
             self._latest = moment
-        self.size, self._looked = found.st_size, now
+        self.size, self._checked_at = status.st_size, now
 
-    def _begin_anew(self) -> None:
+    def _reset(self) -> None:
         """Somebody has cut the file: what was known of it is wrong now."""
         self.size, self._written = 0, 0
-        self._marks = [(0, self._looked)]
+        self._marks = [(0, self._checked_at)]
 
 
-class Times:
+class TimeIndex:
     """When the bytes of a log were written, as its index tells, and for what came since by looking at it."""
 
     def __init__(self, log: str) -> None:
         self._descriptor: Optional[int] = None
         self._count = 0
-        self._late: List[Mark] = []  # what no index tells
-        self._met, self._looked = 0, time.time()
+        self._recent: List[Mark] = []  # what no index tells
+        self._initial_size, self._checked_at = 0, time.time()
         with suppress(OSError):
-            self._descriptor = os.open(index_of(log), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            self._descriptor = os.open(index_path(log), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             self._count = os.fstat(self._descriptor).st_size // RECORD.size
         with suppress(OSError):
-            self._begin(os.stat(log))
+            self._load(os.stat(log))
         self._indexed = self._count > 0
 
-    def guesses(self, place: int) -> bool:
+    def is_guess(self, offset: int) -> bool:
         """Whether the time of a place is no better known than as that of the file's last write."""
-        return not self._indexed and place < self._met
+        return not self._indexed and offset < self._initial_size
 
-    def look(self, found: os.stat_result, now: float) -> None:
+    def update(self, status: os.stat_result, now: float) -> None:
         """Take notice of how long the file is now."""
-        size, moment = self._late[-1] if self._late else (0, 0.0)
-        if found.st_size < size:
-            self._count, self._late = 0, [(0, self._looked)]
-            size, moment = self._late[-1]
-        if found.st_size > size:
-            before, latest = moments(moment, self._looked, found, now)
+        size, moment = self._recent[-1] if self._recent else (0, 0.0)
+        if status.st_size < size:
+            self._count, self._recent = 0, [(0, self._checked_at)]
+            size, moment = self._recent[-1]
+        if status.st_size > size:
+            before, latest = growth_interval(moment, self._checked_at, status, now)
             if before > moment:
-                self._late.append((size, before))
-            self._late.append((found.st_size, latest))
-        self._looked = now
+                self._recent.append((size, before))
+            self._recent.append((status.st_size, latest))
+        self._checked_at = now
 
-    def knots(self, start: int, end: int) -> List[Mark]:
+    def time_marks(self, start: int, end: int) -> List[Mark]:
         """Tell the times of some bytes: at their beginning, where the pace changes, and at their end."""
-        first, last = self._after(start), self._from(end)
+        first, last = self._first_after(start), self._first_at_least(end)
         inner = self._marks_between(first, last)
-        inner = inner[:: 1 + len(inner) // MOST_KNOTS]
-        return [(start, self._time_before(first, start)), *inner, (end, self._time_before(last, end))]
+        inner = inner[:: 1 + len(inner) // MOST_MARKS]
+        return [(start, self._interpolate(first, start)), *inner, (end, self._interpolate(last, end))]
 
-    def place_at(self, moment: float) -> int:
+    def offset_at(self, moment: float) -> int:
         """Give a place before which everything was written before a moment."""
-        low, high = 0, self._all
+        low, high = 0, self._total
         while low < high:
             middle = (low + high) // 2
             if self._mark(middle)[1] < moment:
@@ -145,12 +145,12 @@ class Times:
                 high = middle
         return self._mark(low - 1)[0] if low else 0
 
-    def forget(self, place: int) -> None:
+    def forget_before(self, offset: int) -> None:
         """Keep no more than is needed from a place on."""
-        while len(self._late) > 2 and self._late[1][0] <= place:
+        while len(self._recent) > 2 and self._recent[1][0] <= offset:
             if self._count:
                 self._count = 0
-            del self._late[0]
+            del self._recent[0]
 
     def close(self) -> None:
         """Let go of the index."""
@@ -159,57 +159,59 @@ class Times:
             self._descriptor = None
         self._count = 0
 
-    def _begin(self, found: os.stat_result) -> None:
+    def _load(self, status: os.stat_result) -> None:
         """Take the file as it is now; of its index what goes beyond that is left out."""
-        self._met = found.st_size
-        while self._count and self._mark(self._count - 1)[0] > found.st_size:
+        self._initial_size = status.st_size
+        while self._count and self._mark(self._count - 1)[0] > status.st_size:
             self._count -= 1
         latest = self._mark(self._count - 1)[1] if self._count else 0.0
-        written = max(latest, min(found.st_mtime, self._looked))
+        written = max(latest, min(status.st_mtime, self._checked_at))
         known = self._mark(self._count - 1)[0] if self._count else 0
         since = max(latest, written - WRITE_EVERY - 1.0) if self._count else written
-        self._late = [(known, since), (found.st_size, written)]
+        self._recent = [(known, since), (status.st_size, written)]
 
     @property
-    def _all(self) -> int:
-        return self._count + len(self._late)
+    def _total(self) -> int:
+        return self._count + len(self._recent)
 
-    def _mark(self, number: int) -> Mark:
-        return self._marks_between(number, number + 1)[0]
+    def _mark(self, index: int) -> Mark:
+        return self._marks_between(index, index + 1)[0]
 
     def _marks_between(self, first: int, last: int) -> List[Mark]:
-        late = self._late[max(0, first - self._count) : max(0, last - self._count)]
-        wanted = max(0, min(last, self._count) - first)
-        if self._descriptor is None or not wanted:
-            return late
-        content = os.pread(self._descriptor, wanted * RECORD.size, first * RECORD.size)
-        return [(length, moment) for length, moment in RECORD.iter_unpack(content)] + late
+        recent = self._recent[max(0, first - self._count) : max(0, last - self._count)]
+        count = max(0, min(last, self._count) - first)
+        if self._descriptor is None or not count:
+            return recent
+        content = os.pread(self._descriptor, count * RECORD.size, first * RECORD.size)
+        return [(length, moment) for length, moment in RECORD.iter_unpack(content)] + recent
 
-    def _from(self, place: int) -> int:
+    def _first_at_least(self, offset: int) -> int:
         """Find the first record of at least this length."""
-        low, high = 0, self._all
+        low, high = 0, self._total
         while low < high:
             middle = (low + high) // 2
-            if self._mark(middle)[0] < place:
+            if self._mark(middle)[0] < offset:
                 low = middle + 1
             else:
                 high = middle
         return low
 
-    def _after(self, place: int) -> int:
-        return self._from(place + 1)
+    def _first_after(self, offset: int) -> int:
+        return self._first_at_least(offset + 1)
 
-    def _time_before(self, number: int, place: int) -> float:
+    def _interpolate(self, index: int, offset: int) -> float:
         """Give the time of a place that lies between a record and the one before it."""
-        if number == 0:
+        if index == 0:
             return self._mark(0)[1]
-        if number >= self._all:
-            return self._mark(self._all - 1)[1]
-        (low, earlier), (high, later) = self._mark(number - 1), self._mark(number)
-        return later if high == low else earlier + (later - earlier) * (place - low) / (high - low)
+        if index >= self._total:
+            return self._mark(self._total - 1)[1]
+        (low, earlier), (high, later) = self._mark(index - 1), self._mark(index)
+        return later if high == low else earlier + (later - earlier) * (offset - low) / (high - low)
 
 
-def moments(latest: float, looked: float, found: os.stat_result, now: float) -> Tuple[float, float]:
+def growth_interval(
+    latest: float, checked_at: float, status: os.stat_result, now: float
+) -> Tuple[float, float]:
     """Tell between which moments a file has grown since the last look; a file server may have another clock."""
-    before = max(latest, min(looked, now))
-    return before, found.st_mtime if before <= found.st_mtime <= now else max(before, now)
+    before = max(latest, min(checked_at, now))
+    return before, status.st_mtime if before <= status.st_mtime <= now else max(before, now)

@@ -14,10 +14,10 @@ from ..state.workdir import read_json, write_atomically
 
 KEEP_SIZE, PUNCH_HOLE = 1, 2  # of fallocate(2)
 PAGE = 4096  # what can be freed begins and ends at a multiple of it
-LONGEST = 1 << 16  # bytes in which a line's beginning is looked for
+LONGEST_SEARCH = 1 << 16  # bytes in which a line's beginning is looked for
 
 
-class Cut(NamedTuple):
+class Truncation(NamedTuple):
     """The lines from `begin` to `end` are gone, and of the file the bytes from `begin` rounded up to `freed`."""
 
     begin: int
@@ -25,64 +25,64 @@ class Cut(NamedTuple):
     freed: int
 
 
-def cut_of(log: str) -> str:
+def truncation_path(log: str) -> str:
     """Name the file that says what is gone of a log."""
     return f"{log}.cut"
 
 
-def read_cut(log: str) -> Optional[Cut]:
+def read_truncation(log: str) -> Optional[Truncation]:
     """Tell what is gone of a log; None if all is there."""
-    found = read_json(cut_of(log))
+    entry = read_json(truncation_path(log))
     try:
-        return Cut(int(found["begin"]), int(found["end"]), int(found["freed"])) if found else None
+        return Truncation(int(entry["begin"]), int(entry["end"]), int(entry["freed"])) if entry else None
     except (KeyError, TypeError, ValueError):
         return None
 
 
-def cut_out(log: str, known: Optional[Cut], head: int, freed: int) -> Cut:
+def truncate_middle(log: str, previous: Optional[Truncation], head: int, freed: int) -> Truncation:
     """Free a log up to `freed`, but for its first lines; OSError where the file system cannot do that.
 
     The word comes before the deed: whoever meets zeros finds out why.
     """
     descriptor = os.open(log, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        begin = known.begin if known else line_before(descriptor, head)
-        cut = Cut(begin, line_after(descriptor, freed), freed)
-        write_atomically(cut_of(log), json.dumps(cut._asdict()).encode("ascii"))
+        begin = previous.begin if previous else line_before(descriptor, head)
+        cut = Truncation(begin, line_after(descriptor, freed), freed)
+        write_atomically(truncation_path(log), json.dumps(cut._asdict()).encode("ascii"))
         try:
-            punch(descriptor, known.freed if known else page_from(begin), freed)
+            punch(descriptor, previous.freed if previous else round_up_to_page(begin), freed)
         except OSError:
-            take_back(log, known)
+            restore_truncation(log, previous)
             raise
     finally:
         os.close(descriptor)
     return cut
 
 
-def take_back(log: str, known: Optional[Cut]) -> None:
+def restore_truncation(log: str, previous: Optional[Truncation]) -> None:
     """Say again what was true before."""
-    if known is None:
-        os.unlink(cut_of(log))
+    if previous is None:
+        os.unlink(truncation_path(log))
     else:
-        write_atomically(cut_of(log), json.dumps(known._asdict()).encode("ascii"))
+        write_atomically(truncation_path(log), json.dumps(previous._asdict()).encode("ascii"))
 
 
-def page_from(place: int) -> int:
+def round_up_to_page(offset: int) -> int:
     """Round up to what can be freed."""
-    return -(-place // PAGE) * PAGE
+    return -(-offset // PAGE) * PAGE
 
 
-def line_before(descriptor: int, place: int) -> int:
+def line_before(descriptor: int, offset: int) -> int:
     """Give the beginning of the line that a place is in; the place itself in a line without end."""
-    start = max(0, place - LONGEST)
-    found = os.pread(descriptor, place - start, start).rfind(b"\n")
-    return start + found + 1 if found >= 0 else place
+    start = max(0, offset - LONGEST_SEARCH)
+    newline = os.pread(descriptor, offset - start, start).rfind(b"\n")
+    return start + newline + 1 if newline >= 0 else offset
 
 
-def line_after(descriptor: int, place: int) -> int:
+def line_after(descriptor: int, offset: int) -> int:
     """Give the beginning of the first line after a place; the place itself in a line without end."""
-    found = os.pread(descriptor, LONGEST, place).find(b"\n")
-    return place + found + 1 if found >= 0 else place
+    newline = os.pread(descriptor, LONGEST_SEARCH, offset).find(b"\n")
+    return offset + newline + 1 if newline >= 0 else offset
 
 
 def punch(descriptor: int, begin: int, end: int) -> None:

@@ -37,7 +37,7 @@ def gpus() -> dict[str, Any]:
     module = _module_version()
     smi = find("nvidia-smi")
     if smi is None and module is None:
-        return _others()
+        return _other_vendors()
     answer: dict[str, Any] = {"vendor": "nvidia", "smi": smi, "module": module, "devices": [], "error": None}
     answer["files"] = len(list_folder("/dev", "nvidia[0-9]*"))
     if smi is None:
@@ -45,9 +45,9 @@ def gpus() -> dict[str, Any]:
     else:
         answer.update(_ask_smi(smi))
     answer["count"] = len(answer["devices"])
-    from .nvidia_smi import APPS, BUSY, read_apps  # not for nodes without GPUs
+    from .nvidia_smi import APPS, BUSY_MEMORY, read_apps  # not for nodes without GPUs
 
-    if smi is not None and any((device["memory_used"] or 0) > BUSY for device in answer["devices"]):
+    if smi is not None and any((device["memory_used"] or 0) > BUSY_MEMORY for device in answer["devices"]):
         text, code = ask([smi, *APPS], APPS_LIMIT)
         answer["processes"] = (read_apps(text) if code == 0 else []) or list(openers(answer["devices"]))
     return answer
@@ -55,16 +55,16 @@ def gpus() -> dict[str, Any]:
 
 def openers(devices: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Name processes that have a GPU open, for memory that nvidia-smi puts down to nobody: those we may look into."""
-    from .nvidia_smi import describe
+    from .nvidia_smi import describe_process
 
     names = {"/dev/nvidia%d" % device["index"]: device["uuid"] for device in devices}
     for folder in list_folder("/proc", "[0-9]*"):
-        open_files = {link_of(path) for path in list_folder(folder + "/fd")}
+        open_files = {link_target(path) for path in list_folder(folder + "/fd")}
         for device in sorted(open_files & names.keys()):
-            yield {"gpu": names[device], "memory": None, **describe(int(os.path.basename(folder)))}
+            yield {"gpu": names[device], "memory": None, **describe_process(int(os.path.basename(folder)))}
 
 
-def link_of(path: str) -> str:
+def link_target(path: str) -> str:
     """Give where a link leads; nothing if it is gone or none."""
     try:
         return os.readlink(path)
@@ -72,7 +72,7 @@ def link_of(path: str) -> str:
         return ""
 
 
-def _others() -> dict[str, Any]:
+def _other_vendors() -> dict[str, Any]:
     amd = [path for path in list_folder("/sys/class/kfd/kfd/topology/nodes") if _is_amd_gpu(path)]
     if amd:
         return {"vendor": "amd", "count": len(amd), "module": read_text("/sys/module/amdgpu/version")}
@@ -83,14 +83,14 @@ def _others() -> dict[str, Any]:
 
 
 def _is_amd_gpu(path: str) -> bool:
-    found = re.search(r"^simd_count (\d+)", read_text(path + "/properties") or "", re.M)
-    return bool(found and int(found.group(1)))
+    match = re.search(r"^simd_count (\d+)", read_text(path + "/properties") or "", re.M)
+    return bool(match and int(match.group(1)))
 
 
 def _module_version() -> str | None:
     text = read_text("/proc/driver/nvidia/version") or ""
-    found = re.search(r"Kernel Module.*?(\d+\.\d[\d.]*)", text)
-    return found.group(1) if found else read_text("/sys/module/nvidia/version")
+    match = re.search(r"Kernel Module.*?(\d+\.\d[\d.]*)", text)
+    return match.group(1) if match else read_text("/sys/module/nvidia/version")
 
 
 def _ask_smi(smi: str) -> dict[str, Any]:
@@ -99,9 +99,9 @@ def _ask_smi(smi: str) -> dict[str, Any]:
     if error and "not a valid field" in error:  # a driver older than some of the fields
         text, error = _query(smi, BASIC)
         fields = BASIC
-    devices, strange = read_rows(text, fields)
+    devices, stray_lines = read_rows(text, fields)
     driver = next((device["driver"] for device in devices), None)
-    return {"devices": devices, "driver": driver, "error": error or "; ".join(strange)[:500] or None}
+    return {"devices": devices, "driver": driver, "error": error or "; ".join(stray_lines)[:500] or None}
 
 
 def _query(smi: str, fields: dict[str, str]) -> tuple[str, str | None]:
@@ -120,7 +120,7 @@ MOST_XIDS = 64  # told, the newest
 KERNEL_LOG = "/dev/kmsg"
 LONGEST_LOG = 0.5  # seconds to read it
 XID = re.compile(r"NVRM: Xid \(PCI:([0-9A-Fa-f:.]+)\): (\d+)(?:, (.*))?")
-SLOWED = {
+SLOWDOWN_REASONS = {
     "hw_slowdown": "hardware slowdown",
     "hw_thermal_slowdown": "too hot",
     "sw_thermal_slowdown": "too hot",
@@ -141,12 +141,12 @@ def gpu_health() -> Optional[Health]:
     links = read_links(ask([smi, "nvlink", "-s"], LINK_LIMIT)[0]) if devices else {}
     for device in devices:
         device["links"], device["links_down"] = links.get(device["uuid"], (0, 0))
-    xids, problem_of_log = read_xids()
+    xids, log_problem = read_xids()
     return {
         "devices": devices,
         "error": error,
         "xids": xids,
-        "xids_hidden": problem_of_log,
+        "xids_hidden": log_problem,
         "pci": pci_gpus(),
     }
 
@@ -164,54 +164,54 @@ def read_xml(text: str) -> List[Health]:
 
 
 def _read_gpu(index: int, gpu: Any) -> Health:
-    def say(path: str) -> Optional[str]:
+    def text_at(path: str) -> Optional[str]:
         text = (gpu.findtext(path) or "").strip()
         return None if text in ("", "N/A", "[N/A]", "Requested functionality has been deprecated") else text
 
     link = "pci/pci_gpu_link_info/link_widths"
     return {
         "index": index,
-        "uuid": say("uuid"),
+        "uuid": text_at("uuid"),
         "bus": gpu.get("id"),
-        "persistence": say("persistence_mode"),
-        "slowed": list(_slowed(gpu)),
-        "remap_pending": say("remapped_rows/remapped_row_pending"),
-        "remap_failed": say("remapped_rows/remapped_row_failure"),
-        "fabric": say("fabric/state"),
-        "fabric_status": say("fabric/status"),
-        "width": _number(say(link + "/current_link_width")),
-        "width_most": _number(say(link + "/max_link_width")),
+        "persistence": text_at("persistence_mode"),
+        "slowed": list(_slowdown_reasons(gpu)),
+        "remap_pending": text_at("remapped_rows/remapped_row_pending"),
+        "remap_failed": text_at("remapped_rows/remapped_row_failure"),
+        "fabric": text_at("fabric/state"),
+        "fabric_status": text_at("fabric/status"),
+        "width": _number(text_at(link + "/current_link_width")),
+        "width_most": _number(text_at(link + "/max_link_width")),
     }
 
 
-def _slowed(gpu: Any) -> Iterator[str]:
+def _slowdown_reasons(gpu: Any) -> Iterator[str]:
     """Give why the clocks are held down; newer drivers say `event` where older ones say `throttle`."""
-    told = []
+    reasons = []
     for kind in ("event", "throttle"):
-        for name, words in SLOWED.items():
+        for name, reason in SLOWDOWN_REASONS.items():
             text = gpu.findtext("clocks_%s_reasons/clocks_%s_reason_%s" % (kind, kind, name)) or ""
-            if text.strip() == "Active" and words not in told:
-                told.append(words)
-    yield from [words for words in told if words != "hardware slowdown" or len(told) == 1]
+            if text.strip() == "Active" and reason not in reasons:
+                reasons.append(reason)
+    yield from [reason for reason in reasons if reason != "hardware slowdown" or len(reasons) == 1]
 
 
 def _number(text: Optional[str]) -> Optional[int]:
-    found = re.match(r"\d+", text or "")
-    return int(found.group()) if found else None
+    match = re.match(r"\d+", text or "")
+    return int(match.group()) if match else None
 
 
 def read_links(text: str) -> Dict[str, Tuple[int, int]]:
     """Read `nvidia-smi nvlink -s`: by UUID how many NVLinks there are, and how many of them are down."""
-    found: Dict[str, Tuple[int, int]] = {}
+    counts: Dict[str, Tuple[int, int]] = {}
     uuid = ""
     for line in text.splitlines():
         head = re.match(r"GPU \d+: .*\(UUID: (\S+)\)", line)
         uuid = head.group(1) if head else uuid
         link = re.match(r"\s+Link \d+: (.*)", line)
         if link and uuid:
-            total, down = found.get(uuid, (0, 0))
-            found[uuid] = (total + 1, down + ("inactive" in link.group(1)))
-    return found
+            total, down = counts.get(uuid, (0, 0))
+            counts[uuid] = (total + 1, down + ("inactive" in link.group(1)))
+    return counts
 
 
 def read_xids(path: str = KERNEL_LOG) -> Tuple[List[Health], Optional[str]]:
@@ -221,42 +221,42 @@ def read_xids(path: str = KERNEL_LOG) -> Tuple[List[Health], Optional[str]]:
     except OSError as error:
         return [], error.strerror
     try:
-        return gather_xids(_records(descriptor), time.clock_gettime(time.CLOCK_MONOTONIC)), None
+        return count_xids(_records(descriptor), time.clock_gettime(time.CLOCK_MONOTONIC)), None
     finally:
         os.close(descriptor)
 
 
 def _records(descriptor: int) -> Iterator[str]:
-    until = time.monotonic() + LONGEST_LOG
-    while time.monotonic() < until:
+    deadline = time.monotonic() + LONGEST_LOG
+    while time.monotonic() < deadline:
         try:
-            piece = os.read(descriptor, 8192)
+            chunk = os.read(descriptor, 8192)
         except BlockingIOError:
             return
         except OSError as error:
             if error.errno != errno.EPIPE:  # overwritten while we read: the next read goes on
                 return
             continue
-        if not piece:
+        if not chunk:
             return
-        yield piece.decode("utf-8", "replace")
+        yield chunk.decode("utf-8", "replace")
 
 
-def gather_xids(records: Iterator[str], now: float) -> List[Health]:
+def count_xids(records: Iterator[str], now: float) -> List[Health]:
     """Count the reports in records of the kernel's log (`level,number,microseconds,flags;text`), by GPU and number."""
-    found: Dict[Tuple[str, int], Health] = {}
+    reports: Dict[Tuple[str, int], Health] = {}
     for record in records:
         head, _, text = record.partition(";")
-        told = XID.search(text)
-        if told:
+        match = XID.search(text)
+        if match:
             fields = head.split(",")
             age = now - int(fields[2]) / 1e6 if len(fields) > 2 and fields[2].isdigit() else None
-            one = found.setdefault((told.group(1), int(told.group(2))), {"count": 0})
-            one.update(
-                {"bus": told.group(1), "code": int(told.group(2)), "age": age, "count": one["count"] + 1}
+            report = reports.setdefault((match.group(1), int(match.group(2))), {"count": 0})
+            report.update(
+                {"bus": match.group(1), "code": int(match.group(2)), "age": age, "count": report["count"] + 1}
             )
-            one["text"] = (told.group(3) or "").split("\n")[0][:200]
-    return list(found.values())[-MOST_XIDS:]
+            report["text"] = (match.group(3) or "").split("\n")[0][:200]
+    return list(reports.values())[-MOST_XIDS:]
 
 
 def pci_gpus(root: str = "/sys/bus/pci/devices") -> List[str]:

@@ -27,27 +27,27 @@ GET_ADDRESSES = 22  # RTM_GETADDR
 REQUEST_ALL = 0x301  # NLM_F_REQUEST | NLM_F_DUMP
 ERROR, DONE = 2, 3  # NLMSG_ERROR, NLMSG_DONE
 ADDRESS, LOCAL, LABEL = 1, 2, 3  # IFA_*; on a point-to-point NIC ADDRESS is the other side's
-NUMBERS = {int(socket.AF_INET): 4, int(socket.AF_INET6): 6}
+FAMILY_NUMBERS = {int(socket.AF_INET): 4, int(socket.AF_INET6): 6}
 HEADER, ENTRY, ATTRIBUTE = struct.Struct("=IHHII"), struct.Struct("=BBBBI"), struct.Struct("=HH")
 
 
 def addresses() -> dict[str, list[dict[str, Any]]]:
     """Give the addresses by NIC in the kernel's order; a label such as `eth0:1` belongs to `eth0`."""
     names = dict(socket.if_nameindex())
-    found: dict[str, list[dict[str, Any]]] = {}
-    for message in _dump():
+    by_nic: dict[str, list[dict[str, Any]]] = {}
+    for message in _dump_addresses():
         family, prefix, _, _, index = ENTRY.unpack_from(message)
-        told = dict(_attributes(message[ENTRY.size :]))
-        raw = told.get(LOCAL) or told.get(ADDRESS)
-        if family in NUMBERS and raw and index in names:
-            label = os.fsdecode(told[LABEL].rstrip(b"\0")) if LABEL in told else names[index]
+        attributes = dict(_attributes(message[ENTRY.size :]))
+        raw = attributes.get(LOCAL) or attributes.get(ADDRESS)
+        if family in FAMILY_NUMBERS and raw and index in names:
+            label = os.fsdecode(attributes[LABEL].rstrip(b"\0")) if LABEL in attributes else names[index]
             ip = socket.inet_ntop(family, raw)
-            entry = {"ip": ip, "prefix": prefix, "family": NUMBERS[family], "label": label}
-            found.setdefault(names[index], []).append(entry)
-    return found
+            entry = {"ip": ip, "prefix": prefix, "family": FAMILY_NUMBERS[family], "label": label}
+            by_nic.setdefault(names[index], []).append(entry)
+    return by_nic
 
 
-def _dump() -> Iterator[bytes]:
+def _dump_addresses() -> Iterator[bytes]:
     """Ask for all addresses; yields the messages without their headers."""
     request = HEADER.pack(HEADER.size + ENTRY.size, GET_ADDRESSES, REQUEST_ALL, 1, 0) + ENTRY.pack(
         0, 0, 0, 0, 0
@@ -55,24 +55,24 @@ def _dump() -> Iterator[bytes]:
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as kernel:  # 0: NETLINK_ROUTE
         kernel.send(request)
         while True:
-            rest = kernel.recv(1 << 16)
-            while len(rest) >= HEADER.size:
-                length, kind, _, _, _ = HEADER.unpack_from(rest)
+            remaining = kernel.recv(1 << 16)
+            while len(remaining) >= HEADER.size:
+                length, kind, _, _, _ = HEADER.unpack_from(remaining)
                 if kind == DONE:
                     return
                 if kind == ERROR or length < HEADER.size:
                     raise OSError("the kernel refused to tell the addresses")
-                yield rest[HEADER.size : length]
-                rest = rest[_aligned(length) :]
+                yield remaining[HEADER.size : length]
+                remaining = remaining[_aligned(length) :]
 
 
-def _attributes(rest: bytes) -> Iterator[tuple[int, bytes]]:
-    while len(rest) >= ATTRIBUTE.size:
-        length, kind = ATTRIBUTE.unpack_from(rest)
+def _attributes(remaining: bytes) -> Iterator[tuple[int, bytes]]:
+    while len(remaining) >= ATTRIBUTE.size:
+        length, kind = ATTRIBUTE.unpack_from(remaining)
         if length < ATTRIBUTE.size:
             return
-        yield kind, rest[ATTRIBUTE.size : length]
-        rest = rest[_aligned(length) :]
+        yield kind, remaining[ATTRIBUTE.size : length]
+        remaining = remaining[_aligned(length) :]
 
 
 def _aligned(length: int) -> int:
@@ -118,7 +118,7 @@ def _nic(probe: socket.socket, index: int, name: str, addresses: list[dict[str, 
     hardware, mac = _hardware(probe, name)
     driver, bus = _driver(probe, name)
     folder = "/sys/class/net/" + name
-    sys_true = read_int(folder + "/ifindex") == index and read_text(folder + "/address") == mac
+    sysfs_matches = read_int(folder + "/ifindex") == index and read_text(folder + "/address") == mac
     up, running = bool(flags & IFF_UP), bool(flags & IFF_RUNNING)
     kind = _kind(flags, hardware, driver, bool(bus))
     return {
@@ -126,11 +126,12 @@ def _nic(probe: socket.socket, index: int, name: str, addresses: list[dict[str, 
         "kind": kind,
         "up": up,
         "running": running,
-        "state": (read_text(folder + "/operstate") if sys_true else None) or ("up" if running else "down"),
-        "carrier": bool(read_int(folder + "/carrier")) if sys_true and up else running,
+        "state": (read_text(folder + "/operstate") if sysfs_matches else None)
+        or ("up" if running else "down"),
+        "carrier": bool(read_int(folder + "/carrier")) if sysfs_matches and up else running,
         "mtu": _number(probe, GET_MTU, name, "=i"),
-        "speed": _speed(folder) if sys_true else None,
-        "physical": bool(bus) or (sys_true and os.path.exists(folder + "/device")),
+        "speed": _speed(folder) if sysfs_matches else None,
+        "physical": bool(bus) or (sysfs_matches and os.path.exists(folder + "/device")),
         "driver": driver,
         "mac": mac,
         "slave": bool(flags & IFF_SLAVE),
@@ -152,20 +153,20 @@ def _speed(folder: str) -> int | None:
     return speed if speed and speed > 0 else None
 
 
-def _ask(probe: socket.socket, request: int, name: str) -> bytes | None:
+def _ioctl(probe: socket.socket, request: int, name: str) -> bytes | None:
     try:
         return fcntl.ioctl(probe.fileno(), request, struct.pack("256s", os.fsencode(name)[:15]))
     except OSError:
         return None
 
 
-def _number(probe: socket.socket, request: int, name: str, form: str) -> int | None:
-    answer = _ask(probe, request, name)
-    return None if answer is None else int(struct.unpack_from(form, answer, 16)[0])
+def _number(probe: socket.socket, request: int, name: str, field_format: str) -> int | None:
+    answer = _ioctl(probe, request, name)
+    return None if answer is None else int(struct.unpack_from(field_format, answer, 16)[0])
 
 
 def _hardware(probe: socket.socket, name: str) -> tuple[int | None, str | None]:
-    answer = _ask(probe, GET_HARDWARE, name)
+    answer = _ioctl(probe, GET_HARDWARE, name)
     if answer is None:
         return None, None
     return struct.unpack_from("=H", answer, 16)[0], ":".join("%02x" % byte for byte in answer[18:24])
@@ -197,19 +198,19 @@ def _addresses() -> dict[str, list[dict[str, Any]]]:
 
 def _addresses_by_ioctl() -> dict[str, list[dict[str, Any]]]:
     """Give the first IPv4 address of every NIC: less than the kernel knows, but enough to launch."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    by_nic: dict[str, list[dict[str, Any]]] = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
-            address, mask = _ask(probe, GET_ADDRESS, name), _ask(probe, GET_NETMASK, name)
+            address, mask = _ioctl(probe, GET_ADDRESS, name), _ioctl(probe, GET_NETMASK, name)
             if address is not None and mask is not None:
                 prefix = bin(struct.unpack_from("!I", mask, 20)[0]).count("1")
                 ip = socket.inet_ntoa(address[20:24])
-                found[name] = [{"ip": ip, "prefix": prefix, "family": 4, "label": name}]
-    return found
+                by_nic[name] = [{"ip": ip, "prefix": prefix, "family": 4, "label": name}]
+    return by_nic
 
 
 RESOLVERS = 8  # threads; enough for a slow name server, few enough for a small node
-ROUTES = 512  # of the routing table; a router's full table is not for us
+MOST_ROUTES = 512  # of the routing table; a router's full table is not for us
 
 
 def routes(peers: dict[str, str], limit: float) -> dict[str, Any]:
@@ -219,16 +220,16 @@ def routes(peers: dict[str, str], limit: float) -> dict[str, Any]:
     return {name: _route(addresses.get(str(host)), nic_of, limit) for name, host in peers.items()}
 
 
-def _route(found: Any, nic_of: dict[str, str], limit: float) -> dict[str, Any]:
-    if found is None:
+def _route(resolved: Any, nic_of: dict[str, str], limit: float) -> dict[str, Any]:
+    if resolved is None:
         return {"problem": "the name was not resolved within %g s" % limit}
-    if not isinstance(found, str):
-        return dict(found)
+    if not isinstance(resolved, str):
+        return dict(resolved)
     try:
-        source = source_towards(found)
+        source = source_towards(resolved)
     except OSError as error:
-        return {"address": found, "problem": error.strerror or str(error)}
-    return {"address": found, "source": source, "nic": nic_of.get(source)}
+        return {"address": resolved, "problem": error.strerror or str(error)}
+    return {"address": resolved, "source": source, "nic": nic_of.get(source)}
 
 
 def source_towards(address: str) -> str:
@@ -240,33 +241,35 @@ def source_towards(address: str) -> str:
 
 def _resolve_all(hosts: list[str], limit: float) -> dict[str, Any]:
     """Resolve names side by side until the limit; a host that is missing in the answer was too slow."""
-    found: dict[str, Any] = {}
+    resolved: dict[str, Any] = {}
     todo = []
     for host in hosts:
         if _is_ipv4(host):
-            found[host] = host
+            resolved[host] = host
         else:
             todo.append(host)
     count = min(RESOLVERS, len(todo))
-    workers = [threading.Thread(target=_work, args=(todo, found), daemon=True) for _ in range(count)]
+    workers = [
+        threading.Thread(target=_resolve_hosts, args=(todo, resolved), daemon=True) for _ in range(count)
+    ]
     deadline = time.monotonic() + limit
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join(max(0.0, deadline - time.monotonic()))
-    return dict(found)
+    return dict(resolved)
 
 
-def _work(todo: list[str], found: dict[str, Any]) -> None:
+def _resolve_hosts(todo: list[str], resolved: dict[str, Any]) -> None:
     while True:
         try:
             host = todo.pop()
         except IndexError:
             return
         try:
-            found[host] = _ipv4s(host)[0]
+            resolved[host] = _ipv4s(host)[0]
         except (OSError, UnicodeError) as error:
-            found[host] = problem_of(error)
+            resolved[host] = problem_of(error)
 
 
 def _is_ipv4(host: str) -> bool:
@@ -298,14 +301,14 @@ def own_hostname() -> dict[str, Any]:
 
 def port_range() -> dict[str, Any]:
     """Tell the ephemeral ports, which must be open between the nodes."""
-    words = (read_text("/proc/sys/net/ipv4/ip_local_port_range") or "").split()
+    bounds = (read_text("/proc/sys/net/ipv4/ip_local_port_range") or "").split()
     reserved = read_text("/proc/sys/net/ipv4/ip_local_reserved_ports")
-    return {"first": int(words[0]), "last": int(words[1]), "reserved": reserved or ""}
+    return {"first": int(bounds[0]), "last": int(bounds[1]), "reserved": reserved or ""}
 
 
 def routing_table() -> list[dict[str, Any]]:
     """Tell the main IPv4 routing table, for addresses that are known only after this probe."""
-    lines = (read_text("/proc/net/route", 1 << 20) or "").splitlines()[1 : ROUTES + 1]
+    lines = (read_text("/proc/net/route", 1 << 20) or "").splitlines()[1 : MOST_ROUTES + 1]
     rows = (line.split() for line in lines)
     return [_table_row(row) for row in rows if len(row) >= 8]
 
@@ -341,8 +344,8 @@ def _port(adapter: str, folder: str) -> dict[str, Any]:
     return {
         "adapter": os.path.basename(adapter),
         "port": int(number) if number.isdigit() else None,
-        "state": _word(folder + "/state"),
-        "physical": _word(folder + "/phys_state"),
+        "state": _state_name(folder + "/state"),
+        "physical": _state_name(folder + "/phys_state"),
         "rate": read_text(folder + "/rate"),
         "link": read_text(folder + "/link_layer"),
         "nics": _nics(adapter, folder),
@@ -350,18 +353,18 @@ def _port(adapter: str, folder: str) -> dict[str, Any]:
     }
 
 
-def _word(path: str) -> str | None:
+def _state_name(path: str) -> str | None:
     """Give ACTIVE of `4: ACTIVE`."""
     return (read_text(path) or "").partition(":")[2].strip() or None
 
 
 def _nics(adapter: str, folder: str) -> list[str]:
     """Name the NICs of a port; without GIDs those of the adapter, which may have several ports."""
-    named = [read_text(path) for path in list_folder(folder + "/gid_attrs/ndevs")[:MOST_GIDS]]
-    found = [name for name in named if name] or list(
+    names = [read_text(path) for path in list_folder(folder + "/gid_attrs/ndevs")[:MOST_GIDS]]
+    nics = [name for name in names if name] or list(
         map(os.path.basename, list_folder(adapter + "/device/net"))
     )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(nics))
 
 
 def _gids(folder: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 # Where the driver's tools lie when PATH is as bare as a non-login shell's may be.
 EXTRA_PATH = ["/usr/bin", "/usr/local/bin", "/bin", "/usr/local/nvidia/bin", "/usr/lib/wsl/lib", "/opt/bin"]
-MOST = 262144  # bytes of an answer
+MOST_OUTPUT = 262144  # bytes of an answer
 
 
 def find(program: str) -> Optional[str]:
@@ -29,7 +29,7 @@ class SmiChild:
 
     def __init__(self) -> None:
         self._pid: Optional[int] = None
-        self._over = False
+        self._ended = False
 
     def run(self, command: List[str], limit: float) -> Tuple[str, Optional[int]]:
         """Give what it wrote, both streams together, and its exit code; `None` past the limit in seconds."""
@@ -45,17 +45,17 @@ class SmiChild:
         )
         self._pid = child.pid
         try:
-            output, _ = child.communicate(timeout=0.0 if self._over else limit)
+            output, _ = child.communicate(timeout=0.0 if self._ended else limit)
         except subprocess.TimeoutExpired:
             os.killpg(child.pid, signal.SIGKILL)
             return "", None
         finally:
             self._pid = None
-        return output[:MOST].decode("utf-8", "replace"), child.returncode
+        return output[:MOST_OUTPUT].decode("utf-8", "replace"), child.returncode
 
     def end(self) -> None:
         """Kill what runs, and what would run from now on."""
-        self._over = True
+        self._ended = True
         pid = self._pid
         if pid is not None:
             with suppress(OSError):
@@ -64,14 +64,14 @@ class SmiChild:
 
 def read_rows(text: str, fields: Mapping[str, str]) -> Tuple[List[Dict[str, Any]], List[str]]:
     """Read a table without a head; lines of another shape are complaints that nvidia-smi mixes into it."""
-    rows, strange = [], []
+    rows, stray_lines = [], []
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.split(",")]
         if len(cells) == len(fields) and cells[0].isdigit():
-            rows.append({key: read_cell(cells[place]) for place, key in enumerate(fields)})
+            rows.append({key: read_cell(cells[column]) for column, key in enumerate(fields)})
         elif line.strip() and "No devices were found" not in line:
-            strange.append(line.strip())
-    return rows, strange
+            stray_lines.append(line.strip())
+    return rows, stray_lines
 
 
 def read_cell(text: str) -> Any:
@@ -81,7 +81,7 @@ def read_cell(text: str) -> Any:
     return int(text) if text.isdigit() else text
 
 
-BUSY = 512  # MiB; an idle GPU uses less
+BUSY_MEMORY = 512  # MiB; an idle GPU uses less
 USED = ["--query-gpu=uuid,memory.used", "--format=csv,noheader,nounits"]
 APPS = ["--query-compute-apps=gpu_uuid,pid,used_memory", "--format=csv,noheader,nounits"]
 MOST_APPS = 64  # processes told
@@ -98,25 +98,25 @@ def read_used(text: str) -> Dict[str, int]:
 def read_apps(text: str) -> List[Process]:
     """Read the answer to APPS, and look up whose processes these are."""
     rows = [[cell.strip() for cell in line.split(",")] for line in text.splitlines()]
-    found = [row for row in rows if len(row) == 3 and row[1].isdigit()]
+    apps = [row for row in rows if len(row) == 3 and row[1].isdigit()]
     return [
-        {"gpu": uuid, "memory": int(memory) if memory.isdigit() else None, **describe(int(pid))}
-        for uuid, pid, memory in found[:MOST_APPS]
+        {"gpu": uuid, "memory": int(memory) if memory.isdigit() else None, **describe_process(int(pid))}
+        for uuid, pid, memory in apps[:MOST_APPS]
     ]
 
 
-def describe(pid: int) -> Process:
+def describe_process(pid: int) -> Process:
     """Tell account and command of a process; empty where it is in another container, or gone."""
     user, command = "", ""
     with suppress(OSError):
         uid = os.stat("/proc/%d" % pid).st_uid
-        user = _name_of(uid)
+        user = _user_name(uid)
         with open("/proc/%d/cmdline" % pid, "rb") as source:
             command = source.read(400).replace(b"\0", b" ").decode("utf-8", "replace").strip()
     return {"pid": pid, "user": user, "command": command[:200]}
 
 
-def _name_of(uid: int) -> str:
+def _user_name(uid: int) -> str:
     import pwd
 
     try:

@@ -22,11 +22,11 @@ import zlib
 from contextlib import suppress
 from typing import Any, Callable, Iterator
 
-from ..state.environments import find_made, folder_of
+from ..state.environments import environment_folder, find_environment
 from .questions import list_folder, problem_of, read_text
 
-LIMIT = 1.0  # seconds for a compiler to say its version
-MOST = 60  # entries of a path
+COMPILER_LIMIT = 1.0  # seconds for a compiler to say its version
+MOST_ENTRIES = 60  # entries of a path
 COMPILERS = ("cc", "gcc", "clang")
 
 
@@ -39,11 +39,11 @@ def activate() -> dict[str, Any]:
     cuda_home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or None
     return {
         "status": int(status),
-        "path": entries("PATH"),
-        "libraries": entries("LD_LIBRARY_PATH"),
+        "path": path_entries("PATH"),
+        "libraries": path_entries("LD_LIBRARY_PATH"),
         "conda": os.environ.get("CONDA_PREFIX") or None,
         "venv": os.environ.get("VIRTUAL_ENV") or None,
-        "inside": inside(),
+        "inside": is_inside_environment(),
         "cuda_home": cuda_home,
         "nvcc": nvcc,
         "cuda": cuda_version(cuda_home, nvcc),
@@ -52,20 +52,20 @@ def activate() -> dict[str, Any]:
     }
 
 
-def inside() -> bool | None:
+def is_inside_environment() -> bool | None:
     """Whether this Python is of an active environment; None if none is active."""
     active = [os.path.realpath(path) for path in map(os.environ.get, ("CONDA_PREFIX", "VIRTUAL_ENV")) if path]
     return os.path.realpath(sys.prefix) in active if active else None
 
 
-def entries(name: str) -> list[str]:
+def path_entries(name: str) -> list[str]:
     """Split a search path."""
-    return [entry for entry in os.environ.get(name, "").split(os.pathsep) if entry][:MOST]
+    return [entry for entry in os.environ.get(name, "").split(os.pathsep) if entry][:MOST_ENTRIES]
 
 
 def find(program: str) -> str | None:
     """Find a program on PATH."""
-    paths = (os.path.join(folder, program) for folder in entries("PATH"))
+    paths = (os.path.join(folder, program) for folder in path_entries("PATH"))
     return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), None)
 
 
@@ -74,20 +74,20 @@ def cuda_version(home: str | None, nvcc: str | None) -> str | None:
     if nvcc:
         home = os.path.dirname(os.path.dirname(os.path.realpath(nvcc)))
     text = read_text(os.path.join(home, "version.json")) if home else None
-    found = re.search(r'"cuda"\s*:\s*\{[^}]*?"version"\s*:\s*"([\d.]+)"', text or "")
-    if found:
-        return found.group(1)
-    told = re.search(r"release ([\d.]+)", output_of([nvcc, "--version"])) if nvcc else None
-    return told.group(1) if told else None
+    match = re.search(r'"cuda"\s*:\s*\{[^}]*?"version"\s*:\s*"([\d.]+)"', text or "")
+    if match:
+        return match.group(1)
+    release = re.search(r"release ([\d.]+)", run_for_output([nvcc, "--version"])) if nvcc else None
+    return release.group(1) if release else None
 
 
 def version_of(command: list[str]) -> str | None:
     """Ask a compiler for its version."""
-    found = re.match(r"\d[\d.]*", output_of(command).strip())
-    return found.group() if found else None
+    match = re.match(r"\d[\d.]*", run_for_output(command).strip())
+    return match.group() if match else None
 
 
-def output_of(command: list[str]) -> str:
+def run_for_output(command: list[str]) -> str:
     """Run a program for a moment and give what it prints; `subprocess` alone would cost 9 ms to import."""
     reader, writer = os.pipe()
     null = os.open(os.devnull, os.O_RDWR)
@@ -105,21 +105,21 @@ def output_of(command: list[str]) -> str:
         os.close(writer)
         os.close(null)
     try:
-        return _read(reader).decode("utf-8", "replace")
+        return _read_output(reader).decode("utf-8", "replace")
     finally:
         os.close(reader)
         os.kill(child, signal.SIGKILL)  # it has said what it had to say, or says nothing
         os.waitpid(child, 0)
 
 
-def _read(reader: int) -> bytes:
-    content, deadline = b"", time.monotonic() + LIMIT
+def _read_output(reader: int) -> bytes:
+    content, deadline = b"", time.monotonic() + COMPILER_LIMIT
     while len(content) < 65536:
         ready, _, _ = select.select([reader], [], [], max(0.0, deadline - time.monotonic()))
-        piece = os.read(reader, 4096) if ready else b""
-        if not piece:
+        chunk = os.read(reader, 4096) if ready else b""
+        if not chunk:
             break
-        content += piece
+        content += chunk
     return content
 
 
@@ -128,23 +128,23 @@ MOST_PACKAGES = 2000  # packages told; the digest is over all
 
 def installed() -> dict[str, Any]:
     """Tell every package as `name version`, sorted, and a digest of them all; of two of one name the first counts."""
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for folder in sys.path:
         if folder and os.path.isdir(folder):
             for path in list_folder(folder, "*-info"):
                 name, version = split_name(os.path.basename(path))
                 if version:
-                    found.setdefault(name, version)
-    told = ["%s %s" % pair for pair in sorted(found.items())]
-    digest = "%08x" % zlib.crc32("\n".join(told).encode("utf-8", "replace"))  # hashlib costs 5 ms to import
-    return {"digest": digest, "packages": told[:MOST_PACKAGES]}
+                    versions.setdefault(name, version)
+    lines = ["%s %s" % pair for pair in sorted(versions.items())]
+    digest = "%08x" % zlib.crc32("\n".join(lines).encode("utf-8", "replace"))  # hashlib costs 5 ms to import
+    return {"digest": digest, "packages": lines[:MOST_PACKAGES]}
 
 
 def split_name(folder: str) -> tuple[str, str]:
     """Read `Name_x-1.2.dist-info` or `name-1.2-py3.11.egg-info` as normalised name and version; "" if it is neither."""
     base, suffix = os.path.splitext(folder)
-    name, mark, rest = base.partition("-")
-    if suffix not in (".dist-info", ".egg-info") or not mark:
+    name, dash, rest = base.partition("-")
+    if suffix not in (".dist-info", ".egg-info") or not dash:
         return "", ""
     return re.sub("[-_.]+", "-", name).lower(), re.split("-py[0-9]", rest)[0]
 
@@ -152,25 +152,27 @@ def split_name(folder: str) -> tuple[str, str]:
 LIBRARIES = ("site-packages", "dist-packages")
 
 
-def enter(workdir: str, wish: dict[str, Any] | None) -> dict[str, Any] | None:
+def enter_environment(workdir: str, request: dict[str, Any] | None) -> dict[str, Any] | None:
     """Look for the environment, and from now on for packages where its Python would; `None` if none is wished for."""
-    if not wish:
+    if not request:
         return None
-    made = find_made(folder_of(os.path.realpath(os.path.expanduser(workdir)), str(wish["content"])))
-    if made is None:
+    environment = find_environment(
+        environment_folder(os.path.realpath(os.path.expanduser(workdir)), str(request["content"]))
+    )
+    if environment is None:
         return {"made": False}
-    look_into(made.prefix)
-    return {"made": True, "prefix": made.prefix}
+    use_packages_of(environment.prefix)
+    return {"made": True, "prefix": environment.prefix}
 
 
-def look_into(prefix: str) -> None:
+def use_packages_of(prefix: str) -> None:
     """Find packages as the environment's Python does: its own first, the others only if it sees them."""
     settings = read_text(os.path.join(prefix, "pyvenv.cfg")) or ""
     sees_others = "include-system-site-packages = true" in settings
-    kept = [path for path in sys.path if sees_others or os.path.basename(path) not in LIBRARIES]
+    remaining = [path for path in sys.path if sees_others or os.path.basename(path) not in LIBRARIES]
     folders = [path for lib in ("lib", "lib64") for path in list_folder(os.path.join(prefix, lib), "python*")]
-    own = [os.path.join(folder, "site-packages") for folder in folders]
-    sys.path[:] = [*dict.fromkeys(filter(os.path.isdir, map(os.path.realpath, own))), *kept]
+    own_folders = [os.path.join(folder, "site-packages") for folder in folders]
+    sys.path[:] = [*dict.fromkeys(filter(os.path.isdir, map(os.path.realpath, own_folders))), *remaining]
 
 
 INTERESTING = re.compile(
@@ -181,14 +183,14 @@ NCCL_LIMIT = 1.5  # seconds
 
 def packages() -> dict[str, str]:
     """Tell the installed versions of what must be equal on all nodes, by normalised name."""
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for folder in _import_path():
         for path in list_folder(folder, "*-info"):
-            name, mark, rest = os.path.basename(path).partition("-")
+            name, dash, rest = os.path.basename(path).partition("-")
             version, suffix = os.path.splitext(rest)
-            if mark and suffix in (".dist-info", ".egg-info") and INTERESTING.match(name.lower()):
-                found.setdefault(name.lower().replace("_", "-"), version.split("-py")[0])
-    return found
+            if dash and suffix in (".dist-info", ".egg-info") and INTERESTING.match(name.lower()):
+                versions.setdefault(name.lower().replace("_", "-"), version.split("-py")[0])
+    return versions
 
 
 def torch() -> dict[str, Any] | None:
@@ -210,8 +212,8 @@ def torch() -> dict[str, Any] | None:
 
 
 def _assigned(name: str, text: str) -> str | None:
-    found = re.search(r"^%s\s*(?::[^=\n]*)?=\s*['\"]([^'\"]*)['\"]" % name, text, re.M)
-    return found.group(1) if found else None
+    match = re.search(r"^%s\s*(?::[^=\n]*)?=\s*['\"]([^'\"]*)['\"]" % name, text, re.M)
+    return match.group(1) if match else None
 
 
 def _declared_version() -> str | None:
@@ -234,8 +236,8 @@ def ask_nccl_in_child() -> Callable[[], Any]:
     try:
         child = os.fork()
     except OSError as error:
-        told = problem_of(error)
-        return lambda: told
+        problem = problem_of(error)
+        return lambda: problem
     if child == 0:
         _answer_and_exit(writer)
     os.close(writer)
@@ -266,20 +268,24 @@ def _collect(reader: int, child: int) -> Any:
 def _nccl() -> dict[str, Any] | None:
     preloaded = [path for path in re.split(r"[ :]", os.environ.get("LD_PRELOAD", "")) if "nccl" in path]
     wheels = ("nvidia/nccl/lib/libnccl.so.2", "torch/lib/librccl.so*", "torch/lib/libnccl.so*")
-    found = preloaded + _installed(*wheels)
-    if found:
-        own = {"library": found[0], "version": _library_version(found[0]), "preloaded": bool(preloaded)}
-        return {**own, "others": list(_others(found[0]))}
+    libraries = preloaded + _installed(*wheels)
+    if libraries:
+        library = {
+            "library": libraries[0],
+            "version": _library_version(libraries[0]),
+            "preloaded": bool(preloaded),
+        }
+        return {**library, "others": list(_other_libraries(libraries[0]))}
     return _system_nccl() if _installed("torch/lib/libtorch_cuda.so") else None
 
 
-def _others(own: str) -> Iterator[dict[str, str]]:
+def _other_libraries(library: str) -> Iterator[dict[str, str]]:
     """Give the NCCLs that variables lead other programs, or torch built without a path of its own, to."""
     folders = os.environ.get("LD_LIBRARY_PATH", "").split(":")
-    places = [("LD_LIBRARY_PATH", os.path.join(folder, "libnccl.so.2")) for folder in folders if folder]
-    for name, path in [("VLLM_NCCL_SO_PATH", os.environ.get("VLLM_NCCL_SO_PATH", "")), *places]:
+    candidates = [("LD_LIBRARY_PATH", os.path.join(folder, "libnccl.so.2")) for folder in folders if folder]
+    for name, path in [("VLLM_NCCL_SO_PATH", os.environ.get("VLLM_NCCL_SO_PATH", "")), *candidates]:
         with suppress(OSError):  # one that cannot be loaded is in nobody's way
-            if path and not os.path.samefile(path, own):
+            if path and not os.path.samefile(path, library):
                 yield {"by": name, "library": path, "version": _library_version(path)}
 
 
@@ -293,13 +299,13 @@ def _system_nccl() -> dict[str, Any] | None:
     return None  # linked into torch itself
 
 
-def _installed(*places: str) -> list[str]:
-    split = [os.path.split(place) for place in places]
+def _installed(*relative_paths: str) -> list[str]:
+    split = [os.path.split(relative) for relative in relative_paths]
     return [
         path
         for folder in _import_path()
-        for place, name in split
-        for path in list_folder(os.path.join(folder, place), name)
+        for relative, name in split
+        for path in list_folder(os.path.join(folder, relative), name)
     ]
 
 

@@ -14,11 +14,13 @@ def ask_all(
 ) -> dict[str, Any]:
     """Answer every question within its limit in seconds; what fails or hangs becomes `{"problem": text}`."""
     started = time.monotonic()
-    asked = [(name, _Asked(question), limits.get(name, limit)) for name, question in questions.items()]
-    return {name: one.answer(started + seconds, seconds) for name, one, seconds in asked}
+    pending_questions = [
+        (name, _Question(question), limits.get(name, limit)) for name, question in questions.items()
+    ]
+    return {name: pending.answer(started + seconds, seconds) for name, pending, seconds in pending_questions}
 
 
-class _Asked:
+class _Question:
     """One question under way in a daemon thread, which never keeps the process alive."""
 
     def __init__(self, question: Callable[[], Any]) -> None:

@@ -36,7 +36,7 @@ def interpreter() -> dict[str, Any]:
 def platform() -> dict[str, Any]:
     """Tell the kernel, the processor, the C library and the distribution."""
     uname = os.uname()
-    release = _settings(read_text("/etc/os-release") or read_text("/usr/lib/os-release") or "")
+    release = _parse_settings(read_text("/etc/os-release") or read_text("/usr/lib/os-release") or "")
     return {
         "system": uname.sysname,
         "kernel": uname.release,
@@ -53,7 +53,7 @@ def _libc() -> str | None:
         return None
 
 
-def _settings(text: str) -> dict[str, str]:
+def _parse_settings(text: str) -> dict[str, str]:
     pairs = (line.partition("=") for line in text.splitlines() if not line.lstrip().startswith(("#", ";")))
     return {key.strip(): value.strip().strip("\"'") for key, mark, value in pairs if mark}
 
@@ -93,13 +93,13 @@ def _hashed(text: str | None) -> str | None:
 
 
 def _meminfo() -> dict[str, int]:
-    found = re.findall(r"^(\w+):\s+(\d+) kB", read_text("/proc/meminfo") or "", re.M)
-    return {key: int(value) * 1024 for key, value in found}
+    matches = re.findall(r"^(\w+):\s+(\d+) kB", read_text("/proc/meminfo") or "", re.M)
+    return {key: int(value) * 1024 for key, value in matches}
 
 
 def _ssh_address(connection: str) -> str | None:
-    words = connection.split()
-    return words[2] if len(words) == 4 else None
+    fields = connection.split()
+    return fields[2] if len(fields) == 4 else None
 
 
 def limits() -> dict[str, Any]:
@@ -128,18 +128,18 @@ def environment() -> dict[str, str]:
 def logind() -> dict[str, Any]:
     """Tell whether logind ends a user's processes with the login session."""
     running = os.path.isdir("/run/systemd/system")
-    found = {"KillUserProcesses": "no", "RemoveIPC": "yes"}  # systemd's own defaults
+    settings = {"KillUserProcesses": "no", "RemoveIPC": "yes"}  # systemd's own defaults
     for path in _logind_files() if running else []:
-        found.update(_settings(read_text(path) or ""))
-    names = ("KillUserProcesses", "RemoveIPC")
-    kills, removes = (running and found[name].lower() in ("yes", "true", "on", "1") for name in names)
+        settings.update(_parse_settings(read_text(path) or ""))
+    keys = ("KillUserProcesses", "RemoveIPC")
+    kills, removes = (running and settings[key].lower() in ("yes", "true", "on", "1") for key in keys)
     return {"running": running, "kills": kills, "removes_ipc": removes, "linger": _lingers()}
 
 
 def _logind_files() -> list[str]:
     folders = ["/usr/lib/systemd/logind.conf.d", "/etc/systemd/logind.conf.d"]
-    parts = [path for folder in folders for path in list_folder(folder, "*.conf")]
-    return ["/etc/systemd/logind.conf", *sorted(parts, key=os.path.basename)]
+    drop_ins = [path for folder in folders for path in list_folder(folder, "*.conf")]
+    return ["/etc/systemd/logind.conf", *sorted(drop_ins, key=os.path.basename)]
 
 
 def _lingers() -> bool:
@@ -154,8 +154,8 @@ def _lingers() -> bool:
 CGROUPS = "/sys/fs/cgroup"
 SHM = "/dev/shm"
 MOST_FILES = 4000
-STILL = 3600.0  # seconds; NCCL's files bear no pid: only old ones can be told from those in use
-TORCH = re.compile(r"torch_(\d+)_")
+UNUSED_AFTER = 3600.0  # seconds; NCCL's files bear no pid: only old ones can be told from those in use
+TORCH_FILE = re.compile(r"torch_(\d+)_")
 
 
 def cgroup() -> dict[str, Any]:
@@ -200,8 +200,8 @@ def _memory_in_use(level: str) -> int:
 
 
 def _processors(level: str) -> float | None:
-    words = (read_text(level + "/cpu.max") or "").split()
-    return int(words[0]) / int(words[1]) if len(words) == 2 and words[0].isdigit() else None
+    fields = (read_text(level + "/cpu.max") or "").split()
+    return int(fields[0]) / int(fields[1]) if len(fields) == 2 and fields[0].isdigit() else None
 
 
 def shared_memory() -> dict[str, Any]:
@@ -211,33 +211,35 @@ def shared_memory() -> dict[str, Any]:
         for count, entry in enumerate(entries):
             if count >= MOST_FILES:
                 break
-            left = _left_by_the_dead(entry)
-            files, size = files + bool(left), size + left
+            unused = _unused_bytes(entry)
+            files, size = files + bool(unused), size + unused
     return {"files": files, "bytes": size}
 
 
-def _left_by_the_dead(entry: os.DirEntry[str]) -> int:
+def _unused_bytes(entry: os.DirEntry[str]) -> int:
     """Give the bytes that a file takes if nobody can need it any more, else 0."""
-    made_by = TORCH.match(entry.name)
-    if not made_by and not entry.name.startswith("nccl-"):
+    pid_match = TORCH_FILE.match(entry.name)
+    if not pid_match and not entry.name.startswith("nccl-"):
         return 0
     try:
-        found = entry.stat(follow_symlinks=False)
+        status = entry.stat(follow_symlinks=False)
     except OSError:
         return 0
-    if found.st_uid != os.getuid():
+    if status.st_uid != os.getuid():
         return 0
-    dead = (
-        not os.path.exists("/proc/" + made_by.group(1)) if made_by else time.time() - found.st_mtime > STILL
+    unused = (
+        not os.path.exists("/proc/" + pid_match.group(1))
+        if pid_match
+        else time.time() - status.st_mtime > UNUSED_AFTER
     )
-    return found.st_blocks * 512 if dead else 0
+    return status.st_blocks * 512 if unused else 0
 
 
 def text() -> dict[str, Any]:
     """Tell how Python reads and writes text here, and the variables that decide it."""
     names = ("LC_ALL", "LC_CTYPE", "LANG", "PYTHONUTF8", "PYTHONIOENCODING")
-    named = ["%s=%s" % (name, os.environ[name][:60]) for name in names if os.environ.get(name)]
-    return {"encoding": sys.getfilesystemencoding(), "variables": named}
+    variables = ["%s=%s" % (name, os.environ[name][:60]) for name in names if os.environ.get(name)]
+    return {"encoding": sys.getfilesystemencoding(), "variables": variables}
 
 
 def nearest_existing(path: str) -> str:
@@ -251,52 +253,52 @@ def nearest_existing(path: str) -> str:
 def disk(path: str) -> dict[str, Any]:
     """Tell the room for this user on the file system that holds `path`, in bytes and inodes."""
     path = os.path.expanduser(path)
-    place = nearest_existing(path)
-    room = os.statvfs(place)
-    mount, kind = _mount_of(os.path.realpath(place))
+    nearest = nearest_existing(path)
+    usage = os.statvfs(nearest)
+    mount, kind = _mount_of(os.path.realpath(nearest))
     return {
         "path": path,
         "mount": mount,
         "kind": kind,
-        "total": room.f_blocks * room.f_frsize,
-        "free": room.f_bavail * room.f_frsize,
-        "inodes": room.f_files or None,  # btrfs and others count none
-        "inodes_free": room.f_favail if room.f_files else None,
-        "read_only": bool(room.f_flag & os.ST_RDONLY),
+        "total": usage.f_blocks * usage.f_frsize,
+        "free": usage.f_bavail * usage.f_frsize,
+        "inodes": usage.f_files or None,  # btrfs and others count none
+        "inodes_free": usage.f_favail if usage.f_files else None,
+        "read_only": bool(usage.f_flag & os.ST_RDONLY),
     }
 
 
 def _mount_of(path: str) -> tuple[str | None, str | None]:
     best: tuple[str | None, str | None] = (None, None)
     for line in (read_text("/proc/self/mounts", 1 << 20) or "").splitlines():
-        words = line.split(" ")
-        if len(words) < 3:
+        fields = line.split(" ")
+        if len(fields) < 3:
             continue
-        mount = _unescaped(words[1])
+        mount = _unescaped(fields[1])
         inside = path == mount or path.startswith(mount.rstrip("/") + "/")
         if inside and len(mount) >= len(best[0] or ""):
-            best = (mount, words[2])
+            best = (mount, fields[2])
     return best
 
 
 def _unescaped(text: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), text)
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), text)
 
 
 def workdir(path: str, payload: str) -> dict[str, Any]:
     """Tell whether clusterctl's directory exists, whose it is, and whether it could be written."""
     path = os.path.expanduser(path)
-    place = nearest_existing(path)
-    exists = place == os.path.abspath(path)
-    found = os.stat(place)
+    nearest = nearest_existing(path)
+    exists = nearest == os.path.abspath(path)
+    status = os.stat(nearest)
     return {
         "path": path,
         "exists": exists,
-        "nearest": place,
-        "directory": os.path.isdir(place),
-        "owner": found.st_uid,
-        "mode": found.st_mode & 0o7777,
-        "writable": os.path.isdir(place) and os.access(place, os.W_OK | os.X_OK),
+        "nearest": nearest,
+        "directory": os.path.isdir(nearest),
+        "owner": status.st_uid,
+        "mode": status.st_mode & 0o7777,
+        "writable": os.path.isdir(nearest) and os.access(nearest, os.W_OK | os.X_OK),
         "payload": bool(payload) and os.path.isfile(os.path.join(path, "bin", payload, "payload.zip")),
     }
 

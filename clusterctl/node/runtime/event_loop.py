@@ -19,30 +19,30 @@ class Loop:
 
     def __init__(self) -> None:
         self.stopped = False
-        self.failed: Callable[[Exception], None] = give_up  # an error of a callback that nobody else took
+        self.on_error: Callable[[Exception], None] = reraise  # an error of a callback that nobody else took
         self._reported = 0
         self._poller = select.poll()
         self._readers: Dict[int, Callback] = {}
         self._writers: Dict[int, Callback] = {}
-        self._moments: Dict[str, Tuple[float, Callback]] = {}
+        self._timers: Dict[str, Tuple[float, Callback]] = {}
 
     def watch(self, descriptor: int, callback: Callback) -> None:
         """Call back whenever the descriptor is readable or at its end."""
         self._readers[descriptor] = callback
         self._register(descriptor)
 
-    def forget(self, descriptor: int) -> None:
+    def unwatch(self, descriptor: int) -> None:
         """Stop watching altogether; do so before closing."""
-        known = self._readers.pop(descriptor, None), self._writers.pop(descriptor, None)
-        if any(known):
+        callbacks = self._readers.pop(descriptor, None), self._writers.pop(descriptor, None)
+        if any(callbacks):
             self._poller.unregister(descriptor)
 
-    def watch_room(self, descriptor: int, callback: Callback) -> None:
+    def watch_writable(self, descriptor: int, callback: Callback) -> None:
         """Call back as long as the descriptor can be written to, or has failed."""
         self._writers[descriptor] = callback
         self._register(descriptor)
 
-    def forget_room(self, descriptor: int) -> None:
+    def unwatch_writable(self, descriptor: int) -> None:
         """Watch it for nothing but reading."""
         if self._writers.pop(descriptor, None) is not None:
             self._register(descriptor)
@@ -54,11 +54,11 @@ class Loop:
 
     def after(self, seconds: float, name: str, callback: Callback) -> None:
         """Call back once, later; replaces what was set under the name."""
-        self._moments[name] = (time.monotonic() + max(0.0, seconds), callback)
+        self._timers[name] = (time.monotonic() + max(0.0, seconds), callback)
 
-    def drop(self, name: str) -> None:
+    def cancel(self, name: str) -> None:
         """Forget a moment."""
-        self._moments.pop(name, None)
+        self._timers.pop(name, None)
 
     def stop(self) -> None:
         """Return from `run` after this turn."""
@@ -67,25 +67,25 @@ class Loop:
     def run(self) -> None:
         """Serve until stopped."""
         while not self.stopped:
-            self._turn()
+            self._run_once()
 
-    def _turn(self) -> None:
-        for descriptor, events in self._poller.poll(self._wait() * 1000):
+    def _run_once(self) -> None:
+        for descriptor, events in self._poller.poll(self._seconds_to_next() * 1000):
             reader, writer = self._readers.get(descriptor), self._writers.get(descriptor)
             if reader is not None and events & ~select.POLLOUT:
                 self._call(reader)
             if writer is not None and events & ~select.POLLIN and self._writers.get(descriptor) is writer:
                 self._call(writer)
         now = time.monotonic()
-        for name in [name for name, (moment, _) in self._moments.items() if moment <= now]:
-            _, callback = self._moments.pop(name, (0.0, _nothing))
+        for name in [name for name, (moment, _) in self._timers.items() if moment <= now]:
+            _, callback = self._timers.pop(name, (0.0, _do_nothing))
             self._call(callback)
 
     def _call(self, callback: Callback) -> None:
         try:
             callback()
         except Exception as error:  # noqa: BLE001, RUF100 - whatever it is, it must not end all without a word
-            self.failed(error)
+            self.on_error(error)
 
     def report(self, error: Exception) -> None:
         """Write an error that should not be to stderr, which for an agent is its log."""
@@ -95,18 +95,18 @@ class Loop:
 
             traceback.print_exception(type(error), error, error.__traceback__, file=sys.stderr)
 
-    def _wait(self) -> float:
-        if not self._moments:
+    def _seconds_to_next(self) -> float:
+        if not self._timers:
             return 3600.0
-        return max(0.0, min(moment for moment, _ in self._moments.values()) - time.monotonic())
+        return max(0.0, min(moment for moment, _ in self._timers.values()) - time.monotonic())
 
 
-def give_up(error: Exception) -> None:
+def reraise(error: Exception) -> None:
     """Let an error end the loop."""
     raise error
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Stand for a moment that another callback dropped."""
 
 
@@ -117,24 +117,24 @@ def run_in_thread(work: Callable[[], Any]) -> None:
 
 
 def call_in_thread(
-    loop: Loop, name: str, limit: float, work: Callable[[], Any], done: Callable[[Any], None]
+    loop: Loop, name: str, limit: float, work: Callable[[], Any], on_result: Callable[[Any], None]
 ) -> None:
-    """Call `done` from the loop with the result of `work`; with None if it fails or takes longer than `limit`."""
-    found: List[Any] = []
+    """Call `on_result` from the loop with the result of `work`; with None if it fails or takes longer than `limit`."""
+    results: List[Any] = []
     reader, writer = os.pipe()
 
     def run() -> None:
         try:
-            found.append(work())
+            results.append(work())
         finally:
             os.close(writer)
 
-    def tell() -> None:
-        loop.drop(name)
-        loop.forget(reader)
+    def finish() -> None:
+        loop.cancel(name)
+        loop.unwatch(reader)
         os.close(reader)
-        done(found[0] if found else None)
+        on_result(results[0] if results else None)
 
-    loop.watch(reader, tell)
-    loop.after(limit, name, tell)
+    loop.watch(reader, finish)
+    loop.after(limit, name, finish)
     run_in_thread(run)

@@ -6,7 +6,7 @@ import signal
 from typing import Mapping, NamedTuple, Optional, Tuple
 
 
-class Seen(NamedTuple):
+class Observed(NamedTuple):
     """What the agent saw until everything had ended."""
 
     went: bool
@@ -22,27 +22,27 @@ class Seen(NamedTuple):
     worlds: Mapping[int, Optional[int]] = {}
 
 
-def judge(seen: Seen) -> Tuple[str, str]:
+def judge(observed: Observed) -> Tuple[str, str]:
     """Return the state and the reason; a stop that came after a failure does not excuse it."""
-    if seen.lost is not None:
-        return ("FAILED" if seen.went else "FAILED_SETUP"), seen.lost
-    if not seen.went and seen.gate_failed is not None:
-        return "FAILED_SETUP", seen.gate_failed
-    if seen.first_failure is not None:
-        return "FAILED", seen.first_failure
-    if seen.cancelled is not None:
-        return ("TIMEOUT" if seen.timed_out else "CANCELLED"), seen.cancelled
-    if seen.exit != 0:
-        return "FAILED", f"torchrun {describe_end(seen.exit, seen.signal)}"
-    return _judge_worlds(seen)
+    if observed.lost is not None:
+        return ("FAILED" if observed.went else "FAILED_SETUP"), observed.lost
+    if not observed.went and observed.gate_failed is not None:
+        return "FAILED_SETUP", observed.gate_failed
+    if observed.first_failure is not None:
+        return "FAILED", observed.first_failure
+    if observed.cancelled is not None:
+        return ("TIMEOUT" if observed.timed_out else "CANCELLED"), observed.cancelled
+    if observed.exit != 0:
+        return "FAILED", f"torchrun {describe_end(observed.exit, observed.signal)}"
+    return _judge_worlds(observed)
 
 
-def _judge_worlds(seen: Seen) -> Tuple[str, str]:
-    if len(seen.worlds) != seen.processes:
-        return "FAILED", f"{len(seen.worlds)} of {seen.processes} workers were started"
-    for rank, size in sorted(seen.worlds.items()):
-        if seen.world_size is not None and size != seen.world_size:
-            return "FAILED", f"rank {rank} saw WORLD_SIZE {size}, planned were {seen.world_size}"
+def _judge_worlds(observed: Observed) -> Tuple[str, str]:
+    if len(observed.worlds) != observed.processes:
+        return "FAILED", f"{len(observed.worlds)} of {observed.processes} workers were started"
+    for rank, world_size in sorted(observed.worlds.items()):
+        if observed.world_size is not None and world_size != observed.world_size:
+            return "FAILED", f"rank {rank} saw WORLD_SIZE {world_size}, planned were {observed.world_size}"
     return "SUCCEEDED", ""
 
 
@@ -56,17 +56,17 @@ def describe_limit(seconds: float) -> str:
     return f"time limit of {' '.join(parts)}"
 
 
-def describe_end(code: Optional[int], number: Optional[int]) -> str:
+def describe_end(code: Optional[int], signal_number: Optional[int]) -> str:
     """Say how a process ended."""
-    if number is not None:
-        return f"was killed by {_signal_name(number)}"
+    if signal_number is not None:
+        return f"was killed by {_signal_name(signal_number)}"
     return "ended" if code is None else f"exited with {code}"
 
 
 def split_status(status: int) -> Tuple[Optional[int], Optional[int]]:
     """Split a wait status into exit code and signal; one of them is None."""
-    number = status & 0x7F
-    return (None, number) if number else ((status >> 8) & 0xFF, None)
+    signal_number = status & 0x7F
+    return (None, signal_number) if signal_number else ((status >> 8) & 0xFF, None)
 
 
 def _signal_name(number: int) -> str:

@@ -8,20 +8,20 @@ from typing import Any, Dict, Optional, Type
 
 from .stream import Stream
 
-BEAT_EVERY = 2.0
+BEAT_INTERVAL = 2.0
 
 
-class Voice:
+class Heartbeat:
     """The node's half of the conversation; a thread of its own tells that the work goes on."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
         self.steps = 0
-        self._one_at_a_time = threading.Lock()
-        self._over = threading.Event()
+        self._send_lock = threading.Lock()
+        self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._beat, daemon=True)
 
-    def __enter__(self) -> Voice:
+    def __enter__(self) -> Heartbeat:
         self._thread.start()
         return self
 
@@ -31,12 +31,12 @@ class Voice:
         error: Optional[BaseException],
         trace: Optional[TracebackType],
     ) -> None:
-        self._over.set()
+        self._stopped.set()
         self._thread.join()
 
     def send(self, header: Dict[str, Any], body: bytes = b"") -> None:
         """Send a frame between two beats."""
-        with self._one_at_a_time:
+        with self._send_lock:
             self.stream.send(header, body)
 
     def step(self) -> None:
@@ -45,7 +45,7 @@ class Voice:
 
     def _beat(self) -> None:
         count = 0
-        while not self._over.wait(BEAT_EVERY):
+        while not self._stopped.wait(BEAT_INTERVAL):
             count += 1
             try:
                 self.send({"beat": count, "steps": self.steps})

@@ -69,25 +69,25 @@ def read_stat(pid: int) -> Optional[Stat]:
 
 def identify(pid: int) -> Identity:
     """Name a process that is known to be there; ProcessLookupError if it is not."""
-    found = read_stat(pid)
-    if found is None:
+    stat = read_stat(pid)
+    if stat is None:
         raise ProcessLookupError(f"no process {pid}")
-    return found.identity
+    return stat.identity
 
 
-def look(identity: Identity) -> Optional[Stat]:
+def find_process(identity: Identity) -> Optional[Stat]:
     """Look at exactly this process, zombie or not; None if it is gone."""
-    found = read_stat(identity.pid)
-    return found if found is not None and found.starttime == identity.starttime else None
+    stat = read_stat(identity.pid)
+    return stat if stat is not None and stat.starttime == identity.starttime else None
 
 
-def alive(identity: Optional[Identity]) -> bool:
+def is_alive(identity: Optional[Identity]) -> bool:
     """Whether exactly this process still runs."""
-    found = look(identity) if identity is not None else None
-    return found is not None and found.running
+    stat = find_process(identity) if identity is not None else None
+    return stat is not None and stat.running
 
 
-def identity_of(entry: Any) -> Optional[Identity]:
+def parse_identity(entry: Any) -> Optional[Identity]:
     """Read what `as_dict` wrote; None for anything else."""
     if not isinstance(entry, dict):
         return None
@@ -111,18 +111,18 @@ def all_pids() -> List[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
-def descendants(pid: int, spare: Iterable[int] = ()) -> List[Stat]:
-    """Look at every process below `pid`, parents first; `spare` and nothing but it is left out."""
-    list_children = _lister()
-    found: List[Stat] = []
-    waiting = list_children(pid)
-    while waiting:
-        child = waiting.pop(0)
+def descendants(pid: int, exclude: Iterable[int] = ()) -> List[Stat]:
+    """Look at every process below `pid`, parents first; `exclude` and nothing but it is left out."""
+    list_children = _children_lister()
+    stats: List[Stat] = []
+    pending = list_children(pid)
+    while pending:
+        child = pending.pop(0)
         stat = read_stat(child)
-        if stat is not None and child not in spare:
-            found.append(stat)
-        waiting += list_children(child)
-    return found
+        if stat is not None and child not in exclude:
+            stats.append(stat)
+        pending += list_children(child)
+    return stats
 
 
 def kernel_lists_children() -> bool:
@@ -130,38 +130,38 @@ def kernel_lists_children() -> bool:
     return os.path.exists(f"/proc/self/task/{os.getpid()}/children")
 
 
-def _lister() -> Callable[[int], List[int]]:
+def _children_lister() -> Callable[[int], List[int]]:
     if kernel_lists_children():
         return _listed_children
-    families: Dict[int, List[int]] = {}
+    children: Dict[int, List[int]] = {}
     for stat in filter(None, map(read_stat, all_pids())):
-        families.setdefault(stat.parent, []).append(stat.pid)
-    return lambda pid: families.get(pid, [])
+        children.setdefault(stat.parent, []).append(stat.pid)
+    return lambda pid: children.get(pid, [])
 
 
 def _listed_children(pid: int) -> List[int]:
     lists = [_read(f"/proc/{pid}/task/{thread}/children") for thread in _list(f"/proc/{pid}/task")]
-    return [int(word) for words in lists for word in (words or b"").split()]
+    return [int(pid_text) for pids in lists for pid_text in (pids or b"").split()]
 
 
-def tagged(tag: str) -> Iterator[Stat]:
+def find_tagged(tag: str) -> Iterator[Stat]:
     """Look for processes of this account that were started with CLUSTERCTL_RUN=tag; scans /proc once."""
-    wanted = b"CLUSTERCTL_RUN=" + os.fsencode(tag)
-    return own_processes("environ", lambda words: wanted in words)
+    variable = b"CLUSTERCTL_RUN=" + os.fsencode(tag)
+    return own_processes("environ", lambda variables: variable in variables)
 
 
-def tagged_below(tag: str) -> Iterator[Stat]:
+def find_tagged_below(tag: str) -> Iterator[Stat]:
     """Look for the same whose tag begins with `tag`."""
-    wanted = b"CLUSTERCTL_RUN=" + os.fsencode(tag)
-    return own_processes("environ", lambda words: any(word.startswith(wanted) for word in words))
+    variable = b"CLUSTERCTL_RUN=" + os.fsencode(tag)
+    return own_processes("environ", lambda variables: any(entry.startswith(variable) for entry in variables))
 
 
-def own_processes(file: str, fits: Callable[[List[bytes]], bool]) -> Iterator[Stat]:
+def own_processes(file: str, matches: Callable[[List[bytes]], bool]) -> Iterator[Stat]:
     """Yield the running processes of this account, but this one, whose `environ` or `cmdline` fits."""
     for pid in all_pids():
-        if pid == os.getpid() or not _is_ours(pid):
+        if pid == os.getpid() or not _is_own(pid):
             continue
-        if fits((_read(f"/proc/{pid}/{file}") or b"").split(b"\0")[:-1]):
+        if matches((_read(f"/proc/{pid}/{file}") or b"").split(b"\0")[:-1]):
             stat = read_stat(pid)
             if stat is not None and stat.running:
                 yield stat
@@ -176,7 +176,7 @@ def send_signal(identity: Identity, number: int) -> bool:
     except OSError:
         return _signal_by_pid(identity, number)
     try:
-        if look(identity) is None:
+        if find_process(identity) is None:
             return False
         signal.pidfd_send_signal(descriptor, number)
     except OSError:
@@ -188,7 +188,7 @@ def send_signal(identity: Identity, number: int) -> bool:
 
 def _signal_by_pid(identity: Identity, number: int) -> bool:
     try:
-        if look(identity) is None:
+        if find_process(identity) is None:
             return False
         os.kill(identity.pid, number)
     except OSError:
@@ -196,12 +196,12 @@ def _signal_by_pid(identity: Identity, number: int) -> bool:
     return True
 
 
-def become_subreaper() -> bool:
+def set_subreaper() -> bool:
     """Make orphans below this process its children; False where the kernel or Python cannot."""
     return _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
-def die_with_parent(number: int) -> bool:
+def set_parent_death_signal(number: int) -> bool:
     """Ask for a signal when the parent's thread that started this process ends."""
     return _prctl(PR_SET_PDEATHSIG, number)
 
@@ -238,7 +238,7 @@ def _prctl(option: int, value: int) -> bool:
         return False
 
 
-def _is_ours(pid: int) -> bool:
+def _is_own(pid: int) -> bool:
     try:
         return os.stat(f"/proc/{pid}").st_uid == os.geteuid()
     except OSError:
@@ -260,26 +260,26 @@ def _read(path: str) -> Optional[bytes]:
         return None
 
 
-OURS = ("CLUSTERCTL_ACTIVATE_STATUS",)
+PRIVATE_ENV = ("CLUSTERCTL_ACTIVATE_STATUS",)
 
 
-LEFT_AFTER = 10.0  # seconds after which a killed process that is still there counts as left
-ROUND = 0.005
+UNKILLABLE_AFTER = 10.0  # seconds after which a killed process that is still there counts as left
+KILL_INTERVAL = 0.005
 
 
-class Sweep:
+class ProcessTree:
     """Signals to the processes of one run, and the account of them."""
 
     def __init__(self, tag: str) -> None:
         self.tag = tag
         self.ended: Dict[Identity, str] = {}
-        self._asked: Set[Identity] = set()
+        self._terminated: Set[Identity] = set()
 
-    def ask(self, processes: Iterable[Stat]) -> None:
+    def terminate(self, processes: Iterable[Stat]) -> None:
         """Send SIGTERM to each process, once in its life."""
         for stat in processes:
-            if stat.identity not in self._asked:
-                self._asked.add(stat.identity)
+            if stat.identity not in self._terminated:
+                self._terminated.add(stat.identity)
                 self._send(stat, signal.SIGTERM)
 
     def kill(self, processes: Iterable[Stat]) -> None:
@@ -287,41 +287,41 @@ class Sweep:
         for stat in processes:
             self._send(stat, signal.SIGKILL)
 
-    def rest(self) -> List[Stat]:
+    def remaining(self) -> List[Stat]:
         """Look at what is below this process; when that is nothing, at what bears the tag."""
-        return living() or list(self._tagged())
+        return running_descendants() or list(self._tagged())
 
     def _tagged(self) -> Iterator[Stat]:
         """Look for the tag; one that ends with a slash stands for those of all attempts, any other for itself alone."""
-        return tagged_below(self.tag) if self.tag.endswith("/") else tagged(self.tag)
+        return find_tagged_below(self.tag) if self.tag.endswith("/") else find_tagged(self.tag)
 
-    def account(self) -> List[Dict[str, Any]]:
+    def signalled(self) -> List[Dict[str, Any]]:
         """Render what was signalled."""
         return [{"pid": identity.pid, "name": name} for identity, name in self.ended.items()]
 
     def kill_all(self) -> List[Stat]:
         """Kill until nothing is left, reaping on the way; returns what cannot be ended."""
-        deadline = time.monotonic() + LEFT_AFTER
+        deadline = time.monotonic() + UNKILLABLE_AFTER
         while True:
             for _ in reap():
                 pass
-            rest = self.rest()
-            if not rest or time.monotonic() > deadline:
-                return rest
-            self.kill(rest)
-            time.sleep(ROUND)
+            remaining = self.remaining()
+            if not remaining or time.monotonic() > deadline:
+                return remaining
+            self.kill(remaining)
+            time.sleep(KILL_INTERVAL)
 
     def _send(self, stat: Stat, number: int) -> None:
         if send_signal(stat.identity, number):
             self.ended[stat.identity] = stat.name
 
 
-def living(spare: Iterable[int] = ()) -> List[Stat]:
-    """Look at every process below this one that still runs, those in `spare` left out."""
-    return [stat for stat in descendants(os.getpid(), spare) if stat.running]
+def running_descendants(exclude: Iterable[int] = ()) -> List[Stat]:
+    """Look at every process below this one that still runs, those in `exclude` left out."""
+    return [stat for stat in descendants(os.getpid(), exclude) if stat.running]
 
 
-def as_left(processes: Iterable[Stat]) -> List[Dict[str, Any]]:
+def describe_leftovers(processes: Iterable[Stat]) -> List[Dict[str, Any]]:
     """Render processes that could not be ended."""
     return [{"pid": stat.pid, "name": stat.name, "state": stat.state} for stat in processes]
 

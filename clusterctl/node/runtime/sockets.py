@@ -12,14 +12,16 @@ from typing import Any, Iterator, List, Optional, Sequence, Tuple
 from .stream import VerbError
 
 
-def prove(token: bytes, *words: object) -> str:
+def prove(token: bytes, *context: object) -> str:
     """Prove to know the token; the words are the purpose and the occasion."""
-    return hmac.new(token, json.dumps(words).encode("utf-8"), sha256).hexdigest()
+    return hmac.new(token, json.dumps(context).encode("utf-8"), sha256).hexdigest()
 
 
-def same(one: Any, other: str) -> bool:
+def is_same_proof(received: Any, expected: str) -> bool:
     """Compare a proof that was heard with the right one, in a time that tells nothing."""
-    return isinstance(one, str) and hmac.compare_digest(one.encode("utf-8", "replace"), other.encode("utf-8"))
+    return isinstance(received, str) and hmac.compare_digest(
+        received.encode("utf-8", "replace"), expected.encode("utf-8")
+    )
 
 
 # From 20000 up: Ray's workers take 10002 to 19999. The rest is for kernels that keep nearly everything for themselves.
@@ -43,7 +45,7 @@ def hold_port(ports: Optional[Sequence[int]]) -> socket.socket:
 
 def candidates(ports: Optional[Sequence[int]], ephemeral: Tuple[int, int], start: float) -> Iterator[int]:
     """Yield the ports to try, from a point between 0.0 and 1.0 of the range onwards."""
-    allowed: List[int] = list(range(ports[0], ports[1] + 1)) if ports else _outside(ephemeral)
+    allowed: List[int] = list(range(ports[0], ports[1] + 1)) if ports else _outside_ephemeral(ephemeral)
     first = int(start * len(allowed))
     yield from allowed[first:]
     yield from allowed[:first]
@@ -70,7 +72,7 @@ def owns_listener(pid: int, port: int) -> bool:
     return bool(inodes) and any(link in inodes for link in _sockets_of(pid))
 
 
-def _outside(ephemeral: Tuple[int, int]) -> List[int]:
+def _outside_ephemeral(ephemeral: Tuple[int, int]) -> List[int]:
     low, high = ephemeral
     ranges = [
         [port for port in range(lowest, HIGHEST + 1) if not low <= port <= high]
@@ -99,7 +101,7 @@ def _bind(port: int) -> Optional[socket.socket]:
 
 
 def _listening_inodes(port: int) -> List[str]:
-    found = []
+    inodes = []
     for table in ("tcp", "tcp6"):
         try:
             with open(f"/proc/self/net/{table}", encoding="ascii") as source:
@@ -107,8 +109,8 @@ def _listening_inodes(port: int) -> List[str]:
         except OSError:
             continue
         suffix = f":{port:04X}"
-        found += [f"socket:[{row[9]}]" for row in rows[1:] if row[1].endswith(suffix) and row[3] == LISTEN]
-    return found
+        inodes += [f"socket:[{row[9]}]" for row in rows[1:] if row[1].endswith(suffix) and row[3] == LISTEN]
+    return inodes
 
 
 def _sockets_of(pid: int) -> Iterator[str]:

@@ -11,9 +11,9 @@ from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 MAX_HEADER = 64 << 20  # the names of a million contents
 MAX_BODY = 64 << 20
-PIECE = 1 << 16
+CHUNK = 1 << 16
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
-SCARCE = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)  # processes, memory, descriptors
+SCARCITY_ERRORS = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)  # processes, memory, descriptors
 
 Header = Dict[str, Any]
 Frame = Tuple[Header, bytes]
@@ -43,12 +43,12 @@ def describe_failure(error: BaseException) -> Dict[str, str]:
 def _describe_refusal(error: OSError) -> Tuple[str, str]:
     """Give code and message of what the system refused; both empty if the error looks like a bug of ours."""
     name = error.filename2 or error.filename
-    place = os.fsdecode(name) if isinstance(name, (str, bytes)) else ""
+    path = os.fsdecode(name) if isinstance(name, (str, bytes)) else ""
     if error.errno in DISK_ERRORS:
-        return "CC-DISK-001", f"cannot write {place or 'the disk'}: {error.strerror}"
-    if place:
-        return "CC-DISK-002", f"cannot use {place}: {error.strerror}"
-    if error.errno in SCARCE:
+        return "CC-DISK-001", f"cannot write {path or 'the disk'}: {error.strerror}"
+    if path:
+        return "CC-DISK-002", f"cannot use {path}: {error.strerror}"
+    if error.errno in SCARCITY_ERRORS:
         return "", f"the node's system refused: {error.strerror}"
     return "", ""
 
@@ -70,11 +70,11 @@ class Decoder:
         self._buffer = bytearray(pending)
         self._sizes: Optional[Tuple[int, int, int]] = None
 
-    def feed(self, piece: bytes) -> None:
+    def feed(self, chunk: bytes) -> None:
         """Add bytes that arrived."""
-        self._buffer += piece
+        self._buffer += chunk
 
-    def take(self) -> Optional[Frame]:
+    def next_frame(self) -> Optional[Frame]:
         """Return the next frame, or None while it is incomplete; ValueError if it is not one."""
         if self._sizes is None:
             self._sizes = self._read_sizes()
@@ -107,33 +107,33 @@ class Stream:
         self.source = source
         self.sink = sink
         self.ended = False
-        self.patience: Optional[float] = None
-        self.until: Optional[float] = (
+        self.send_timeout: Optional[float] = None
+        self.deadline: Optional[float] = (
             None  # the moment, by the monotonic clock, after which nothing goes any more
         )
         self._decoder = Decoder(pending)
         os.set_blocking(source, False)
         os.set_blocking(sink, False)
 
-    def distrust(self, parse: Callable[[bytes], Header], most_header: int, most_body: int) -> None:
+    def restrict(self, parse: Callable[[bytes], Header], most_header: int, most_body: int) -> None:
         """Take no larger frames than these, and let somebody else read their headers."""
         self._decoder.parse = parse
         self._decoder.most_header, self._decoder.most_body = most_header, most_body
 
     def fileno(self) -> int:
-        """Return the descriptor to wait on for arrivals; ask `arrived` once first."""
+        """Return the descriptor to wait on for arrivals; ask `read_available` once first."""
         return self.source
 
     def send(self, header: Header, body: bytes = b"") -> None:
-        """Write one frame; BrokenPipeError if the other side left or took nothing for `patience` seconds."""
-        rest = memoryview(encode(header, body))
-        while rest:
-            if self._left(1.0) <= 0:
+        """Write one frame; BrokenPipeError if the other side left or took nothing for `send_timeout` seconds."""
+        unsent = memoryview(encode(header, body))
+        while unsent:
+            if self._remaining(1.0) <= 0:
                 raise BrokenPipeError(errno.EPIPE, "the other side reads too slowly")
             try:
-                rest = rest[os.write(self.sink, rest) :]
+                unsent = unsent[os.write(self.sink, unsent) :]
             except BlockingIOError:
-                self._await(self.sink, select.POLLOUT)
+                self._wait_ready(self.sink, select.POLLOUT)
             except ConnectionError as error:
                 raise BrokenPipeError(errno.EPIPE, "the other side left") from error
 
@@ -141,44 +141,44 @@ class Stream:
         """Wait for the next frame; None at the end of the stream, TimeoutError after `timeout` seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            if self._left(1.0) <= 0:
+            if self._remaining(1.0) <= 0:
                 raise TimeoutError("the other side is too slow")
-            frame = self._decoder.take()
+            frame = self._decoder.next_frame()
             if frame is not None or self.ended:
                 return frame
-            wait = None if deadline is None else max(0.0, self._left(deadline - time.monotonic()))
+            wait = None if deadline is None else max(0.0, self._remaining(deadline - time.monotonic()))
             if not _ready(self.source, select.POLLIN, wait):
                 raise TimeoutError("no frame in time")
             self._read()
 
-    def arrived(self) -> Iterator[Frame]:
+    def read_available(self) -> Iterator[Frame]:
         """Yield the frames that are here, without waiting; sets `ended` at the end of the stream."""
         while True:
-            frame = self._decoder.take()
+            frame = self._decoder.next_frame()
             if frame is not None:
                 yield frame
             elif self.ended or not self._read():
                 return
 
-    def _left(self, seconds: float) -> float:
+    def _remaining(self, seconds: float) -> float:
         """Give so many seconds, or what is left until the moment after which nothing goes any more."""
-        return seconds if self.until is None else min(seconds, self.until - time.monotonic())
+        return seconds if self.deadline is None else min(seconds, self.deadline - time.monotonic())
 
-    def _await(self, descriptor: int, event: int) -> None:
-        patience = None if self.patience is None else max(0.0, self._left(self.patience))
-        if not _ready(descriptor, event, patience):
+    def _wait_ready(self, descriptor: int, event: int) -> None:
+        timeout = None if self.send_timeout is None else max(0.0, self._remaining(self.send_timeout))
+        if not _ready(descriptor, event, timeout):
             raise BrokenPipeError(errno.EPIPE, "the other side does not read")
 
     def _read(self) -> bool:
         try:
-            piece = os.read(self.source, PIECE)
+            chunk = os.read(self.source, CHUNK)
         except BlockingIOError:
             return False
         except ConnectionError:
-            piece = b""
-        self.ended = not piece
-        self._decoder.feed(piece)
-        return bool(piece)
+            chunk = b""
+        self.ended = not chunk
+        self._decoder.feed(chunk)
+        return bool(chunk)
 
 
 def _ready(descriptor: int, event: int, timeout: Optional[float]) -> bool:

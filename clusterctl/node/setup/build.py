@@ -27,16 +27,16 @@ from contextlib import suppress
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from ...protocol.untrusted import MalformedError, Untrusted, parse_object
-from ..runtime.processes import alive, boot_id, identify, identity_of
+from ..runtime.processes import boot_id, identify, is_alive, parse_identity
 from ..runtime.stream import DISK_ERRORS, VerbError
-from ..state.environments import MARK, Made, enter, find_made, folder_of
-from ..state.workdir import aside_of, make_below, read_bytes, read_json, write_new
-from ..supervise.spawn import tell
+from ..state.environments import MARK, Environment, activate_environment, environment_folder, find_environment
+from ..state.workdir import make_below, read_bytes, read_json, temporary_path, write_new
+from ..supervise.spawn import write_report
 from ..sync.layout import Layout, parse_rows, read_tree, tree_hash
 from ..sync.store import Store, remove_tree
-from .commands import StepFailed, Steps, quote
+from .commands import StepFailed, StepRunner, quote
 
-NAME = "clusterctl-outer.pth"
+PTH_NAME = "clusterctl-outer.pth"
 VERSION = re.compile(r"setuptools-(\d+(?:\.\d+)*)[^/]*\.(?:dist|egg)-info\Z")
 SETUPTOOLS = (
     "setuptools",
@@ -47,13 +47,13 @@ SETUPTOOLS = (
 )
 
 
-def show_outer(prefix: str) -> None:
+def link_outer_packages(prefix: str) -> None:
     """Lead an environment to the packages of the Python that made it, its own first, and hide none of them."""
     outer = outer_venv()
     if outer:
-        lines = ["import site; site.addsitedir(%r)\n" % folder for folder in sites(outer)]
-        for folder in sites(prefix):
-            with open(os.path.join(folder, NAME), "w", encoding="utf-8") as file:
+        lines = ["import site; site.addsitedir(%r)\n" % folder for folder in site_folders(outer)]
+        for folder in site_folders(prefix):
+            with open(os.path.join(folder, PTH_NAME), "w", encoding="utf-8") as file:
                 file.write("".join(lines))
     drop_old_setuptools(prefix)
 
@@ -70,11 +70,11 @@ def drop_old_setuptools(prefix: str) -> None:
     What is installed may need the newer one, torch does; without an index pip could get it from nowhere else.
     """
     outer = outer_venv()
-    shown = [*(sites(outer) if outer else ()), *site.getsitepackages([sys.base_prefix])]
-    mine, theirs = newest(sites(prefix)), newest(shown)
-    if not mine < theirs or mine == ():
+    outer_folders = [*(site_folders(outer) if outer else ()), *site.getsitepackages([sys.base_prefix])]
+    inner_version, outer_version = newest_setuptools(site_folders(prefix)), newest_setuptools(outer_folders)
+    if not inner_version < outer_version or inner_version == ():
         return
-    for folder in sites(prefix):
+    for folder in site_folders(prefix):
         for name in SETUPTOOLS:
             for path in glob.glob(os.path.join(glob.escape(folder), name)):
                 if os.path.isdir(path):
@@ -83,125 +83,125 @@ def drop_old_setuptools(prefix: str) -> None:
                     os.unlink(path)
 
 
-def newest(folders: List[str]) -> Tuple[int, ...]:
+def newest_setuptools(folders: List[str]) -> Tuple[int, ...]:
     """Return the newest version of setuptools in some folders; nothing if none has it."""
-    found = [
+    matches = [
         VERSION.search(name) for folder in folders if os.path.isdir(folder) for name in os.listdir(folder)
     ]
-    versions = [tuple(map(int, match[1].split("."))) for match in found if match]
+    versions = [tuple(map(int, match[1].split("."))) for match in matches if match]
     return max(versions, default=())
 
 
-def sites(prefix: str) -> List[str]:
+def site_folders(prefix: str) -> List[str]:
     """Return the folders of packages below a prefix, for this version of Python."""
     version = "python%d.%d" % sys.version_info[:2]
-    found = [
+    by_lib = [
         glob.glob(os.path.join(glob.escape(prefix), lib, version, "site-packages"))
         for lib in ("lib", "lib64")
     ]
-    return sorted({os.path.realpath(folder) for folders in found for folder in folders})
+    return sorted({os.path.realpath(folder) for folders in by_lib for folder in folders})
 
 
-BEAT = 2.0
-SILENT = 30.0  # seconds of looks without a beat after which a holder is gone
-LOOK = 0.2  # seconds, soon ten times as many: a thousand nodes may share a home
-LONGEST_LOOK = 3.0  # seconds that one look counts: a file system that hung has not shown anybody silent
-FORGOTTEN = 3600.0  # seconds without a beat after which a directory is nobody's
-CLAIM = ".by"
-LONGEST_WHO = 200  # characters
+BEAT_INTERVAL = 2.0
+HOLDER_TIMEOUT = 30.0  # seconds of looks without a beat after which a holder is gone
+POLL_INTERVAL = 0.2  # seconds, soon ten times as many: a thousand nodes may share a home
+LONGEST_POLL = 3.0  # seconds that one look counts: a file system that hung has not shown anybody silent
+UNCLAIMED_AFTER = 3600.0  # seconds without a beat after which a directory is nobody's
+CLAIM_SUFFIX = ".by"
+LONGEST_HOLDER = 200  # characters
 
 
 class SetupLock:
     """A file that names its holder and changes with each beat."""
 
-    def __init__(self, path: str, who: str) -> None:
+    def __init__(self, path: str, holder: str) -> None:
         self._path = path
         self._token = os.urandom(8).hex()
-        me = identify(os.getpid()).as_dict()
-        self._words = {"token": self._token, "who": who, "boot_id": boot_id(), **me}
-        self._over = threading.Event()
+        identity = identify(os.getpid()).as_dict()
+        self._fields = {"token": self._token, "who": holder, "boot_id": boot_id(), **identity}
+        self._released = threading.Event()
         self._beats = 0
-        self._claimed = ""
+        self._claim_path = ""
         self._thread = threading.Thread(target=self._beat, daemon=True)
 
-    def take(self, made: Callable[[], bool], waits: Callable[[str], None]) -> bool:
-        """Wait until it is ours; False as soon as somebody has made what it is about. `waits` hears for whom."""
-        seen: Optional[bytes] = None
-        silent, looked, looks = 0.0, time.monotonic(), 0
-        while os.path.lexists(self._path) or not self._try():
-            if made():
+    def acquire(self, is_made: Callable[[], bool], on_wait: Callable[[str], None]) -> bool:
+        """Wait until it is ours; False as soon as somebody has made what it is about. `on_wait` hears for whom."""
+        last_content: Optional[bytes] = None
+        silent_seconds, checked_at, polls = 0.0, time.monotonic(), 0
+        while os.path.lexists(self._path) or not self._try_acquire():
+            if is_made():
                 return False
-            looks += 1
+            polls += 1
             content, now = read_bytes(self._path), time.monotonic()
-            silent += min(
-                now - looked, LONGEST_LOOK
+            silent_seconds += min(
+                now - checked_at, LONGEST_POLL
             )  # what a look may take beyond that is not the holder's fault
-            looked = now
-            if content is not None and content != seen:
-                waits(_read(content).text("who", LONGEST_WHO) or "another run")
-                seen, silent = content, 0.0
-            if content is not None and (_has_died(_read(content)) or silent > SILENT):
-                self._take_away(content)
+            checked_at = now
+            if content is not None and content != last_content:
+                on_wait(_parse_fields(content).text("who", LONGEST_HOLDER) or "another run")
+                last_content, silent_seconds = content, 0.0
+            if content is not None and (_has_died(_parse_fields(content)) or silent_seconds > HOLDER_TIMEOUT):
+                self._remove_if_unchanged(content)
             else:
-                time.sleep(LOOK * min(looks, 10) * random.uniform(0.8, 1.2))
+                time.sleep(POLL_INTERVAL * min(polls, 10) * random.uniform(0.8, 1.2))
         self._thread.start()
-        return not made()
+        return not is_made()
 
     def claim(self, folder: str) -> None:
         """Say of a directory that we are at work there, for as long as we hold the lock or have lost it."""
-        write_new(folder + CLAIM, self._content())
-        self._claimed = folder + CLAIM
+        write_new(folder + CLAIM_SUFFIX, self._content())
+        self._claim_path = folder + CLAIM_SUFFIX
 
-    def drop(self) -> None:
+    def release(self) -> None:
         """Let others have it."""
-        self._over.set()
+        self._released.set()
         if self._thread.ident is not None:
             self._thread.join()
-        if self._claimed:
+        if self._claim_path:
             with suppress(OSError):
-                os.unlink(self._claimed)
+                os.unlink(self._claim_path)
         content = read_bytes(self._path)
-        if content is not None and _read(content).text("token") == self._token:
-            self._take_away(content)
+        if content is not None and _parse_fields(content).text("token") == self._token:
+            self._remove_if_unchanged(content)
 
-    def _try(self) -> bool:
-        aside = aside_of(self._path)
-        write_new(aside, self._content())
+    def _try_acquire(self) -> bool:
+        temporary = temporary_path(self._path)
+        write_new(temporary, self._content())
         try:
-            os.link(aside, self._path)
+            os.link(temporary, self._path)
         except FileExistsError:
             return False
         finally:
-            os.unlink(aside)
+            os.unlink(temporary)
         return True
 
     def _content(self) -> bytes:
-        return json.dumps({**self._words, "beats": self._beats}).encode("utf-8")
+        return json.dumps({**self._fields, "beats": self._beats}).encode("utf-8")
 
     def _beat(self) -> None:
         """Change the lock now and then, as long as it is ours, and the claim in any case."""
-        while not self._over.wait(BEAT):
+        while not self._released.wait(BEAT_INTERVAL):
             self._beats += 1
             with suppress(OSError):
-                if self._claimed:
-                    os.utime(self._claimed)
-                if _read(read_bytes(self._path) or b"").text("token") == self._token:
-                    aside = aside_of(self._path)
-                    write_new(aside, self._content())
-                    os.replace(aside, self._path)
+                if self._claim_path:
+                    os.utime(self._claim_path)
+                if _parse_fields(read_bytes(self._path) or b"").text("token") == self._token:
+                    temporary = temporary_path(self._path)
+                    write_new(temporary, self._content())
+                    os.replace(temporary, self._path)
 
-    def _take_away(self, content: bytes) -> None:
+    def _remove_if_unchanged(self, content: bytes) -> None:
         """Remove the lock if it is still the one that was looked at; of several who try, one has it in his hand."""
-        aside = aside_of(self._path)
+        temporary = temporary_path(self._path)
         with suppress(FileNotFoundError):
-            os.rename(self._path, aside)
-            if read_bytes(aside) != content:
+            os.rename(self._path, temporary)
+            if read_bytes(temporary) != content:
                 with suppress(FileExistsError):
-                    os.link(aside, self._path)
-            os.unlink(aside)
+                    os.link(temporary, self._path)
+            os.unlink(temporary)
 
 
-def unclaimed(folder: str) -> Iterator[str]:
+def find_unclaimed(folder: str) -> Iterator[str]:
     """Give the directories that nobody is at work in, by the clock of the file system alone."""
     probe = os.path.join(folder, os.urandom(8).hex() + ".new")
     write_new(probe, b"")
@@ -209,30 +209,30 @@ def unclaimed(folder: str) -> Iterator[str]:
     os.unlink(probe)
     for entry in list(os.scandir(folder)):
         if entry.is_dir(follow_symlinks=False):
-            claim = entry.path + CLAIM
-            words = _read(read_bytes(claim) or b"")
-            if not words or _has_died(words) or now - _time_of(claim) > FORGOTTEN:
+            claim = entry.path + CLAIM_SUFFIX
+            fields = _parse_fields(read_bytes(claim) or b"")
+            if not fields or _has_died(fields) or now - _modified_at(claim) > UNCLAIMED_AFTER:
                 yield entry.path
 
 
-def _time_of(path: str) -> float:
+def _modified_at(path: str) -> float:
     try:
         return os.stat(path).st_mtime
     except FileNotFoundError:
         return 0.0
 
 
-def _read(content: bytes) -> Untrusted:
+def _parse_fields(content: bytes) -> Untrusted:
     try:
         return parse_object(content)
     except MalformedError:
         return Untrusted({})
 
 
-def _has_died(words: Untrusted) -> bool:
+def _has_died(fields: Untrusted) -> bool:
     """Whether the holder was a process of this machine that is gone."""
-    who = {"pid": words.integer("pid"), "starttime": words.integer("starttime")}
-    return words.text("boot_id") == boot_id() and not alive(identity_of(who))
+    identity = {"pid": fields.integer("pid"), "starttime": fields.integer("starttime")}
+    return fields.text("boot_id") == boot_id() and not is_alive(parse_identity(identity))
 
 
 LOG = "setup.log"
@@ -246,15 +246,17 @@ def main(arguments: List[str]) -> None:
     spec = read_json(os.path.join(rundir, "spec.json")) or {}
     try:
         Setup(rundir, spec, report).provide()
-        tell(report, {"done": True})
+        write_report(report, {"done": True})
     except StepFailed as error:
-        tell(report, {"failed": error.as_dict()})
+        write_report(report, {"failed": error.as_dict()})
     except VerbError as error:
-        tell(report, {"failed": {"reason": str(error), "text": str(error), "code": error.code, "again": ""}})
+        write_report(
+            report, {"failed": {"reason": str(error), "text": str(error), "code": error.code, "again": ""}}
+        )
     except OSError as error:
         text = "%s: %s" % (os.fsdecode(error.filename or "the disk"), error.strerror)
         code = "CC-DISK-001" if error.errno in DISK_ERRORS else "CC-DISK-002"
-        tell(report, {"failed": {"reason": text, "text": text, "code": code, "again": ""}})
+        write_report(report, {"failed": {"reason": text, "text": text, "code": code, "again": ""}})
 
 
 class Setup:
@@ -263,82 +265,84 @@ class Setup:
     def __init__(self, rundir: str, spec: Dict[str, Any], report: int) -> None:
         self._rundir = rundir
         self._spec = spec
-        self._wish: Dict[str, Any] = spec["setup"]
+        self._setup_spec: Dict[str, Any] = spec["setup"]
         self._workdir = os.path.dirname(os.path.dirname(os.path.dirname(rundir)))
-        self._folder = folder_of(self._workdir, self._wish["content"])
+        self._folder = environment_folder(self._workdir, self._setup_spec["content"])
         self._report = report
-        self._said = ""
+        self._reported = ""
 
-    def provide(self) -> Made:
+    def provide(self) -> Environment:
         """Return the environment, made by us or by somebody whom we waited for."""
         make_below(self._workdir, "envs", os.path.basename(self._folder))
-        who = "%s on %s" % (self._spec["run"], self._spec["node"])
-        lock = SetupLock(os.path.join(self._folder, "lock"), who)
+        holder = "%s on %s" % (self._spec["run"], self._spec["node"])
+        lock = SetupLock(os.path.join(self._folder, "lock"), holder)
         try:
-            if lock.take(lambda: find_made(self._folder) is not None, self._waits):
-                tell(self._report, {"doing": "", "begins": True})  # waiting for others was no time of ours
+            if lock.acquire(lambda: find_environment(self._folder) is not None, self._report_wait):
+                write_report(
+                    self._report, {"doing": "", "begins": True}
+                )  # waiting for others was no time of ours
                 self._make(lock)
         except (StepFailed, OSError):
-            if find_made(self._folder) is None:  # else somebody else was quicker, and took us for gone
+            if find_environment(self._folder) is None:  # else somebody else was quicker, and took us for gone
                 raise
         finally:
-            lock.drop()
-        found = find_made(self._folder)
-        if found is None:
-            shown = self._wish["steps"][0]["shown"]
+            lock.release()
+        environment = find_environment(self._folder)
+        if environment is None:
+            shown = self._setup_spec["steps"][0]["shown"]
             raise StepFailed(
                 "the steps have left no interpreter at bin/python", "", code="CC-SETUP-001", again=shown
             )
-        return found
+        return environment
 
-    def _waits(self, who: str) -> None:
-        self._say("waits for run %s, which makes the same" % who)
+    def _report_wait(self, holder: str) -> None:
+        self._report_doing("waits for run %s, which makes the same" % holder)
 
-    def _say(self, text: str) -> None:
-        if text != self._said:
-            self._said = text
-            tell(self._report, {"doing": text})
+    def _report_doing(self, text: str) -> None:
+        if text != self._reported:
+            self._reported = text
+            write_report(self._report, {"doing": text})
 
     def _make(self, lock: SetupLock) -> None:
         """Lay the files out, run the steps, and mark what they made; nothing half made stays."""
-        self._sweep()
+        self._remove_leftovers()
         token = os.urandom(4).hex()
         prefix = os.path.join(self._folder, token)
         lock.claim(prefix)
         try:
-            files = self._lay_out()
+            files = self._write_files()
             self._run_steps(prefix, files)
-            self._mark(prefix, token)
+            self._write_mark(prefix, token)
         except BaseException:
-            clear(prefix)
+            remove_if_present(prefix)
             raise
-        clear(files)
+        remove_if_present(files)
 
-    def _sweep(self) -> None:
+    def _remove_leftovers(self) -> None:
         """Remove what others have left half made here, and a mark whose interpreter is gone."""
-        for path in unclaimed(self._folder):
-            if find_made(self._folder) is None:
-                clear(path)
+        for path in find_unclaimed(self._folder):
+            if find_environment(self._folder) is None:
+                remove_if_present(path)
                 with suppress(FileNotFoundError):
-                    os.unlink(path + CLAIM)
-        if find_made(self._folder) is None:
+                    os.unlink(path + CLAIM_SUFFIX)
+        if find_environment(self._folder) is None:
             with suppress(FileNotFoundError):
                 os.unlink(os.path.join(self._folder, MARK))
 
-    def _lay_out(self) -> str:
+    def _write_files(self) -> str:
         """Make the files from the store, and read them back."""
-        rows = parse_rows(self._wish["rows"])
+        rows = parse_rows(self._setup_spec["rows"])
         target = os.path.join(self._rundir, FILES)
-        clear(target)
+        remove_if_present(target)
         with Store(self._workdir) as store:
             try:
-                Layout(store, os.fsencode(target), _nothing).make(rows)
+                Layout(store, os.fsencode(target), _do_nothing).make(rows)
             except FileNotFoundError as error:
                 raise VerbError(
                     "CC-SYNC-008", "a file of the setup is not in the store: %s" % error.filename
                 ) from None
-            found = read_tree(os.fsencode(target), _nothing)
-            if tree_hash(found) != tree_hash(rows):
+            written = read_tree(os.fsencode(target), _do_nothing)
+            if tree_hash(written) != tree_hash(rows):
                 for row in rows:
                     store.discard_if_wrong(row.content)
                 raise VerbError("CC-SYNC-003", "the files of the setup are not what was sent; launch again")
@@ -346,44 +350,49 @@ class Setup:
 
     def _run_steps(self, prefix: str, files: str) -> None:
         env = dict(os.environ, CONDA_ALWAYS_YES="true", MAMBA_ALWAYS_YES="true")
-        if self._wish["kind"]:
-            enter(env, prefix, self._wish["kind"])
+        if self._setup_spec["kind"]:
+            activate_environment(env, prefix, self._setup_spec["kind"])
             env.update(
                 PIP_USER="0", PYTHONNOUSERSITE="1"
             )  # what pip.conf says elsewhere would lead it astray
             for key in ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT"):
                 env.pop(key, None)
-        places = {"environment": prefix, "python": self._spec["python"]}
-        steps = Steps(os.path.join(self._rundir, LOG), files, env, self._say)
-        done: List[str] = []
-        for wish in self._wish["steps"]:
-            argv = steps.find(wish, places)
-            again = steps.find(wish, {**places, "environment": "try"})
-            done.append(" ".join(map(quote, again)))
+        values = {"environment": prefix, "python": self._spec["python"]}
+        steps = StepRunner(os.path.join(self._rundir, LOG), files, env, self._report_doing)
+        commands: List[str] = []
+        for step in self._setup_spec["steps"]:
+            argv = steps.find(step, values)
+            again = steps.find(step, {**values, "environment": "try"})
+            commands.append(" ".join(map(quote, again)))
             try:
-                steps.run(argv, wish["shown"])
+                steps.run(argv, step["shown"])
             except StepFailed as error:
-                begin = ["cd %s" % quote(files), "PATH=$PWD/try/bin:$PATH"]
-                error.again = " && ".join([*begin, *done])
+                preamble = ["cd %s" % quote(files), "PATH=$PWD/try/bin:$PATH"]
+                error.again = " && ".join([*preamble, *commands])
                 raise
-            if len(done) == 1 and self._wish["outer"]:
-                show_outer(prefix)  # before anything is installed: what is there need not be
+            if len(commands) == 1 and self._setup_spec["outer"]:
+                link_outer_packages(prefix)  # before anything is installed: what is there need not be
 
-    def _mark(self, prefix: str, token: str) -> None:
+    def _write_mark(self, prefix: str, token: str) -> None:
         """Let others see it; of two who have made the same the first counts."""
         flush(self._folder)
-        steps = [step["shown"] for step in self._wish["steps"]]
-        about = {"run": self._spec["run"], "node": self._spec["node"], "time": time.time(), "steps": steps}
-        words = {"token": token, "kind": self._wish["kind"], "content": self._wish["content"], **about}
+        steps = [step["shown"] for step in self._setup_spec["steps"]]
+        origin = {"run": self._spec["run"], "node": self._spec["node"], "time": time.time(), "steps": steps}
+        mark = {
+            "token": token,
+            "kind": self._setup_spec["kind"],
+            "content": self._setup_spec["content"],
+            **origin,
+        }
         path = os.path.join(self._folder, MARK)
-        aside = aside_of(path)
-        write_new(aside, json.dumps(words, indent=1).encode("utf-8"))
+        temporary = temporary_path(path)
+        write_new(temporary, json.dumps(mark, indent=1).encode("utf-8"))
         try:
-            os.link(aside, path)
+            os.link(temporary, path)
         except FileExistsError:
-            clear(prefix)
+            remove_if_present(prefix)
         finally:
-            os.unlink(aside)
+            os.unlink(temporary)
 
 
 def flush(folder: str) -> None:
@@ -398,11 +407,11 @@ def flush(folder: str) -> None:
             os.close(descriptor)
 
 
-def clear(path: str) -> None:
+def remove_if_present(path: str) -> None:
     """Remove a directory, if it is there and as far as that goes; `clean` tries again."""
     if os.path.lexists(path):
-        remove_tree(path, _nothing, lambda *_: None)
+        remove_tree(path, _do_nothing, lambda *_: None)
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Count nothing: nobody asks how far it is."""

@@ -12,16 +12,16 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence
 from ..runtime.exit_status import describe_end
 from ..state.workdir import read_json
 from ..supervise.evidence import is_full
-from ..supervise.spawn import fill, tell
+from ..supervise.spawn import render_template, write_report
 
-TAIL = 20  # lines
-READ = 64 << 10  # bytes of a log's end that are looked at
-MOST = 64 << 20  # bytes of a log; beyond, it begins anew
-TELL_EVERY = 0.5  # seconds
+TAIL_LINES = 20  # lines
+TAIL_BYTES = 64 << 10  # bytes of a log's end that are looked at
+LARGEST_LOG = 64 << 20  # bytes of a log; beyond, it begins anew
+REPORT_INTERVAL = 0.5  # seconds
 PLAIN = re.compile(r"[\w@%+=:,./-]+\Z", re.ASCII)
 
 # Where programs that make environments are put by their own installers, and no PATH of a plain session leads.
-HOMES = (
+PROGRAM_FOLDERS = (
     "~/.local/bin",
     "~/.cargo/bin",
     "~/bin",
@@ -46,8 +46,8 @@ class StepFailed(Exception):
         return {"reason": self.reason, "text": self.text, "code": self.code, "again": self.again}
 
 
-class Steps:
-    """Runs commands in a directory, with what they print in a log; `say` hears what they are at.
+class StepRunner:
+    """Runs commands in a directory, with what they print in a log; `report` hears what they are at.
 
     `code` is that of a command that fails.
     """
@@ -57,29 +57,33 @@ class Steps:
         log: str,
         folder: str,
         env: Mapping[str, str],
-        say: Callable[[str], None],
+        report: Callable[[str], None],
         code: str = "CC-SETUP-001",
     ) -> None:
         self._code = code
         self._log = log
         self._folder = folder
-        self._say = say
-        homes = ":".join(map(os.path.expanduser, HOMES))
-        self._env = {**env, "PATH": "%s:%s" % (env.get("PATH", os.defpath), homes)}
+        self._report = report
+        program_folders = ":".join(map(os.path.expanduser, PROGRAM_FOLDERS))
+        self._env = {**env, "PATH": "%s:%s" % (env.get("PATH", os.defpath), program_folders)}
 
-    def find(self, wish: Dict[str, Any], values: Mapping[str, str]) -> List[str]:
+    def find(self, step: Dict[str, Any], values: Mapping[str, str]) -> List[str]:
         """Return the words of a step, its program the first of those wished for that is here."""
-        programs = [fill(program, values) for program in wish["programs"]]
-        here = [one for one in programs if os.path.isabs(one) or shutil.which(one, path=self._env["PATH"])]
-        program = (here or programs)[0]
-        return [program, *(fill(word, values) for word in wish["words"])]
+        programs = [render_template(program, values) for program in step["programs"]]
+        available = [
+            candidate
+            for candidate in programs
+            if os.path.isabs(candidate) or shutil.which(candidate, path=self._env["PATH"])
+        ]
+        program = (available or programs)[0]
+        return [program, *(render_template(word, values) for word in step["words"])]
 
     def run(self, argv: Sequence[str], shown: str) -> None:
         """Run one command to its end; raises StepFailed if that is not a good one.
 
         It writes into the log itself: what it leaves in the background may go on writing there.
         """
-        self._say(shown)
+        self._report(shown)
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         log = os.open(self._log, flags, 0o600)
         try:
@@ -89,8 +93,8 @@ class Steps:
             try:
                 child = self._start(argv, log)
             except OSError as error:
-                raise self._not_there(argv[0], error) from None
-            code = self._await(child, log, begin)
+                raise self._start_failure(argv[0], error) from None
+            code = self._wait(child, log, begin)
             tail = last_lines(log, begin)
         finally:
             os.close(log)
@@ -98,10 +102,10 @@ class Steps:
             raise self._failure(shown, code, tail)
 
     def _start(self, argv: Sequence[str], log: int) -> subprocess.Popen[bytes]:
-        words = [os.fsencode(word) for word in argv]
+        arguments = [os.fsencode(word) for word in argv]
         program = shutil.which(argv[0], path=self._env["PATH"]) or argv[0]
         return subprocess.Popen(
-            words,
+            arguments,
             executable=program,
             cwd=self._folder,
             env=self._env,
@@ -110,44 +114,44 @@ class Steps:
             stderr=log,
         )
 
-    def _await(self, child: subprocess.Popen[bytes], log: int, begin: int) -> int:
+    def _wait(self, child: subprocess.Popen[bytes], log: int, begin: int) -> int:
         """Wait for the end of a command, and say now and then what it said last."""
         while True:
             try:
-                return child.wait(TELL_EVERY)
+                return child.wait(REPORT_INTERVAL)
             except subprocess.TimeoutExpired:
-                said = [line for line in last_lines(log, begin) if line.strip()]
-                if said:
-                    self._say(said[-1])
-            if os.fstat(log).st_size > MOST:
-                begin_anew(log)
+                lines = [line for line in last_lines(log, begin) if line.strip()]
+                if lines:
+                    self._report(lines[-1])
+            if os.fstat(log).st_size > LARGEST_LOG:
+                drop_beginning(log)
 
     def _failure(self, shown: str, code: int, tail: Sequence[str]) -> StepFailed:
-        how = describe_end(None, -code) if code < 0 else describe_end(code, None)
-        full = is_full(self._folder) or any("No space left on device" in line for line in tail)
-        room = ", the disk is full" if full else ""
-        reason = "`%s` %s%s" % (shorten(shown), how, room)
-        return StepFailed(reason, "\n".join(tail), code="CC-DISK-001" if full else self._code)
+        ending = describe_end(None, -code) if code < 0 else describe_end(code, None)
+        disk_full = is_full(self._folder) or any("No space left on device" in line for line in tail)
+        disk_hint = ", the disk is full" if disk_full else ""
+        reason = "`%s` %s%s" % (shorten(shown), ending, disk_hint)
+        return StepFailed(reason, "\n".join(tail), code="CC-DISK-001" if disk_full else self._code)
 
-    def _not_there(self, program: str, error: OSError) -> StepFailed:
+    def _start_failure(self, program: str, error: OSError) -> StepFailed:
         reason = "cannot start %s: %s" % (program, error.strerror)
         return StepFailed(reason, "PATH is %s" % self._env["PATH"], code="CC-SETUP-004")
 
 
-def begin_anew(log: int) -> None:
+def drop_beginning(log: int) -> None:
     """Drop what a log holds but for its end."""
-    end = os.pread(log, READ, os.fstat(log).st_size - READ)
+    end = os.pread(log, TAIL_BYTES, os.fstat(log).st_size - TAIL_BYTES)
     os.ftruncate(log, 0)
-    os.write(log, b"[more than %d MB stood here, and are dropped]\n" % (MOST >> 20) + end)
+    os.write(log, b"[more than %d MB stood here, and are dropped]\n" % (LARGEST_LOG >> 20) + end)
 
 
 def last_lines(log: int, begin: int) -> List[str]:
     """Return the last lines of a log, as far as they stand behind a place; of a line that was written over, the end."""
     size = os.fstat(log).st_size
-    start = max(min(begin, size), size - READ)
-    text = os.pread(log, READ, start).decode("utf-8", "replace")
+    start = max(min(begin, size), size - TAIL_BYTES)
+    text = os.pread(log, TAIL_BYTES, start).decode("utf-8", "replace")
     lines = [line.rstrip().rpartition("\r")[2] for line in text.split("\n")]
-    return lines[1 if start > begin else 0 : -1 if text.endswith("\n") else None][-TAIL:]
+    return lines[1 if start > begin else 0 : -1 if text.endswith("\n") else None][-TAIL_LINES:]
 
 
 def shorten(text: str, longest: int = 100) -> str:
@@ -161,20 +165,24 @@ def quote(word: str) -> str:
     return word if PLAIN.match(word) else "'%s'" % word.replace("'", "'\"'\"'")
 
 
-CODE = "CC-SETUP-005"
+ERROR_CODE = "CC-SETUP-005"
 
 
 def main(arguments: List[str]) -> None:
     """Run the commands of `before` or `after` in the run's code; the first that fails is the last."""
     rundir, name, log, report = arguments[0], arguments[1], arguments[2], int(arguments[3])
     os.set_inheritable(report, False)
-    wish = (read_json(os.path.join(rundir, "spec.json")) or {})[name]
-    steps = Steps(
-        log, os.path.join(rundir, "code"), os.environ, lambda text: tell(report, {"doing": text}), CODE
+    hook = (read_json(os.path.join(rundir, "spec.json")) or {})[name]
+    runner = StepRunner(
+        log,
+        os.path.join(rundir, "code"),
+        os.environ,
+        lambda text: write_report(report, {"doing": text}),
+        ERROR_CODE,
     )
     try:
-        for step in wish["steps"]:
-            steps.run(steps.find(step, {}), step["shown"])
-        tell(report, {"done": True})
+        for step in hook["steps"]:
+            runner.run(runner.find(step, {}), step["shown"])
+        write_report(report, {"done": True})
     except StepFailed as error:
-        tell(report, {"failed": error.as_dict()})
+        write_report(report, {"failed": error.as_dict()})

@@ -27,7 +27,7 @@ USED_EVERY = 86400.0  # seconds; the day of the last use is kept as the mark's t
 
 
 # Not of `typing`, which every probe would have to load.
-class Made(namedtuple("Made", "folder prefix")):
+class Environment(namedtuple("Made", "folder prefix")):
     """An environment that is complete; `prefix` is empty where a setup only ran commands."""
 
     __slots__ = ()
@@ -39,7 +39,7 @@ class Made(namedtuple("Made", "folder prefix")):
         """Its interpreter."""
         return os.path.join(self.prefix, "bin", "python")
 
-    def use(self) -> None:
+    def mark_used(self) -> None:
         """Keep the day."""
         mark = os.path.join(self.folder, MARK)
         with suppress(OSError):
@@ -47,7 +47,7 @@ class Made(namedtuple("Made", "folder prefix")):
                 os.utime(mark)
 
 
-def name_of(content: str) -> str:
+def environment_name(content: str) -> str:
     """Name the environment of a content as this interpreter makes it."""
     try:
         libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
@@ -55,34 +55,34 @@ def name_of(content: str) -> str:
         libc = ""
     python = os.path.abspath(sys.executable)
     version = "%s %d.%d.%d" % ((sys.implementation.name, *sys.version_info[:3]))
-    told = "\0".join((python, version, os.uname().machine, libc))
-    return "%s-%08x" % (content[:CONTENT], zlib.crc32(told.encode("utf-8", "surrogateescape")))
+    description = "\0".join((python, version, os.uname().machine, libc))
+    return "%s-%08x" % (content[:CONTENT], zlib.crc32(description.encode("utf-8", "surrogateescape")))
 
 
-def folder_of(workdir: str, content: str) -> str:
+def environment_folder(workdir: str, content: str) -> str:
     """Return where the environment of a content is, or would be."""
-    return os.path.join(workdir, ROOT, name_of(content))
+    return os.path.join(workdir, ROOT, environment_name(content))
 
 
-def find_made(folder: str) -> Optional[Made]:
+def find_environment(folder: str) -> Optional[Environment]:
     """Return the environment if it is complete; one whose interpreter has gone is not."""
     mark: Dict[str, Any] = read_json(os.path.join(folder, MARK)) or {}
     token, kind = mark.get("token"), mark.get("kind")
     if not isinstance(token, str) or not token or os.path.basename(token) != token:
         return None
     prefix = os.path.join(folder, token) if kind else ""
-    made = Made(folder, prefix)
-    return made if not kind or os.access(made.python, os.X_OK) else None
+    environment = Environment(folder, prefix)
+    return environment if not kind or os.access(environment.python, os.X_OK) else None
 
 
-def reach_programs(env: Dict[str, str], python: str) -> None:
+def append_programs_to_path(env: Dict[str, str], python: str) -> None:
     """Let the programs beside an interpreter be found too, after all others: `accelerate`, `torchrun`, `pip`."""
     folder, path = os.path.dirname(python), env.get("PATH") or os.defpath
     if os.path.isabs(folder) and folder not in path.split(os.pathsep):
         env["PATH"] = path + os.pathsep + folder
 
 
-def enter(env: Dict[str, str], prefix: str, kind: str) -> None:
+def activate_environment(env: Dict[str, str], prefix: str, kind: str) -> None:
     """Make a process with these variables one of the environment, and of no other."""
     name = "CONDA_PREFIX" if kind == "conda" else "VIRTUAL_ENV"
     for key in ("CONDA_PREFIX", "VIRTUAL_ENV", "PYTHONHOME"):

@@ -21,69 +21,69 @@ PREFIX = "clusterctl/"
 GPU = PREFIX + "gpu/"  # + the UUID: held alone
 NODE = PREFIX + "node"  # held alone by a run that wants the whole node
 SHARE = PREFIX + "run/"  # + a digest: each run that does not
-PATIENCE = 1.0  # seconds for all holders together
-MOST = 256  # names looked at
-ANSWER = 4096  # bytes that a holder may say
-LONGEST = 300  # characters of a text in it
+ANSWER_TIMEOUT = 1.0  # seconds for all holders together
+MOST_NAMES = 256  # names looked at
+LONGEST_ANSWER = 4096  # bytes that a holder may say
+LONGEST_TEXT = 300  # characters of a text in it
 HIGHEST_PID = 1 << 22
 
 Holder = Dict[str, Any]
 
 
-def address(name: str) -> bytes:
+def socket_address(name: str) -> bytes:
     """Give the abstract address of a name; the kernel takes at most 107 bytes."""
     return b"\0" + os.fsencode(name)[:107]
 
 
-def share_of(run: str, node: str) -> str:
+def share_name(run_id: str, node: str) -> str:
     """Give the name that a run holds on a node which it shares."""
-    return SHARE + sha256(("%s/%s" % (run, node)).encode("utf-8", "replace")).hexdigest()[:24]
+    return SHARE + sha256(("%s/%s" % (run_id, node)).encode("utf-8", "replace")).hexdigest()[:24]
 
 
 def names_in_use(prefix: str = PREFIX) -> List[str]:
     """List the names that are taken in this network namespace."""
-    mark = ("@" + prefix).encode("ascii")
-    found = set()
+    prefix_bytes = ("@" + prefix).encode("ascii")
+    names = set()
     with suppress(OSError), open("/proc/net/unix", "rb") as source:
         for line in source:
-            words = line.split(None, 7)  # Num RefCount Protocol Flags Type St Inode Path
-            if len(words) == 8 and words[7].startswith(mark) and words[5] == b"01":
-                found.add(os.fsdecode(words[7].strip()[1:]))
-    return sorted(found)[:MOST]
+            fields = line.split(None, 7)  # Num RefCount Protocol Flags Type St Inode Path
+            if len(fields) == 8 and fields[7].startswith(prefix_bytes) and fields[5] == b"01":
+                names.add(os.fsdecode(fields[7].strip()[1:]))
+    return sorted(names)[:MOST_NAMES]
 
 
-def ask_holders(names: Iterable[str], patience: float = PATIENCE) -> List[Holder]:
+def ask_holders(names: Iterable[str], timeout: float = ANSWER_TIMEOUT) -> List[Holder]:
     """Ask at once who holds these names; free ones are left out, a silent holder is named by the kernel alone."""
-    asked = [one for one in (_Asked(name) for name in names) if one.there]
+    queries = [query for query in (_HolderQuery(name) for name in names) if query.held]
     poller = select.poll()
-    waiting = {one.socket.fileno(): one for one in asked if not one.done}
-    for descriptor in waiting:
+    pending = {query.socket.fileno(): query for query in queries if not query.done}
+    for descriptor in pending:
         poller.register(descriptor, select.POLLIN)
-    deadline = time.monotonic() + patience
-    while waiting and time.monotonic() < deadline:
+    deadline = time.monotonic() + timeout
+    while pending and time.monotonic() < deadline:
         for descriptor, _ in poller.poll(max(0.0, deadline - time.monotonic()) * 1000):
-            if waiting[descriptor].read():
+            if pending[descriptor].read():
                 poller.unregister(descriptor)
-                del waiting[descriptor]
-    return [one.conclude() for one in asked if one.there]
+                del pending[descriptor]
+    return [query.finish() for query in queries if query.held]
 
 
-class _Asked:
+class _HolderQuery:
     """One question under way."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.there = True
+        self.held = True
         self.done = False
         self._content = b""
         self._peer: Dict[str, Any] = {"pid": None, "uid": None}
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket.setblocking(False)
         try:
-            self.socket.connect(address(name))
+            self.socket.connect(socket_address(name))
         except OSError as error:
             self.done = True
-            self.there = error.errno == errno.EAGAIN  # its queue is full: held, and nobody serves it
+            self.held = error.errno == errno.EAGAIN  # its queue is full: held, and nobody serves it
             self.socket.close()
         else:
             self._peer = _peer_of(self.socket)
@@ -91,46 +91,46 @@ class _Asked:
     def read(self) -> bool:
         """Take what has come; True at the end."""
         try:
-            piece = self.socket.recv(ANSWER)
+            chunk = self.socket.recv(LONGEST_ANSWER)
         except BlockingIOError:
             return False
         except OSError:
-            piece = b""
-        self._content += piece
-        self.done = not piece or len(self._content) >= ANSWER
+            chunk = b""
+        self._content += chunk
+        self.done = not chunk or len(self._content) >= LONGEST_ANSWER
         if self.done and not self._content:
-            self.there = False  # it let go while we asked
+            self.held = False  # it let go while we asked
         return self.done
 
-    def conclude(self) -> Holder:
+    def finish(self) -> Holder:
         """Close, and give what is known."""
         self.socket.close()
-        said = read_answer(self._content[:ANSWER])
-        age = time.time() - said["since"] if said.get("since") is not None else None
-        about = {"name": printable(self.name), "age": age, "user": _user(self._peer["uid"])}
-        return {**said, **about, **self._peer}
+        answer = read_answer(self._content[:LONGEST_ANSWER])
+        age = time.time() - answer["since"] if answer.get("since") is not None else None
+        origin = {"name": printable(self.name), "age": age, "user": _user(self._peer["uid"])}
+        return {**answer, **origin, **self._peer}
 
 
-def is_of(holder: Holder, run: str) -> bool:
+def belongs_to(holder: Holder, run_id: str) -> bool:
     """Tell whether a holder is of this run: it says so, and it is of this account, which the kernel says."""
-    return bool(holder.get("run") == run and holder.get("uid") == os.geteuid())
+    return bool(holder.get("run") == run_id and holder.get("uid") == os.geteuid())
 
 
 def read_answer(content: bytes) -> Holder:
     """Read what a holder, which may be anybody on this machine, tells of itself; empty if that is nothing."""
     try:
-        said = parse_object(content, ANSWER)
+        answer = parse_object(content, LONGEST_ANSWER)
     except MalformedError:
         return {}
-    texts = {name: printable(said.text(name, LONGEST)) for name in ("run", "job", "node", "by")}
-    moments = {name: said.moment(name) for name in ("since", "submitted")}
+    texts = {name: printable(answer.text(name, LONGEST_TEXT)) for name in ("run", "job", "node", "by")}
+    times = {name: answer.moment(name) for name in ("since", "submitted")}
     return {
-        **_without_nothing({**texts, **moments, "agent": said.integer("agent", 1, HIGHEST_PID)}),
-        "going": said.flag("going"),
+        **_without_empty({**texts, **times, "agent": answer.integer("agent", 1, HIGHEST_PID)}),
+        "going": answer.flag("going"),
     }
 
 
-def _without_nothing(facts: Holder) -> Holder:
+def _without_empty(facts: Holder) -> Holder:
     return {name: value for name, value in facts.items() if value not in (None, "")}
 
 

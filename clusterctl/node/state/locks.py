@@ -18,20 +18,30 @@ from contextlib import suppress
 from typing import Any, Callable, Dict, List, Set
 
 from ..runtime.event_loop import Loop
-from .lock_holders import GPU, NODE, SHARE, Holder, address, ask_holders, is_of, names_in_use, share_of
+from .lock_holders import (
+    GPU,
+    NODE,
+    SHARE,
+    Holder,
+    ask_holders,
+    belongs_to,
+    names_in_use,
+    share_name,
+    socket_address,
+)
 from .run_record import Record
 
 ORDERS = ("lock", "look", "unlock")
-TRIES = 5  # times to take all, when those who were in the way have just left
+LOCK_TRIES = 5  # times to take all, when those who were in the way have just left
 BACKLOG = 64
-AT_ONCE = 16  # visitors served before the agent does something else
-RESPITE = 1.0  # seconds without visitors after the system refused one
+VISITORS_PER_TURN = 16  # visitors served before the agent does something else
+ACCEPT_PAUSE = 1.0  # seconds without visitors after the system refused one
 
 Spec = Dict[str, Any]
-Tell = Callable[..., None]
+SendEvent = Callable[..., None]
 
 
-def names_of(spec: Spec) -> List[str]:
+def exclusive_names(spec: Spec) -> List[str]:
     """Name what a run must hold alone, in the order of all runs."""
     gpus = sorted(GPU + str(gpu["id"]) for gpu in spec.get("gpus") or ())
     return [NODE, *gpus] if spec.get("exclusive") else gpus
@@ -40,50 +50,50 @@ def names_of(spec: Spec) -> List[str]:
 class Locks:
     """Takes all locks of a run or none, and tells visitors who holds them."""
 
-    def __init__(self, loop: Loop, spec: Spec, went: Callable[[], bool]) -> None:
+    def __init__(self, loop: Loop, spec: Spec, has_started: Callable[[], bool]) -> None:
         self._loop = loop
         self._spec = spec
-        self._went = went
+        self._has_started = has_started
         self._held: Dict[str, socket.socket] = {}
         self._since = time.time()
-        self._share = share_of(str(spec["run"]), str(spec["node"]))
+        self._share = share_name(str(spec["run"]), str(spec["node"]))
 
     @property
     def held(self) -> bool:
         """Whether all are ours."""
         return bool(self._held)
 
-    def take(self) -> List[Holder]:
+    def acquire(self) -> List[Holder]:
         """Take all at once; if somebody holds one, take none and say who."""
         if self.held:
             return []
-        ours: Set[str] = set()  # two nodes of this run may be one machine
-        for attempt in range(TRIES):
+        own_names: Set[str] = set()  # two nodes of this run may be one machine
+        for attempt in range(LOCK_TRIES):
             time.sleep(attempt * random.uniform(0.002, 0.01))
-            taken = self._bind(ours)
+            taken = self._bind(own_names)
             holders = ask_holders(taken)
-            mine = {holder["name"] for holder in holders if is_of(holder, self._spec["run"])}
-            others = [holder for holder in holders if holder["name"] not in mine]
+            own_taken = {holder["name"] for holder in holders if belongs_to(holder, self._spec["run"])}
+            others = [holder for holder in holders if holder["name"] not in own_taken]
             if others:
-                self.drop()
+                self.release()
                 return others
             if not taken:
                 others = self._others_here()
                 if others:
-                    self.drop()
+                    self.release()
                 return others
-            ours |= mine
+            own_names |= own_taken
         return [{"name": name, "run": None} for name in taken]
 
-    def look(self) -> List[Holder]:
+    def find_holders(self) -> List[Holder]:
         """Say who is in the way, and take nothing."""
-        holders = ask_holders(names_of(self._spec)) + self._others_here()
-        return [holder for holder in holders if not is_of(holder, self._spec["run"])]
+        holders = ask_holders(exclusive_names(self._spec)) + self._others_here()
+        return [holder for holder in holders if not belongs_to(holder, self._spec["run"])]
 
-    def drop(self) -> None:
+    def release(self) -> None:
         """Let go of all."""
         for sock in self._held.values():
-            self._loop.forget(sock.fileno())
+            self._loop.unwatch(sock.fileno())
             sock.close()
         self._held.clear()
 
@@ -91,18 +101,18 @@ class Locks:
         """Ask those who only share the node, or have it alone; those of this run do not count."""
         names = names_in_use(SHARE) if self._spec.get("exclusive") else [NODE]
         holders = ask_holders(name for name in names if name != self._share)
-        return [holder for holder in holders if not is_of(holder, self._spec["run"])]
+        return [holder for holder in holders if not belongs_to(holder, self._spec["run"])]
 
-    def _bind(self, spared: Set[str]) -> List[str]:
+    def _bind(self, skipped: Set[str]) -> List[str]:
         """Bind what is free; if not all is, keep nothing and name the rest."""
-        wanted = [name for name in names_of(self._spec) if name not in spared]
-        wanted += [] if self._spec.get("exclusive") else [self._share]
+        names = [name for name in exclusive_names(self._spec) if name not in skipped]
+        names += [] if self._spec.get("exclusive") else [self._share]
         taken = []
-        for name in wanted:
+        for name in names:
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             sock.setblocking(False)
             try:
-                sock.bind(address(name))
+                sock.bind(socket_address(name))
                 sock.listen(BACKLOG)
             except OSError:
                 sock.close()
@@ -110,7 +120,7 @@ class Locks:
             else:
                 self._held[name] = sock
         if taken:
-            self.drop()
+            self.release()
         else:
             self._since = time.time()
             for sock in self._held.values():
@@ -122,66 +132,68 @@ class Locks:
 
     def _answer(self, sock: socket.socket) -> None:
         """Tell visitors; each gets what fits into its buffer at once, so that none can hold us up."""
-        for _ in range(AT_ONCE):
+        for _ in range(VISITORS_PER_TURN):
             try:
                 visitor = sock.accept()[0]
             except BlockingIOError:
                 return
             except OSError:  # descriptors may be scarce: not to be asked again at once
                 number = sock.fileno()
-                self._loop.forget(number)
-                self._loop.after(RESPITE, "lock %d" % number, lambda: self._resume(sock))
+                self._loop.unwatch(number)
+                self._loop.after(ACCEPT_PAUSE, "lock %d" % number, lambda: self._resume(sock))
                 return
             with suppress(OSError), visitor:
                 visitor.setblocking(False)
-                visitor.send(self._words())
+                visitor.send(self._render_answer())
 
     def _resume(self, sock: socket.socket) -> None:
         if sock in self._held.values():
             self._serve(sock)
 
-    def _words(self) -> bytes:
+    def _render_answer(self) -> bytes:
         spec = self._spec
-        told = {key: str(spec.get(key) or "")[:300] for key in ("run", "job", "node")}
-        told["by"] = str(spec.get("launched_by") or "")[:300]
+        texts = {key: str(spec.get(key) or "")[:300] for key in ("run", "job", "node")}
+        texts["by"] = str(spec.get("launched_by") or "")[:300]
         numbers = {"since": self._since, "submitted": spec.get("submitted"), "protocol": 1}
-        return json.dumps({**told, **numbers, "going": self._went(), "agent": os.getpid()}).encode("ascii")
+        return json.dumps({**texts, **numbers, "going": self._has_started(), "agent": os.getpid()}).encode(
+            "ascii"
+        )
 
 
-class Claim:
+class NodeLocks:
     """The client's orders about locks, and the answers: {"event": "locks", "held": ..., "holders": [...]}."""
 
-    def __init__(self, locks: Locks, record: Record, spec: Spec, tell: Tell) -> None:
+    def __init__(self, locks: Locks, record: Record, spec: Spec, send_event: SendEvent) -> None:
         self._locks = locks
         self._record = record
         self._gpus = {GPU + str(gpu["id"]): gpu.get("index") for gpu in spec.get("gpus") or ()}
-        self._tell = tell
+        self._send_event = send_event
 
     @property
     def held(self) -> bool:
         """Whether all is ours."""
         return self._locks.held
 
-    def obey(self, order: str) -> None:
+    def on_order(self, order: str) -> None:
         """Carry out one order of ORDERS, and answer."""
         holders: List[Holder] = []
         if order == "lock":
-            holders = self._locks.take()
-            self._note(holders)
+            holders = self._locks.acquire()
+            self._record_holders(holders)
         elif order == "look":
-            holders = self._locks.look()
+            holders = self._locks.find_holders()
         else:
-            self._locks.drop()
-        told = [{**holder, "gpu": self._gpus.get(holder["name"])} for holder in holders]
-        self._tell("locks", held=self._locks.held, holders=told)
+            self._locks.release()
+        entries = [{**holder, "gpu": self._gpus.get(holder["name"])} for holder in holders]
+        self._send_event("locks", held=self._locks.held, holders=entries)
 
-    def _note(self, holders: List[Holder]) -> None:
+    def _record_holders(self, holders: List[Holder]) -> None:
         if holders:
-            runs = sorted({str(holder.get("run") or holder["name"]) for holder in holders})
+            run_ids = sorted({str(holder.get("run") or holder["name"]) for holder in holders})
             if self._record.state["state"] != "WAITING":
-                self._record.note("busy", holders=runs)
-            self._record.set(state="WAITING", reason="waits for %s" % ", ".join(runs))
+                self._record.add_event("busy", holders=run_ids)
+            self._record.set(state="WAITING", reason="waits for %s" % ", ".join(run_ids))
         elif self._record.state["state"] == "WAITING" and self._record.state["reason"] != "spare":
-            self._record.note("locked")
+            self._record.add_event("locked")
             spare = bool(self._record.state.get("spare"))
             self._record.set(state="WAITING" if spare else "PREPARING", reason="spare" if spare else "")

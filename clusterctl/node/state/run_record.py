@@ -8,7 +8,7 @@ import time
 from typing import Any, Dict, Iterator, List, Optional
 
 from ...protocol.untrusted import Untrusted
-from ..runtime.processes import alive, boot_id, identity_of, look
+from ..runtime.processes import boot_id, find_process, is_alive, parse_identity
 from ..runtime.stream import VerbError
 from .workdir import component, read_json, write_atomically
 
@@ -20,7 +20,7 @@ MOST_ATTEMPTS = 100_000
 MOST_LISTED = 100_000  # ranks, attempts and processes in one record
 GANG = "gang.json"
 SUBMISSION_LIMIT = 60.0  # seconds in which an agent must have taken over
-COPIED = (
+COPIED_KEYS = (
     "run",
     "job",
     "cluster",
@@ -36,12 +36,12 @@ COPIED = (
 )
 
 
-def tag_of(spec: State) -> str:
+def run_tag(spec: State) -> str:
     """Render the value of CLUSTERCTL_RUN that marks every process of an attempt."""
-    return f"{mark_of(spec)}{spec['attempt']}"
+    return f"{run_tag_prefix(spec)}{spec['attempt']}"
 
 
-def mark_of(spec: State) -> str:
+def run_tag_prefix(spec: State) -> str:
     """Render what the tags of all attempts of a run on this node begin with."""
     return f"{spec['run']}/{spec['node']}/"
 
@@ -53,13 +53,13 @@ def time_to_prepare(spec: State) -> float:
 
 def new_state(spec: State) -> State:
     """Begin the record of a run on this node."""
-    state: State = {"protocol": PROTOCOL, **{key: spec.get(key) for key in COPIED}}
+    state: State = {"protocol": PROTOCOL, **{key: spec.get(key) for key in COPIED_KEYS}}
     state.update(state="SUBMITTED", since=time.time(), boot_id=boot_id(), machine=os.uname().nodename)
     state.update(world_size=spec.get("world_size"), world_size_seen=None, nproc=spec.get("nproc"))
     state.update(gang=bool(spec.get("gang")), parted=False)
     if spec.get("restart"):
-        about = {key: spec.get(key) for key in ("seat", "seats", "spare", "roster")}
-        state.update(about, attempts=[], gave_up=None)
+        membership = {key: spec.get(key) for key in ("seat", "seats", "spare", "roster")}
+        state.update(membership, attempts=[], gave_up=None)
     state.update(
         guardian=None, agent=None, torchrun=None, ranks={}, master=None, began=None, reason="", left=[]
     )
@@ -74,27 +74,27 @@ class Record:
         self.state = state
         self._lines: List[bytes] = []
         self._torn = False
-        self._stale = False
-        self._kept: Optional[State] = None
+        self._changed = False
+        self._gang_record: Optional[State] = None
 
     def set(self, **values: Any) -> None:
         """Change the state; `since` follows the value of `state`."""
         if values.get("state", self.state["state"]) != self.state["state"]:
             values["since"] = time.time()
         self.state.update(values)
-        self._stale = True
+        self._changed = True
         self.flush()
 
-    def note(self, event: str, **facts: Any) -> State:
+    def add_event(self, event: str, **facts: Any) -> State:
         """Append an event; returns it as written."""
         entry = {"time": time.time(), "event": event, **facts}
         self._lines.append(json.dumps(entry).encode("utf-8") + b"\n")
         self.flush()
         return entry
 
-    def keep(self, record: State) -> None:
+    def save_gang_record(self, record: State) -> None:
         """Write gang.json, what is known of the whole run's end, in place of an older one."""
-        self._kept = record
+        self._gang_record = record
         self.flush()
 
     def flush(self) -> bool:
@@ -103,14 +103,14 @@ class Record:
             while self._lines:
                 self._append(self._lines[0])
                 del self._lines[0]
-            if self._kept is not None:
-                content = json.dumps(self._kept, indent=1).encode("utf-8")
+            if self._gang_record is not None:
+                content = json.dumps(self._gang_record, indent=1).encode("utf-8")
                 write_atomically(os.path.join(self.rundir, GANG), content)
-                self._kept = None
-            if self._stale:
+                self._gang_record = None
+            if self._changed:
                 content = json.dumps(self.state, indent=1).encode("utf-8")
                 write_atomically(os.path.join(self.rundir, "state.json"), content)
-                self._stale = False
+                self._changed = False
         except OSError:
             return False
         return True
@@ -119,54 +119,56 @@ class Record:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(os.path.join(self.rundir, "events.jsonl"), flags, 0o600)
         try:
-            wanted = b"\n" + line if self._torn else line
-            written = os.write(descriptor, wanted)
-            self._torn = written < len(wanted)
+            data = b"\n" + line if self._torn else line
+            written = os.write(descriptor, data)
+            self._torn = written < len(data)
             if self._torn:
                 raise OSError("the disk took a part of the line")
         finally:
             os.close(descriptor)
 
 
-def run_dirs(workdir: str, run: Optional[str], node: Optional[str]) -> Iterator[str]:
-    """Yield the directories of runs whose id begins with `run`; without `node`, of all sharing the home."""
+def run_dirs(workdir: str, run_prefix: Optional[str], node: Optional[str]) -> Iterator[str]:
+    """Yield the directories of runs whose id begins with `run_prefix`; without `node`, of all sharing the home."""
     runs = os.path.join(workdir, "runs")
     for run_id in _list(runs):
-        if run and not run_id.startswith(run):
+        if run_prefix and not run_id.startswith(run_prefix):
             continue
         for name in _list(os.path.join(runs, run_id)):
             if node is None or name.partition("-")[2] == node:
                 yield os.path.join(runs, run_id, name)
 
 
-def find_run(workdir: str, run: str, node: str) -> str:
+def find_run(workdir: str, run_id: str, node: str) -> str:
     """Return the directory of one run; VerbError if this node has none."""
-    path = look_for_run(workdir, run, node)
+    path = find_run_or_none(workdir, run_id, node)
     if path is None:
-        raise VerbError("CC-RUN-011", f"no run {run} on {node} in {workdir}")
+        raise VerbError("CC-RUN-011", f"no run {run_id} on {node} in {workdir}")
     return path
 
 
-def look_for_run(workdir: str, run: str, node: str) -> Optional[str]:
+def find_run_or_none(workdir: str, run_id: str, node: str) -> Optional[str]:
     """Return the directory of one run; None if this node has none."""
-    for path in run_dirs(os.path.realpath(os.path.expanduser(workdir)), component(run), node):
-        if os.path.basename(os.path.dirname(path)) == run and os.path.exists(os.path.join(path, "spec.json")):
+    for path in run_dirs(os.path.realpath(os.path.expanduser(workdir)), component(run_id), node):
+        if os.path.basename(os.path.dirname(path)) == run_id and os.path.exists(
+            os.path.join(path, "spec.json")
+        ):
             return path
     return None
 
 
-def resolve(rundir: str) -> Optional[State]:
+def resolve_state(rundir: str) -> Optional[State]:
     """Read the state; LOST or UNKNOWN where those who kept it are gone, None if nothing was started."""
-    state = _recorded(rundir)
+    state = _read_recorded(rundir)
     if state is None or state["state"] in FINAL:
         return state
     if state["boot_id"] != boot_id():
         return {**state, "state": "UNKNOWN", "reason": explain_absence(state)}
-    if any(alive(identity_of(state[name])) for name in ("agent", "guardian")):
+    if any(is_alive(parse_identity(state[name])) for name in ("agent", "guardian")):
         return state
-    state = _recorded(rundir) or state  # they may have ended properly since it was read
-    waiting = state["agent"] is None and time.time() - state["since"] < SUBMISSION_LIMIT
-    if state["state"] in FINAL or waiting:
+    state = _read_recorded(rundir) or state  # they may have ended properly since it was read
+    is_starting = state["agent"] is None and time.time() - state["since"] < SUBMISSION_LIMIT
+    if state["state"] in FINAL or is_starting:
         return state
     return {**state, "state": "LOST", "reason": state["reason"] or "agent and guardian are gone"}
 
@@ -179,15 +181,15 @@ def mark_stopped(state: State) -> State:
 
 
 def _stopped(entry: State) -> State:
-    identity = identity_of(entry) if entry.get("exit") is None and entry.get("signal") is None else None
-    found = look(identity) if identity is not None else None
-    return {"stopped": True} if found is not None and found.state in "Tt" else {}
+    identity = parse_identity(entry) if entry.get("exit") is None and entry.get("signal") is None else None
+    stat = find_process(identity) if identity is not None else None
+    return {"stopped": True} if stat is not None and stat.state in "Tt" else {}
 
 
-def lingers(state: State) -> bool:
+def is_lingering(state: State) -> bool:
     """Whether this part has ended, and its agent still waits for the end of the others."""
-    waits = state["state"] in FINAL and state.get("gang") and not state.get("parted")
-    return bool(waits and state["boot_id"] == boot_id() and alive(identity_of(state["agent"])))
+    is_waiting = state["state"] in FINAL and state.get("gang") and not state.get("parted")
+    return bool(is_waiting and state["boot_id"] == boot_id() and is_alive(parse_identity(state["agent"])))
 
 
 def with_record(rundir: str, state: State) -> State:
@@ -211,68 +213,68 @@ def explain_absence(state: State) -> str:
 def read_spec(rundir: str) -> Optional[State]:
     """Read what a run was to do; None if there is none that names run and node."""
     spec = read_json(os.path.join(rundir, "spec.json"))
-    told = Untrusted(spec)
-    return spec if told.text("run") and told.text("node") else None
+    untrusted = Untrusted(spec)
+    return spec if untrusted.text("run") and untrusted.text("node") else None
 
 
 def read_state(rundir: str) -> Optional[State]:
     """Read what is recorded, as the verbs can work with it; None if there is nothing."""
     state = read_json(os.path.join(rundir, "state.json"))
-    return None if state is None else sound(state)
+    return None if state is None else sanitize(state)
 
 
-def sound(state: State) -> State:
+def sanitize(state: State) -> State:
     """Put right what is of a wrong type in a state: on a shared home another node may have written it."""
-    told = Untrusted(state)
-    facts: State = {name: told.text(name) for name in ("run", "node", "boot_id", "reason")}
-    facts.update((name, _sound_process(state.get(name))) for name in ("guardian", "agent", "torchrun"))
+    untrusted = Untrusted(state)
+    facts: State = {name: untrusted.text(name) for name in ("run", "node", "boot_id", "reason")}
+    facts.update((name, _sanitize_process(state.get(name))) for name in ("guardian", "agent", "torchrun"))
     return {
         **state,
         **facts,
-        "state": told.one_of("state", STATES) or "UNKNOWN",
-        "since": told.moment("since") or 0.0,
-        "submitted": told.moment("submitted"),
-        "attempt": told.integer("attempt", 1, MOST_ATTEMPTS) or 1,
-        "node_rank": told.count("node_rank"),
-        "ranks": _sound_ranks(state.get("ranks")),
+        "state": untrusted.one_of("state", STATES) or "UNKNOWN",
+        "since": untrusted.moment("since") or 0.0,
+        "submitted": untrusted.moment("submitted"),
+        "attempt": untrusted.integer("attempt", 1, MOST_ATTEMPTS) or 1,
+        "node_rank": untrusted.count("node_rank"),
+        "ranks": _sanitize_ranks(state.get("ranks")),
         "left": [entry for entry in _dicts(state.get("left")) if isinstance(entry.get("pid"), int)],
-        **({"seat": told.integer("seat", 0)} if "seat" in state else {}),
-        **({"attempts": _sound_attempts(state)} if "attempts" in state else {}),
+        **({"seat": untrusted.integer("seat", 0)} if "seat" in state else {}),
+        **({"attempts": _sanitize_attempts(state)} if "attempts" in state else {}),
     }
 
 
-def _sound_attempts(state: State) -> List[State]:
+def _sanitize_attempts(state: State) -> List[State]:
     entries = _dicts(state.get("attempts"))
-    return [{**entry, "ranks": _sound_ranks(entry.get("ranks"))} for entry in entries]
+    return [{**entry, "ranks": _sanitize_ranks(entry.get("ranks"))} for entry in entries]
 
 
-def _sound_ranks(raw: Any) -> State:
+def _sanitize_ranks(raw: Any) -> State:
     ranks = raw if isinstance(raw, dict) else {}
     entries = {
-        rank: _sound_rank(entry) for rank, entry in ranks.items() if rank.isdecimal() and len(rank) < 10
+        rank: _sanitize_rank(entry) for rank, entry in ranks.items() if rank.isdecimal() and len(rank) < 10
     }
     return {rank: entry for rank, entry in entries.items() if entry is not None}
 
 
-def _sound_rank(raw: Any) -> Optional[State]:
-    entry, told = _sound_process(raw), Untrusted(raw)
-    files = {name: told.text(name) or None for name in ("stdout", "stderr")}
+def _sanitize_rank(raw: Any) -> Optional[State]:
+    entry, untrusted = _sanitize_process(raw), Untrusted(raw)
+    files = {name: untrusted.text(name) or None for name in ("stdout", "stderr")}
     return None if entry is None else {**entry, **files}
 
 
-def _sound_process(raw: Any) -> Optional[State]:
+def _sanitize_process(raw: Any) -> Optional[State]:
     """Give an entry with a pid and a start time, or without both."""
     if not isinstance(raw, dict):
         return None
-    identity = identity_of(raw)
+    identity = parse_identity(raw)
     return {**raw, **(identity.as_dict() if identity is not None else {"pid": None, "starttime": None})}
 
 
 def _dicts(raw: Any) -> List[State]:
-    return [one for one in raw[:MOST_LISTED] if isinstance(one, dict)] if isinstance(raw, list) else []
+    return [entry for entry in raw[:MOST_LISTED] if isinstance(entry, dict)] if isinstance(raw, list) else []
 
 
-def _recorded(rundir: str) -> Optional[State]:
+def _read_recorded(rundir: str) -> Optional[State]:
     state = read_state(rundir)
     if state is not None:
         return state
@@ -283,7 +285,7 @@ def _recorded(rundir: str) -> Optional[State]:
         since = os.stat(os.path.join(rundir, "spec.json")).st_mtime
     except FileNotFoundError:
         return None  # another node that shares the home has just removed it
-    return sound({**new_state(spec), "since": since})
+    return sanitize({**new_state(spec), "since": since})
 
 
 def _list(path: str) -> List[str]:

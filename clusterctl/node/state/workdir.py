@@ -14,9 +14,9 @@ LARGEST_FILE, MOST_VALUES = (
     64 << 20,
     2_000_000,
 )  # of a JSON file; a record of many thousand ranks is far smaller
-BALLAST = "ballast"
-BALLAST_BYTES = 256 << 10
-NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+DISK_RESERVE = "ballast"
+DISK_RESERVE_BYTES = 256 << 10
+NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def open_workdir(text: str) -> str:
@@ -31,7 +31,7 @@ def make_private(path: str) -> str:
     try:
         _make_directory(path)
     except FileExistsError:
-        _verify_ours(path)
+        _verify_own(path)
     return path
 
 
@@ -59,12 +59,12 @@ def component(name: str) -> str:
 
 def write_atomically(path: str, content: bytes, *, durable: bool = False) -> None:
     """Write aside and rename; whoever reads sees the old content or the new, mode 0600."""
-    aside = aside_of(path)
-    write_new(aside, content, durable=durable)
-    os.replace(aside, path)
+    temporary = temporary_path(path)
+    write_new(temporary, content, durable=durable)
+    os.replace(temporary, path)
 
 
-def aside_of(path: str) -> str:
+def temporary_path(path: str) -> str:
     """Name a file beside `path` that nobody else writes; a pid would not do: other nodes may share the directory."""
     return f"{path}.{os.urandom(8).hex()}.new"
 
@@ -74,21 +74,21 @@ def workdir_id(workdir: str) -> str:
     path = os.path.join(workdir, "id")
     with suppress(OSError, UnicodeDecodeError):
         if not os.path.exists(path):
-            aside = aside_of(path)
-            write_new(aside, os.urandom(8).hex().encode("ascii"))
+            temporary = temporary_path(path)
+            write_new(temporary, os.urandom(8).hex().encode("ascii"))
             try:
-                os.link(aside, path)  # of several nodes one wins, and all read the same
+                os.link(temporary, path)  # of several nodes one wins, and all read the same
             except FileExistsError:
                 pass
             finally:
-                os.unlink(aside)
+                os.unlink(temporary)
         return (read_bytes(path) or b"").decode("ascii")
     return ""
 
 
 def write_new(path: str, content: bytes, *, durable: bool = False) -> None:
     """Write a file that must not exist yet; nothing is left of it if that fails."""
-    descriptor = os.open(path, NEW, 0o600)
+    descriptor = os.open(path, NEW_FILE_FLAGS, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as sink:
             sink.write(content)
@@ -100,16 +100,18 @@ def write_new(path: str, content: bytes, *, durable: bool = False) -> None:
         raise OSError(error.errno, error.strerror, path) from error
 
 
-def lay_ballast(folder: str) -> None:
+def reserve_disk(folder: str) -> None:
     """Keep some room for the last words, should the disk be full by then."""
     with suppress(OSError):
-        write_new(os.path.join(folder, BALLAST), os.urandom(BALLAST_BYTES))  # zeros might take no room
+        write_new(
+            os.path.join(folder, DISK_RESERVE), os.urandom(DISK_RESERVE_BYTES)
+        )  # zeros might take no room
 
 
-def drop_ballast(folder: str) -> None:
+def release_disk_reserve(folder: str) -> None:
     """Make that room."""
     with suppress(OSError):
-        os.unlink(os.path.join(folder, BALLAST))
+        os.unlink(os.path.join(folder, DISK_RESERVE))
 
 
 def read_bytes(path: str) -> Optional[bytes]:
@@ -154,18 +156,18 @@ def _make_directory(path: str) -> None:
         raise VerbError(code, f"cannot make directory {path}: {error.strerror}") from None
 
 
-def _verify_ours(path: str) -> None:
-    found = os.lstat(path)
-    if not stat.S_ISDIR(found.st_mode):
+def _verify_own(path: str) -> None:
+    status = os.lstat(path)
+    if not stat.S_ISDIR(status.st_mode):
         raise VerbError("CC-DISK-002", f"{path} is not a directory")
-    if found.st_uid != os.geteuid():
-        raise VerbError("CC-DISK-002", f"{path} belongs to another account (uid {found.st_uid})")
-    if found.st_mode & 0o022:
-        mode = stat.S_IMODE(found.st_mode)
+    if status.st_uid != os.geteuid():
+        raise VerbError("CC-DISK-002", f"{path} belongs to another account (uid {status.st_uid})")
+    if status.st_mode & 0o022:
+        mode = stat.S_IMODE(status.st_mode)
         raise VerbError("CC-DISK-002", f"{path} can be written by others (mode {mode:04o}); chmod go-w it")
 
 
-def tail_of(path: str, limit: int = 4096) -> str:
+def read_tail(path: str, limit: int = 4096) -> str:
     """Return the end of a text file; empty if there is none."""
     try:
         with open(path, "rb") as source:

@@ -5,57 +5,57 @@ from __future__ import annotations
 import socket
 from typing import Any, Callable, Dict, List, Protocol
 
-from ..gang.membership import Facts, Gang
-from ..logs.recorder import Logbook
+from ..gang.membership import Gang, JsonObject
+from ..logs.recorder import LogRecorder
 from ..runtime.event_loop import Loop
 from ..runtime.stream import Stream
-from ..state.locks import Claim
+from ..state.locks import NodeLocks
 from ..state.run_record import Record
 
-PATIENCE = 5.0  # seconds for a relay that does not read
-Orders = Callable[[Dict[str, Any]], None]
+SEND_TIMEOUT = 5.0  # seconds for a relay that does not read
+OnOrder = Callable[[Dict[str, Any]], None]
 
 
 class Client:
     """Tells the client what happens, for as long as it is there, and hands over its orders."""
 
-    def __init__(self, loop: Loop, descriptor: int, orders: Orders, left: Callable[[], None]) -> None:
+    def __init__(self, loop: Loop, descriptor: int, on_order: OnOrder, on_left: Callable[[], None]) -> None:
         self._loop = loop
         self._socket = socket.socket(fileno=descriptor)
         self._stream = Stream(descriptor, descriptor)
-        self._stream.patience = PATIENCE
-        self._orders = orders
-        self._left = left
-        self.here = True
+        self._stream.send_timeout = SEND_TIMEOUT
+        self._on_order = on_order
+        self._on_left = on_left
+        self.connected = True
         loop.watch(descriptor, self._read)
 
-    def tell(self, event: str, **facts: Any) -> None:
+    def send_event(self, event: str, **facts: Any) -> None:
         """Send an event; a client that is gone misses it."""
-        if self.here:
+        if self.connected:
             try:
                 self._stream.send({"event": event, **facts})
             except BrokenPipeError:
                 self.close()
-                self._left()
+                self._on_left()
 
     def close(self) -> None:
         """End the dialogue."""
-        if self.here:
-            self.here = False
-            self._loop.forget(self._stream.fileno())
+        if self.connected:
+            self.connected = False
+            self._loop.unwatch(self._stream.fileno())
             self._socket.close()
 
     def _read(self) -> None:
-        for header, _ in self._stream.arrived():
-            self._orders(header)
-            if not self.here:
+        for header, _ in self._stream.read_available():
+            self._on_order(header)
+            if not self.connected:
                 return
         if self._stream.ended:
             self.close()
-            self._left()
+            self._on_left()
 
 
-class Host(Protocol):
+class AgentApi(Protocol):
     """The agent, as an attempt sees it."""
 
     rundir: str
@@ -63,12 +63,12 @@ class Host(Protocol):
     loop: Loop
     record: Record
     client: Client
-    claim: Claim
-    logbook: Logbook
+    locks: NodeLocks
+    log_recorder: LogRecorder
     gang: Gang
 
-    def count_time(self) -> None:
+    def start_time_limit(self) -> None:
         """Begin the job's time limit, if it has not begun yet."""
 
-    def attempt_ended(self, part: Facts, left: List[Facts]) -> None:
+    def on_attempt_ended(self, part: JsonObject, leftovers: List[JsonObject]) -> None:
         """Nothing of the attempt runs any more but what could not be ended."""

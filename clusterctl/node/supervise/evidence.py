@@ -7,21 +7,21 @@ import time
 from contextlib import suppress
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Set, Tuple
 
-from ..runtime.processes import look
-from ..state.workdir import drop_ballast
+from ..runtime.processes import find_process
+from ..state.workdir import release_disk_reserve
 from .torchrun import Worker
 
-READ = 256 << 10  # bytes of a file's end that are looked at
+READ_BYTES = 256 << 10  # bytes of a file's end that are looked at
 TAIL_LINES = 20
 TRACEBACKS = 4  # the last ones, as a chain may hold several
-BEFORE = 3  # lines before a traceback that may tell what it belongs to
-AFTER = 3  # lines after one that is not indented which may belong to its message
+LINES_BEFORE = 3  # lines before a traceback that may tell what it belongs to
+LINES_AFTER = 3  # lines after one that is not indented which may belong to its message
 BLOCK_LINES = 16  # of a traceback
 LONGEST_LINE = 400  # characters
-LOOKS = 32
+MOST_SIZES = 32
 SHORTEST_SECRET = 4  # characters; see specs/text.py
 HIDDEN = "[secret]"
-SMALLEST = 8192  # bytes; a disk with less is full
+SMALLEST_FREE = 8192  # bytes; a disk with less is full
 TRACEBACK = "Traceback (most recent call last)"
 
 Failure = Dict[str, Any]
@@ -30,7 +30,7 @@ Failure = Dict[str, Any]
 class Line(NamedTuple):
     """One line of a file, and where it begins there."""
 
-    place: int
+    offset: int
     text: str
 
 
@@ -47,24 +47,24 @@ class Evidence:
         self._ended: Dict[int, float] = {}
         self._frozen: Set[int] = set()
 
-    def look(self, workers: Iterable[Worker]) -> None:
+    def scan(self, workers: Iterable[Worker]) -> None:
         """Remember how long each rank's stderr is now and since when, and whether a signal has stopped it."""
         for worker in workers:
             if not worker.ended:
-                self._look_at(worker)
-                found = look(worker.identity)
-                held = found is not None and found.state in "Tt"
-                (self._frozen.add if held else self._frozen.discard)(worker.rank)
+                self._scan_stderr(worker)
+                stat = find_process(worker.identity)
+                stopped = stat is not None and stat.state in "Tt"
+                (self._frozen.add if stopped else self._frozen.discard)(worker.rank)
 
-    def note_end(self, worker: Worker) -> None:
+    def on_worker_end(self, worker: Worker) -> None:
         """Remember when a rank ended."""
         self._ended.setdefault(worker.rank, time.time())
         if worker.failed and is_full(self._rundir):
-            self._speak_for(worker)
+            self._write_disk_full(worker)
 
-    def _speak_for(self, worker: Worker) -> None:
+    def _write_disk_full(self, worker: Worker) -> None:
         """Say on its stderr that the disk is full: its own last words may not have found room."""
-        drop_ballast(self._rundir)
+        release_disk_reserve(self._rundir)
         with suppress(OSError), open(self._file(worker, "stderr"), "ab") as sink:
             sink.write(f"\nclusterctl: No space left on device: {self._rundir}\n".encode())
 
@@ -83,54 +83,54 @@ class Evidence:
             "last_at": now,
             "frozen": False,
         }
-        return {**end, **self._words(log, now)}
+        return {**end, **self._read_stderr(log, now)}
 
     def _failure(self, worker: Worker) -> Failure:
         moment = self._ended.get(worker.rank, time.time())
         end = {"rank": worker.rank, "exit": worker.exit, "signal": worker.signal, "time": moment}
         if not worker.failed:
             return end
-        self._look_at(worker)
+        self._scan_stderr(worker)
         out, err = (self._file(worker, stream) for stream in ("stdout", "stderr"))
-        last = max([moment for _, moment in (*stat_of(out), *stat_of(err))], default=moment)
+        last = max([moment for _, moment in (*file_times(out), *file_times(err))], default=moment)
         frozen = worker.rank in self._frozen
         if worker.starved:
             end["starved"] = True
-        return {**end, "last_at": last, "frozen": frozen, **self._words(err, moment)}
+        return {**end, "last_at": last, "frozen": frozen, **self._read_stderr(err, moment)}
 
     def _file(self, worker: Worker, stream: str) -> str:
         return os.path.join(self._rundir, worker.folder or "", f"{stream}.log")
 
-    def _look_at(self, worker: Worker) -> None:
+    def _scan_stderr(self, worker: Worker) -> None:
         path = self._file(worker, "stderr")
-        seen = self._sizes.setdefault(path, [])
-        for size, moment in stat_of(path):
-            if not seen or seen[-1][0] != size:
-                seen.append((size, moment))
-                del seen[:-LOOKS]
+        sizes = self._sizes.setdefault(path, [])
+        for size, moment in file_times(path):
+            if not sizes or sizes[-1][0] != size:
+                sizes.append((size, moment))
+                del sizes[:-MOST_SIZES]
 
-    def _words(self, path: str, end: float) -> Dict[str, Any]:
+    def _read_stderr(self, path: str, end: float) -> Dict[str, Any]:
         """Return the last tracebacks, boiled down, each with the time when it was there; and the last lines."""
         lines = read_end(path)
         blocks = []
         for block in tracebacks(lines):
-            place = next(line.place for line in block if TRACEBACK in line.text)
-            times = [moment for size, moment in self._sizes.get(path, ()) if size > place]
-            blocks.append({"at": min([*times, end]), "lines": self._clean(boil_down(block))})
+            offset = next(line.offset for line in block if TRACEBACK in line.text)
+            times = [moment for size, moment in self._sizes.get(path, ()) if size > offset]
+            blocks.append({"at": min([*times, end]), "lines": self._clean(shorten_traceback(block))})
         return {"said": blocks, "tail": self._clean([line.text for line in lines[-TAIL_LINES:]])}
 
-    def hide(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """Take the values of secrets out of a text."""
-        return "\n".join(map(self._hide, text.splitlines()))
+        return "\n".join(map(self._redact_line, text.splitlines()))
 
     def shorten(self, text: str) -> str:
         """Take the values of secrets out of a text, and only then cut its lines."""
         return "\n".join(self._clean(text.splitlines()))
 
     def _clean(self, lines: List[str]) -> List[str]:
-        return [self._hide(line)[:LONGEST_LINE] for line in lines]
+        return [self._redact_line(line)[:LONGEST_LINE] for line in lines]
 
-    def _hide(self, line: str) -> str:
+    def _redact_line(self, line: str) -> str:
         for value in self._secrets:
             line = line.replace(value, HIDDEN)
         return line
@@ -142,18 +142,18 @@ def is_full(folder: str) -> bool:
         found = os.statvfs(folder)
     except OSError:
         return False
-    return found.f_blocks > 0 and found.f_bavail * found.f_frsize < SMALLEST
+    return found.f_blocks > 0 and found.f_bavail * found.f_frsize < SMALLEST_FREE
 
 
 def tracebacks(lines: List[Line]) -> List[List[Line]]:
     """Cut out the last tracebacks, each with the lines before it and all that follows it."""
     starts = [number for number, line in enumerate(lines) if TRACEBACK in line.text][-TRACEBACKS:]
-    cuts = [max(start - BEFORE, before + 1) for before, start in zip([-1, *starts], starts)]
+    cuts = [max(start - LINES_BEFORE, before + 1) for before, start in zip([-1, *starts], starts)]
     ends = [*cuts[1:], len(lines)]
     return [lines[cut : ends[number]] for number, cut in enumerate(cuts)]
 
 
-def boil_down(block: List[Line]) -> List[str]:
+def shorten_traceback(block: List[Line]) -> List[str]:
     """Leave out the stack but for its innermost frame; keep what is not indented, and the lines after it."""
     kept: List[str] = []
     frame = ""
@@ -162,7 +162,7 @@ def boil_down(block: List[Line]) -> List[str]:
         bare = line.partition("]: ")[2] if line.startswith("[rank") else line
         if bare[:1].strip():
             kept += [frame] if frame else []
-            frame, following = "", 0 if TRACEBACK in bare else AFTER
+            frame, following = "", 0 if TRACEBACK in bare else LINES_AFTER
             kept.append(line)
         elif bare.startswith('  File "'):
             frame, following = line, 0
@@ -172,7 +172,7 @@ def boil_down(block: List[Line]) -> List[str]:
     return kept[:BLOCK_LINES]
 
 
-def stat_of(path: str) -> List[Tuple[int, float]]:
+def file_times(path: str) -> List[Tuple[int, float]]:
     """Look how long a file is, and when it was last written to; empty if there is none."""
     try:
         found = os.stat(path)
@@ -186,9 +186,9 @@ def read_end(path: str) -> List[Line]:
     try:
         with open(path, "rb") as source:
             size = source.seek(0, os.SEEK_END)
-            start = max(0, size - READ)
+            start = max(0, size - READ_BYTES)
             source.seek(start)
-            content = source.read(READ)
+            content = source.read(READ_BYTES)
     except OSError:
         return []
     lines = []

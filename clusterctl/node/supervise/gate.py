@@ -22,7 +22,7 @@ from typing import Any, Callable, Dict, List
 from ..runtime.exit_status import split_status
 from ..runtime.processes import restore_signals
 
-REPORTED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "TORCHELASTIC_ERROR_FILE")
+REPORTED_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "TORCHELASTIC_ERROR_FILE")
 
 
 def main(arguments: List[str]) -> None:
@@ -53,7 +53,7 @@ def run_module(go: int, report: int, name: str) -> None:
     gc.enable()
     send(report, {"ready": str(torch.__version__)})
     order = read_order(go)
-    apply(order)
+    apply_order(order)
     watch_workers(report)
     argv = [native(word) for word in order["argv"]]
     sys.argv = [str(module.__file__), *argv]
@@ -65,7 +65,7 @@ def run_program(go: int, report: int) -> None:
 
     send(report, {"ready": ""})
     order = read_order(go)
-    apply(order)
+    apply_order(order)
     program = Program([native(word) for word in order["argv"]], os.path.join(order["attempt"], "0"))
     rank = order["node_rank"]
     facts = {
@@ -74,10 +74,10 @@ def run_program(go: int, report: int) -> None:
         "WORLD_SIZE": None,
         "TORCHELASTIC_ERROR_FILE": program.error_file,
     }
-    send(report, {"worker": {**facts, "pid": program.pid, "starttime": starttime(program.pid)}})
+    send(report, {"worker": {**facts, "pid": program.pid, "starttime": read_starttime(program.pid)}})
     code = program.wait()
     send(report, {"ended": {"rank": rank, "code": code}})
-    program.see_off()
+    program.wait_for_session()
     sys.exit(code if code >= 0 else 128 - code)
 
 
@@ -91,16 +91,16 @@ def read_order(go: int) -> Dict[str, Any]:
     """Wait for GO; the agent's end before it ends the gate."""
     content = b""
     while not content.endswith(b"\n"):
-        piece = os.read(go, 1 << 16)
-        if not piece:
+        chunk = os.read(go, 1 << 16)
+        if not chunk:
             sys.exit("no GO: the agent is gone")
-        content += piece
+        content += chunk
     os.close(go)
     order: Dict[str, Any] = json.loads(content.decode("utf-8"))
     return order
 
 
-def apply(order: Dict[str, Any]) -> None:
+def apply_order(order: Dict[str, Any]) -> None:
     """Go to the code and set what was not known before."""
     os.chdir(order["cwd"])
     os.environ.update({native(key): native(value) for key, value in order["env"].items()})
@@ -118,20 +118,20 @@ def watch_workers(report: int) -> None:
     """
     ranks: Dict[int, int] = {}
 
-    def started(process: Any, env: Any) -> None:
+    def on_start(process: Any, env: Any) -> None:
         if env and "LOCAL_RANK" in env:
             ranks[process.pid] = int(env["RANK"])
-            facts = {name: env.get(name) for name in REPORTED}
-            send(report, {"worker": {**facts, "pid": process.pid, "starttime": starttime(process.pid)}})
+            facts = {name: env.get(name) for name in REPORTED_VARIABLES}
+            send(report, {"worker": {**facts, "pid": process.pid, "starttime": read_starttime(process.pid)}})
 
-    def looked(process: Any) -> None:
+    def on_poll(process: Any) -> None:
         if process.returncode is not None and process.pid in ranks:
             send(report, {"ended": {"rank": ranks.pop(process.pid), "code": process.returncode}})
 
-    attach(started, looked)
+    hook_popen(on_start, on_poll)
 
 
-def attach(started: Callable[[Any, Any], None], looked: Callable[[Any], None]) -> None:
+def hook_popen(on_start: Callable[[Any, Any], None], on_poll: Callable[[Any], None]) -> None:
     """Call back after each start of a process and after each look at one.
 
     The class is changed and not its name in the module, because torch has taken the class already.
@@ -141,33 +141,33 @@ def attach(started: Callable[[Any, Any], None], looked: Callable[[Any], None]) -
     @functools.wraps(start)
     def reported_start(self: Any, *args: Any, **options: Any) -> None:
         start(self, *args, **options)
-        started(self, options.get("env"))
+        on_start(self, options.get("env"))
 
     setattr(subprocess.Popen, start.__name__, reported_start)
-    for look in (subprocess.Popen.poll, subprocess.Popen.wait):
-        setattr(subprocess.Popen, look.__name__, after(look, looked))
+    for method in (subprocess.Popen.poll, subprocess.Popen.wait):
+        setattr(subprocess.Popen, method.__name__, call_after(method, on_poll))
 
 
-def after(look: Callable[..., Any], looked: Callable[[Any], None]) -> Callable[..., Any]:
-    """Let `looked` follow a method, whether it returns or raises."""
+def call_after(method: Callable[..., Any], callback: Callable[[Any], None]) -> Callable[..., Any]:
+    """Let `callback` follow a method, whether it returns or raises."""
 
-    @functools.wraps(look)
+    @functools.wraps(method)
     def reported_look(self: Any, *args: Any, **options: Any) -> Any:
         try:
-            return look(self, *args, **options)
+            return method(self, *args, **options)
         finally:
-            looked(self)
+            callback(self)
 
     return reported_look
 
 
-def starttime(pid: int) -> int:
+def read_starttime(pid: int) -> int:
     """Read when a child that is not reaped was started, in clock ticks since boot: field 22 of proc_pid_stat(5)."""
     with open(f"/proc/{pid}/stat", "rb") as source:
         return int(source.read().rpartition(b")")[2].split()[19])
 
 
-ROUND = 0.02
+POLL_INTERVAL = 0.02
 
 
 class Program:
@@ -176,15 +176,15 @@ class Program:
     def __init__(self, argv: List[str], folder: str) -> None:
         os.makedirs(folder, 0o700, exist_ok=True)
         self.error_file = os.path.join(folder, "error.json")
-        self._asked = False
-        signal.signal(signal.SIGTERM, lambda *_: self.ask())
+        self._terminating = False
+        signal.signal(signal.SIGTERM, lambda *_: self.terminate())
         self.pid = os.fork()
         if self.pid == 0:
-            become(argv, folder)
+            exec_program(argv, folder)
 
-    def ask(self) -> None:
+    def terminate(self) -> None:
         """Pass SIGTERM on to the whole session: a shell alone would die and leave what it waits for."""
-        self._asked = True
+        self._terminating = True
         try:
             os.killpg(self.pid, signal.SIGTERM)
         except ProcessLookupError:
@@ -196,13 +196,13 @@ class Program:
         code, number = split_status(os.waitpid(self.pid, 0)[1])
         return -number if number is not None else code or 0
 
-    def see_off(self) -> None:
+    def wait_for_session(self) -> None:
         """After SIGTERM give the others of the session their time too; the agent ends them at the end of grace."""
-        while self._asked and lives(self.pid):
-            time.sleep(ROUND)
+        while self._terminating and is_group_alive(self.pid):
+            time.sleep(POLL_INTERVAL)
 
 
-def lives(group: int) -> bool:
+def is_group_alive(group: int) -> bool:
     """Whether a process group has a member left."""
     try:
         os.killpg(group, 0)
@@ -213,7 +213,7 @@ def lives(group: int) -> bool:
     return True
 
 
-def become(argv: List[str], folder: str) -> None:
+def exec_program(argv: List[str], folder: str) -> None:
     """Take the files as output and exec; a failing exec is told in the program's own stderr."""
     try:
         os.setsid()

@@ -16,16 +16,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple
 
 from ..runtime.exit_status import describe_end, split_status
-from ..runtime.processes import Sweep, as_left, become_subreaper, identify, wake_on
-from ..state.run_record import FINAL, Record, mark_of, new_state, read_state
-from ..state.workdir import drop_ballast, read_json
+from ..runtime.processes import ProcessTree, describe_leftovers, identify, set_subreaper, wake_on
+from ..state.run_record import FINAL, Record, new_state, read_state, run_tag_prefix
+from ..state.workdir import read_json, release_disk_reserve
 
 if TYPE_CHECKING:
     from .agent import Agent
 
 AGENT_LIMIT = 20.0  # seconds without a beat
-STEPS = 8  # waits without a beat that make up the limit
-BEAT = 2.0
+BEATS_PER_LIMIT = 8  # waits without a beat that make up the limit
+BEAT_INTERVAL = 2.0
 
 
 class Pipes(NamedTuple):
@@ -44,7 +44,7 @@ def main(arguments: List[str]) -> None:
     spec = read_json(os.path.join(rundir, "spec.json"))
     if spec is None:
         sys.exit(f"no spec in {rundir}")
-    become_subreaper()
+    set_subreaper()
     for number in (signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     wakeup = wake_on(signal.SIGTERM, signal.SIGCHLD)
@@ -55,19 +55,21 @@ def main(arguments: List[str]) -> None:
     if pid == 0:
         os.close(pipes.orders_write)
         os.close(pipes.beats_read)
-        wires = (control, pipes.orders_read, pipes.beats_write)
-        agent_for(rundir, spec, wires, min(BEAT, limit / STEPS)).run(guardian)
+        descriptors = (control, pipes.orders_read, pipes.beats_write)
+        make_agent(rundir, spec, descriptors, min(BEAT_INTERVAL, limit / BEATS_PER_LIMIT)).run(guardian)
     else:
         for descriptor in (control, pipes.orders_read, pipes.beats_write):
             os.close(descriptor)
-        guard(rundir, spec, pid, watch(pipes, wakeup, limit))
+        guard(rundir, spec, pid, watch_agent(pipes, wakeup, limit))
 
 
-def agent_for(rundir: str, spec: Dict[str, Any], wires: Tuple[int, int, int], interval: float) -> Agent:
+def make_agent(
+    rundir: str, spec: Dict[str, Any], descriptors: Tuple[int, int, int], interval: float
+) -> Agent:
     """Make the agent, whose modules the guardian itself has no need of."""
-    from .agent import Agent, Wires
+    from .agent import Agent, Descriptors
 
-    return Agent(rundir, spec, Wires(*wires), interval)
+    return Agent(rundir, spec, Descriptors(*descriptors), interval)
 
 
 def guard(rundir: str, spec: Dict[str, Any], pid: int, silence: Optional[str]) -> None:
@@ -76,11 +78,11 @@ def guard(rundir: str, spec: Dict[str, Any], pid: int, silence: Optional[str]) -
         os.kill(pid, signal.SIGKILL)
     status = os.waitpid(pid, 0)[1]
     if silence is not None or status != 0:
-        take_over(rundir, spec, silence or describe_loss(status))
-    Sweep(mark_of(spec)).kill_all()
+        end_run(rundir, spec, silence or describe_loss(status))
+    ProcessTree(run_tag_prefix(spec)).kill_all()
 
 
-def watch(pipes: Pipes, wakeup: int, limit: float) -> Optional[str]:
+def watch_agent(pipes: Pipes, wakeup: int, limit: float) -> Optional[str]:
     """Wait until the agent ends (None) or has been silent for too long (says so).
 
     Silence is counted in waits, not by the clock: a machine that slept has not heard a silent agent.
@@ -89,11 +91,11 @@ def watch(pipes: Pipes, wakeup: int, limit: float) -> Optional[str]:
     poller.register(pipes.beats_read, select.POLLIN)
     poller.register(wakeup, select.POLLIN)
     missed = 0
-    while missed < STEPS:
-        ready = [descriptor for descriptor, _ in poller.poll(limit / STEPS * 1000)]
+    while missed < BEATS_PER_LIMIT:
+        ready = [descriptor for descriptor, _ in poller.poll(limit / BEATS_PER_LIMIT * 1000)]
         missed = 0 if pipes.beats_read in ready else missed + (not ready)
         if wakeup in ready and signal.SIGTERM in os.read(wakeup, 512):
-            pass_stop(pipes.orders_write)
+            send_stop(pipes.orders_write)
         if pipes.beats_read in ready and not os.read(pipes.beats_read, 512):
             return None
     return f"the agent was silent for {limit:g} s"
@@ -107,22 +109,22 @@ def describe_loss(status: int) -> str:
     return "the agent failed; agent.log in the run's directory tells why"
 
 
-def pass_stop(orders: int) -> None:
+def send_stop(orders: int) -> None:
     """Tell the agent to stop; one that is gone is noticed by its beats."""
     with suppress(OSError):
         os.write(orders, b"T")
 
 
-def take_over(rundir: str, spec: Dict[str, Any], how: str) -> None:
+def end_run(rundir: str, spec: Dict[str, Any], reason: str) -> None:
     """End everything and record the end in the agent's place."""
-    drop_ballast(rundir)
-    sweep = Sweep(mark_of(spec))
-    left = as_left(sweep.kill_all())
+    release_disk_reserve(rundir)
+    process_tree = ProcessTree(run_tag_prefix(spec))
+    leftovers = describe_leftovers(process_tree.kill_all())
     record = Record(rundir, read_state(rundir) or new_state(spec))
     if record.state["state"] in FINAL:
         return
     before_go = record.state["state"] in ("SUBMITTED", "PREPARING", "WAITING") and not record.state["began"]
     state = "FAILED_SETUP" if before_go else "FAILED"
-    record.note("agent_lost", reason=how)
-    record.note("ended", state=state, reason=how, ended=sweep.account(), left=left)
-    record.set(state=state, reason=how, left=left)
+    record.add_event("agent_lost", reason=reason)
+    record.add_event("ended", state=state, reason=reason, ended=process_tree.signalled(), left=leftovers)
+    record.set(state=state, reason=reason, left=leftovers)

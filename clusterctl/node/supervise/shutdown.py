@@ -16,101 +16,101 @@ import time
 from contextlib import suppress
 from typing import Any, Callable, Dict, List, Optional
 
-from ..probe.nvidia_smi import APPS, BUSY, USED, find, read_apps, read_used
+from ..probe.nvidia_smi import APPS, BUSY_MEMORY, USED, find, read_apps, read_used
 from ..runtime.event_loop import Loop
-from ..runtime.processes import LEFT_AFTER, Stat, Sweep, living
+from ..runtime.processes import UNKILLABLE_AFTER, ProcessTree, Stat, running_descendants
 from ..state.run_record import Record
 
 SUMMARY_TIME = 0.7  # seconds that torchrun has, once its workers are killed, to say what happened
 OUTLIVED_WAIT = 1.0  # seconds that processes have which outlive torchrun
-ROUND = 0.02
+TICK_INTERVAL = 0.02
 FOREVER = float("inf")
 
 
-class Deadline:
+class KillSchedule:
     """The moments from which workers and then torchrun are killed; they only ever come closer."""
 
     def __init__(
         self,
         loop: Loop,
-        sweep: Sweep,
+        process_tree: ProcessTree,
         torchrun: Callable[[], Optional[int]],
-        done: Callable[[List[Stat]], None],
+        on_done: Callable[[List[Stat]], None],
     ) -> None:
         self._loop = loop
-        self._sweep = sweep
+        self._process_tree = process_tree
         self._torchrun = torchrun
-        self._done = done
+        self._on_done = on_done
         self._workers_at = FOREVER
         self._all_at = FOREVER
         self._outlived = False
-        self.over = False
+        self.finished = False
 
-    def within(self, seconds: float) -> None:
+    def kill_after(self, seconds: float) -> None:
         """Kill the workers after so many seconds, and torchrun a moment later."""
         moment = time.monotonic() + seconds
-        self._bring_closer(moment, moment + SUMMARY_TIME)
+        self._shorten(moment, moment + SUMMARY_TIME)
         self._schedule()
 
-    def now(self) -> None:
+    def kill_now(self) -> None:
         """Kill everything."""
         moment = time.monotonic()
-        self._bring_closer(moment, moment)
-        self.look()
+        self._shorten(moment, moment)
+        self.tick()
 
-    def look(self) -> None:
+    def tick(self) -> None:
         """Kill what is due; done when torchrun has ended and nothing is left that can be ended."""
-        if self.over:
+        if self.finished:
             return
         now = time.monotonic()
         torchrun = self._torchrun()
         if now >= self._workers_at:
-            spare = (torchrun,) if torchrun is not None and now < self._all_at else ()
-            self._sweep.kill(living(spare))
-        overdue = now >= self._all_at + LEFT_AFTER
+            excluded = (torchrun,) if torchrun is not None and now < self._all_at else ()
+            self._process_tree.kill(running_descendants(excluded))
+        overdue = now >= self._all_at + UNKILLABLE_AFTER
         if torchrun is None or overdue:
-            rest = self._sweep.rest()
-            if not rest or overdue:
-                self.over = True
-                self._loop.drop("end")
-                self._done(rest)
+            remaining = self._process_tree.remaining()
+            if not remaining or overdue:
+                self.finished = True
+                self._loop.cancel("end")
+                self._on_done(remaining)
                 return
-            self._clear(rest, now)
+            self._end_outliving(remaining, now)
         self._schedule()
 
-    def _clear(self, rest: List[Stat], now: float) -> None:
+    def _end_outliving(self, remaining: List[Stat], now: float) -> None:
         if not self._outlived:
             self._outlived = True
-            self._bring_closer(now + OUTLIVED_WAIT, now + OUTLIVED_WAIT)
+            self._shorten(now + OUTLIVED_WAIT, now + OUTLIVED_WAIT)
         if now < self._all_at:
-            self._sweep.ask(rest)
+            self._process_tree.terminate(remaining)
         else:
-            self._sweep.kill(rest)
+            self._process_tree.kill(remaining)
 
-    def _bring_closer(self, workers_at: float, all_at: float) -> None:
+    def _shorten(self, workers_at: float, all_at: float) -> None:
         self._workers_at = min(self._workers_at, workers_at)
         self._all_at = min(self._all_at, all_at)
 
     def _schedule(self) -> None:
         if self._outlived or self._workers_at < FOREVER:
             wait = 0.0 if self._outlived else self._workers_at - time.monotonic()
-            self._loop.after(max(ROUND, wait), "end", self.look)
+            self._loop.after(max(TICK_INTERVAL, wait), "end", self.tick)
 
 
-LIMIT = 50.0  # seconds for the driver, as in NVIDIA's own resiliency extension
-POLL = 2.0
-FIRST_LIMIT = 3.0  # seconds for the look before the end is told
+RELEASE_LIMIT = 50.0  # seconds for the driver, as in NVIDIA's own resiliency extension
+POLL_INTERVAL = 2.0
+FIRST_QUERY_LIMIT = 3.0  # seconds for the look before the end is told
 SMI_LIMIT = 10.0
 
-Holding = Dict[str, Any]
+HeldMemory = Dict[str, Any]
 
 
-class Asking:
-    """One question to nvidia-smi that does not hold the loop up; `heard` gets "" where there is no answer."""
+class SmiQuery:
+    """One question to nvidia-smi that does not hold the loop up; `on_answer` gets "" where there is no answer."""
 
-    def __init__(self, loop: Loop, argv: List[str], limit: float, heard: Callable[[str], None]) -> None:
+    def __init__(self, loop: Loop, argv: List[str], limit: float, on_answer: Callable[[str], None]) -> None:
         self._loop = loop
-        self._heard = heard
+        self._on_answer = on_answer
         self._text = b""
         self._child = subprocess.Popen(
             argv,
@@ -128,108 +128,110 @@ class Asking:
 
     def _read(self) -> None:
         try:
-            piece = os.read(self._out, 1 << 16)
+            chunk = os.read(self._out, 1 << 16)
         except BlockingIOError:
             return
-        self._text += piece[: (1 << 20) - len(self._text)]
-        if not piece:
+        self._text += chunk[: (1 << 20) - len(self._text)]
+        if not chunk:
             self._finish(self._text.decode("utf-8", "replace"))
 
     def _finish(self, text: str) -> None:
-        self._loop.drop("nvidia-smi")
-        self._loop.forget(self._out)
+        self._loop.cancel("nvidia-smi")
+        self._loop.unwatch(self._out)
         assert self._child.stdout is not None
         self._child.stdout.close()
         if self._child.poll() is None:
             with suppress(OSError):
                 os.killpg(self._child.pid, signal.SIGKILL)
-        self._heard(text)
+        self._on_answer(text)
 
 
-class Release:
+class GpuMemoryWait:
     """Looks at the memory of the run's GPUs when all its processes have ended."""
 
-    def __init__(self, loop: Loop, spec: Dict[str, Any], record: Record, went: Callable[[], bool]) -> None:
+    def __init__(
+        self, loop: Loop, spec: Dict[str, Any], record: Record, has_started: Callable[[], bool]
+    ) -> None:
         self._loop = loop
         self._record = record
-        self._went = went
+        self._has_started = has_started
         gpus = [gpu for gpu in spec.get("gpus") or () if str(gpu["id"]).startswith("GPU-")]
         self._gpus = {str(gpu["id"]): gpu for gpu in gpus}
         self._smi = ""
-        self._held: List[Holding] = []
-        self._began = 0.0
-        self._done: Callable[[], None] = lambda: None
+        self._held: List[HeldMemory] = []
+        self._waiting_since = 0.0
+        self._on_free: Callable[[], None] = lambda: None
 
     @property
     def held(self) -> bool:
         """Whether memory was in use when we last looked."""
         return bool(self._held)
 
-    def before(self, finish: Callable[[List[Stat]], None]) -> Callable[[List[Stat]], None]:
+    def query_before(self, finish: Callable[[List[Stat]], None]) -> Callable[[List[Stat]], None]:
         """Look once, and then let the run finish."""
 
-        def look_first(rest: List[Stat]) -> None:
-            self._smi = (find("nvidia-smi") or "") if self._gpus and self._went() else ""
-            self._began = time.monotonic()
+        def query_first(remaining: List[Stat]) -> None:
+            self._smi = (find("nvidia-smi") or "") if self._gpus and self._has_started() else ""
+            self._waiting_since = time.monotonic()
             if self._smi:
-                self._ask(FIRST_LIMIT, lambda: self._finish(finish, rest))
+                self._query(FIRST_QUERY_LIMIT, lambda: self._finish(finish, remaining))
             else:
-                finish(rest)
+                finish(remaining)
 
-        return look_first
+        return query_first
 
-    def then(self, done: Callable[[], None]) -> None:
-        """Call `done` when the memory is free, or will not become so."""
-        self._done = done
+    def when_free(self, on_free: Callable[[], None]) -> None:
+        """Call `on_free` when the memory is free, or will not become so."""
+        self._on_free = on_free
         if not self._held:
-            done()
+            on_free()
         else:
-            self._loop.after(POLL, "memory", self._look_again)
+            self._loop.after(POLL_INTERVAL, "memory", self._query_again)
 
-    def _finish(self, finish: Callable[[List[Stat]], None], rest: List[Stat]) -> None:
+    def _finish(self, finish: Callable[[List[Stat]], None], remaining: List[Stat]) -> None:
         if self._held:
-            self._record.note("gpu_memory", held=self._held)
+            self._record.add_event("gpu_memory", held=self._held)
             self._record.set(gpu_memory=self._held, releasing=True)
-        finish(rest)
+        finish(remaining)
 
-    def _look_again(self) -> None:
-        self._ask(SMI_LIMIT, self._judge)
+    def _query_again(self) -> None:
+        self._query(SMI_LIMIT, self._check)
 
-    def _judge(self) -> None:
-        waited = time.monotonic() - self._began
-        if self._held and waited < LIMIT:
-            self._loop.after(POLL, "memory", self._look_again)
+    def _check(self) -> None:
+        waited = time.monotonic() - self._waiting_since
+        if self._held and waited < RELEASE_LIMIT:
+            self._loop.after(POLL_INTERVAL, "memory", self._query_again)
             return
-        self._record.note("gpu_memory", held=self._held, seconds=round(waited, 1))
+        self._record.add_event("gpu_memory", held=self._held, seconds=round(waited, 1))
         self._record.set(gpu_memory=self._held, releasing=False)
-        self._done()
+        self._on_free()
 
-    def _ask(self, limit: float, then: Callable[[], None]) -> None:
+    def _query(self, limit: float, on_done: Callable[[], None]) -> None:
         """Ask how much is in use and, where it is too much, by whom; no answer counts as free."""
 
-        def heard_apps(text: str) -> None:
+        def on_apps(text: str) -> None:
             processes = read_apps(text)
-            for one in self._held:
-                mine = [process for process in processes if process["gpu"] == one["id"]]
-                one["by"] = [{key: process[key] for key in process if key != "gpu"} for process in mine]
-            then()
+            for entry in self._held:
+                users = [process for process in processes if process["gpu"] == entry["id"]]
+                entry["by"] = [{key: process[key] for key in process if key != "gpu"} for process in users]
+            on_done()
 
-        def heard_used(text: str) -> None:
+        def on_used(text: str) -> None:
             used = read_used(text)
             self._held = [
                 {"gpu": gpu.get("index"), "id": name, "used": used[name], "by": []}
                 for name, gpu in self._gpus.items()
-                if used.get(name, 0) > BUSY + int(gpu.get("used") or 0)
+                if used.get(name, 0) > BUSY_MEMORY + int(gpu.get("used") or 0)
             ]
             if self._held:
-                self._start(APPS, limit, heard_apps)
+                self._start(APPS, limit, on_apps)
             else:
-                then()
+                on_done()
 
-        self._start(USED, limit, heard_used)
+        self._start(USED, limit, on_used)
 
-    def _start(self, words: List[str], limit: float, heard: Callable[[str], None]) -> None:
+    def _start(self, options: List[str], limit: float, on_answer: Callable[[str], None]) -> None:
         try:
-            Asking(self._loop, [self._smi, *words], limit, heard)
+            SmiQuery(self._loop, [self._smi, *options], limit, on_answer)
         except OSError:
-            heard("")
+            on_answer("")

@@ -12,18 +12,18 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tup
 from ..runtime.event_loop import Loop
 from ..runtime.exit_status import describe_end, describe_limit, split_status
 from ..runtime.processes import (
-    OURS,
+    PRIVATE_ENV,
     Identity,
-    die_with_parent,
     identify,
     interpreter_options,
     restore_signals,
+    set_parent_death_signal,
 )
-from ..state.environments import enter
-from ..state.run_record import tag_of
+from ..state.environments import activate_environment
+from ..state.run_record import run_tag
 from ..state.workdir import make_private, make_shared
 
-Text = Union[str, List[Union[str, Dict[str, str]]]]
+Template = Union[str, List[Union[str, Dict[str, str]]]]
 Spec = Dict[str, Any]
 
 
@@ -35,7 +35,7 @@ class Gate(NamedTuple):
     report: int
 
 
-class Places(NamedTuple):
+class RunPaths(NamedTuple):
     """Absolute paths of one attempt."""
 
     rundir: str
@@ -44,81 +44,85 @@ class Places(NamedTuple):
     values: Dict[str, str]  # what the spec's holes may name before GO
 
 
-def make_places(rundir: str, spec: Spec) -> Places:
+def make_paths(rundir: str, spec: Spec) -> RunPaths:
     """Make the attempt's directory and the output directory, which outlives runs."""
     attempt = make_private(os.path.join(rundir, f"attempt-{spec['attempt']}"))
     output = make_shared(spec["output_dir"])
     values = {"run_dir": rundir, "output_dir": output, "attempt": str(spec["attempt"])}
     values["node_rank"] = str(spec["node_rank"])
     values["environment"] = str(spec.get("environment") or "")
-    return Places(rundir, attempt, output, values)
+    return RunPaths(rundir, attempt, output, values)
 
 
-def fill(text: Text, values: Mapping[str, str]) -> str:
+def render_template(template: Template, values: Mapping[str, str]) -> str:
     """Put values into the holes of a text."""
-    if isinstance(text, str):
-        return text
-    return "".join(part if isinstance(part, str) else values[part["fill"]] for part in text)
+    if isinstance(template, str):
+        return template
+    return "".join(part if isinstance(part, str) else values[part["fill"]] for part in template)
 
 
-def can_fill(text: Text, values: Mapping[str, str]) -> bool:
+def can_render(template: Template, values: Mapping[str, str]) -> bool:
     """Whether every hole of a text has a value."""
-    return isinstance(text, str) or all(isinstance(part, str) or part["fill"] in values for part in text)
+    return isinstance(template, str) or all(
+        isinstance(part, str) or part["fill"] in values for part in template
+    )
 
 
 def plan_environment(
-    inherited: Mapping[str, str], spec: Spec, secrets: Mapping[str, str], places: Places
-) -> Tuple[Dict[str, str], Dict[str, Text]]:
+    inherited: Mapping[str, str], spec: Spec, secrets: Mapping[str, str], paths: RunPaths
+) -> Tuple[Dict[str, str], Dict[str, Template]]:
     """Return the gate's environment, and what can only be set at GO."""
     prefixes = tuple(spec["unset_prefixes"])
-    kept = {
+    remaining = {
         key: value
         for key, value in inherited.items()
-        if key not in (*spec["unset"], *OURS) and not key.startswith(prefixes)
+        if key not in (*spec["unset"], *PRIVATE_ENV) and not key.startswith(prefixes)
     }
-    early = {key: text for key, text in spec["env"].items() if can_fill(text, places.values)}
-    env = {"PYTHONUNBUFFERED": "1", **kept}
-    env.update({key: fill(text, places.values) for key, text in early.items()})
+    renderable = {
+        key: template for key, template in spec["env"].items() if can_render(template, paths.values)
+    }
+    env = {"PYTHONUNBUFFERED": "1", **remaining}
+    env.update({key: render_template(template, paths.values) for key, template in renderable.items()})
     env.update(secrets)
     if spec.get("environment"):
-        enter(env, spec["environment"], spec["setup"]["kind"])
+        activate_environment(env, spec["environment"], spec["setup"]["kind"])
     env.update(
-        CLUSTERCTL_RUN=tag_of(spec),
+        CLUSTERCTL_RUN=run_tag(spec),
         CLUSTERCTL_RUN_ID=spec["run"],
         CLUSTERCTL_ATTEMPT=str(spec["attempt"]),
         CLUSTERCTL_PYTHON=spec["python"],
-        CLUSTERCTL_OUTPUT_DIR=places.output,
-        TORCHELASTIC_ERROR_FILE=os.path.join(places.attempt, "error.json"),
+        CLUSTERCTL_OUTPUT_DIR=paths.output,
+        TORCHELASTIC_ERROR_FILE=os.path.join(paths.attempt, "error.json"),
     )
-    return env, {key: text for key, text in spec["env"].items() if key not in early}
+    return env, {key: template for key, template in spec["env"].items() if key not in renderable}
 
 
-def start_gate(python: str, module: Optional[str], env: Mapping[str, str], places: Places) -> Gate:
+def start_gate(python: str, module: Optional[str], env: Mapping[str, str], paths: RunPaths) -> Gate:
     """Fork the gate, which will run torch's module or a program; a failing exec is told in torchrun.log."""
     go_read, go_write = os.pipe()
     report_read, report_write = os.pipe()
     agent = os.getpid()
     pid = os.fork()
     if pid == 0:
-        words = [python, sys.argv[0], "gate", str(go_read), str(report_write), module or ""]
-        _become_gate(agent, words, (go_read, report_write), env, places)
+        argv = [python, sys.argv[0], "gate", str(go_read), str(report_write), module or ""]
+        _exec_gate(agent, argv, (go_read, report_write), env, paths)
     os.close(go_read)
     os.close(report_write)
     os.set_blocking(report_read, False)
     return Gate(identify(pid), go_write, report_read)
 
 
-def _become_gate(
-    agent: int, argv: List[str], pipes: Tuple[int, int], env: Mapping[str, str], places: Places
+def _exec_gate(
+    agent: int, argv: List[str], pipes: Tuple[int, int], env: Mapping[str, str], paths: RunPaths
 ) -> None:
     try:
         os.setsid()
-        _connect_files(os.path.join(places.attempt, "torchrun.log"))
+        _redirect_output(os.path.join(paths.attempt, "torchrun.log"))
         restore_signals()
-        die_with_parent(signal.SIGTERM)
+        set_parent_death_signal(signal.SIGTERM)
         for descriptor in pipes:
             os.set_inheritable(descriptor, True)
-        os.chdir(places.rundir)
+        os.chdir(paths.rundir)
         if os.getppid() == agent:  # else it died before its death could be announced
             os.execvpe(argv[0], argv, dict(env))
     except BaseException as error:  # noqa: BLE001, RUF100 - this is a forked child: nothing may return from here
@@ -127,7 +131,7 @@ def _become_gate(
         os._exit(127)
 
 
-def _connect_files(log: str) -> None:
+def _redirect_output(log: str) -> None:
     null = os.open(os.devnull, os.O_RDONLY)
     sink = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     os.dup2(null, 0)
@@ -138,84 +142,86 @@ def _connect_files(log: str) -> None:
 Report = Dict[str, Any]
 
 
-class Chore:
-    """One role of the payload as a child of the agent; `heard` takes its reports, the last is `done` or `failed`."""
+class HelperProcess:
+    """One role of the payload as a child of the agent; `callback` takes its reports, the last is `done` or `failed`."""
 
-    def __init__(self, loop: Loop, role: str, heard: Callable[[Report], None]) -> None:
+    def __init__(self, loop: Loop, role: str, callback: Callable[[Report], None]) -> None:
         self._loop = loop
         self._role = role
-        self._heard = heard
+        self._callback = callback
         self._reports = b""
         self._reader = -1
-        self._over = False
+        self._finished = False
         self._limit = 0.0
         self.pid: Optional[int] = None
 
-    def start(self, words: List[str], log: str, env: Mapping[str, str], limit: float) -> None:
+    def start(self, arguments: List[str], log: str, env: Mapping[str, str], limit: float) -> None:
         """Fork it; the descriptor of its reports is its last word."""
         self._reader, writer = os.pipe()
         os.set_blocking(self._reader, False)
         agent = os.getpid()
-        argv = [sys.executable, *interpreter_options(), sys.argv[0], self._role, *words, str(writer)]
+        argv = [sys.executable, *interpreter_options(), sys.argv[0], self._role, *arguments, str(writer)]
         self.pid = os.fork()
         if self.pid == 0:
-            become(agent, argv, log, writer, env)
+            exec_child(agent, argv, log, writer, env)
         os.close(writer)
         self._loop.watch(self._reader, self._read)
         self._limit = limit
-        self._count()
+        self._start_timeout()
 
-    def _count(self) -> None:
+    def _start_timeout(self) -> None:
         """Give it its time, from now on."""
-        told = "took longer than its %s" % describe_limit(self._limit)
-        self._loop.after(self._limit, self._role, lambda: self._fail(told, overdue=True))
+        reason = "took longer than its %s" % describe_limit(self._limit)
+        self._loop.after(self._limit, self._role, lambda: self._fail(reason, overdue=True))
 
-    def reaped(self, pid: int, status: int) -> None:
+    def on_child_exit(self, pid: int, status: int) -> None:
         """Take the end of a child: one that ended before its last report has failed."""
         if pid == self.pid:
             self._read()
             self.pid = None
             self._fail(describe_end(*split_status(status)))
-            self._forget()
+            self._close_reader()
 
     def _read(self) -> None:
         while self._reader >= 0:
             try:
-                piece = os.read(self._reader, 1 << 16)
+                chunk = os.read(self._reader, 1 << 16)
             except BlockingIOError:
                 break
-            if not piece:
-                self._forget()
+            if not chunk:
+                self._close_reader()
                 break
-            self._reports += piece
+            self._reports += chunk
         *lines, self._reports = self._reports.split(b"\n")
         for line in lines:
             with suppress(ValueError):
-                self._take(json.loads(line.decode("utf-8")))
+                self._on_report(json.loads(line.decode("utf-8")))
 
-    def _take(self, report: Report) -> None:
-        if report.get("begins") and not self._over:
-            self._count()
-        elif not self._over:
+    def _on_report(self, report: Report) -> None:
+        if report.get("begins") and not self._finished:
+            self._start_timeout()
+        elif not self._finished:
             if "doing" not in report:
-                self._end()
-            self._heard(report)
+                self._finish()
+            self._callback(report)
 
-    def _fail(self, how: str, *, overdue: bool = False) -> None:
-        self._take({"failed": {"reason": how, "text": "", "code": "", "again": "", "overdue": overdue}})
+    def _fail(self, reason: str, *, overdue: bool = False) -> None:
+        self._on_report(
+            {"failed": {"reason": reason, "text": "", "code": "", "again": "", "overdue": overdue}}
+        )
 
-    def _end(self) -> None:
-        self._over = True
-        self._loop.drop(self._role)
+    def _finish(self) -> None:
+        self._finished = True
+        self._loop.cancel(self._role)
 
-    def _forget(self) -> None:
+    def _close_reader(self) -> None:
         if self._reader >= 0:
-            self._loop.forget(self._reader)
+            self._loop.unwatch(self._reader)
             os.close(self._reader)
             self._reader = -1
 
 
-def become(agent: int, argv: List[str], log: str, report: int, env: Mapping[str, str]) -> None:
+def exec_child(agent: int, argv: List[str], log: str, report: int, env: Mapping[str, str]) -> None:
     """Take the log as output and exec, in a session of its own."""
     try:
         os.setsid()
@@ -225,7 +231,7 @@ def become(agent: int, argv: List[str], log: str, report: int, env: Mapping[str,
         os.dup2(sink, 1)
         os.dup2(sink, 2)
         restore_signals()
-        die_with_parent(signal.SIGTERM)
+        set_parent_death_signal(signal.SIGTERM)
         os.set_inheritable(report, True)
         if os.getppid() == agent:  # else it died before its death could be announced
             os.execve(argv[0], argv, dict(env))
@@ -235,7 +241,7 @@ def become(agent: int, argv: List[str], log: str, report: int, env: Mapping[str,
         os._exit(127)
 
 
-def tell(report: int, entry: Report) -> None:
+def write_report(report: int, entry: Report) -> None:
     """Write one report; an agent that is gone ends us by other means."""
     with suppress(OSError):
         os.write(report, json.dumps(entry).encode("utf-8") + b"\n")

@@ -15,7 +15,7 @@ from .store import CHUNK, Store, hash_file, write_all
 
 MANIFEST = "manifest"  # in a run's directory: what was sent, see outside_files.py
 FICLONE = 0x40049409
-SMALL = 1 << 18  # bytes; below, one read and one write are the fastest copy
+SMALL_FILE = 1 << 18  # bytes; below, one read and one write are the fastest copy
 SHA = re.compile(r"[0-9a-f]{64}\Z")
 
 
@@ -51,27 +51,27 @@ def parse_rows(raw: Any) -> List[Row]:
 
 def _check(row: Row) -> None:
     parts = row.path.encode("utf-8").split(b"/")
-    sound = not any(part in (b"", b".", b"..") or b"\0" in part for part in parts)
+    valid = not any(part in (b"", b".", b"..") or b"\0" in part for part in parts)
     if row.kind == "file":
-        sound = sound and row.mode in (0o644, 0o755) and bool(SHA.match(row.content))
-        sound = sound and isinstance(row.size, int) and row.size >= 0
+        valid = valid and row.mode in (0o644, 0o755) and bool(SHA.match(row.content))
+        valid = valid and isinstance(row.size, int) and row.size >= 0
     elif row.kind == "link":
-        sound = sound and bool(row.content) and b"\0" not in row.content.encode("utf-8")
-        sound = sound and (row.mode, row.size) == (0, 0)
+        valid = valid and bool(row.content) and b"\0" not in row.content.encode("utf-8")
+        valid = valid and (row.mode, row.size) == (0, 0)
     else:
-        sound = sound and row[1:] == ("dir", 0, "", 0)
-    if not sound:
+        valid = valid and row[1:] == ("dir", 0, "", 0)
+    if not valid:
         raise VerbError("CC-SYNC-007", f"the manifest holds an entry that is refused: {row.path!r}")
 
 
 def _parents(path: str) -> Iterable[str]:
-    at = path.find("/")
-    while at >= 0:
-        yield path[:at]
-        at = path.find("/", at + 1)
+    slash = path.find("/")
+    while slash >= 0:
+        yield path[:slash]
+        slash = path.find("/", slash + 1)
 
 
-def raw(text: str) -> bytes:
+def encode_name(text: str) -> bytes:
     """Return the bytes of a name, whatever the locale."""
     return text.encode("utf-8", "surrogateescape")
 
@@ -79,9 +79,9 @@ def raw(text: str) -> bytes:
 def tree_hash(rows: Iterable[Row]) -> str:
     """Hash a tree; the format stands in plans/sync/manifest.py."""
     digest = hashlib.sha256(b"clusterctl-tree 1\n")
-    for row in sorted(rows, key=lambda row: raw(row.path)):
+    for row in sorted(rows, key=lambda row: encode_name(row.path)):
         mode = "%o" % row.mode if row.kind == "file" else ""
-        digest.update(b"\0".join(raw(part) for part in (row.kind, mode, row.content, row.path, "")))
+        digest.update(b"\0".join(encode_name(part) for part in (row.kind, mode, row.content, row.path, "")))
     return digest.hexdigest()
 
 
@@ -92,7 +92,7 @@ class Layout:
         self.store = store
         self.target = target
         self._step = step
-        self._made: Set[str] = set()
+        self._folders: Set[str] = set()
         self._reflink = True
 
     def make(self, rows: List[Row]) -> None:
@@ -100,12 +100,12 @@ class Layout:
         os.mkdir(self.target, 0o700)
         for row in sorted(rows, key=lambda row: row.kind == "link"):
             self._step()
-            path = os.path.join(self.target, raw(row.path))
+            path = os.path.join(self.target, encode_name(row.path))
             self._make_parents(row.path)
             if row.kind == "dir":
                 self._make_folder(row.path)
             elif row.kind == "link":
-                os.symlink(raw(row.content), path)
+                os.symlink(encode_name(row.content), path)
             else:
                 self._copy(self.store.path(row.content), path, row.mode)
 
@@ -114,9 +114,9 @@ class Layout:
             self._make_folder(parent)
 
     def _make_folder(self, path: str) -> None:
-        if path not in self._made:
-            os.mkdir(os.path.join(self.target, raw(path)), 0o755)
-            self._made.add(path)
+        if path not in self._folders:
+            os.mkdir(os.path.join(self.target, encode_name(path)), 0o755)
+            self._folders.add(path)
 
     def _copy(self, source: str, path: bytes, mode: int) -> None:
         from_fd = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -142,7 +142,7 @@ class Layout:
 def copy_content(from_fd: int, to_fd: int, path: bytes) -> None:
     """Copy by the kernel where it can, else by hand; an OSError names the file."""
     size = os.fstat(from_fd).st_size
-    copied = 0 if size <= SMALL else _copy_in_kernel(from_fd, to_fd, size, path)
+    copied = 0 if size <= SMALL_FILE else _copy_in_kernel(from_fd, to_fd, size, path)
     os.lseek(from_fd, copied, os.SEEK_SET)
     data = os.read(from_fd, CHUNK)
     while data:
@@ -171,13 +171,13 @@ def read_tree(root: bytes, step: Callable[[], None]) -> List[Row]:
     folders = [""]
     while folders:
         folder = folders.pop()
-        with os.scandir(os.path.join(root, raw(folder))) as found:
-            entries = list(found)
+        with os.scandir(os.path.join(root, encode_name(folder))) as scanner:
+            entries = list(scanner)
         if folder and not entries:
             rows.append(Row(folder, "dir", 0, "", 0))
         for entry in entries:
             step()
-            path = folder + "/" + _text(entry.name) if folder else _text(entry.name)
+            path = folder + "/" + _decode_name(entry.name) if folder else _decode_name(entry.name)
             if entry.is_dir(follow_symlinks=False):
                 folders.append(path)
             else:
@@ -185,21 +185,21 @@ def read_tree(root: bytes, step: Callable[[], None]) -> List[Row]:
     return rows
 
 
-def _text(name: bytes) -> str:
+def _decode_name(name: bytes) -> str:
     return name.decode("utf-8", "surrogateescape")
 
 
 def _read_row(path: str, entry: Any) -> Row:
     if entry.is_symlink():
-        return Row(path, "link", 0, _text(os.readlink(entry.path)), 0)
-    found = entry.stat(follow_symlinks=False)
-    if not stat.S_ISREG(found.st_mode):
+        return Row(path, "link", 0, _decode_name(os.readlink(entry.path)), 0)
+    status = entry.stat(follow_symlinks=False)
+    if not stat.S_ISREG(status.st_mode):
         return Row(path, "other", 0, "", 0)
-    mode = 0o755 if found.st_mode & stat.S_IXUSR else 0o644
-    return Row(path, "file", mode, hash_file(entry.path), found.st_size)
+    mode = 0o755 if status.st_mode & stat.S_IXUSR else 0o644
+    return Row(path, "file", mode, hash_file(entry.path), status.st_size)
 
 
-def remove_tree(root: bytes) -> None:
+def remove_tree_quietly(root: bytes) -> None:
     """Remove a directory and all in it, if it is there and as far as that is possible."""
     if os.path.lexists(root):
         import shutil

@@ -18,9 +18,11 @@ from ..state.workdir import read_bytes
 from .layout import MANIFEST
 from .store import hash_file
 
-MOST = 20000  # entries that were not sent
-HASHED = 64 << 20  # bytes of sent files that are read, to tell a changed file from one that was only touched
-NAMED = 5
+MOST_NEW = 20000  # entries that were not sent
+MOST_HASHED = (
+    64 << 20
+)  # bytes of sent files that are read, to tell a changed file from one that was only touched
+MOST_NAMED = 5
 # On a home that nodes share another node may have written the manifest: it is read within bounds.
 LARGEST_MANIFEST, MOST_VALUES = 64 << 20, 4_000_000  # bytes, values of JSON: half a million files
 LONGEST_PATH = 4096
@@ -33,14 +35,14 @@ IGNORED = re.compile(
 Summary = Dict[str, Any]
 
 
-class Sent(NamedTuple):
+class SentTree(NamedTuple):
     """The tree that was sent: of each path its content and size; and when it was there."""
 
     rows: Dict[bytes, Tuple[str, int]]
     time_ns: int
 
 
-class Found(NamedTuple):
+class OutsideFile(NamedTuple):
     """A file, link or other entry that was not sent, or is not what was sent; its path is relative to the code."""
 
     path: bytes
@@ -48,7 +50,7 @@ class Found(NamedTuple):
     stat: os.stat_result
 
 
-def read_sent(rundir: str) -> Optional[Sent]:
+def read_sent(rundir: str) -> Optional[SentTree]:
     """Read what was sent to a run; None if that is not on record."""
     path = os.path.join(rundir, MANIFEST)
     try:
@@ -58,15 +60,15 @@ def read_sent(rundir: str) -> Optional[Sent]:
             name = row.name(0, LONGEST_PATH)
             if name is not None:
                 sent[name.encode("utf-8", "surrogateescape")] = (row.text(3, 64), row.integer(4, 0) or 0)
-        return Sent(sent, os.lstat(path).st_mtime_ns)
+        return SentTree(sent, os.lstat(path).st_mtime_ns)
     except (OSError, ValueError, zlib.error):
         return None
 
 
-def find_outside(rundir: str, sent: Optional[Sent], step: Callable[[], None]) -> Iterator[Found]:
+def find_outside(rundir: str, sent: Optional[SentTree], step: Callable[[], None]) -> Iterator[OutsideFile]:
     """Walk a run's code for what was not sent or was changed, and follow no link; without `sent` that is all."""
     root = os.path.join(os.fsencode(rundir), b"code")
-    unread = HASHED
+    hash_budget = MOST_HASHED
     folders = [b""]
     while folders:
         folder = folders.pop()
@@ -76,19 +78,19 @@ def find_outside(rundir: str, sent: Optional[Sent], step: Callable[[], None]) ->
             if IGNORED.match(entry.name) and (sent is None or path not in sent.rows):
                 continue
             with suppress(OSError):  # it has just been removed
-                found = entry.stat(follow_symlinks=False)
-                if stat.S_ISDIR(found.st_mode):
+                status = entry.stat(follow_symlinks=False)
+                if stat.S_ISDIR(status.st_mode):
                     folders.append(path)
                 elif sent is None or path not in sent.rows:
-                    yield Found(path, entry, found)
-                elif stat.S_ISREG(found.st_mode):
+                    yield OutsideFile(path, entry, status)
+                elif stat.S_ISREG(status.st_mode):
                     content, size = sent.rows[path]
-                    touched = found.st_mtime_ns > sent.time_ns and found.st_size == size
-                    unread -= size if touched else 0
-                    if found.st_size != size or (
-                        touched and (unread < 0 or hash_file(entry.path) != content)
+                    touched = status.st_mtime_ns > sent.time_ns and status.st_size == size
+                    hash_budget -= size if touched else 0
+                    if status.st_size != size or (
+                        touched and (hash_budget < 0 or hash_file(entry.path) != content)
                     ):
-                        yield Found(path, entry, found)
+                        yield OutsideFile(path, entry, status)
 
 
 class _TooManyError(Exception):
@@ -104,24 +106,24 @@ def summarise(rundir: str, step: Callable[[], None] = lambda: None) -> Optional[
     if sent is None:
         return None
     files: List[Tuple[int, int, bytes]] = []
-    left = [2 * len(sent.rows) + MOST]  # what was sent, the directories that hold it, and what is new
+    budget = [2 * len(sent.rows) + MOST_NEW]  # what was sent, the directories that hold it, and what is new
 
     def count() -> None:
         step()
-        left[0] -= 1
-        if left[0] < 0:
+        budget[0] -= 1
+        if budget[0] < 0:
             raise _TooManyError
 
     with suppress(_TooManyError):
-        for found in find_outside(rundir, sent, count):
-            if stat.S_ISREG(found.stat.st_mode):
-                files.append((found.path.count(b"/"), -found.stat.st_size, found.path))
-    names = [path.decode("utf-8", "replace")[:LONGEST_NAME] for _, _, path in sorted(files)[:NAMED]]
+        for outside_file in find_outside(rundir, sent, count):
+            if stat.S_ISREG(outside_file.stat.st_mode):
+                files.append((outside_file.path.count(b"/"), -outside_file.stat.st_size, outside_file.path))
+    names = [path.decode("utf-8", "replace")[:LONGEST_NAME] for _, _, path in sorted(files)[:MOST_NAMED]]
     total = -sum(size for _, size, _ in files)
-    return {"files": len(files), "bytes": total, "names": names, "more": left[0] < 0}
+    return {"files": len(files), "bytes": total, "names": names, "more": budget[0] < 0}
 
 
 def _scan(folder: bytes) -> List[Any]:
-    with suppress(OSError), os.scandir(folder) as found:
-        return sorted(found, key=lambda entry: entry.name)
+    with suppress(OSError), os.scandir(folder) as scanner:
+        return sorted(scanner, key=lambda entry: entry.name)
     return []

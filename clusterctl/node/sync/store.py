@@ -19,50 +19,50 @@ from types import TracebackType
 from typing import Callable, Dict, Optional, Type, Union
 
 from ..runtime.stream import VerbError
-from ..state.workdir import NEW, make_below, make_private
+from ..state.workdir import NEW_FILE_FLAGS, make_below, make_private
 
-Tell = Callable[[str, OSError], None]
+OnError = Callable[[str, OSError], None]
 GONE = (errno.ENOENT, errno.ESTALE)  # on a file system that machines share another one may remove it as well
 
 
-def remove_tree(root: str, step: Callable[[], None], tell: Tell) -> None:
-    """Remove a directory with all in it and follow no link; `step` counts, `tell` hears what could not go.
+def remove_tree(root: str, step: Callable[[], None], on_error: OnError) -> None:
+    """Remove a directory with all in it and follow no link; `step` counts, `on_error` hears what could not go.
 
     Others may remove it at the same time: what is gone is as good as removed.
     """
 
-    def tell_unless_gone(path: str, error: OSError) -> None:
+    def report_unless_gone(path: str, error: OSError) -> None:
         if error.errno not in GONE:
-            tell(path, error)
+            on_error(path, error)
 
-    open_up(root, step)
+    make_writable(root, step)
     try:
-        _empty(root, step, tell_unless_gone)
+        _empty(root, step, report_unless_gone)
         os.rmdir(root)
     except OSError as error:
-        tell_unless_gone(root, error)
+        report_unless_gone(root, error)
 
 
-def _empty(root: str, step: Callable[[], None], tell: Tell) -> None:
-    for folder, folders, files, place in os.fwalk(root, topdown=False):
+def _empty(root: str, step: Callable[[], None], on_error: OnError) -> None:
+    for folder, folders, files, folder_fd in os.fwalk(root, topdown=False):
         for name in files + folders:
             step()
             try:
-                drop(name, place)
+                remove_name(name, folder_fd)
             except OSError as error:
-                tell(os.path.join(folder, name), error)
+                on_error(os.path.join(folder, name), error)
 
 
-def open_up(root: str, step: Callable[[], None]) -> None:
+def make_writable(root: str, step: Callable[[], None]) -> None:
     """Let us into every directory of ours: who may not write into one cannot remove what lies there."""
-    let_in(root)
+    grant_owner_access(root)
     for folder, folders, _ in os.walk(root):
         for name in folders:
             step()
-            let_in(os.path.join(folder, name))
+            grant_owner_access(os.path.join(folder, name))
 
 
-def let_in(folder: str) -> None:
+def grant_owner_access(folder: str) -> None:
     """Give a directory's owner all rights there."""
     with suppress(OSError):
         mode = os.lstat(folder).st_mode
@@ -70,12 +70,12 @@ def let_in(folder: str) -> None:
             os.chmod(folder, stat.S_IMODE(mode) | stat.S_IRWXU)
 
 
-def drop(name: str, place: int) -> None:
+def remove_name(name: str, folder_fd: int) -> None:
     """Remove a name from an open directory."""
     try:
-        os.unlink(name, dir_fd=place)
+        os.unlink(name, dir_fd=folder_fd)
     except IsADirectoryError:
-        os.rmdir(name, dir_fd=place)
+        os.rmdir(name, dir_fd=folder_fd)
 
 
 CHUNK = 1 << 20
@@ -94,7 +94,7 @@ class Incoming:
         self.size = 0
         self._most = most
         self.digest = hashlib.sha256()
-        self.descriptor = os.open(path, NEW, 0o600)
+        self.descriptor = os.open(path, NEW_FILE_FLAGS, 0o600)
 
     def write(self, data: bytes) -> None:
         """Append; an OSError names the file, VerbError says that more comes than there can be."""
@@ -114,7 +114,7 @@ class Incoming:
         except OSError as error:
             raise OSError(error.errno, error.strerror, self.path) from None
 
-    def drop(self) -> None:
+    def discard(self) -> None:
         """Remove what was written."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
@@ -127,13 +127,13 @@ class Store:
 
     def __init__(self, workdir: str) -> None:
         self.root = make_below(workdir, "store")
-        self.aside = make_below(self.root, "incoming")
+        self.incoming_folder = make_below(self.root, "incoming")
         self._open: Dict[Sha, Incoming] = {}
         self._token = os.urandom(8).hex()
         self._count = 0
 
     def __enter__(self) -> Store:
-        self._sweep()
+        self._remove_stale()
         return self
 
     def __exit__(
@@ -151,14 +151,14 @@ class Store:
     def has(self, sha: Sha, size: int) -> bool:
         """Say whether a content of this size is there; what is in it shows when it is copied."""
         try:
-            found = os.lstat(self.path(sha))
+            status = os.lstat(self.path(sha))
         except FileNotFoundError:
             return False
-        there = stat.S_ISREG(found.st_mode) and found.st_size == size
-        if there and time.time() - found.st_mtime > USED_EVERY:
+        is_stored = stat.S_ISREG(status.st_mode) and status.st_size == size
+        if is_stored and time.time() - status.st_mtime > USED_EVERY:
             with contextlib.suppress(OSError):
                 os.utime(self.path(sha))
-        return there
+        return is_stored
 
     def add(self, sha: Sha, data: bytes, size: int, *, last: bool = True) -> None:
         """Take a content of a known size or the next part of one; the last part must complete the hash."""
@@ -166,7 +166,7 @@ class Store:
         if incoming is None:
             self._count += 1
             name = f"{self._token}-{self._count}"
-            incoming = self._open[sha] = Incoming(os.path.join(self.aside, name), size)
+            incoming = self._open[sha] = Incoming(os.path.join(self.incoming_folder, name), size)
         if not data and not last:
             raise VerbError("CC-SYNC-009", "an empty piece of a file came, which is not its last")
         incoming.write(data)
@@ -175,13 +175,13 @@ class Store:
         if incoming.digest.hexdigest() != sha:
             raise VerbError("CC-SYNC-009", f"a file changed on its way: its content is not {sha}")
         incoming.close()
-        self._name(incoming.path, self.path(sha))
+        self._move_into_place(incoming.path, self.path(sha))
         del self._open[sha]
 
     def abandon(self) -> None:
         """Drop contents of which only a part has come; each can begin anew."""
         while self._open:
-            self._open.popitem()[1].drop()
+            self._open.popitem()[1].discard()
 
     def discard_if_wrong(self, sha: Sha) -> bool:
         """Remove a stored content that does not have its hash; say whether it was so."""
@@ -193,17 +193,17 @@ class Store:
         remove_quietly(self.path(sha))
         return True
 
-    def _name(self, path: str, target: str) -> None:
+    def _move_into_place(self, path: str, target: str) -> None:
         try:
             os.rename(path, target)
         except FileNotFoundError:  # the first of its folder, or `clean` has just removed the empty folder
             make_private(os.path.dirname(target))
             os.rename(path, target)
 
-    def _sweep(self) -> None:
+    def _remove_stale(self) -> None:
         oldest = time.time() - STALE
-        with os.scandir(self.aside) as found:
-            for entry in found:
+        with os.scandir(self.incoming_folder) as scanner:
+            for entry in scanner:
                 with contextlib.suppress(FileNotFoundError):  # another sync has just given it its name
                     if entry.stat(follow_symlinks=False).st_mtime < oldest:
                         remove_quietly(entry.path)
@@ -211,10 +211,10 @@ class Store:
 
 def write_all(descriptor: int, data: bytes, path: Path) -> None:
     """Write everything; an OSError names the file."""
-    rest = memoryview(data)
+    remaining = memoryview(data)
     try:
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
+        while remaining:
+            remaining = remaining[os.write(descriptor, remaining) :]
     except OSError as error:
         raise OSError(error.errno, error.strerror, path) from None
 

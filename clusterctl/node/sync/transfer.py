@@ -23,45 +23,45 @@ from contextlib import suppress
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 from ...protocol.untrusted import MalformedError, Untrusted, parse_json, parse_object
-from ..runtime.sockets import candidates, prove, same
+from ..runtime.sockets import candidates, is_same_proof, prove
 from ..runtime.stream import Frame, Stream, VerbError
 from .store import Store
 
-CONNECT = 5.0  # seconds
-PROVE = 5.0  # seconds to prove the token
-SILENCE = 10.0  # seconds without a byte
-GIVE = 1800.0  # seconds after which nobody is given anything any more
-TAKERS = 4  # at once; who comes beyond that is turned away
-GUESTS = 32  # that have proved nothing yet; one more, and the oldest of them goes
-SLOWEST = 1e6  # bytes a second; whoever is slower costs more than the way round
+CONNECT_LIMIT = 5.0  # seconds
+HANDSHAKE_LIMIT = 5.0  # seconds to prove the token
+SILENCE_LIMIT = 10.0  # seconds without a byte
+PROVIDE_LIMIT = 1800.0  # seconds after which nobody is given anything any more
+MOST_RECEIVERS = 4  # at once; who comes beyond that is turned away
+MOST_PENDING = 32  # that have proved nothing yet; one more, and the oldest of them goes
+LOWEST_RATE = 1e6  # bytes a second; whoever is slower costs more than the way round
 GRACE = 30.0  # seconds beyond that
 LONGEST_LINE = 1024
-NONCE = 32  # characters
+NONCE_LENGTH = 32  # characters
 PART = 1 << 20
-SMALL = 1 << 16  # bytes; smaller contents travel together
-GROUP = 1 << 19
-TOGETHER = 4096  # contents in one frame
+SMALL_CONTENT = 1 << 16  # bytes; smaller contents travel together
+GROUP_BYTES = 1 << 19
+GROUP_CONTENTS = 4096  # contents in one frame
 LONGEST_NAME = 80  # bytes of JSON that name a content, with its size
-FRAME = 1 << 20  # bytes of a frame's header, unless it names everything that is wanted
+LONGEST_HEADER = 1 << 20  # bytes of a frame's header, unless it names everything that is wanted
 
 
-class PassError(Exception):
+class TransferError(Exception):
     """The other node does not do its part; the text says in what."""
 
 
-class Giver:
+class Provider:
     """Gives the contents of one tree to nodes that know the token, from threads of its own, until it is closed."""
 
     def __init__(self, store: Store, sizes: Dict[str, int], offer: Dict[str, Any]) -> None:
         self._store = store
         self._sizes = sizes
         self._token = str(offer["token"]).encode("ascii")
-        self._room = threading.BoundedSemaphore(TAKERS)
-        self._guests: Dict[socket.socket, None] = {}  # the oldest first
-        self._one_at_a_time = threading.Lock()
+        self._capacity = threading.BoundedSemaphore(MOST_RECEIVERS)
+        self._pending: Dict[socket.socket, None] = {}  # the oldest first
+        self._lock = threading.Lock()
         self._socket = listen(str(offer["address"]), offer.get("ports"))
         self.port = int(self._socket.getsockname()[1])
-        threading.Thread(target=self._open, daemon=True).start()
+        threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
         """Listen no more; what is under way ends with the process."""
@@ -69,52 +69,52 @@ class Giver:
             self._socket.shutdown(socket.SHUT_RDWR)  # a thread waits in accept
         self._socket.close()
 
-    def _open(self) -> None:
+    def _accept(self) -> None:
         while True:
             try:
-                taker = self._socket.accept()[0]
+                receiver = self._socket.accept()[0]
             except OSError:
                 return
-            with self._one_at_a_time:
-                if len(self._guests) >= GUESTS:
-                    oldest = next(iter(self._guests))
-                    del self._guests[oldest]  # at once: its thread, which closes it, may be late
-                    hang_up(oldest)
-                self._guests[taker] = None
-            threading.Thread(target=self._attend, args=(taker,), daemon=True).start()
+            with self._lock:
+                if len(self._pending) >= MOST_PENDING:
+                    oldest = next(iter(self._pending))
+                    del self._pending[oldest]  # at once: its thread, which closes it, may be late
+                    shut_down(oldest)
+                self._pending[receiver] = None
+            threading.Thread(target=self._handle, args=(receiver,), daemon=True).start()
 
-    def _attend(self, taker: socket.socket) -> None:
+    def _handle(self, receiver: socket.socket) -> None:
         try:
-            with taker:
+            with receiver:
                 try:
-                    examine(taker, self._token)
+                    authenticate_receiver(receiver, self._token)
                 finally:
-                    with self._one_at_a_time:
-                        self._guests.pop(taker, None)
-                if self._room.acquire(blocking=False):
+                    with self._lock:
+                        self._pending.pop(receiver, None)
+                if self._capacity.acquire(blocking=False):
                     try:
-                        self._serve(taker)
+                        self._serve(receiver)
                     finally:
-                        self._room.release()
-        except (OSError, ValueError, PassError):
+                        self._capacity.release()
+        except (OSError, ValueError, TransferError):
             pass  # whoever it was, it tells of its side, or is nobody of ours
 
-    def _serve(self, taker: socket.socket) -> None:
-        stream = stream_over(taker, longest=LONGEST_NAME * len(self._sizes) + LONGEST_LINE)
-        frame = stream.receive(SILENCE)
+    def _serve(self, receiver: socket.socket) -> None:
+        stream = open_stream(receiver, longest=LONGEST_NAME * len(self._sizes) + LONGEST_LINE)
+        frame = stream.receive(SILENCE_LIMIT)
         if frame is not None:
-            named = Untrusted(frame[0]).texts("want", len(self._sizes))
-            wanted = [sha for sha in dict.fromkeys(named) if sha in self._sizes]
-            stream.until = time.monotonic() + time_for(self._sizes[sha] for sha in wanted)
-            give(stream, self._store, wanted)
+            requested = Untrusted(frame[0]).texts("want", len(self._sizes))
+            hashes = [sha for sha in dict.fromkeys(requested) if sha in self._sizes]
+            stream.deadline = time.monotonic() + time_limit(self._sizes[sha] for sha in hashes)
+            send_contents(stream, self._store, hashes)
 
 
-def time_for(sizes: Iterable[int]) -> float:
+def time_limit(sizes: Iterable[int]) -> float:
     """Give the seconds that contents of these sizes may take."""
-    return sum(sizes) / SLOWEST + GRACE
+    return sum(sizes) / LOWEST_RATE + GRACE
 
 
-def hang_up(connection: socket.socket) -> None:
+def shut_down(connection: socket.socket) -> None:
     """End a connection that a thread is reading from."""
     with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
@@ -124,23 +124,23 @@ def listen(address: str, ports: Optional[Sequence[int]]) -> socket.socket:
     """Listen on one address, on a port of `ports` (first, last), or on one that the kernel picks; OSError if none."""
     problem = OSError("no port is free")
     for port in candidates(ports, (0, 0), os.urandom(1)[0] / 256) if ports else (0,):
-        door = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
-            door.bind((address, port))
-            door.listen(TAKERS)
+            sock.bind((address, port))
+            sock.listen(MOST_RECEIVERS)
         except OSError as error:
-            door.close()
+            sock.close()
             problem = error
         else:
-            return door
+            return sock
     raise problem
 
 
-def take(
+def receive(
     store: Store,
     sizes: Dict[str, int],
     missing: Set[str],
-    where: Dict[str, Any],
+    provider: Dict[str, Any],
     unpack: Callable[[Dict[str, Any], bytes], Iterator[Tuple[str, bytes, bool]]],
     step: Callable[[], None],
 ) -> str:
@@ -149,73 +149,75 @@ def take(
     An OSError is the store's: the disk here is full, or worse.
     """
     try:
-        for header, body in _frames_from(where, missing, sizes):
+        for header, body in _frames_from(provider, missing, sizes):
             try:
-                pieces = list(unpack(header, body))
+                parts = list(unpack(header, body))
             except (zlib.error, ValueError) as error:
-                raise PassError(f"what it sent cannot be understood: {error}") from None
-            for sha, data, last in pieces:
+                raise TransferError(f"what it sent cannot be understood: {error}") from None
+            for sha, data, last in parts:
                 if sha not in missing:
-                    raise PassError("it sent what was not asked for")
+                    raise TransferError("it sent what was not asked for")
                 store.add(sha, data, sizes[sha], last=last)
                 step()
                 if last:
                     missing.discard(sha)
-            if not pieces:
-                raise PassError("it sent a frame with nothing in it")
+            if not parts:
+                raise TransferError("it sent a frame with nothing in it")
         if missing:
-            raise PassError("it has not got everything")
-    except (PassError, VerbError) as error:
+            raise TransferError("it has not got everything")
+    except (TransferError, VerbError) as error:
         store.abandon()
         return str(error) if missing else ""
     return ""
 
 
-def _frames_from(where: Dict[str, Any], missing: Set[str], sizes: Dict[str, int]) -> Iterator[Frame]:
-    until = time.monotonic() + time_for(sizes[sha] for sha in missing)
+def _frames_from(provider: Dict[str, Any], missing: Set[str], sizes: Dict[str, int]) -> Iterator[Frame]:
+    deadline = time.monotonic() + time_limit(sizes[sha] for sha in missing)
     try:
-        with socket.create_connection((where["address"], int(where["port"])), timeout=CONNECT) as giver:
-            introduce(giver, str(where["token"]).encode("ascii"))
-            stream = stream_over(giver, longest=FRAME)
-            stream.until = until
+        with socket.create_connection(
+            (provider["address"], int(provider["port"])), timeout=CONNECT_LIMIT
+        ) as connection:
+            authenticate_to_provider(connection, str(provider["token"]).encode("ascii"))
+            stream = open_stream(connection, longest=LONGEST_HEADER)
+            stream.deadline = deadline
             stream.send({"want": sorted(missing)})
             while True:
-                frame = stream.receive(SILENCE)
+                frame = stream.receive(SILENCE_LIMIT)
                 if frame is None:
-                    raise PassError("it hung up")
+                    raise TransferError("it hung up")
                 if frame[0].get("done"):
                     return
                 yield frame
     except (socket.timeout, TimeoutError):  # one and the same since Python 3.10
-        slow = time.monotonic() >= until
-        raise PassError("it is too slow" if slow else "it does not answer") from None
+        timed_out = time.monotonic() >= deadline
+        raise TransferError("it is too slow" if timed_out else "it does not answer") from None
     except (OSError, ValueError) as error:
-        raise PassError(getattr(error, "strerror", None) or str(error)) from None
+        raise TransferError(getattr(error, "strerror", None) or str(error)) from None
 
 
-def give(stream: Stream, store: Store, wanted: List[str]) -> None:
+def send_contents(stream: Stream, store: Store, hashes: List[str]) -> None:
     """Send contents, small ones together; one that is not there is left out, and the taker sees that."""
-    together = []  # type: List[Tuple[str, bytes]]
-    for sha in wanted:
+    group = []  # type: List[Tuple[str, bytes]]
+    for sha in hashes:
         try:
             descriptor = os.open(store.path(sha), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
             continue
         with os.fdopen(descriptor, "rb") as source:
             size = os.fstat(descriptor).st_size
-            if size > SMALL:
+            if size > SMALL_CONTENT:
                 send_parts(stream, sha, source, size)
                 continue
-            together.append((sha, source.read()))
-        if len(together) >= TOGETHER or sum(len(content) for _, content in together) > GROUP:
-            send_together(stream, together)
-            together = []
-    if together:
-        send_together(stream, together)
+            group.append((sha, source.read()))
+        if len(group) >= GROUP_CONTENTS or sum(len(content) for _, content in group) > GROUP_BYTES:
+            send_group(stream, group)
+            group = []
+    if group:
+        send_group(stream, group)
     stream.send({"done": True})
 
 
-def send_together(stream: Stream, contents: List[Tuple[str, bytes]]) -> None:
+def send_group(stream: Stream, contents: List[Tuple[str, bytes]]) -> None:
     """Send small contents in one frame; a local network is faster than compression."""
     header = {"blobs": [[sha, len(content)] for sha, content in contents]}
     stream.send(header, zlib.compress(b"".join(content for _, content in contents), 0))
@@ -227,40 +229,40 @@ def send_parts(stream: Stream, sha: str, source: Any, size: int) -> None:
     while sent < size:
         part = source.read(PART)
         if not part:
-            raise PassError("a content became shorter")
+            raise TransferError("a content became shorter")
         sent += len(part)
         stream.send({"blob": sha, "last": sent >= size}, zlib.compress(part, 0))
 
 
-def examine(taker: socket.socket, token: bytes) -> None:
-    """Let a taker prove the token, and prove it to him; PassError if he cannot."""
-    mine = os.urandom(16).hex()
-    taker.settimeout(PROVE)
-    _send_line(taker, {"nonce": mine})
-    answer = _read_line(taker)
-    theirs = _nonce(answer)
-    _verify(answer, prove(token, "I take", mine, theirs))
-    _send_line(taker, {"proof": prove(token, "I give", mine, theirs)})
+def authenticate_receiver(receiver: socket.socket, token: bytes) -> None:
+    """Let a taker prove the token, and prove it to him; TransferError if he cannot."""
+    own_nonce = os.urandom(16).hex()
+    receiver.settimeout(HANDSHAKE_LIMIT)
+    _send_line(receiver, {"nonce": own_nonce})
+    answer = _read_line(receiver)
+    peer_nonce = _read_nonce(answer)
+    _verify(answer, prove(token, "I take", own_nonce, peer_nonce))
+    _send_line(receiver, {"proof": prove(token, "I give", own_nonce, peer_nonce)})
 
 
-def introduce(giver: socket.socket, token: bytes) -> None:
-    """Prove the token to a giver, and let him prove it; PassError if he cannot."""
-    giver.settimeout(PROVE)
-    theirs, mine = _nonce(_read_line(giver)), os.urandom(16).hex()
-    _send_line(giver, {"nonce": mine, "proof": prove(token, "I take", theirs, mine)})
-    _verify(_read_line(giver), prove(token, "I give", theirs, mine))
+def authenticate_to_provider(connection: socket.socket, token: bytes) -> None:
+    """Prove the token to a giver, and let him prove it; TransferError if he cannot."""
+    connection.settimeout(HANDSHAKE_LIMIT)
+    peer_nonce, own_nonce = _read_nonce(_read_line(connection)), os.urandom(16).hex()
+    _send_line(connection, {"nonce": own_nonce, "proof": prove(token, "I take", peer_nonce, own_nonce)})
+    _verify(_read_line(connection), prove(token, "I give", peer_nonce, own_nonce))
 
 
-def stream_over(connection: socket.socket, longest: int) -> Stream:
+def open_stream(connection: socket.socket, longest: int) -> Stream:
     """Begin to exchange frames; whoever does not read for long is left, and no header is longer than this."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     stream = Stream(connection.fileno(), connection.fileno())
-    stream.patience = SILENCE
-    stream.distrust(lambda text: _header(text, longest), longest, 2 * PART)
+    stream.send_timeout = SILENCE_LIMIT
+    stream.restrict(lambda text: _parse_header(text, longest), longest, 2 * PART)
     return stream
 
 
-def _header(text: bytes, longest: int) -> Dict[str, Any]:
+def _parse_header(text: bytes, longest: int) -> Dict[str, Any]:
     header = parse_json(text, longest, longest // 32 + LONGEST_LINE)
     if not isinstance(header, dict):
         raise MalformedError("a frame without a header")
@@ -268,14 +270,14 @@ def _header(text: bytes, longest: int) -> Dict[str, Any]:
 
 
 def _verify(answer: Untrusted, proof: str) -> None:
-    if not same(answer.text("proof"), proof):
-        raise PassError("it does not know the token")
+    if not is_same_proof(answer.text("proof"), proof):
+        raise TransferError("it does not know the token")
 
 
-def _nonce(answer: Untrusted) -> str:
+def _read_nonce(answer: Untrusted) -> str:
     nonce = answer.text("nonce")
-    if len(nonce) != NONCE:
-        raise PassError("it is none of ours")
+    if len(nonce) != NONCE_LENGTH:
+        raise TransferError("it is none of ours")
     return nonce
 
 
@@ -285,15 +287,15 @@ def _send_line(connection: socket.socket, message: Dict[str, str]) -> None:
 
 def _read_line(connection: socket.socket) -> Untrusted:
     """Read one line of JSON; nobody sends more before he has his answer. Who sends it drop by drop has no more time."""
-    line, until = b"", time.monotonic() + PROVE
+    line, deadline = b"", time.monotonic() + HANDSHAKE_LIMIT
     while not line.endswith(b"\n"):
-        connection.settimeout(max(0.001, until - time.monotonic()))
-        piece = connection.recv(LONGEST_LINE + 1 - len(line))
-        line += piece
-        if not piece or len(line) > LONGEST_LINE or b"\n" in line[:-1]:
-            raise PassError("it is none of ours")
-    connection.settimeout(PROVE)
+        connection.settimeout(max(0.001, deadline - time.monotonic()))
+        chunk = connection.recv(LONGEST_LINE + 1 - len(line))
+        line += chunk
+        if not chunk or len(line) > LONGEST_LINE or b"\n" in line[:-1]:
+            raise TransferError("it is none of ours")
+    connection.settimeout(HANDSHAKE_LIMIT)
     try:
         return parse_object(line, LONGEST_LINE)
     except MalformedError:
-        raise PassError("it is none of ours") from None
+        raise TransferError("it is none of ours") from None

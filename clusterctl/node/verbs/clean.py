@@ -25,17 +25,17 @@ from contextlib import suppress
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 from ...protocol.untrusted import Untrusted
-from ..runtime.heartbeat import Voice
+from ..runtime.heartbeat import Heartbeat
 from ..runtime.processes import all_pids
 from ..runtime.stream import Stream, VerbError
 from ..state.environments import CONTENT, MARK, ROOT
-from ..state.run_record import FINAL, State, mark_of, read_spec, resolve, run_dirs
+from ..state.run_record import FINAL, State, read_spec, resolve_state, run_dirs, run_tag_prefix
 from ..state.workdir import component, make_below, make_private, read_bytes
 from ..sync.outside_files import summarise
-from ..sync.store import Tell, let_in, remove_quietly, remove_tree
+from ..sync.store import OnError, grant_owner_access, remove_quietly, remove_tree
 
 
-class Environments:
+class EnvironmentCleaner:
     """Those that were last used more than `unused` seconds ago; `tags` gives those of living processes."""
 
     def __init__(
@@ -46,114 +46,126 @@ class Environments:
         self._unused = unused
         self._step = step
 
-    def spare(self) -> Iterator[Tuple[str, int]]:
+    def find_unused(self) -> Iterator[Tuple[str, int]]:
         """Give each that could go, and the bytes in it."""
-        wanted = self._wanted()
-        for folder in sorted(entries(os.path.join(self._workdir, ROOT))):
-            size = self._weigh(folder) if self._is_old(folder) else None
-            if size is not None and os.path.basename(folder)[:CONTENT] not in wanted:
+        in_use = self._contents_in_use()
+        for folder in sorted(list_entries(os.path.join(self._workdir, ROOT))):
+            size = self._measure(folder) if self._is_old(folder) else None
+            if size is not None and os.path.basename(folder)[:CONTENT] not in in_use:
                 yield folder, size
 
-    def remove(self, tell: Tell) -> Tuple[int, int]:
+    def remove(self, on_error: OnError) -> Tuple[int, int]:
         """Remove them, each out of sight in one step; gives how many went, and their bytes."""
         count = size = 0
-        for folder, weight in list(self.spare()):
+        for folder, folder_size in list(self.find_unused()):
             if not self._is_old(folder):
                 continue  # used since it was found
-            aside = os.path.join(make_below(self._workdir, "trash"), os.urandom(8).hex())
+            trash_path = os.path.join(make_below(self._workdir, "trash"), os.urandom(8).hex())
             try:
-                let_in(folder)
-                os.rename(folder, aside)
+                grant_owner_access(folder)
+                os.rename(folder, trash_path)
             except FileNotFoundError:
                 continue
             except OSError as error:
-                tell(folder, error)
+                on_error(folder, error)
                 continue
-            if not self._is_old(aside):
-                os.rename(aside, folder)  # somebody has just found it
+            if not self._is_old(trash_path):
+                os.rename(trash_path, folder)  # somebody has just found it
                 continue
-            remove_tree(aside, self._step, tell)
-            count, size = count + 1, size + weight
+            remove_tree(trash_path, self._step, on_error)
+            count, size = count + 1, size + folder_size
         return count, size
 
-    def _wanted(self) -> Set[str]:
+    def _contents_in_use(self) -> Set[str]:
         """Name the contents that runs use which live, or perhaps live elsewhere, or of which a process is left."""
-        wanted = set()
+        contents = set()
         tags = self._tags()
         for rundir in run_dirs(self._workdir, None, None):
             spec = read_spec(rundir)
             setup = Untrusted(spec).record("setup")
             if spec is None or not setup:
                 continue
-            state = resolve(rundir)
-            live = state is not None and (state["state"] not in FINAL or state["state"] == "UNKNOWN")
-            if live or any(tag.startswith(mark_of(spec)) for tag in tags):
-                wanted.add(setup.text("content", CONTENT))
-        return wanted
+            state = resolve_state(rundir)
+            may_be_live = state is not None and (state["state"] not in FINAL or state["state"] == "UNKNOWN")
+            if may_be_live or any(tag.startswith(run_tag_prefix(spec)) for tag in tags):
+                contents.add(setup.text("content", CONTENT))
+        return contents
 
     def _is_old(self, folder: str) -> bool:
         """Whether it was not used for long; one that is not complete is as old as the lock of who was making it."""
         newest = 0.0
         for name in (MARK, "lock", ""):
             with suppress(OSError):
-                found = os.lstat(os.path.join(folder, name))
-                if found.st_uid != os.geteuid():
+                status = os.lstat(os.path.join(folder, name))
+                if status.st_uid != os.geteuid():
                     return False
                 if name or not newest:
-                    newest = max(newest, found.st_mtime)
+                    newest = max(newest, status.st_mtime)
         return time.time() - newest > self._unused
 
-    def _weigh(self, root: str) -> Optional[int]:
+    def _measure(self, root: str) -> Optional[int]:
         """Add up what lies below; None if it is gone, or some of it is another account's or on another file system."""
         size, folders = 0, [root]
         try:
-            here = os.lstat(root)
+            root_status = os.lstat(root)
         except OSError:
             return None
         while folders:
-            for path in entries(folders.pop(), everything=True):
+            for path in list_entries(folders.pop(), include_files=True):
                 self._step()
                 with suppress(OSError):
-                    found = os.lstat(path)
-                    if (found.st_dev, found.st_uid) != (here.st_dev, os.geteuid()):
+                    status = os.lstat(path)
+                    if (status.st_dev, status.st_uid) != (root_status.st_dev, os.geteuid()):
                         return None
-                    size += found.st_size
-                    if stat.S_ISDIR(found.st_mode):
+                    size += status.st_size
+                    if stat.S_ISDIR(status.st_mode):
                         folders.append(path)
         return size
 
 
-def entries(folder: str, *, everything: bool = False) -> Iterator[str]:
+def list_entries(folder: str, *, include_files: bool = False) -> Iterator[str]:
     """List the directories in a directory that may be gone; nothing if it is a link."""
     with suppress(OSError):
         if not os.path.islink(folder):
-            with os.scandir(folder) as found:
-                yield from (one.path for one in found if everything or one.is_dir(follow_symlinks=False))
+            with os.scandir(folder) as scanner:
+                yield from (
+                    entry.path for entry in scanner if include_files or entry.is_dir(follow_symlinks=False)
+                )
 
 
 DAY = 86400.0
 ID = re.compile(rb"[0-9a-f]{16}\Z")
 SHA = re.compile(r"[0-9a-f]{64}\Z")
-TOLD = ("run", "job", "node", "node_rank", "nnodes", "state", "submitted", "launched_by", "launched_id")
+REPORTED_KEYS = (
+    "run",
+    "job",
+    "node",
+    "node_rank",
+    "nnodes",
+    "state",
+    "submitted",
+    "launched_by",
+    "launched_id",
+)
 
-Found = Dict[str, Any]
+CleanReport = Dict[str, Any]
 
 
 def run(request: Dict[str, Any], stream: Stream) -> None:
     """Serve one client."""
-    with Voice(stream) as voice:
-        workdir = open_marked(request["workdir"])
+    with Heartbeat(stream) as heartbeat:
+        workdir = open_existing_workdir(request["workdir"])
         if workdir is None:
-            voice.send({"found": None})
+            heartbeat.send({"found": None})
             return
-        cleaner = Cleaner(workdir, request, voice.step)
-        voice.send({"found": cleaner.find()})
+        cleaner = Cleaner(workdir, request, heartbeat.step)
+        heartbeat.send({"found": cleaner.find()})
         frame = stream.receive()
         if frame is not None:
-            voice.send({"removed": cleaner.remove(frame[0]["remove"])})
+            heartbeat.send({"removed": cleaner.remove(frame[0]["remove"])})
 
 
-def open_marked(text: str) -> Optional[str]:
+def open_existing_workdir(text: str) -> Optional[str]:
     """Return the work directory; None if there is none, VerbError if it is not one of ours."""
     path = os.path.realpath(os.path.expanduser(text))
     if not os.path.isdir(path):
@@ -176,57 +188,63 @@ class Cleaner:
         self._unused = max(DAY, float(request["unused"]))
         self._payload = str(request["payload"])
         self._step = step
-        self._environments = Environments(workdir, self._unused, living_tags, step)
+        self._environments = EnvironmentCleaner(workdir, self._unused, find_live_tags, step)
 
-    def find(self) -> Found:
+    def find(self) -> CleanReport:
         """Describe what could go."""
-        tags = living_tags()
-        runs = [self._part(rundir, tags) for rundir in run_dirs(self._workdir, None, self._node)]
-        spares = (("store", self._contents()), ("payloads", self._payloads()))
-        found = {name: list(rows) for name, rows in (*spares, ("environments", self._environments.spare()))}
+        tags = find_live_tags()
+        runs = [self._describe_run(rundir, tags) for rundir in run_dirs(self._workdir, None, self._node)]
+        unused = (("store", self._contents()), ("payloads", self._payloads()))
+        rows_by_kind = {
+            name: list(rows) for name, rows in (*unused, ("environments", self._environments.find_unused()))
+        }
         return {
             "place": (read_bytes(os.path.join(self._workdir, "id")) or b"").decode("ascii"),
             "runs": runs,
             **{
                 name: {"contents": len(rows), "bytes": sum(size for _, size in rows)}
-                for name, rows in found.items()
+                for name, rows in rows_by_kind.items()
             },
         }
 
-    def _part(self, rundir: str, tags: Set[str]) -> Found:
-        state, spec = resolve(rundir), read_spec(rundir)
-        size, newest, blocked = self._weigh(rundir)
-        if spec is not None and any(tag.startswith(mark_of(spec)) for tag in tags):
+    def _describe_run(self, rundir: str, tags: Set[str]) -> CleanReport:
+        state, spec = resolve_state(rundir), read_spec(rundir)
+        size, newest, blocked = self._measure(rundir)
+        if spec is not None and any(tag.startswith(run_tag_prefix(spec)) for tag in tags):
             blocked = blocked or "processes of it still live"
         return {
             "run": os.path.basename(os.path.dirname(rundir)),
             "leaf": os.path.basename(rundir),
-            "state": state and {key: state.get(key) for key in TOLD},
+            "state": state and {key: state.get(key) for key in REPORTED_KEYS},
             "age": max(0.0, time.time() - newest),
             "bytes": size,
             "blocked": blocked,
             "outside": summarise(rundir, self._step),
         }
 
-    def _weigh(self, root: str) -> Tuple[int, float, str]:
+    def _measure(self, root: str) -> Tuple[int, float, str]:
         """Add up what lies below; gives bytes, the newest time, and what forbids to remove it."""
-        here = os.lstat(root)
-        size, newest, blocked = 0, here.st_mtime, "" if stat.S_ISDIR(here.st_mode) else f"{root} is a link"
+        root_status = os.lstat(root)
+        size, newest, blocked = (
+            0,
+            root_status.st_mtime,
+            "" if stat.S_ISDIR(root_status.st_mode) else f"{root} is a link",
+        )
         folders = [root]
         while folders:
             for entry in scan(folders.pop()):
                 self._step()
                 try:
-                    found = entry.stat(follow_symlinks=False)
+                    status = entry.stat(follow_symlinks=False)
                 except FileNotFoundError:
                     continue
-                size += found.st_size
-                newest = max(newest, found.st_mtime) if stat.S_ISREG(found.st_mode) else newest
-                if found.st_uid != here.st_uid or here.st_uid != os.geteuid():
+                size += status.st_size
+                newest = max(newest, status.st_mtime) if stat.S_ISREG(status.st_mode) else newest
+                if status.st_uid != root_status.st_uid or root_status.st_uid != os.geteuid():
                     blocked = f"{entry.path} belongs to another account"
-                if found.st_dev != here.st_dev:
+                if status.st_dev != root_status.st_dev:
                     blocked = f"{entry.path} is another file system"
-                if stat.S_ISDIR(found.st_mode) and found.st_dev == here.st_dev:
+                if stat.S_ISDIR(status.st_mode) and status.st_dev == root_status.st_dev:
                     folders.append(entry.path)
         return size, newest, blocked
 
@@ -243,7 +261,7 @@ class Cleaner:
 
     def _payloads(self) -> Iterator[Tuple[str, int]]:
         """Give old versions of our own part; while a run lives here or elsewhere, it may need any of them."""
-        if any(maybe_live(resolve(rundir)) for rundir in run_dirs(self._workdir, None, None)):
+        if any(may_be_live(resolve_state(rundir)) for rundir in run_dirs(self._workdir, None, None)):
             return
         for entry in scan(os.path.join(self._workdir, "bin")):
             if SHA.match(entry.name) and entry.name != self._payload:
@@ -254,93 +272,95 @@ class Cleaner:
     def _if_old(self, path: str) -> Iterator[Tuple[str, int]]:
         self._step()
         with suppress(OSError):
-            found = os.lstat(path)
-            old = time.time() - found.st_mtime > self._unused
-            if old and stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
-                yield path, found.st_size
+            status = os.lstat(path)
+            old = time.time() - status.st_mtime > self._unused
+            if old and stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
+                yield path, status.st_size
 
-    def remove(self, wish: Dict[str, Any]) -> Found:
+    def remove(self, request: Dict[str, Any]) -> CleanReport:
         """Remove the parts of runs that are named and, if wished, what the store and `bin` can spare."""
-        account: Found = {"runs": 0, "bytes": 0, "contents": 0, "failed": []}
-        tags = living_tags()
-        for run_id, leaf in wish["runs"]:
+        report: CleanReport = {"runs": 0, "bytes": 0, "contents": 0, "failed": []}
+        tags = find_live_tags()
+        for run_id, leaf in request["runs"]:
             try:
                 rundir = os.path.join(self._workdir, "runs", component(run_id), component(leaf))
                 size = self._remove_run(rundir, tags)
             except (OSError, VerbError) as error:
-                account["failed"].append([f"{run_id}/{leaf}", str(getattr(error, "strerror", None) or error)])
+                report["failed"].append([f"{run_id}/{leaf}", str(getattr(error, "strerror", None) or error)])
                 continue
-            account["runs"] += 1
-            account["bytes"] += size
-        self._empty_trash(account)
-        if wish["rest"]:
-            self._remove_rest(account)
-        return account
+            report["runs"] += 1
+            report["bytes"] += size
+        self._empty_trash(report)
+        if request["rest"]:
+            self._remove_rest(report)
+        return report
 
     def _remove_run(self, rundir: str, tags: Set[str]) -> int:
         """Take a part of a run out of sight in one step; it is looked at again, much may have happened since."""
-        part = self._part(rundir, tags)
-        state = part["state"]
+        stored_run = self._describe_run(rundir, tags)
+        state = stored_run["state"]
         if os.path.basename(rundir).partition("-")[2] != self._node:
             raise VerbError("CC-RUN-010", "it belongs to another node")
         if state is not None and state["state"] not in FINAL:
             raise VerbError("CC-CLEAN-002", "it lives")
-        if state is None and part["age"] < DAY:
+        if state is None and stored_run["age"] < DAY:
             raise VerbError("CC-CLEAN-002", "it may just be coming into being")
-        if maybe_live(state) and part["age"] < DAY:
+        if may_be_live(state) and stored_run["age"] < DAY:
             raise VerbError("CC-CLEAN-002", "it may live elsewhere")
-        if part["blocked"]:
-            raise VerbError("CC-CLEAN-002", part["blocked"])
-        let_in(rundir)  # without it, it cannot be moved
+        if stored_run["blocked"]:
+            raise VerbError("CC-CLEAN-002", stored_run["blocked"])
+        grant_owner_access(rundir)  # without it, it cannot be moved
         os.rename(rundir, os.path.join(make_below(self._workdir, "trash"), os.urandom(8).hex()))
         with suppress(OSError):
             os.rmdir(os.path.dirname(rundir))  # the last one takes the run's directory with it
-        return int(part["bytes"])
+        return int(stored_run["bytes"])
 
-    def _empty_trash(self, account: Found) -> None:
+    def _empty_trash(self, report: CleanReport) -> None:
         for entry in scan(os.path.join(self._workdir, "trash")):
             self._step()
             if entry.is_dir(follow_symlinks=False):
-                remove_tree(entry.path, self._step, self._tell(account))
+                remove_tree(entry.path, self._step, self._error_recorder(report))
             else:
                 remove_quietly(entry.path)
 
-    def _tell(self, account: Found) -> Tell:
-        def tell(path: str, error: OSError) -> None:
-            account["failed"].append([path, error.strerror or str(error)])
+    def _error_recorder(self, report: CleanReport) -> OnError:
+        def on_error(path: str, error: OSError) -> None:
+            report["failed"].append([path, error.strerror or str(error)])
 
-        return tell
+        return on_error
 
-    def _remove_rest(self, account: Found) -> None:
+    def _remove_rest(self, report: CleanReport) -> None:
         for path, size in [*self._contents(), *self._payloads()]:
             if not any(self._if_old(path)):
                 continue  # used since it was found
             with suppress(FileNotFoundError):
                 os.unlink(path)
-                account["contents"] += 1
-                account["bytes"] += size
+                report["contents"] += 1
+                report["bytes"] += size
             if os.path.basename(path).startswith("payload"):
                 with suppress(OSError):
                     os.rmdir(os.path.dirname(path))
-        count, size = self._environments.remove(self._tell(account))
-        account["environments"] = count
-        account["bytes"] += size
+        count, size = self._environments.remove(self._error_recorder(report))
+        report["environments"] = count
+        report["bytes"] += size
 
 
-def maybe_live(state: Optional[State]) -> bool:
+def may_be_live(state: Optional[State]) -> bool:
     """Whether a part of a run lives, or lives perhaps on another machine that shares the directory."""
     return state is not None and (state["state"] not in FINAL or state["state"] == "UNKNOWN")
 
 
-def living_tags() -> Set[str]:
+def find_live_tags() -> Set[str]:
     """Give the tags of all processes of runs that this account has here."""
-    found: Set[str] = set()
-    mark = b"CLUSTERCTL_RUN="
+    tags: Set[str] = set()
+    prefix = b"CLUSTERCTL_RUN="
     for pid in all_pids():
         with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as source:
-            words = source.read().split(b"\0")
-            found.update(os.fsdecode(word[len(mark) :]) for word in words if word.startswith(mark))
-    return found
+            variables = source.read().split(b"\0")
+            tags.update(
+                os.fsdecode(variable[len(prefix) :]) for variable in variables if variable.startswith(prefix)
+            )
+    return tags
 
 
 def scan(folder: str) -> List[Any]:
@@ -348,7 +368,7 @@ def scan(folder: str) -> List[Any]:
     try:
         if os.path.islink(folder):
             return []
-        with os.scandir(folder) as found:
-            return list(found)
+        with os.scandir(folder) as scanner:
+            return list(scanner)
     except OSError:
         return []

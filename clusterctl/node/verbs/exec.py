@@ -17,44 +17,44 @@ import time
 from typing import Any, Dict, List, Optional
 
 from ..runtime.processes import (
-    OURS,
-    ROUND,
-    Sweep,
-    become_subreaper,
-    die_with_parent,
-    living,
+    KILL_INTERVAL,
+    PRIVATE_ENV,
+    ProcessTree,
     reap,
+    running_descendants,
     send_signal,
+    set_parent_death_signal,
+    set_subreaper,
 )
 from ..runtime.stream import Stream
 
-BEAT = 2.0
-TICK = 0.05  # seconds between looks at a command that has closed its output and goes on
+BEAT_INTERVAL = 2.0
+POLL_INTERVAL = 0.05  # seconds between looks at a command that has closed its output and goes on
 GRACE = 2.0  # seconds between TERM and KILL when the client leaves
-SETTLE = 0.2  # seconds for what is just ending after the command
+SETTLE_TIME = 0.2  # seconds for what is just ending after the command
 MOST_LEFT = 20
-PIECE = 1 << 16
+CHUNK = 1 << 16
 NOT_FOUND, CANNOT_RUN = 127, 126
 
 
 def run(request: Dict[str, Any], stream: Stream) -> None:
     """Run the command to its end, or end it when the client leaves."""
-    become_subreaper()
+    set_subreaper()
     try:
         process = start([os.fsencode(word) for word in request["argv"]])
     except (OSError, ValueError) as error:
-        refuse(stream, request["argv"][0], error)
+        send_start_failure(stream, request["argv"][0], error)
         return
     relay = Relay(stream, process, request.get("keep"))
     try:
-        relay.carry()
+        relay.forward()
     except BrokenPipeError:
-        end_all()
+        end_command()
         raise
     if stream.ended:
-        end_all()
+        end_command()
     else:
-        stream.send({"ended": {**relay.account(), "left": name_left()}})
+        stream.send({"ended": {**relay.result(), "left": list_leftovers()}})
 
 
 def start(argv: List[bytes]) -> subprocess.Popen[bytes]:
@@ -66,13 +66,13 @@ def start(argv: List[bytes]) -> subprocess.Popen[bytes]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd=home if os.path.isdir(home) else "/",
-        env={key: value for key, value in os.environ.items() if key not in OURS},
+        env={key: value for key, value in os.environ.items() if key not in PRIVATE_ENV},
         start_new_session=True,
-        preexec_fn=lambda: die_with_parent(signal.SIGKILL),  # noqa: PLW1509 - there is one thread
+        preexec_fn=lambda: set_parent_death_signal(signal.SIGKILL),  # noqa: PLW1509 - there is one thread
     )
 
 
-def refuse(stream: Stream, program: str, error: Exception) -> None:
+def send_start_failure(stream: Stream, program: str, error: Exception) -> None:
     """Say as a shell would that there is no such program, or none that can be run."""
     reason = getattr(error, "strerror", None) or str(error)
     code = NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_RUN
@@ -88,74 +88,74 @@ class Relay:
         self._process = process
         pipes = {"stdout": process.stdout, "stderr": process.stderr}
         self._open = {pipe.fileno(): name for name, pipe in pipes.items() if pipe is not None}
-        self._room = {"stdout": keep, "stderr": keep}
+        self._bytes_left = {"stdout": keep, "stderr": keep}
         self._cut: List[str] = []
         self._beats = 0
-        self._beaten = time.monotonic()
+        self._last_beat = time.monotonic()
 
-    def carry(self) -> None:
+    def forward(self) -> None:
         """Carry until the command has ended and closed its output, or the client has left."""
-        for _ in self._stream.arrived():
+        for _ in self._stream.read_available():
             pass
         poller = select.poll()
         for descriptor in (self._stream.fileno(), *self._open):
             poller.register(descriptor, select.POLLIN)
         while not self._stream.ended and (self._open or self._process.poll() is None):
-            for descriptor, _ in poller.poll((BEAT if self._open else TICK) * 1000):
+            for descriptor, _ in poller.poll((BEAT_INTERVAL if self._open else POLL_INTERVAL) * 1000):
                 if descriptor == self._stream.fileno():
-                    for _ in self._stream.arrived():
+                    for _ in self._stream.read_available():
                         pass
-                elif not self._pass_on(descriptor):
+                elif not self._forward_chunk(descriptor):
                     poller.unregister(descriptor)
             self._beat()
 
-    def account(self) -> Dict[str, Any]:
+    def result(self) -> Dict[str, Any]:
         """Say how the command ended."""
         status = self._process.wait()
-        exit_code, number = (status, None) if status >= 0 else (None, -status)
-        return {"exit": exit_code, "signal": number, "cut": self._cut}
+        exit_code, signal_number = (status, None) if status >= 0 else (None, -status)
+        return {"exit": exit_code, "signal": signal_number, "cut": self._cut}
 
-    def _pass_on(self, descriptor: int) -> bool:
+    def _forward_chunk(self, descriptor: int) -> bool:
         name = self._open[descriptor]
-        data = os.read(descriptor, PIECE)
+        data = os.read(descriptor, CHUNK)
         if not data:
             del self._open[descriptor]
             return False
-        room = self._room[name]
-        if room is not None:
-            self._room[name] = max(0, room - len(data))
-            if len(data) > room and name not in self._cut:
+        bytes_left = self._bytes_left[name]
+        if bytes_left is not None:
+            self._bytes_left[name] = max(0, bytes_left - len(data))
+            if len(data) > bytes_left and name not in self._cut:
                 self._cut.append(name)
-            data = data[:room]
+            data = data[:bytes_left]
         if data:
             self._stream.send({"stream": name}, data)
         return True
 
     def _beat(self) -> None:
         now = time.monotonic()
-        if now - self._beaten >= BEAT:
-            self._beaten = now
+        if now - self._last_beat >= BEAT_INTERVAL:
+            self._last_beat = now
             self._beats += 1
             self._stream.send({"beat": self._beats})
 
 
-def name_left() -> List[str]:
+def list_leftovers() -> List[str]:
     """Name the processes that go on without the command."""
-    deadline = time.monotonic() + SETTLE
-    while living() and time.monotonic() < deadline:
-        time.sleep(ROUND)
+    deadline = time.monotonic() + SETTLE_TIME
+    while running_descendants() and time.monotonic() < deadline:
+        time.sleep(KILL_INTERVAL)
         for _ in reap():
             pass
-    return sorted(stat.name for stat in living())[:MOST_LEFT]
+    return sorted(stat.name for stat in running_descendants())[:MOST_LEFT]
 
 
-def end_all() -> None:
+def end_command() -> None:
     """End the command and all below it: TERM, and KILL for what is still there a moment later."""
     deadline = time.monotonic() + GRACE
-    for stat in living():
+    for stat in running_descendants():
         send_signal(stat.identity, signal.SIGTERM)
-    while living() and time.monotonic() < deadline:
-        time.sleep(TICK)
+    while running_descendants() and time.monotonic() < deadline:
+        time.sleep(POLL_INTERVAL)
         for _ in reap():
             pass
-    Sweep("exec").kill_all()
+    ProcessTree("exec").kill_all()

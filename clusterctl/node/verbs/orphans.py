@@ -14,40 +14,51 @@ import time
 from contextlib import suppress
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
-from ..runtime.processes import LEFT_AFTER, Identity, Stat, Sweep, all_pids, as_left, look, read_stat
+from ..runtime.processes import (
+    UNKILLABLE_AFTER,
+    Identity,
+    ProcessTree,
+    Stat,
+    all_pids,
+    describe_leftovers,
+    find_process,
+    read_stat,
+)
 from ..runtime.stream import Stream, VerbError
-from ..state.run_record import look_for_run, resolve
+from ..state.run_record import find_run_or_none, resolve_state
 
 GRACE = 5.0  # seconds between TERM and KILL
-LOOK = 0.05
-BEAT = 2.0
-MOST = 500  # processes told
-MARK = b"CLUSTERCTL_RUN="
+POLL_INTERVAL = 0.05
+BEAT_INTERVAL = 2.0
+MOST_ORPHANS = 500  # processes told
+TAG_PREFIX = b"CLUSTERCTL_RUN="
 
 Orphan = Dict[str, Any]
 
 
 def run(request: Dict[str, Any], stream: Stream) -> None:
     """List the orphans of this node, or end some."""
-    found, others = find(request["workdir"], request["node"])
+    orphans, others = find(request["workdir"], request["node"])
     if request.get("end") is None:
-        stream.send({"orphans": found[:MOST], "others": others})
+        stream.send({"orphans": orphans[:MOST_ORPHANS], "others": others})
         return
-    named = {(int(pid), int(starttime)) for pid, starttime in request["end"]}
-    wanted = [one for one in found if (one["pid"], one["starttime"]) in named and one["known"]]
-    for frame in end([Identity(one["pid"], one["starttime"]) for one in wanted]):
+    identities = {(int(pid), int(starttime)) for pid, starttime in request["end"]}
+    selected = [
+        orphan for orphan in orphans if (orphan["pid"], orphan["starttime"]) in identities and orphan["known"]
+    ]
+    for frame in end([Identity(orphan["pid"], orphan["starttime"]) for orphan in selected]):
         stream.send(frame)
 
 
 def find(workdir: str, node: str) -> Tuple[List[Orphan], Dict[str, int]]:
     """Look at every process once; gives this account's orphans, and how many others have, as far as can be seen."""
-    watched, bearers = _survey()
-    found: List[Orphan] = []
+    watched, tagged = _scan_processes()
+    orphans: List[Orphan] = []
     others: Dict[str, int] = {}
     runs: Dict[str, Dict[str, Any]] = {}
-    for pid, (uid, tag) in sorted(bearers.items()):
-        run_id, _, rest = tag.partition("/")
-        name, _, attempt = rest.rpartition("/")
+    for pid, (uid, tag) in sorted(tagged.items()):
+        run_id, _, node_and_attempt = tag.partition("/")
+        name, _, attempt = node_and_attempt.rpartition("/")
         stat = read_stat(pid)
         if (run_id, name) in watched or name != node or stat is None or not stat.running:
             continue
@@ -56,47 +67,54 @@ def find(workdir: str, node: str) -> Tuple[List[Orphan], Dict[str, int]]:
             others[user] = others.get(user, 0) + 1
             continue
         if run_id not in runs:
-            runs[run_id] = _describe(workdir, run_id, node)
-        found.append({"run": run_id, "attempt": attempt, **_tell(stat), **runs[run_id]})
-    return found, others
+            runs[run_id] = _describe_run(workdir, run_id, node)
+        orphans.append({"run": run_id, "attempt": attempt, **_describe_process(stat), **runs[run_id]})
+    return orphans, others
 
 
-def _survey() -> Tuple[Set[Tuple[str, str]], Dict[int, Tuple[int, str]]]:
+def _scan_processes() -> Tuple[Set[Tuple[str, str]], Dict[int, Tuple[int, str]]]:
     """Give the runs that are watched over, as (run, node), and the processes that bear a tag, with their account."""
     watched: Set[Tuple[str, str]] = set()
-    bearers: Dict[int, Tuple[int, str]] = {}
+    tagged: Dict[int, Tuple[int, str]] = {}
     for pid in all_pids():
         with suppress(OSError):
-            words = _words(pid, "cmdline")
-            if len(words) > 3 and words[-3] == b"guardian":
-                run_dir, leaf = os.path.split(os.fsdecode(words[-2]))
+            arguments = _read_fields(pid, "cmdline")
+            if len(arguments) > 3 and arguments[-3] == b"guardian":
+                run_dir, leaf = os.path.split(os.fsdecode(arguments[-2]))
                 watched.add((os.path.basename(run_dir), leaf.partition("-")[2]))
                 continue
-            tag = next((word[len(MARK) :] for word in _words(pid, "environ") if word.startswith(MARK)), b"")
+            tag = next(
+                (
+                    variable[len(TAG_PREFIX) :]
+                    for variable in _read_fields(pid, "environ")
+                    if variable.startswith(TAG_PREFIX)
+                ),
+                b"",
+            )
             if tag and pid != os.getpid():
-                bearers[pid] = (os.stat("/proc/%d" % pid).st_uid, os.fsdecode(tag))
-    return watched, bearers
+                tagged[pid] = (os.stat("/proc/%d" % pid).st_uid, os.fsdecode(tag))
+    return watched, tagged
 
 
-def _words(pid: int, file: str) -> List[bytes]:
+def _read_fields(pid: int, file: str) -> List[bytes]:
     with open("/proc/%d/%s" % (pid, file), "rb") as source:
         return source.read().split(b"\0")[:-1]
 
 
-def _describe(workdir: str, run_id: str, node: str) -> Dict[str, Any]:
+def _describe_run(workdir: str, run_id: str, node: str) -> Dict[str, Any]:
     """Tell whose run it was, where this work directory knows it."""
     state: Optional[Dict[str, Any]] = None
     with suppress(OSError, VerbError):
-        rundir = look_for_run(workdir, run_id, node)
-        state = resolve(rundir) if rundir is not None else None
-    told = {key: (state or {}).get(key) for key in ("job", "launched_by", "launched_id", "state")}
-    return {"known": state is not None, **told}
+        rundir = find_run_or_none(workdir, run_id, node)
+        state = resolve_state(rundir) if rundir is not None else None
+    fields = {key: (state or {}).get(key) for key in ("job", "launched_by", "launched_id", "state")}
+    return {"known": state is not None, **fields}
 
 
-def _tell(stat: Stat) -> Dict[str, Any]:
+def _describe_process(stat: Stat) -> Dict[str, Any]:
     command = b""
     with suppress(OSError):
-        command = b" ".join(_words(stat.pid, "cmdline"))[:300]
+        command = b" ".join(_read_fields(stat.pid, "cmdline"))[:300]
     age = _uptime() - stat.starttime / os.sysconf("SC_CLK_TCK")
     text = command.decode("utf-8", "replace") or "[%s]" % stat.name
     return {"pid": stat.pid, "starttime": stat.starttime, "age": max(0.0, age), "command": text}
@@ -116,24 +134,27 @@ def _user(uid: int) -> str:
         return "uid %d" % uid
 
 
-def end(wanted: List[Identity]) -> Iterator[Dict[str, Any]]:
+def end(identities: List[Identity]) -> Iterator[Dict[str, Any]]:
     """Send TERM, and KILL to those that are still there after a while; yields beats, and the account at last."""
-    sweep = Sweep("")
-    begun = beaten = time.monotonic()
-    rest = _running(wanted)
-    sweep.ask(rest)
-    while rest and time.monotonic() - begun < GRACE + LEFT_AFTER:
-        time.sleep(LOOK)
-        rest = _running(wanted)
-        if time.monotonic() - begun > GRACE:
-            sweep.kill(rest)
-        if time.monotonic() - beaten > BEAT:
-            beaten = time.monotonic()
-            yield {"beat": int(beaten - begun)}
-    left = as_left(rest)
-    pids = {entry["pid"] for entry in left}
-    yield {"ended": [entry for entry in sweep.account() if entry["pid"] not in pids], "left": left}
+    process_tree = ProcessTree("")
+    started = last_beat = time.monotonic()
+    remaining = _running(identities)
+    process_tree.terminate(remaining)
+    while remaining and time.monotonic() - started < GRACE + UNKILLABLE_AFTER:
+        time.sleep(POLL_INTERVAL)
+        remaining = _running(identities)
+        if time.monotonic() - started > GRACE:
+            process_tree.kill(remaining)
+        if time.monotonic() - last_beat > BEAT_INTERVAL:
+            last_beat = time.monotonic()
+            yield {"beat": int(last_beat - started)}
+    leftovers = describe_leftovers(remaining)
+    pids = {entry["pid"] for entry in leftovers}
+    yield {
+        "ended": [entry for entry in process_tree.signalled() if entry["pid"] not in pids],
+        "left": leftovers,
+    }
 
 
-def _running(wanted: List[Identity]) -> List[Stat]:
-    return [stat for stat in map(look, wanted) if stat is not None and stat.running]
+def _running(identities: List[Identity]) -> List[Stat]:
+    return [stat for stat in map(find_process, identities) if stat is not None and stat.running]

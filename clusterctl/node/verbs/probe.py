@@ -37,7 +37,7 @@ def run(request: dict[str, Any], stream: Stream) -> None:
 
 def gather(request: dict[str, Any], received: float) -> dict[str, Any]:
     """Ask all questions at once; `received` is this node's time of the request's arrival (Unix s)."""
-    setup = _enter_setup(request)
+    setup = _use_setup_environment(request)
     nccl = python.ask_nccl_in_child()  # forked first: forking is safe only while there is one thread
     answers = ask_all(_questions(request, nccl), GPU_LIMITS, LIMIT)
     answers["setup"] = setup
@@ -45,13 +45,13 @@ def gather(request: dict[str, Any], received: float) -> dict[str, Any]:
     return answers
 
 
-def _enter_setup(request: dict[str, Any]) -> dict[str, Any] | None:
+def _use_setup_environment(request: dict[str, Any]) -> dict[str, Any] | None:
     """Look from now on into the environment that the job's `setup` makes, if it has one and that is here."""
     if not request.get("setup"):
         return None
-    from ..probe.python import enter
+    from ..probe.python import enter_environment
 
-    return enter(str(request.get("workdir") or "~/.clusterctl"), request["setup"])
+    return enter_environment(str(request.get("workdir") or "~/.clusterctl"), request["setup"])
 
 
 def _gpu_health() -> dict[str, Any] | None:

@@ -6,11 +6,13 @@ import os
 import time
 from typing import Any, Dict, List, Optional
 
-from ..logs.activity import Pulses
+from ..logs.activity import ActivityReader
 from ..runtime.stream import Stream
-from ..state.run_record import State, mark_stopped, resolve, run_dirs, with_record
+from ..state.run_record import State, mark_stopped, resolve_state, run_dirs, with_record
 
-RECORDS = 8  # runs that are told with the record of their end, up to 512 KiB each: what is named is one run
+MOST_RECORDS = (
+    8  # runs that are told with the record of their end, up to 512 KiB each: what is named is one run
+)
 
 
 def run(request: Dict[str, Any], stream: Stream) -> None:
@@ -18,23 +20,23 @@ def run(request: Dict[str, Any], stream: Stream) -> None:
     workdir = os.path.realpath(os.path.expanduser(request["workdir"]))
     states = list_runs(workdir, request.get("node"), request.get("run"), request.get("limit"))
     if request.get("pulse"):
-        states = [_with_pulses(workdir, state) for state in states]
+        states = [_with_activity(workdir, state) for state in states]
     stream.send({"runs": states, "time": time.time()})
 
 
 def list_runs(workdir: str, node: Optional[str], run_id: Optional[str], limit: Optional[int]) -> List[State]:
     """Return the states of runs whose id begins with `run_id`, newest first."""
-    seen = ((path, resolve(path)) for path in run_dirs(workdir, run_id, node))
-    found = [(path, state) for path, state in seen if state is not None]
-    found.sort(key=lambda one: (one[1]["submitted"] or 0.0, one[1]["run"]), reverse=True)
+    candidates = ((path, resolve_state(path)) for path in run_dirs(workdir, run_id, node))
+    runs = [(path, state) for path, state in candidates if state is not None]
+    runs.sort(key=lambda pair: (pair[1]["submitted"] or 0.0, pair[1]["run"]), reverse=True)
     recorded = [
-        with_record(rundir, state) if run_id and place < RECORDS else state
-        for place, (rundir, state) in enumerate(found[:limit])
+        with_record(rundir, state) if run_id and index < MOST_RECORDS else state
+        for index, (rundir, state) in enumerate(runs[:limit])
     ]
     return [mark_stopped(state) for state in recorded]
 
 
-def _with_pulses(workdir: str, state: State) -> State:
-    seat = state.get("seat")
-    name = f"{state['node_rank'] if seat is None else seat}-{state['node']}"
-    return Pulses(os.path.join(workdir, "runs", state["run"], name), 0.0).put_into(state)
+def _with_activity(workdir: str, state: State) -> State:
+    slot = state.get("seat")
+    name = f"{state['node_rank'] if slot is None else slot}-{state['node']}"
+    return ActivityReader(os.path.join(workdir, "runs", state["run"], name), 0.0).add_to(state)

@@ -19,7 +19,7 @@ from ..state.workdir import (
     make_below,
     open_workdir,
     read_bytes,
-    tail_of,
+    read_tail,
     workdir_id,
     write_atomically,
     write_new,
@@ -36,17 +36,17 @@ def with_byte_code(path: str) -> str:
     folder, prefix = os.path.dirname(path), f"payload-{sys.implementation.cache_tag}-"
     with suppress(OSError):
         for name in os.listdir(folder):
-            known = os.path.join(folder, name)
+            existing = os.path.join(folder, name)
             if not (name.startswith(prefix) and name.endswith(".zip")):
                 continue  # also one that another start is writing aside, and is about to rename
-            if name == f"{prefix}{sha256(read_bytes(known) or b'').hexdigest()}.zip":
-                os.utime(known)  # in use: `clean` leaves it alone
-                return known
+            if name == f"{prefix}{sha256(read_bytes(existing) or b'').hexdigest()}.zip":
+                os.utime(existing)  # in use: `clean` leaves it alone
+                return existing
         content = build(read_bytes(path) or b"")
         if content is not None:
-            made = os.path.join(folder, f"{prefix}{sha256(content).hexdigest()}.zip")
-            write_atomically(made, content)
-            return made
+            compiled_path = os.path.join(folder, f"{prefix}{sha256(content).hexdigest()}.zip")
+            write_atomically(compiled_path, content)
+            return compiled_path
     return path
 
 
@@ -72,7 +72,7 @@ def build(source: bytes) -> Optional[bytes]:
 
 
 Request = Dict[str, Any]
-LAST_WORDS = ("going", "listening", "failed", "ended")  # after which an agent may close
+CLOSING_EVENTS = ("going", "listening", "failed", "ended")  # after which an agent may close
 
 
 def run(request: Request, stream: Stream) -> None:
@@ -81,10 +81,10 @@ def run(request: Request, stream: Stream) -> None:
     payload = with_byte_code(ensure_payload(workdir, request["payload"]["sha256"], stream))
     rundir = make_rundir(workdir, request["spec"])
     stream.send({"event": "workdir", "id": workdir_id(workdir)})
-    ours, theirs = socket.socketpair()
-    start_guardian(payload, rundir, theirs)
-    theirs.close()
-    agent = Stream(ours.fileno(), ours.fileno())
+    own_end, agent_end = socket.socketpair()
+    start_guardian(payload, rundir, agent_end)
+    agent_end.close()
+    agent = Stream(own_end.fileno(), own_end.fileno())
     agent.send({"secrets": request.get("secrets") or {}, "token": request.get("token")})
     relay(stream, agent, rundir)
 
@@ -134,14 +134,14 @@ def start_guardian(payload: str, rundir: str, control: socket.socket) -> None:
         try:
             os.setsid()
             if os.fork() == 0:
-                become_guardian(argv, env, log, control)
+                exec_guardian(argv, env, log, control)
         finally:
             os._exit(0)
     os.close(log)
     os.waitpid(pid, 0)
 
 
-def become_guardian(argv: List[str], env: Dict[str, str], log: int, control: socket.socket) -> None:
+def exec_guardian(argv: List[str], env: Dict[str, str], log: int, control: socket.socket) -> None:
     """Take the log as output, hand on the control socket, and exec."""
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -157,21 +157,21 @@ def relay(client: Stream, agent: Stream, rundir: str) -> None:
     poller = select.poll()
     poller.register(client, select.POLLIN)
     poller.register(agent, select.POLLIN)
-    said = pass_on(client, agent)
+    last_event = forward(client, agent)
     while not (client.ended or agent.ended):
         poller.poll()
-        pass_on(client, agent)
-        said = pass_on(agent, client) or said
-    if agent.ended and said not in LAST_WORDS:
-        log = tail_of(os.path.join(rundir, "agent.log")).strip()
+        forward(client, agent)
+        last_event = forward(agent, client) or last_event
+    if agent.ended and last_event not in CLOSING_EVENTS:
+        log = read_tail(os.path.join(rundir, "agent.log")).strip()
         raise VerbError("CC-RUN-014", f"the agent ended before its time: {log or 'it was killed'}")
 
 
-def pass_on(source: Stream, sink: Stream) -> str:
+def forward(source: Stream, sink: Stream) -> str:
     """Pass on what has arrived, also to one that takes no more; returns the last event."""
-    said = ""
-    for header, body in source.arrived():
-        said = header.get("event", "")
+    last_event = ""
+    for header, body in source.read_available():
+        last_event = header.get("event", "")
         with suppress(BrokenPipeError):
             sink.send(header, body)
-    return said
+    return last_event

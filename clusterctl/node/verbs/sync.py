@@ -23,18 +23,18 @@ import zlib
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Set, Tuple
 
 from ...protocol.untrusted import Untrusted
-from ..runtime.heartbeat import Voice
+from ..runtime.heartbeat import Heartbeat
 from ..runtime.stream import DISK_ERRORS, Stream, VerbError
 from ..state.workdir import make_below, open_workdir, workdir_id, write_atomically
-from ..sync.layout import MANIFEST, Layout, Row, parse_rows, read_tree, remove_tree, tree_hash
+from ..sync.layout import MANIFEST, Layout, Row, parse_rows, read_tree, remove_tree_quietly, tree_hash
 from ..sync.store import Store
 
 if TYPE_CHECKING:
-    from ..sync.transfer import Giver
+    from ..sync.transfer import Provider
 
 ATTEMPTS = 3
-NAMED = 10
-MOST = 16 << 20  # bytes of contents in one frame; those who send put 2 MiB into one
+MOST_NAMED = 10
+LARGEST_FRAME = 16 << 20  # bytes of contents in one frame; those who send put 2 MiB into one
 
 
 def run(request: Dict[str, Any], stream: Stream) -> None:
@@ -44,65 +44,71 @@ def run(request: Dict[str, Any], stream: Stream) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        place = os.fsdecode(error.filename2 or error.filename or request["workdir"])
+        path = os.fsdecode(error.filename2 or error.filename or request["workdir"])
         code = "CC-DISK-001" if error.errno in DISK_ERRORS else "CC-DISK-002"
-        raise VerbError(code, f"cannot write {place}: {error.strerror}") from None
+        raise VerbError(code, f"cannot write {path}: {error.strerror}") from None
 
 
 def serve(request: Dict[str, Any], stream: Stream) -> None:
     """Fill the store, lay the tree out, and report what is really on the disk."""
     workdir = open_workdir(request["workdir"])
-    home = run_directory(workdir, request)
-    rows, packed = take_manifest(stream)
-    with Voice(stream) as voice, Store(workdir) as store:
-        if request.get("turn") and not await_turn(workdir, voice):
+    rundir = run_directory(workdir, request)
+    rows, packed = receive_manifest(stream)
+    with Heartbeat(stream) as heartbeat, Store(workdir) as store:
+        if request.get("turn") and not wait_for_turn(workdir, heartbeat):
             return
-        giver = None
+        provider = None
         for _ in range(ATTEMPTS):
-            if not fill(store, rows, voice):
+            if not fill_store(store, rows, heartbeat):
                 return
-            giver = giver or offer(store, rows, request.get("give"))
-            voice.send({"stored": True, "port": giver.port} if giver else {"stored": True})
-            found = lay_out(store, rows, packed, home, voice) if home else read_store(store, rows, voice)
-            wrong = {row.content for row in set(rows) - set(found) if row.kind == "file"}
+            provider = provider or start_provider(store, rows, request.get("give"))
+            heartbeat.send({"stored": True, "port": provider.port} if provider else {"stored": True})
+            written = (
+                write_code(store, rows, packed, rundir, heartbeat)
+                if rundir
+                else read_store(store, rows, heartbeat)
+            )
+            wrong = {row.content for row in set(rows) - set(written) if row.kind == "file"}
             if not {sha for sha in wrong if store.discard_if_wrong(sha)}:
                 break
-        voice.send(verdict(rows, found))
-        if giver is not None:
-            stay(giver, stream)
+        heartbeat.send(summarise_tree(rows, written))
+        if provider is not None:
+            serve_until_hangup(provider, stream)
 
 
-def offer(store: Store, rows: List[Row], wish: Optional[Dict[str, Any]]) -> Optional[Giver]:
+def start_provider(
+    store: Store, rows: List[Row], offer_request: Optional[Dict[str, Any]]
+) -> Optional[Provider]:
     """Begin to give the contents of this tree, if that is wished and can be."""
-    if not wish:
+    if not offer_request:
         return None
-    from ..sync.transfer import Giver
+    from ..sync.transfer import Provider
 
     try:
-        return Giver(store, sizes_of(rows), wish)
+        return Provider(store, content_sizes(rows), offer_request)
     except OSError:
         return None  # others have it from elsewhere
 
 
-def stay(giver: Giver, stream: Stream) -> None:
+def serve_until_hangup(provider: Provider, stream: Stream) -> None:
     """Give until the client hangs up."""
-    from ..sync.transfer import GIVE
+    from ..sync.transfer import PROVIDE_LIMIT
 
     try:
-        stream.receive(GIVE)
+        stream.receive(PROVIDE_LIMIT)
     except TimeoutError:
         pass
     finally:
-        giver.close()
+        provider.close()
 
 
-def await_turn(workdir: str, voice: Voice) -> bool:
+def wait_for_turn(workdir: str, heartbeat: Heartbeat) -> bool:
     """Say which work directory this is and wait until nobody else fills it; False if the client left.
 
     Nobody has looked for the contents here before: a network file system remembers what it did not find.
     """
-    voice.send({"place": workdir_id(workdir)})
-    return voice.stream.receive() is not None
+    heartbeat.send({"place": workdir_id(workdir)})
+    return heartbeat.stream.receive() is not None
 
 
 def run_directory(workdir: str, request: Dict[str, Any]) -> Optional[bytes]:
@@ -113,7 +119,7 @@ def run_directory(workdir: str, request: Dict[str, Any]) -> Optional[bytes]:
     return os.fsencode(make_below(workdir, "runs", str(request["run"]), leaf))
 
 
-def take_manifest(stream: Stream) -> Tuple[List[Row], bytes]:
+def receive_manifest(stream: Stream) -> Tuple[List[Row], bytes]:
     """Receive and check the manifest; gives it as it came, too."""
     frame = stream.receive()
     if frame is None or not frame[0].get("manifest"):
@@ -124,24 +130,24 @@ def take_manifest(stream: Stream) -> Tuple[List[Row], bytes]:
         raise VerbError("CC-SYNC-007", f"the manifest cannot be read: {error}") from None
 
 
-def fill(store: Store, rows: List[Row], voice: Voice) -> bool:
+def fill_store(store: Store, rows: List[Row], heartbeat: Heartbeat) -> bool:
     """Ask for what is missing and store it; False if the client left."""
-    sizes = sizes_of(rows)
-    missing = find_missing(store, sizes, voice)
-    voice.send({"missing": sorted(missing)})
+    sizes = content_sizes(rows)
+    missing = find_missing(store, sizes, heartbeat)
+    heartbeat.send({"missing": sorted(missing)})
     done = not missing
     while not done:
-        frame = voice.stream.receive()
+        frame = heartbeat.stream.receive()
         if frame is None:
             return False  # the next attempt need not send again what is stored
         done = bool(frame[0].get("done"))
         if "take" in frame[0]:
-            done = take_from(frame[0]["take"], store, sizes, missing, voice)
-        for sha, data, last in unpacked(*frame):
+            done = receive_from_provider(frame[0]["take"], store, sizes, missing, heartbeat)
+        for sha, data, last in unpack_frame(*frame):
             if sha not in missing:
                 raise VerbError("CC-SYNC-007", f"content {sha} was not asked for")
             store.add(sha, data, sizes[sha], last=last)
-            voice.step()
+            heartbeat.step()
             if last:
                 missing.discard(sha)
     if missing:
@@ -149,108 +155,110 @@ def fill(store: Store, rows: List[Row], voice: Voice) -> bool:
     return True
 
 
-def take_from(
-    where: Dict[str, Any], store: Store, sizes: Dict[str, int], missing: Set[str], voice: Voice
+def receive_from_provider(
+    provider: Dict[str, Any], store: Store, sizes: Dict[str, int], missing: Set[str], heartbeat: Heartbeat
 ) -> bool:
     """Take what is missing from another node; tell what did not come, and why."""
-    from ..sync.transfer import take
+    from ..sync.transfer import receive
 
-    problem = take(store, sizes, missing, where, contents, voice.step)
+    problem = receive(store, sizes, missing, provider, unpack_contents, heartbeat.step)
     if problem:
-        voice.send({"missing": sorted(missing), "untaken": problem})
+        heartbeat.send({"missing": sorted(missing), "untaken": problem})
     return not problem
 
 
-def sizes_of(rows: List[Row]) -> Dict[str, int]:
+def content_sizes(rows: List[Row]) -> Dict[str, int]:
     """Give the size of every content of a tree."""
     return {row.content: row.size for row in rows if row.kind == "file"}
 
 
-def find_missing(store: Store, sizes: Dict[str, int], voice: Voice) -> Set[str]:
+def find_missing(store: Store, sizes: Dict[str, int], heartbeat: Heartbeat) -> Set[str]:
     """Look which contents are not in the store."""
     missing = set()
     for sha, size in sizes.items():
-        voice.step()
+        heartbeat.step()
         if not store.has(sha, size):
             missing.add(sha)
     return missing
 
 
-def unpacked(header: Dict[str, Any], body: bytes) -> List[Tuple[str, bytes, bool]]:
+def unpack_frame(header: Dict[str, Any], body: bytes) -> List[Tuple[str, bytes, bool]]:
     """Unpack one frame of the client; VerbError if it is none."""
     try:
-        return list(contents(header, body))
+        return list(unpack_contents(header, body))
     except (ValueError, zlib.error) as error:
         raise VerbError("CC-SYNC-009", f"a file changed on its way: {error}") from None
 
 
-def contents(header: Dict[str, Any], body: bytes) -> Iterator[Tuple[str, bytes, bool]]:
+def unpack_contents(header: Dict[str, Any], body: bytes) -> Iterator[Tuple[str, bytes, bool]]:
     """Unpack one frame into (sha256, data, whether the content is complete with it); ValueError if it is none."""
-    told = Untrusted(header)
-    if "blobs" in told:
-        data, at = memoryview(expand(body)), 0
-        for row in told.rows("blobs", told.length("blobs")):
-            size = row.integer(1, 0, len(data) - at)
+    fields = Untrusted(header)
+    if "blobs" in fields:
+        data, position = memoryview(decompress(body)), 0
+        for row in fields.rows("blobs", fields.length("blobs")):
+            size = row.integer(1, 0, len(data) - position)
             if size is None:
                 raise ValueError("a content of no size that fits")
-            yield row.text(0), bytes(data[at : at + size]), True
-            at += size
-    elif "blob" in told:
-        yield told.text("blob"), expand(body), told.choice("last") is not False
+            yield row.text(0), bytes(data[position : position + size]), True
+            position += size
+    elif "blob" in fields:
+        yield fields.text("blob"), decompress(body), fields.choice("last") is not False
 
 
-def expand(body: bytes) -> bytes:
+def decompress(body: bytes) -> bytes:
     """Decompress one frame's contents; zlib.error beyond MOST, which no sender of ours comes near."""
-    packed = zlib.decompressobj()
-    data = packed.decompress(body, MOST)
-    if packed.unconsumed_tail or not packed.eof:
+    decompressor = zlib.decompressobj()
+    data = decompressor.decompress(body, LARGEST_FRAME)
+    if decompressor.unconsumed_tail or not decompressor.eof:
         raise zlib.error("more data than one frame may hold")
     return data
 
 
-def lay_out(store: Store, rows: List[Row], packed: bytes, home: bytes, voice: Voice) -> List[Row]:
+def write_code(
+    store: Store, rows: List[Row], packed: bytes, rundir: bytes, heartbeat: Heartbeat
+) -> List[Row]:
     """Make `code` aside and read it back; it gets its name if it is right, and is removed if it is not.
 
     What was sent stays on record beside it, younger than all of it: see outside_files.py.
     """
-    code = os.path.join(home, b"code")
+    code = os.path.join(rundir, b"code")
     if os.path.lexists(code):
-        found = [] if os.path.islink(code) else read_tree(code, voice.step)
-        if tree_hash(found) == tree_hash(rows):
-            return found
+        written = [] if os.path.islink(code) else read_tree(code, heartbeat.step)
+        if tree_hash(written) == tree_hash(rows):
+            return written
         raise VerbError("CC-SYNC-011", f"{os.fsdecode(code)} exists already and holds something else")
-    aside = os.path.join(home, b"code." + os.urandom(8).hex().encode())
+    temporary = os.path.join(rundir, b"code." + os.urandom(8).hex().encode())
     try:
-        Layout(store, aside, voice.step).make(rows)
-        found = read_tree(aside, voice.step)
-        if tree_hash(found) == tree_hash(rows):
-            write_atomically(os.path.join(os.fsdecode(home), MANIFEST), packed)
-            os.rename(aside, code)
+        Layout(store, temporary, heartbeat.step).make(rows)
+        written = read_tree(temporary, heartbeat.step)
+        if tree_hash(written) == tree_hash(rows):
+            write_atomically(os.path.join(os.fsdecode(rundir), MANIFEST), packed)
+            os.rename(temporary, code)
     except FileNotFoundError:
-        found = []  # a stored content vanished meanwhile: look again what is missing
+        written = []  # a stored content vanished meanwhile: look again what is missing
     finally:
-        remove_tree(aside)
-    return found
+        remove_tree_quietly(temporary)
+    return written
 
 
-def read_store(store: Store, rows: List[Row], voice: Voice) -> List[Row]:
+def read_store(store: Store, rows: List[Row], heartbeat: Heartbeat) -> List[Row]:
     """Check the stored contents when there is no tree to read."""
-    found = []
+    intact = []
     for row in rows:
-        voice.step()
+        heartbeat.step()
         if row.kind != "file" or not store.discard_if_wrong(row.content):
-            found.append(row)
-    return found
+            intact.append(row)
+    return intact
 
 
-def verdict(rows: List[Row], found: List[Row]) -> Dict[str, Any]:
+def summarise_tree(rows: List[Row], written: List[Row]) -> Dict[str, Any]:
     """Summarise what is on the disk, and where it is not what was sent."""
-    planned, real = set(rows), set(found)
-    odd = sorted({row.path for row in planned ^ real})  # type: List[str]
-    files = [row for row in found if row.kind == "file"]
+    planned, actual = set(rows), set(written)
+    differing = sorted({row.path for row in planned ^ actual})  # type: List[str]
+    files = [row for row in written if row.kind == "file"]
     return {
-        "tree": tree_hash(found),
+        "tree": tree_hash(written),
         "files": len(files),
         "bytes": sum(row.size for row in files),
-        "differs": odd[:NAMED],
+        "differs": differing[:MOST_NAMED],
     }

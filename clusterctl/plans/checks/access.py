@@ -11,21 +11,21 @@ from clusterctl.errors import ClusterctlError
 from clusterctl.plans.checks.framework import (
     REGISTERED,
     Check,
+    CheckContext,
     Finding,
     Hit,
-    Situation,
-    across,
+    across_nodes,
     check,
-    on,
+    on_node,
     ssh_to,
 )
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.text import command_line, counted
+from clusterctl.specs.text import command_line, plural
 
 UNREACHED = "A node that cannot be reached cannot take part, and a run waits for all of its nodes."
 UNTRUSTED = "Whoever answers at that address could read the code and the secrets of the job."
-NOT_LET_IN = "Without a login nothing can be asked of the node."
+NO_LOGIN = "Without a login nothing can be asked of the node."
 NO_PYTHON = "Everything on a node is done by the configured Python; there is nothing else to install."
 
 # code -> title, why, explanation
@@ -70,14 +70,14 @@ MEANINGS: dict[str, tuple[str, str, str]] = {
     ),
     "CC-SSH-007": (
         "no key was accepted",
-        NOT_LET_IN,
+        NO_LOGIN,
         "The node knows none of the keys that were offered for this user. `ssh-copy-id` puts a key there. "
         "If the key is there, sshd may refuse it for the modes of the home or of ~/.ssh: `chmod go-w ~; "
         "chmod 700 ~/.ssh`.",
     ),
     "CC-SSH-008": (
         "the key cannot be used",
-        NOT_LET_IN,
+        NO_LOGIN,
         "The file named by `key:` is missing, unreadable, not a private key, or needs a passphrase that no "
         "agent has. `ssh-add FILE` gives it to the agent.",
     ),
@@ -114,7 +114,7 @@ MEANINGS: dict[str, tuple[str, str, str]] = {
     ),
     "CC-SSH-014": (
         "the server refuses sessions",
-        NOT_LET_IN,
+        NO_LOGIN,
         "Login works, running a command does not: too many sessions on the connection (MaxSessions), a "
         "forced command, or an account without a shell.",
     ),
@@ -131,7 +131,7 @@ MEANINGS: dict[str, tuple[str, str, str]] = {
     ),
     "CC-SSH-017": (
         "the login shell did not hand over",
-        NOT_LET_IN,
+        NO_LOGIN,
         "The account's login shell ended or printed instead of running `/bin/sh`. Look for `exit` or an "
         "endless program in its start files (.bashrc, .profile, config.fish).",
     ),
@@ -200,16 +200,16 @@ MEANINGS: dict[str, tuple[str, str, str]] = {
 }  # fmt: skip
 
 
-def failure_findings(seen: Situation) -> list[Finding]:
+def failure_findings(context: CheckContext) -> list[Finding]:
     """Give findings for the failures whose codes the table does not know."""
-    strange = {error.code for error in seen.failures.values()} - MEANINGS.keys()
-    return [_strange_finding(seen, code) for code in sorted(strange)]
+    unlisted = {error.code for error in context.failures.values()} - MEANINGS.keys()
+    return [_unlisted_finding(context, code) for code in sorted(unlisted)]
 
 
-def _strange_finding(seen: Situation, code: str) -> Finding:
-    failed = _failed(seen, code)
+def _unlisted_finding(context: CheckContext, code: str) -> Finding:
+    failed = _list_failed(context, code)
     names = tuple(name for name, _ in failed)
-    evidence = "\n".join(f"{name}: {_told(error)}" for name, error in failed)
+    evidence = "\n".join(f"{name}: {_render_error(error)}" for name, error in failed)
     fixes = dict.fromkeys(error.fix for _, error in failed if error.fix)
     fix = "\n".join(fixes) or _explain(code)
     return Finding(code, "error", names, evidence, UNREACHED, fix, "the node gave no answer")
@@ -219,29 +219,31 @@ def _explain(code: str) -> str:
     return command_line("clusterctl", "explain", code) if code else "clusterctl -v check"
 
 
-def _failed(seen: Situation, code: str) -> list[tuple[str, ClusterctlError]]:
-    named = [(node.name, seen.failures[node.name]) for node in seen.nodes if node.name in seen.failures]
-    return [(name, error) for name, error in named if error.code == code]
+def _list_failed(context: CheckContext, code: str) -> list[tuple[str, ClusterctlError]]:
+    failures = [
+        (node.name, context.failures[node.name]) for node in context.nodes if node.name in context.failures
+    ]
+    return [(name, error) for name, error in failures if error.code == code]
 
 
-def _told(error: ClusterctlError) -> str:
+def _render_error(error: ClusterctlError) -> str:
     return f"{error.message} ({error.evidence.strip()})" if error.evidence.strip() else error.message
 
 
-def _find(code: str, seen: Situation) -> Iterator[Hit]:
-    failed = dict(_failed(seen, code))
-    alike: dict[str, list[Node]] = {}
-    for node in seen.nodes:
+def _find_failed(code: str, context: CheckContext) -> Iterator[Hit]:
+    failed = dict(_list_failed(context, code))
+    groups: dict[str, list[Node]] = {}
+    for node in context.nodes:
         if node.name in failed:
-            alike.setdefault(_shape(node, failed[node.name].fix), []).append(node)
-    for first, *others in alike.values():
-        fix, rest = failed[first.name].fix, fold_names(node.name for node in others)
+            groups.setdefault(_generalize_fix(node, failed[node.name].fix), []).append(node)
+    for first, *others in groups.values():
+        fix, other_names = failed[first.name].fix, fold_names(node.name for node in others)
         differs = any(failed[node.name].fix != fix for node in others)
-        folded = f"{fix}\n# and likewise for {rest}" if fix and differs else fix or _explain(code)
-        yield from (Hit((node.name,), _told(failed[node.name]), folded) for node in (first, *others))
+        folded = f"{fix}\n# and likewise for {other_names}" if fix and differs else fix or _explain(code)
+        yield from (Hit((node.name,), _render_error(failed[node.name]), folded) for node in (first, *others))
 
 
-def _shape(node: Node, fix: str) -> str:
+def _generalize_fix(node: Node, fix: str) -> str:
     """Take what is a node's own, its host and port, out of a remedy."""
     host = rf"(?<![\w.-]){re.escape(node.host)}(?![\w-])"
     port = node.ssh.port or 22
@@ -249,7 +251,7 @@ def _shape(node: Node, fix: str) -> str:
 
 
 def _register(code: str, title: str, why: str, explanation: str) -> None:
-    find: Callable[[Situation], Iterable[Hit]] = partial(_find, code)
+    find: Callable[[CheckContext], Iterable[Hit]] = partial(_find_failed, code)
     REGISTERED[code] = Check(code, "error", title, why, explanation, (), find)
 
 
@@ -259,7 +261,7 @@ for _code, _meaning in MEANINGS.items():
 
 SHOWN_NOISE = 80
 # Modules that torch or Python's own start-up import, and whose names people give to their files.
-HIDDEN = frozenset(
+SHADOWED_MODULES = frozenset(
     (
         *(
             "abc",
@@ -346,16 +348,16 @@ HIDDEN = frozenset(
     "others may read the private key",
     why="Whoever reads it can log in as you; ssh itself refuses such a key.",
 )
-def open_key(seen: Situation) -> Iterator[Hit]:
+def readable_private_key(context: CheckContext) -> Iterator[Hit]:
     """A private key file on this machine may be read by its group or by everybody.
 
     `ssh` ignores it (`WARNING: UNPROTECTED PRIVATE KEY FILE!`), so that what works here fails there.
     """
-    for path, mode in seen.here.open_keys.items():
-        users = [node.name for node in seen.nodes if node.ssh.key == path]
+    for path, mode in context.local_facts.readable_keys.items():
+        users = [node.name for node in context.nodes if node.ssh.key == path]
         if users:
             evidence = f"{path} has mode {mode:04o}; used for {fold_names(users)}"
-            yield across(users, evidence, f"chmod 600 {shlex.quote(path)}")
+            yield across_nodes(users, evidence, f"chmod 600 {shlex.quote(path)}")
 
 
 @check(
@@ -364,16 +366,16 @@ def open_key(seen: Situation) -> Iterator[Hit]:
     "the login shell prints",
     why="clusterctl skips it, but rsync, scp and sftp break: `is your shell clean?`.",
 )
-def noisy_shell(seen: Situation) -> Iterator[Hit]:
+def noisy_shell(context: CheckContext) -> Iterator[Hit]:
     """A start file of the login shell (.bashrc, .cshrc, config.fish) writes to standard output without a terminal.
 
     rsync says `protocol version mismatch -- is your shell clean?`, sftp `Received message too long`. Print only where
     somebody looks: `case $- in *i*) echo hello;; esac`.
     """
-    for node, facts in seen.known:
+    for node, facts in context.known:
         if facts.noise:
             shown = facts.noise[:SHOWN_NOISE] + ("..." if len(facts.noise) > SHOWN_NOISE else "")
-            yield on(node, f"it says: {shown}", ssh_to(node, "true"))
+            yield on_node(node, f"it says: {shown}", ssh_to(node, "true"))
 
 
 @check(
@@ -382,14 +384,18 @@ def noisy_shell(seen: Situation) -> Iterator[Hit]:
     "a file hides a module of Python or torch",
     why="`import` finds the file beside the script first: ImportError, often deep within torch.",
 )
-def hidden_module(seen: Situation) -> Iterator[Hit]:
+def shadowing_module(context: CheckContext) -> Iterator[Hit]:
     """Beside the job's script lies a file or a package with the name of a module that torch needs.
 
     Python looks in the script's own directory first. A random.py or types.py there, or a directory torch with Python
     files, is what everybody imports then: `partially initialized module ... (most likely due to a circular import)`.
     """
-    found = [name for name in seen.here.beside_script if name.rstrip("/").removesuffix(".py") in HIDDEN]
-    if found and seen.known and seen.job is not None:
-        evidence = f"{', '.join(found[:6])} beside {seen.job.script}"
-        fix = f"rename {counted(len(found), 'file')}: {' '.join(map(shlex.quote, found[:6]))}"
-        yield across([node.name for node, _ in seen.known], evidence, fix)
+    names = [
+        name
+        for name in context.local_facts.beside_script
+        if name.rstrip("/").removesuffix(".py") in SHADOWED_MODULES
+    ]
+    if names and context.known and context.job is not None:
+        evidence = f"{', '.join(names[:6])} beside {context.job.script}"
+        fix = f"rename {plural(len(names), 'file')}: {' '.join(map(shlex.quote, names[:6]))}"
+        yield across_nodes([node.name for node, _ in context.known], evidence, fix)

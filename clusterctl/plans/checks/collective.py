@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from clusterctl.plans.checks.framework import Hit, Situation, across, check, ssh_to, without
-from clusterctl.plans.diagnose.collective import Deep, Group
-from clusterctl.specs.text import counted
+from clusterctl.plans.checks.framework import CheckContext, Hit, across_nodes, check, exclude_option, ssh_to
+from clusterctl.plans.diagnose.collective import DeepCheckResult, Group
+from clusterctl.specs.text import plural
 
 MOST_NAMED = 8
-REST: Mapping[bool | None, str] = {
+REST_TEXTS: Mapping[bool | None, str] = {
     None: "",
     True: "; the others work together without it",
     False: "; the others do not work without it either",
@@ -22,32 +22,32 @@ REST: Mapping[bool | None, str] = {
     "the collective fails with a node",
     why="A real all_reduce failed whenever this node took part, so training would fail or hang there too.",
 )
-def node_fails(seen: Situation) -> Iterator[Hit]:
+def node_fails(context: CheckContext) -> Iterator[Hit]:
     """An all_reduce of all nodes failed; each node was then tried alone, and in pairs with others.
 
     A node that fails alone has a broken GPU, driver or NCCL. One that fails with every partner has a broken NIC, cable
     or firewall. Whether the others work together without it was tried too; `--exclude` it until it is mended.
     """
-    deep = seen.deep
-    if deep is None or deep.found is None:
+    deep = context.deep
+    if deep is None or deep.diagnosis is None:
         return
-    for number in deep.found.nodes:
-        told = _failing(deep, number)
-        yield across(
+    for number in deep.diagnosis.nodes:
+        description = _describe_node_failure(deep, number)
+        yield across_nodes(
             [deep.name(number)],
-            f"{deep.name(number)}{told}{REST[deep.found.rest]}",
+            f"{deep.name(number)}{description}{REST_TEXTS[deep.diagnosis.rest]}",
             f"add --exclude {deep.name(number)}",
         )
 
 
-def _failing(deep: Deep, number: int) -> str:
+def _describe_node_failure(deep: DeepCheckResult, number: int) -> str:
     """Say with whom a node fails, and how."""
     failed = [group for group in deep.groups_with(number) if not group.ok]
     alone = next((group for group in failed if len(group.nodes) == 1), None)
     if alone is not None:
-        return f" fails alone: {deep.complaint(alone)}"
+        return f" fails alone: {deep.describe_error(alone)}"
     others = sorted({other for group in failed for other in group.nodes} - {number})
-    return f" fails with {_names(deep, others)}: {deep.complaint(failed[0] if failed else None)}"
+    return f" fails with {_render_names(deep, others)}: {deep.describe_error(failed[0] if failed else None)}"
 
 
 @check(
@@ -56,23 +56,23 @@ def _failing(deep: Deep, number: int) -> str:
     "the collective fails between two nodes",
     why="Each works with others, but not with the other: something between just these two breaks the job.",
 )
-def link_fails(seen: Situation) -> Iterator[Hit]:
+def link_fails(context: CheckContext) -> Iterator[Hit]:
     """An all_reduce of all nodes failed, and so does one of just these two, while each of them works with others.
 
     Between two nodes stand a firewall rule, a route, a switch port, or a path with a smaller MTU. With only two nodes
     nobody can say which of them it is.
     """
-    deep = seen.deep
-    if deep is None or deep.found is None:
+    deep = context.deep
+    if deep is None or deep.diagnosis is None:
         return
-    for link in deep.found.links:
-        failed = next((group for group in _between(deep, link) if not group.ok), None)
-        error = deep.complaint(failed)
+    for link in deep.diagnosis.links:
+        failed = next((group for group in _groups_between(deep, link) if not group.ok), None)
+        error = deep.describe_error(failed)
         names = [deep.name(number) for number in link]
-        yield across(names, f"{' and '.join(names)}: {error}", f"add --exclude {names[-1]}")
+        yield across_nodes(names, f"{' and '.join(names)}: {error}", f"add --exclude {names[-1]}")
 
 
-def _between(deep: Deep, link: Sequence[int]) -> list[Group]:
+def _groups_between(deep: DeepCheckResult, link: Sequence[int]) -> list[Group]:
     return deep.groups_with(*link, kinds=("pairs", "again", "all"))
 
 
@@ -82,26 +82,30 @@ def _between(deep: Deep, link: Sequence[int]) -> list[Group]:
     "the collective fails",
     why="A real all_reduce of all nodes failed, and no single node or link could be made out as the reason.",
 )
-def all_fail(seen: Situation) -> Iterator[Hit]:
+def all_fail(context: CheckContext) -> Iterator[Hit]:
     """An all_reduce of all nodes failed, although smaller groups work, or none of them does.
 
     If every pair works, look at what grows with the number of nodes: open files, ports, time limits. If no pair works,
     the cause is the same everywhere: a firewall on all nodes, the wrong NIC, a broken NCCL.
     """
-    deep = seen.deep
-    found = deep.found if deep else None
-    if deep is None or found is None or found.ok or found.nodes or found.links:
+    deep = context.deep
+    diagnosis = deep.diagnosis if deep else None
+    if deep is None or diagnosis is None or diagnosis.ok or diagnosis.nodes or diagnosis.links:
         return
     pairs = deep.pairs
     working = sum(group.ok for group in pairs)
-    error = deep.complaint(deep.whole)
-    tried = (
-        f"; {working} of {counted(len(pairs), 'pair')} {'works' if working == 1 else 'work'}" if pairs else ""
+    error = deep.describe_error(deep.full_group)
+    pair_summary = (
+        f"; {working} of {plural(len(pairs), 'pair')} {'works' if working == 1 else 'work'}" if pairs else ""
     )
-    some = "look at what grows with the number of nodes: `ulimit -n`, ports, the backend's time limit"
-    none = "check that GPUs, NIC and firewall are those you expect on all nodes: clusterctl check -v"
-    fix = some if working else none
-    yield across([node.name for node in seen.nodes], f"all together: {error}{tried}", fix)
+    fix_if_some_work = (
+        "look at what grows with the number of nodes: `ulimit -n`, ports, the backend's time limit"
+    )
+    fix_if_none_work = (
+        "check that GPUs, NIC and firewall are those you expect on all nodes: clusterctl check -v"
+    )
+    fix = fix_if_some_work if working else fix_if_none_work
+    yield across_nodes([node.name for node in context.nodes], f"all together: {error}{pair_summary}", fix)
 
 
 @check(
@@ -110,26 +114,30 @@ def all_fail(seen: Situation) -> Iterator[Hit]:
     "a node is slow in collectives",
     why="The slowest node sets the pace of every all_reduce, so all others wait for this one in each step.",
 )
-def node_is_slow(seen: Situation) -> Iterator[Hit]:
+def node_is_slow(context: CheckContext) -> Iterator[Hit]:
     """A node reaches with every partner clearly less than nodes usually do: under 40 % of the bandwidth, or five times
     the latency.
 
     Look at its NIC's speed, cable and error counters, at what else uses the node and the NIC, and whether the training
     went over another NIC than on the others.
     """
-    deep = seen.deep
-    if deep is None or deep.found is None:
+    deep = context.deep
+    if deep is None or deep.diagnosis is None:
         return
-    for number in deep.found.slow_nodes:
-        name, (width, delay) = deep.name(number), deep.usual
-        own = [group for group in deep.groups_with(number) if group.ok and len(group.nodes) == 2]
-        best = max((group.bandwidth for group in own), default=0.0)
-        least = min((group.latency for group in own), default=0.0)
-        told = f"{name}: at best {render_rate(best)} and {render_time(least)} with any other node"
-        node = next(node for node in seen.nodes if node.name == name)
-        nics = seen.networks[name].nics if name in seen.networks else ()
+    for number in deep.diagnosis.slow_nodes:
+        name, (usual_bandwidth, usual_latency) = deep.name(number), deep.usual
+        pairs = [group for group in deep.groups_with(number) if group.ok and len(group.nodes) == 2]
+        best_bandwidth = max((group.bandwidth for group in pairs), default=0.0)
+        best_latency = min((group.latency for group in pairs), default=0.0)
+        evidence = f"{name}: at best {render_rate(best_bandwidth)} and {render_time(best_latency)} with any other node"
+        node = next(node for node in context.nodes if node.name == name)
+        nics = context.networks[name].nics if name in context.networks else ()
         fix = ssh_to(node, f"ip -s link show {nics[0]}; cat /sys/class/net/{nics[0]}/speed") if nics else ""
-        yield across([name], f"{told}; usual are {render_rate(width)} and {render_time(delay)}", fix)
+        yield across_nodes(
+            [name],
+            f"{evidence}; usual are {render_rate(usual_bandwidth)} and {render_time(usual_latency)}",
+            fix,
+        )
 
 
 @check(
@@ -138,23 +146,23 @@ def node_is_slow(seen: Situation) -> Iterator[Hit]:
     "a link between two nodes is slow",
     why="A ring goes at the pace of its slowest link.",
 )
-def link_is_slow(seen: Situation) -> Iterator[Hit]:
+def link_is_slow(context: CheckContext) -> Iterator[Hit]:
     """Two nodes reach with each other clearly less than each of them does with others.
 
     The way between just these two is longer or fuller: another switch, a busy uplink, a cable that loses packets.
     """
-    deep = seen.deep
-    if deep is None or deep.found is None:
+    deep = context.deep
+    if deep is None or deep.diagnosis is None:
         return
-    for link in deep.found.slow_links:
-        group = next((group for group in _between(deep, link) if group.ok), None)
+    for link in deep.diagnosis.slow_links:
+        group = next((group for group in _groups_between(deep, link) if group.ok), None)
         if group is not None:
             names = [deep.name(number) for number in link]
-            width, delay = deep.usual
-            told = f"{render_rate(group.bandwidth)} and {render_time(group.latency)}"
-            usual = f"usual are {render_rate(width)} and {render_time(delay)}"
-            fix = f"look at cables, switch ports and other traffic between these two, or {without(names[1:])}"
-            yield across(names, f"{' and '.join(names)}: {told}; {usual}", fix)
+            usual_bandwidth, usual_latency = deep.usual
+            measured = f"{render_rate(group.bandwidth)} and {render_time(group.latency)}"
+            usual = f"usual are {render_rate(usual_bandwidth)} and {render_time(usual_latency)}"
+            fix = f"look at cables, switch ports and other traffic between these two, or {exclude_option(names[1:])}"
+            yield across_nodes(names, f"{' and '.join(names)}: {measured}; {usual}", fix)
 
 
 @check(
@@ -163,21 +171,21 @@ def link_is_slow(seen: Situation) -> Iterator[Hit]:
     "the deep check did not come to its end",
     why="What it could not start or finish, a training could not either.",
 )
-def did_not_end(seen: Situation) -> Iterator[Hit]:
+def did_not_end(context: CheckContext) -> Iterator[Hit]:
     """The job of the deep check could not be started, or ended before it had told what it found.
 
     It is started as every run is, so what stands in its way stands in the way of a launch: the evidence is what a
     launch would say.
     """
-    deep = seen.deep
+    deep = context.deep
     if deep is not None and deep.trouble:
-        yield across(deep.at or [node.name for node in seen.nodes], deep.trouble, deep.fix)
+        yield across_nodes(deep.at or [node.name for node in context.nodes], deep.trouble, deep.fix)
 
 
-def _names(deep: Deep, numbers: Sequence[int]) -> str:
-    told = [deep.name(number) for number in numbers[:MOST_NAMED]]
+def _render_names(deep: DeepCheckResult, numbers: Sequence[int]) -> str:
+    names = [deep.name(number) for number in numbers[:MOST_NAMED]]
     more = [f"{len(numbers) - MOST_NAMED} more"] if len(numbers) > MOST_NAMED else []
-    return ", ".join([*told, *more])
+    return ", ".join([*names, *more])
 
 
 def render_rate(rate: float) -> str:

@@ -8,14 +8,22 @@ from dataclasses import dataclass
 from statistics import median_low
 from typing import Literal
 
-from clusterctl.plans.checks.framework import Hit, Situation, across, as_root, check, ssh_to, without
-from clusterctl.plans.checks.nics import also_there
-from clusterctl.plans.diagnose.mesh import MASTER, MESH, SIZE, Way, Wire, on_rail
+from clusterctl.plans.checks.framework import (
+    CheckContext,
+    Hit,
+    across_nodes,
+    as_root,
+    check,
+    exclude_option,
+    ssh_to,
+)
+from clusterctl.plans.checks.nics import find_duplicate_address
+from clusterctl.plans.diagnose.mesh import MASTER, MESH, TRANSFER_SIZE, MeshPath, MeshResult, render_rail
 from clusterctl.plans.facts.records import Nic
 from clusterctl.plans.launch.network import training_nic
 from clusterctl.specs.nodeset import fold_names
 
-Ends = tuple[str, str]  # from, to
+Endpoints = tuple[str, str]  # from, to
 Kind = Literal["all", "groups", "node", "into", "out of", "pair", "way"]
 
 
@@ -25,92 +33,107 @@ class Pattern:
 
     kind: Kind
     nodes: tuple[str, ...]
-    ways: tuple[Ends, ...]
+    paths: tuple[Endpoints, ...]
     groups: tuple[tuple[str, ...], ...] = ()
 
 
-def find_patterns(names: Sequence[str], tried: Collection[Ends], bad: Collection[Ends]) -> list[Pattern]:
+def find_patterns(
+    names: Sequence[str], tried: Collection[Endpoints], bad: Collection[Endpoints]
+) -> list[Pattern]:
     """Explain bad ways by as few causes as possible; each way is in one pattern."""
-    wrong = [ends for ends in tried if ends in set(bad)]
-    if not wrong:
+    failed = [ends for ends in tried if ends in set(bad)]
+    if not failed:
         return []
-    if len(names) > 2 and len(wrong) == len(set(tried)):
-        return [Pattern("all", tuple(names), tuple(wrong))]
-    found: list[Pattern] = []
-    for look in (_apart, _one_sided, _pairs):
-        told = {ends for pattern in found for ends in pattern.ways}
-        left = [ends for ends in tried if ends not in told]
-        found += look(names, left, [ends for ends in wrong if ends not in told])
-    return found
+    if len(names) > 2 and len(failed) == len(set(tried)):
+        return [Pattern("all", tuple(names), tuple(failed))]
+    patterns: list[Pattern] = []
+    for find in (_find_isolated, _find_one_sided, _find_pairs):
+        explained = {ends for pattern in patterns for ends in pattern.paths}
+        unexplained = [ends for ends in tried if ends not in explained]
+        patterns += find(names, unexplained, [ends for ends in failed if ends not in explained])
+    return patterns
 
 
-def _apart(names: Sequence[str], tried: Collection[Ends], bad: Sequence[Ends]) -> Iterator[Pattern]:
+def _find_isolated(
+    names: Sequence[str], tried: Collection[Endpoints], bad: Sequence[Endpoints]
+) -> Iterator[Pattern]:
     """Find nodes without any open way to the rest, and groups of such."""
     if len(names) < 3:
         return
-    groups = sorted(_reached(names, set(tried) - set(bad)), key=len, reverse=True)
-    main, *others = groups
-    several = [group for group in others if len(group) > 1]
-    for group in others:
+    groups = sorted(_group_reachable(names, set(tried) - set(bad)), key=len, reverse=True)
+    main, *other_groups = groups
+    larger_others = [group for group in other_groups if len(group) > 1]
+    for group in other_groups:
         inside = set(group)
-        ways = tuple(ends for ends in bad if len(inside & set(ends)) == 1)
-        if ways and len(group) == 1 and len(main) > 1:
-            yield Pattern("node", group, ways)
-    if several:
-        across = tuple(ends for ends in bad if _group_of(groups, ends[0]) != _group_of(groups, ends[1]))
-        many = [group for group in groups if len(group) > 1]
-        known = {name for group in many for name in group}
-        ways = tuple(ends for ends in across if set(ends) <= known)
-        if ways:
-            yield Pattern("groups", tuple(name for group in several for name in group), ways, tuple(many))
+        paths = tuple(ends for ends in bad if len(inside & set(ends)) == 1)
+        if paths and len(group) == 1 and len(main) > 1:
+            yield Pattern("node", group, paths)
+    if larger_others:
+        between_groups = tuple(
+            ends for ends in bad if _group_index(groups, ends[0]) != _group_index(groups, ends[1])
+        )
+        larger_groups = [group for group in groups if len(group) > 1]
+        grouped = {name for group in larger_groups for name in group}
+        paths = tuple(ends for ends in between_groups if set(ends) <= grouped)
+        if paths:
+            yield Pattern(
+                "groups",
+                tuple(name for group in larger_others for name in group),
+                paths,
+                tuple(larger_groups),
+            )
 
 
-def _reached(names: Sequence[str], ways: Collection[Ends]) -> list[tuple[str, ...]]:
+def _group_reachable(names: Sequence[str], open_paths: Collection[Endpoints]) -> list[tuple[str, ...]]:
     """Group nodes between which some way is open, in whichever direction."""
-    left, groups = list(names), []
-    near: dict[str, set[str]] = {name: set() for name in names}
-    for one, other in ways:
-        near[one].add(other)
-        near[other].add(one)
-    while left:
-        group, edge = {left[0]}, [left[0]]
-        while edge:
-            new = near[edge.pop()] - group
+    remaining, groups = list(names), []
+    neighbours: dict[str, set[str]] = {name: set() for name in names}
+    for caller, peer in open_paths:
+        neighbours[caller].add(peer)
+        neighbours[peer].add(caller)
+    while remaining:
+        group, frontier = {remaining[0]}, [remaining[0]]
+        while frontier:
+            new = neighbours[frontier.pop()] - group
             group |= new
-            edge += new
+            frontier += new
         groups.append(tuple(name for name in names if name in group))
-        left = [name for name in left if name not in group]
+        remaining = [name for name in remaining if name not in group]
     return groups
 
 
-def _group_of(groups: Sequence[tuple[str, ...]], name: str) -> int:
-    return next(place for place, group in enumerate(groups) if name in group)
+def _group_index(groups: Sequence[tuple[str, ...]], name: str) -> int:
+    return next(index for index, group in enumerate(groups) if name in group)
 
 
-def _one_sided(names: Sequence[str], tried: Collection[Ends], bad: Sequence[Ends]) -> Iterator[Pattern]:
+def _find_one_sided(
+    names: Sequence[str], tried: Collection[Endpoints], bad: Sequence[Endpoints]
+) -> Iterator[Pattern]:
     """Find nodes that nobody reaches, and nodes that reach nobody; the ways that are explained do not count."""
-    wrong = set(bad)
-    told: set[Ends] = set()
+    failed = set(bad)
+    explained: set[Endpoints] = set()
     kinds: tuple[tuple[Kind, int], ...] = (("into", 1), ("out of", 0))
     for kind, side in kinds:
         for name in names:
-            ways = [ends for ends in dict.fromkeys(tried) if ends[side] == name]
-            rest = [ends for ends in ways if ends in wrong and ends not in told]
-            if len(rest) > 1 and wrong >= set(ways):
-                told |= set(rest)
-                yield Pattern(kind, (name,), tuple(rest))
+            paths = [ends for ends in dict.fromkeys(tried) if ends[side] == name]
+            unexplained = [ends for ends in paths if ends in failed and ends not in explained]
+            if len(unexplained) > 1 and failed >= set(paths):
+                explained |= set(unexplained)
+                yield Pattern(kind, (name,), tuple(unexplained))
 
 
-def _pairs(_: Sequence[str], tried: Collection[Ends], bad: Sequence[Ends]) -> Iterator[Pattern]:
-    done: set[Ends] = set()
-    for one, other in bad:
-        back = (other, one)
-        if (one, other) in done:
+def _find_pairs(
+    _: Sequence[str], tried: Collection[Endpoints], bad: Sequence[Endpoints]
+) -> Iterator[Pattern]:
+    handled: set[Endpoints] = set()
+    for caller, peer in bad:
+        reverse = (peer, caller)
+        if (caller, peer) in handled:
             continue
-        both = back in bad or back not in tried
-        done |= {(one, other), back} if both else {(one, other)}
-        ways = ((one, other), back) if back in bad else ((one, other),)
-        yield Pattern("pair" if both else "way", (one, other), ways)
+        both_directions = reverse in bad or reverse not in tried
+        handled |= {(caller, peer), reverse} if both_directions else {(caller, peer)}
+        paths = ((caller, peer), reverse) if reverse in bad else ((caller, peer),)
+        yield Pattern("pair" if both_directions else "way", (caller, peer), paths)
 
 
 @check(
@@ -120,7 +143,7 @@ def _pairs(_: Sequence[str], tried: Collection[Ends], bad: Sequence[Ends]) -> It
     why="Gloo and NCCL connect all nodes, on ports that the kernel picks: a run would hang at its start.",
     needs=("wire",),
 )
-def way_is_closed(seen: Situation) -> Iterator[Hit]:
+def path_is_closed(context: CheckContext) -> Iterator[Hit]:
     """The nodes listened on their training addresses, on ephemeral ports, and called each other; some calls failed.
 
     Where one direction is closed and the other open, a firewall stands between, most likely on the node that is
@@ -128,50 +151,56 @@ def way_is_closed(seen: Situation) -> Iterator[Hit]:
     between the nodes, not only the master's. A node that nobody reaches and that reaches nobody is in another
     network or VLAN, or has a dead link.
     """
-    wire = seen.wire
-    if wire is not None:
-        for rail in wire.rails:
-            yield from _closed_on(seen, wire, rail)
+    mesh = context.mesh
+    if mesh is not None:
+        for rail in mesh.rails:
+            yield from _find_closed(context, mesh, rail)
 
 
-def _closed_on(seen: Situation, wire: Wire, rail: str) -> Iterator[Hit]:
-    ways = {way.ends: way for way in wire.through(MESH, rail)}
-    closed = {ends: way for ends, way in ways.items() if _is_closed(way)}
-    patterns = find_patterns(wire.members(rail), list(ways), list(closed))
+def _find_closed(context: CheckContext, mesh: MeshResult, rail: str) -> Iterator[Hit]:
+    paths = {path.ends: path for path in mesh.select_paths(MESH, rail)}
+    closed = {ends: path for ends, path in paths.items() if _is_closed(path)}
+    patterns = find_patterns(mesh.members(rail), list(paths), list(closed))
     for pattern in patterns:
-        why = _told({closed[ends].error or "" for ends in pattern.ways})
-        rest = len(ways) - len(closed) if len(patterns) == 1 else 0
-        doubled = (
-            None if rail else _doubled(seen, pattern.nodes, {name for ends in pattern.ways for name in ends})
+        why = _render_errors({closed[ends].error or "" for ends in pattern.paths})
+        open_count = len(paths) - len(closed) if len(patterns) == 1 else 0
+        duplicate = (
+            None
+            if rail
+            else _describe_duplicate_address(
+                context, pattern.nodes, {name for ends in pattern.paths for name in ends}
+            )
         )
-        text = f"{_CLOSED[pattern.kind](pattern)}{on_rail(rail)} {why}"
-        if doubled:
-            yield across(pattern.nodes, f"{text}: {doubled[0]}", doubled[1])
+        text = f"{_CLOSED[pattern.kind](pattern)}{render_rail(rail)} {why}"
+        if duplicate:
+            yield across_nodes(pattern.nodes, f"{text}: {duplicate[0]}", duplicate[1])
             continue
-        text += _rest(rest, pattern)
-        if pattern.kind in ("all", "pair") and not rail and _master_is_open(wire, pattern.nodes):
+        text += _render_rest(open_count, pattern)
+        if pattern.kind in ("all", "pair") and not rail and _is_master_open(mesh, pattern.nodes):
             text += "; the port of the master is open, so a firewall passes that one only"
-        yield across(pattern.nodes, text, _look_at_firewall(seen, pattern))
+        yield across_nodes(pattern.nodes, text, _firewall_command(context, pattern))
 
 
-def _doubled(seen: Situation, names: Iterable[str], among: Collection[str]) -> tuple[str, str] | None:
+def _describe_duplicate_address(
+    context: CheckContext, names: Iterable[str], candidates: Collection[str]
+) -> tuple[str, str] | None:
     """Say which of some nodes has the training address of one of the named, and how to take it away there."""
     for name in names:
-        found = also_there(seen, name, among)
-        if found is not None:
-            owner, place = found
-            node = next(one for one in seen.nodes if one.name == owner)
-            text = f"{owner} has {name}'s training address too ({place})"
-            return text, as_root(node, seen.facts[owner], f"ip addr del {place}")
+        duplicate = find_duplicate_address(context, name, candidates)
+        if duplicate is not None:
+            owner, address = duplicate
+            node = next(candidate for candidate in context.nodes if candidate.name == owner)
+            text = f"{owner} has {name}'s training address too ({address})"
+            return text, as_root(node, context.facts[owner], f"ip addr del {address}")
     return None
 
 
-def _is_closed(way: Way) -> bool:
-    return way.step in ("connect", "greet") and way.error is not None and not way.stranger
+def _is_closed(path: MeshPath) -> bool:
+    return path.step in ("connect", "greet") and path.error is not None and not path.stranger
 
 
 _CLOSED: Mapping[Kind, Callable[[Pattern], str]] = {
-    "all": lambda found: f"none of the {len(found.ways)} ways between {fold_names(found.nodes)} is open",
+    "all": lambda found: f"none of the {len(found.paths)} ways between {fold_names(found.nodes)} is open",
     "groups": lambda found: f"{' and '.join(map(fold_names, found.groups))} do not reach each other",
     "node": lambda found: f"{found.nodes[0]} reaches nobody and nobody reaches it",
     "into": lambda found: f"nobody reaches {found.nodes[0]}, but it reaches others",
@@ -189,34 +218,34 @@ _SUSPECTS: Mapping[Kind, str] = {
 }
 
 
-def _told(errors: Collection[str]) -> str:
+def _render_errors(errors: Collection[str]) -> str:
     return f"({'; '.join(sorted(errors)[:2])})"
 
 
-def _rest(count: int, pattern: Pattern) -> str:
+def _render_rest(open_count: int, pattern: Pattern) -> str:
     """Say that all else is well, and what that makes likely."""
     suspect = _SUSPECTS.get(pattern.kind, "").format(*pattern.nodes)
-    others = f", all {count} other ways are open" if count else ""
-    return f"{others}: {suspect}" if suspect else others
+    text = f", all {open_count} other ways are open" if open_count else ""
+    return f"{text}: {suspect}" if suspect else text
 
 
-def _master_is_open(wire: Wire, names: Iterable[str]) -> bool:
-    among = set(names)
-    return any(way.open for way in wire.through(MASTER) if set(way.ends) <= among)
+def _is_master_open(mesh: MeshResult, names: Iterable[str]) -> bool:
+    members = set(names)
+    return any(path.open for path in mesh.select_paths(MASTER) if set(path.ends) <= members)
 
 
-def _look_at_firewall(seen: Situation, pattern: Pattern) -> str:
+def _firewall_command(context: CheckContext, pattern: Pattern) -> str:
     """Give the command that shows the rules of the node that is called, and say what they must let pass."""
-    asked = next((name for name in reversed(pattern.nodes) if name in seen.facts), None)
-    if asked is None:
+    target = next((name for name in reversed(pattern.nodes) if name in context.facts), None)
+    if target is None:
         return ""
-    node, facts = next(one for one in seen.nodes if one.name == asked), seen.facts[asked]
-    others = {ends[1 - ends.index(asked)] for ends in pattern.ways if asked in ends}
-    callers = [str(seen.networks[one.name].ip) for one in seen.nodes if one.name in others]
+    node, facts = next(other for other in context.nodes if other.name == target), context.facts[target]
+    caller_names = {ends[1 - ends.index(target)] for ends in pattern.paths if target in ends}
+    callers = [str(context.networks[other.name].ip) for other in context.nodes if other.name in caller_names]
     more = f" and {len(callers) - 3} more" if len(callers) > 3 else ""
     ports = f"{facts.ports.first or 32768}-{facts.ports.last or 60999}"
-    look = as_root(node, facts, "nft list ruleset")
-    return f"{look}  # let TCP ports {ports} pass from {', '.join(callers[:3])}{more}"
+    command = as_root(node, facts, "nft list ruleset")
+    return f"{command}  # let TCP ports {ports} pass from {', '.join(callers[:3])}{more}"
 
 
 @check(
@@ -226,33 +255,35 @@ def _look_at_firewall(seen: Situation, pattern: Pattern) -> str:
     why="torchrun on the other nodes waits for node 0 on this port until it gives up.",
     needs=("wire",),
 )
-def master_port_is_closed(seen: Situation) -> Iterator[Hit]:
+def master_port_is_closed(context: CheckContext) -> Iterator[Hit]:
     """Node 0 listened on a port chosen as torchrun's will be, and a node that reaches its other ports did not get in.
 
     Without `ports:` a launch takes one outside the kernel's own range (20000 and above); name a range that your
     firewall passes as `ports: 20000-20100`.
     """
-    wire = seen.wire
-    if wire is None:
+    mesh = context.mesh
+    if mesh is None:
         return
     # Of many nodes not all call node 0's other ports: then it counts that they reach anybody.
-    tried = {way.ends: way.open for way in wire.through(MESH)}
-    callers = {way.caller for way in wire.through(MESH) if way.open}
-    ways = [
-        way for way in wire.through(MASTER) if _is_closed(way) and tried.get(way.ends, way.caller in callers)
+    open_by_ends = {path.ends: path.open for path in mesh.select_paths(MESH)}
+    callers = {path.caller for path in mesh.select_paths(MESH) if path.open}
+    paths = [
+        path
+        for path in mesh.select_paths(MASTER)
+        if _is_closed(path) and open_by_ends.get(path.ends, path.caller in callers)
     ]
-    if ways:
-        names = [way.caller for way in ways]
-        why = _told({way.error or "" for way in ways})
-        where = f"{fold_names(names)} -> {ways[0].peer}, port {wire.master_port}"
-        known = (
+    if paths:
+        names = [path.caller for path in paths]
+        why = _render_errors({path.error or "" for path in paths})
+        connection = f"{fold_names(names)} -> {paths[0].peer}, port {mesh.master_port}"
+        contrast = (
             "other ports of it are open"
-            if all(way.ends in tried for way in ways)
+            if all(path.ends in open_by_ends for path in paths)
             else "other nodes are reached"
         )
-        text = f"{where}: blocked {why}; {known}"
-        yield across(
-            [*names, ways[0].peer], text, "inventory: ports: FIRST-LAST  # which the firewall passes"
+        text = f"{connection}: blocked {why}; {contrast}"
+        yield across_nodes(
+            [*names, paths[0].peer], text, "inventory: ports: FIRST-LAST  # which the firewall passes"
         )
 
 
@@ -263,12 +294,12 @@ def master_port_is_closed(seen: Situation) -> Iterator[Hit]:
     why="Whether the others reach it is not known.",
     needs=("wire",),
 )
-def absent_from_proof(seen: Situation) -> Iterator[Hit]:
+def missing_from_mesh_test(context: CheckContext) -> Iterator[Hit]:
     """The node answered the other questions, and then did not listen on its training address or did not tell what
     came of its calls in time. It may be overloaded, or a program there keeps it from listening.
     """
-    for node in seen.nodes:
-        why = seen.wire.absent.get(node.name) if seen.wire else None
+    for node in context.nodes:
+        why = context.mesh.absent.get(node.name) if context.mesh else None
         if why is not None:
             yield Hit((node.name,), why, ssh_to(node, "uptime; ss -tlnp"))
 
@@ -280,24 +311,26 @@ def absent_from_proof(seen: Situation) -> Iterator[Hit]:
     why="Packets for this node go to another machine: ranks would wait for one that never comes.",
     needs=("wire",),
 )
-def stranger_answers(seen: Situation) -> Iterator[Hit]:
+def stranger_answers(context: CheckContext) -> Iterator[Hit]:
     """A call to a node's training address and port was answered by somebody who does not know the secret of this check.
 
     Two machines have the same address, a stale ARP entry or a NAT sends packets elsewhere, or a proxy stands between.
     """
-    for way in seen.wire.through(MESH) if seen.wire else ():
-        if way.stranger:
-            ip = seen.networks[way.peer].ip
-            node = next(one for one in seen.nodes if one.name == way.caller)
-            doubled = _doubled(seen, (way.peer,), [one.name for one in seen.nodes])
-            look = (
-                as_root(node, seen.facts[way.caller], f"arping -D -c 3 {ip}")
-                if way.caller in seen.facts
+    for path in context.mesh.select_paths(MESH) if context.mesh else ():
+        if path.stranger:
+            ip = context.networks[path.peer].ip
+            node = next(candidate for candidate in context.nodes if candidate.name == path.caller)
+            duplicate = _describe_duplicate_address(
+                context, (path.peer,), [candidate.name for candidate in context.nodes]
+            )
+            fix = (
+                as_root(node, context.facts[path.caller], f"arping -D -c 3 {ip}")
+                if path.caller in context.facts
                 else ""
             )
-            text = f"{way.caller} -> {way.peer} ({ip}): answered by another node"
-            text, look = (f"{text}: {doubled[0]}", doubled[1]) if doubled else (text, look)
-            yield across((way.peer,), text, look)
+            text = f"{path.caller} -> {path.peer} ({ip}): answered by another node"
+            text, fix = (f"{text}: {duplicate[0]}", duplicate[1]) if duplicate else (text, fix)
+            yield across_nodes((path.peer,), text, fix)
 
 
 @check(
@@ -307,25 +340,25 @@ def stranger_answers(seen: Situation) -> Iterator[Hit]:
     why="What the nodes tell each other as their addresses is not what the others see: NCCL and Gloo may fail.",
     needs=("wire",),
 )
-def addresses_are_translated(seen: Situation) -> Iterator[Hit]:
+def addresses_are_translated(context: CheckContext) -> Iterator[Hit]:
     """A node called from its training address and was seen under another one: a NAT stands between the nodes.
 
     Containers have this with a bridged network of their own: run them with the host's (`--network host`).
     """
-    for way in seen.wire.through(MESH) if seen.wire else ():
-        if way.own and way.seen and way.own != way.seen:
-            told = f"{way.caller} calls from {way.own} and {way.peer} sees {way.seen}"
+    for path in context.mesh.select_paths(MESH) if context.mesh else ():
+        if path.own and path.seen and path.own != path.seen:
+            evidence = f"{path.caller} calls from {path.own} and {path.peer} sees {path.seen}"
             fix = "use addresses that no NAT changes: `network:` or `nic:`; containers: --network host"
-            yield across((way.caller,), told, fix)
+            yield across_nodes((path.caller,), evidence, fix)
 
 
 SLOW_RTT = 5000  # microseconds
 SLOW_SECONDS = 2.0
-TIMES = 10  # as slow as others
-HEADERS = 120  # bytes of a packet that no segment carries, generously
+SLOW_FACTOR = 10  # as slow as others
+HEADER_BYTES = 120  # bytes of a packet that no segment carries, generously
 LARGEST_MTU = 16000  # above it the kernel keeps segments smaller than the MTU by itself
 COMMON_MTU, SMALL_MTU = 1500, 1400
-LARGE = 32 << 10  # bytes; a direction that has carried so many lets large packets pass
+LARGE_TRANSFER = 32 << 10  # bytes; a direction that has carried so many lets large packets pass
 
 
 @check(
@@ -335,57 +368,65 @@ LARGE = 32 << 10  # bytes; a direction that has carried so many lets large packe
     why="Small messages pass, so the run starts; the first large transfer hangs until a timeout.",
     needs=("wire",),
 )
-def large_packets_are_lost(seen: Situation) -> Iterator[Hit]:
+def large_packets_are_lost(context: CheckContext) -> Iterator[Hit]:
     """Two nodes connect, and then 256 KiB do not arrive: an MTU black hole.
 
     One NIC, switch or tunnel on the way carries smaller packets than the ends send, and the message that would say so
     (ICMP "fragmentation needed") is blocked or never sent. Give all NICs of the training network the MTU that the
     whole way carries.
     """
-    wire = seen.wire
-    told: set[str] = set()
-    if wire is not None:
-        for rail in wire.rails:
-            yield from _lost_on(seen, wire, rail, told)
+    mesh = context.mesh
+    given_fixes: set[str] = set()
+    if mesh is not None:
+        for rail in mesh.rails:
+            yield from _find_lost_packets(context, mesh, rail, given_fixes)
 
 
-def _lost_on(seen: Situation, wire: Wire, rail: str, told: set[str]) -> Iterator[Hit]:
-    """Find who loses large packets on one rail; `told` are the remedies that need no second mention."""
-    ways = [way for way in wire.through(MESH, rail) if way.step in ("carry", "done")]
-    tried = list(dict.fromkeys(ends for way in ways for ends in (way.ends, way.ends[::-1])))
-    lost = {ends: way for way in ways if way.error for ends in _lost_directions(way)}
-    for pattern in find_patterns(wire.members(rail), tried, list(lost)):
-        mss = lost[pattern.ways[0]].mss
+def _find_lost_packets(
+    context: CheckContext, mesh: MeshResult, rail: str, given_fixes: set[str]
+) -> Iterator[Hit]:
+    """Find who loses large packets on one rail; `given_fixes` are the remedies that need no second mention."""
+    paths = [path for path in mesh.select_paths(MESH, rail) if path.step in ("carry", "done")]
+    tried = list(dict.fromkeys(ends for path in paths for ends in (path.ends, path.ends[::-1])))
+    lossy = {ends: path for path in paths if path.error for ends in _lost_directions(path)}
+    for pattern in find_patterns(mesh.members(rail), tried, list(lossy)):
+        mss = lossy[pattern.paths[0]].mss
         segment = f", segments of {mss} bytes" if mss else ""
-        text = f"{_WHERE[pattern.kind](pattern)}{on_rail(rail)}: {_amount(lost, pattern)}{segment}"
-        there = [f"give NICs, switches and tunnels{on_rail(rail)} one MTU, such as {COMMON_MTU}"]
-        fixes = [line for line in (there if rail else _lower_mtu(seen, pattern)) if line not in told]
-        told.update(fixes)
-        yield across(pattern.nodes, text, "\n".join(fixes))
+        text = (
+            f"{_WHERE[pattern.kind](pattern)}{render_rail(rail)}: {_render_amount(lossy, pattern)}{segment}"
+        )
+        rail_fixes = [f"give NICs, switches and tunnels{render_rail(rail)} one MTU, such as {COMMON_MTU}"]
+        fixes = [
+            line
+            for line in (rail_fixes if rail else _lower_mtu_commands(context, pattern))
+            if line not in given_fixes
+        ]
+        given_fixes.update(fixes)
+        yield across_nodes(pattern.nodes, text, "\n".join(fixes))
 
 
-def _lost_directions(way: Way) -> list[Ends]:
+def _lost_directions(path: MeshPath) -> list[Endpoints]:
     """Tell in which direction bytes were lost: what the caller did not get, or what the other never confirmed.
 
     One that has carried large packets is not to blame where the other has not: its acknowledgements ride on data that
     are lost there.
     """
-    carried = {way.ends[::-1]: way.got, way.ends: SIZE if way.acked is None else way.acked}
-    short = [ends for ends in (way.ends, way.ends[::-1]) if carried[ends] < SIZE]
-    return [ends for ends in short if carried[ends] < LARGE] or short or [way.ends]
+    received = {path.ends[::-1]: path.got, path.ends: TRANSFER_SIZE if path.acked is None else path.acked}
+    incomplete = [ends for ends in (path.ends, path.ends[::-1]) if received[ends] < TRANSFER_SIZE]
+    return [ends for ends in incomplete if received[ends] < LARGE_TRANSFER] or incomplete or [path.ends]
 
 
-def _amount(lost: Mapping[Ends, Way], pattern: Pattern) -> str:
+def _render_amount(lossy: Mapping[Endpoints, MeshPath], pattern: Pattern) -> str:
     """Say how little of the bulk came through at least."""
-    least = SIZE
-    for ends in pattern.ways:
-        way = lost[ends]
-        least = min(least, (way.acked or 0) if ends == way.ends else way.got)
-    return f"{least >> 10} of {SIZE >> 10} KiB arrived"
+    smallest = TRANSFER_SIZE
+    for ends in pattern.paths:
+        path = lossy[ends]
+        smallest = min(smallest, (path.acked or 0) if ends == path.ends else path.got)
+    return f"{smallest >> 10} of {TRANSFER_SIZE >> 10} KiB arrived"
 
 
 _WHERE: Mapping[Kind, Callable[[Pattern], str]] = {
-    "all": lambda found: f"on all {len(found.ways)} ways between {fold_names(found.nodes)}",
+    "all": lambda found: f"on all {len(found.paths)} ways between {fold_names(found.nodes)}",
     "groups": lambda found: f"between {' and '.join(map(fold_names, found.groups))}",
     "node": lambda found: f"to and from {found.nodes[0]}",
     "into": lambda found: f"whatever goes to {found.nodes[0]}",
@@ -395,22 +436,22 @@ _WHERE: Mapping[Kind, Callable[[Pattern], str]] = {
 }
 
 
-def _lower_mtu(seen: Situation, pattern: Pattern) -> list[str]:
+def _lower_mtu_commands(context: CheckContext, pattern: Pattern) -> list[str]:
     """Give the commands that lower the sender's MTU; the switch may be the better place."""
-    named = set(pattern.nodes[:1] if pattern.kind == "way" else pattern.nodes[:2])
-    lines = []
-    for node in seen.nodes:
-        facts = seen.facts.get(node.name)
-        nic = _nic(seen, node.name)
-        if node.name in named and facts is not None and nic is not None and nic.name:
+    targets = set(pattern.nodes[:1] if pattern.kind == "way" else pattern.nodes[:2])
+    commands = []
+    for node in context.nodes:
+        facts = context.facts.get(node.name)
+        nic = _find_training_nic(context, node.name)
+        if node.name in targets and facts is not None and nic is not None and nic.name:
             mtu = COMMON_MTU if (nic.mtu or 0) > COMMON_MTU else SMALL_MTU
-            lines.append(as_root(node, facts, f"ip link set {shlex.quote(nic.name)} mtu {mtu}"))
-    return lines
+            commands.append(as_root(node, facts, f"ip link set {shlex.quote(nic.name)} mtu {mtu}"))
+    return commands
 
 
-def _nic(seen: Situation, name: str) -> Nic | None:
-    facts = seen.facts.get(name)
-    return training_nic(seen.networks[name], facts) if facts is not None else None
+def _find_training_nic(context: CheckContext, name: str) -> Nic | None:
+    facts = context.facts.get(name)
+    return training_nic(context.networks[name], facts) if facts is not None else None
 
 
 @check(
@@ -420,42 +461,44 @@ def _nic(seen: Situation, name: str) -> Nic | None:
     why="Every all-reduce waits for the slowest way.",
     needs=("wire",),
 )
-def way_is_slow(seen: Situation) -> Iterator[Hit]:
+def path_is_slow(context: CheckContext) -> Iterator[Hit]:
     """A way takes more than ten times as long as others: its quickest round trip above 5 ms, or its 256 KiB each
     way above 2 s.
 
     Nodes in different buildings, a link that fell back to a low speed, a path through a tunnel or a busy router.
     """
-    wire = seen.wire
-    if wire is not None:
-        for rail in wire.rails:
-            yield from _slow_on(wire, rail)
+    mesh = context.mesh
+    if mesh is not None:
+        for rail in mesh.rails:
+            yield from _find_slow(mesh, rail)
 
 
-def _slow_on(wire: Wire, rail: str) -> Iterator[Hit]:
-    ways = [way for way in wire.through(MESH, rail) if way.open]
-    if len(ways) < 3:
+def _find_slow(mesh: MeshResult, rail: str) -> Iterator[Hit]:
+    paths = [path for path in mesh.select_paths(MESH, rail) if path.open]
+    if len(paths) < 3:
         return
-    trips = sorted(way.least_rtt or 0 for way in ways)[len(ways) // 4]
-    times = median_low(way.seconds or 0.0 for way in ways)
-    slow = {way.ends: way for way in ways if _is_slow(way, trips, times)}
-    for pattern in find_patterns(wire.members(rail), [way.ends for way in ways], list(slow)):
-        way = max((slow[ends] for ends in pattern.ways), key=lambda one: one.seconds or 0.0)
-        pace, usual = _pace(way.least_rtt, way.seconds), _pace(trips, times)
-        told = f"{_WHERE[pattern.kind](pattern)}{on_rail(rail)}: {pace}; elsewhere {usual}"
-        rest = f"or {without(pattern.nodes[-1:])}"
-        yield across(
-            pattern.nodes, told, f"look at NIC, cable and switch port, and what else goes there, {rest}"
+    usual_rtt = sorted(path.least_rtt or 0 for path in paths)[len(paths) // 4]
+    usual_seconds = median_low(path.seconds or 0.0 for path in paths)
+    slow = {path.ends: path for path in paths if _is_slow(path, usual_rtt, usual_seconds)}
+    for pattern in find_patterns(mesh.members(rail), [path.ends for path in paths], list(slow)):
+        path = max((slow[ends] for ends in pattern.paths), key=lambda candidate: candidate.seconds or 0.0)
+        pace, usual_pace = _render_pace(path.least_rtt, path.seconds), _render_pace(usual_rtt, usual_seconds)
+        evidence = f"{_WHERE[pattern.kind](pattern)}{render_rail(rail)}: {pace}; elsewhere {usual_pace}"
+        alternative = f"or {exclude_option(pattern.nodes[-1:])}"
+        yield across_nodes(
+            pattern.nodes,
+            evidence,
+            f"look at NIC, cable and switch port, and what else goes there, {alternative}",
         )
 
 
-def _is_slow(way: Way, trips: float, times: float) -> bool:
-    far = (way.least_rtt or 0) > max(SLOW_RTT, TIMES * trips)
-    return far or (way.seconds or 0.0) > max(SLOW_SECONDS, TIMES * times)
+def _is_slow(path: MeshPath, usual_rtt: float, usual_seconds: float) -> bool:
+    has_slow_rtt = (path.least_rtt or 0) > max(SLOW_RTT, SLOW_FACTOR * usual_rtt)
+    return has_slow_rtt or (path.seconds or 0.0) > max(SLOW_SECONDS, SLOW_FACTOR * usual_seconds)
 
 
-def _pace(trip: float | None, seconds: float | None) -> str:
-    return f"round trip {(trip or 0) / 1000:.2f} ms, 256 KiB both ways {seconds or 0.0:.2f} s"
+def _render_pace(rtt: float | None, seconds: float | None) -> str:
+    return f"round trip {(rtt or 0) / 1000:.2f} ms, 256 KiB both ways {seconds or 0.0:.2f} s"
 
 
 @check(
@@ -465,18 +508,18 @@ def _pace(trip: float | None, seconds: float | None) -> str:
     why="Something between the nodes has a lower MTU; it works, with more packets than needed.",
     needs=("wire",),
 )
-def path_is_narrower(seen: Situation) -> Iterator[Hit]:
+def path_is_narrower(context: CheckContext) -> Iterator[Hit]:
     """The segments that TCP settled on are smaller than the MTU of both NICs allows: a router, tunnel or switch
     between the nodes has a lower MTU. RDMA over this way may not work at all.
     """
-    found: dict[str, list[str]] = {}
-    for way in seen.wire.through(MESH) if seen.wire else ():
-        mtus = [nic.mtu for name in way.ends if (nic := _nic(seen, name)) and nic.mtu]
-        if way.open and way.mss and len(mtus) == 2 and way.mss + HEADERS < min(mtus) <= LARGEST_MTU:
-            found.setdefault(f"segments of {way.mss} bytes, the NICs' MTU is {min(mtus)}", []).extend(
-                way.ends
-            )
-    for text, names in found.items():
-        several = [node.name for node in seen.nodes if node.name in names]
+    names_by_text: dict[str, list[str]] = {}
+    for path in context.mesh.select_paths(MESH) if context.mesh else ():
+        mtus = [nic.mtu for name in path.ends if (nic := _find_training_nic(context, name)) and nic.mtu]
+        if path.open and path.mss and len(mtus) == 2 and path.mss + HEADER_BYTES < min(mtus) <= LARGEST_MTU:
+            names_by_text.setdefault(
+                f"segments of {path.mss} bytes, the NICs' MTU is {min(mtus)}", []
+            ).extend(path.ends)
+    for text, names in names_by_text.items():
+        node_names = [node.name for node in context.nodes if node.name in names]
         fix = "give switches and tunnels between them the NICs' MTU, or leave it: it only costs some speed"
-        yield across(several, f"between {fold_names(several)}: {text}", fix)
+        yield across_nodes(node_names, f"between {fold_names(node_names)}: {text}", fix)

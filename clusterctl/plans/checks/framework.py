@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.diagnose.collective import Deep
-from clusterctl.plans.diagnose.mesh import Wire
-from clusterctl.plans.facts.facts import PACKAGES, Facts
+from clusterctl.plans.diagnose.collective import DeepCheckResult
+from clusterctl.plans.diagnose.mesh import MeshResult
+from clusterctl.plans.facts.facts import ENVIRONMENT_ANSWERS, Facts
 from clusterctl.plans.launch.network import NodeNetwork
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import Job
@@ -55,26 +55,26 @@ class Hit:
     shared: bool = False
 
 
-def on(node: Node, evidence: str, fix: str = "") -> Hit:
+def on_node(node: Node, evidence: str, fix: str = "") -> Hit:
     """Report something about one node."""
     return Hit((node.name,), evidence, fix)
 
 
-def across(nodes: Iterable[str], evidence: str, fix: str = "") -> Hit:
+def across_nodes(nodes: Iterable[str], evidence: str, fix: str = "") -> Hit:
     """Report something that only a comparison shows; the evidence names the nodes itself."""
     return Hit(tuple(nodes), evidence, fix, shared=True)
 
 
 @dataclass(frozen=True)
-class Here:
+class LocalFacts:
     """What this machine adds: key files that others may read, with their modes, and names beside the job's script."""
 
-    open_keys: Mapping[str, int] = field(default_factory=dict)
+    readable_keys: Mapping[str, int] = field(default_factory=dict)
     beside_script: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Situation:
+class CheckContext:
     """Everything that checks may look at; `known` are the nodes that answered what the check needs."""
 
     nodes: tuple[Node, ...]
@@ -83,15 +83,15 @@ class Situation:
     networks: Mapping[str, NodeNetwork]
     job: Job | None = None
     known: tuple[tuple[Node, Facts], ...] = field(default=())
-    wire: Wire | None = None
-    deep: Deep | None = None
-    here: Here = field(default_factory=Here)
+    mesh: MeshResult | None = None
+    deep: DeepCheckResult | None = None
+    local_facts: LocalFacts = field(default_factory=LocalFacts)
 
-    def knowing(self, needs: Iterable[str]) -> Situation:
+    def with_answers(self, needs: Iterable[str]) -> CheckContext:
         """Narrow `known` to the nodes that answered all these questions."""
-        asked = [(node, self.facts[node.name]) for node in self.nodes if node.name in self.facts]
-        wanted = frozenset(needs)
-        known = tuple((node, facts) for node, facts in asked if not wanted & _unknown(facts))
+        answered = [(node, self.facts[node.name]) for node in self.nodes if node.name in self.facts]
+        required = frozenset(needs)
+        known = tuple((node, facts) for node, facts in answered if not required & _unanswered(facts))
         return replace(self, known=known)
 
     def wants_gpus(self) -> bool:
@@ -101,9 +101,9 @@ class Situation:
         return self.job.backend == "nccl" or self.job.nproc_per_node == "gpu" or bool(self.job.gpus)
 
 
-def _unknown(facts: Facts) -> frozenset[str]:
+def _unanswered(facts: Facts) -> frozenset[str]:
     """Name what a node could not tell, or cannot tell before `setup` has made its environment."""
-    return frozenset(facts.problems) | (PACKAGES if facts.setup.pending else frozenset())
+    return frozenset(facts.problems) | (ENVIRONMENT_ANSWERS if facts.setup.pending else frozenset())
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Check:
     why: str
     explanation: str
     needs: tuple[str, ...]
-    find: Callable[[Situation], Iterable[Hit]]
+    find: Callable[[CheckContext], Iterable[Hit]]
 
 
 REGISTERED: dict[str, Check] = {}
@@ -124,10 +124,10 @@ REGISTERED: dict[str, Check] = {}
 
 def check(
     code: str, severity: Severity, title: str, *, why: str, needs: tuple[str, ...] = ()
-) -> Callable[[Callable[[Situation], Iterable[Hit]]], Callable[[Situation], Iterable[Hit]]]:
+) -> Callable[[Callable[[CheckContext], Iterable[Hit]]], Callable[[CheckContext], Iterable[Hit]]]:
     """Register a check; its docstring is the explanation, `needs` what a node must have answered."""
 
-    def register(find: Callable[[Situation], Iterable[Hit]]) -> Callable[[Situation], Iterable[Hit]]:
+    def register(find: Callable[[CheckContext], Iterable[Hit]]) -> Callable[[CheckContext], Iterable[Hit]]:
         if code in REGISTERED:
             raise ValueError(f"{code} is taken by {REGISTERED[code].find.__name__}")
         REGISTERED[code] = Check(code, severity, title, why, inspect.getdoc(find) or "", needs, find)
@@ -155,37 +155,37 @@ def split_votes(values: Mapping[str, str]) -> Split | None:
     ranked = sorted(groups.items(), key=lambda pair: -len(pair[1]))
     (winner, voters), (_, second) = ranked[:2]
     if len(voters) == len(second):
-        told = "; ".join(f"{fold_names(names)}: {value}" for value, names in groups.items())
-        return Split(tuple(values), None, f"{told}; no majority")
-    others = [(value, names) for value, names in groups.items() if value != winner]
-    told = "; ".join(f"{fold_names(names)}: {value}" for value, names in others)
+        text = "; ".join(f"{fold_names(names)}: {value}" for value, names in groups.items())
+        return Split(tuple(values), None, f"{text}; no majority")
+    minority = [(value, names) for value, names in groups.items() if value != winner]
+    text = "; ".join(f"{fold_names(names)}: {value}" for value, names in minority)
     odd = tuple(name for name, value in values.items() if value != winner)
-    return Split(odd, winner, f"{told}; the other {len(voters)}: {winner}")
+    return Split(odd, winner, f"{text}; the other {len(voters)}: {winner}")
 
 
 def ssh_to(node: Node, command: str) -> str:
     """Give the ssh command that runs something on a node."""
-    words = ["ssh"]
+    argv = ["ssh"]
     if node.ssh.config:
-        words += ["-F", node.ssh.config]
+        argv += ["-F", node.ssh.config]
     if node.ssh.port not in {None, 22}:
-        words += ["-p", str(node.ssh.port)]
+        argv += ["-p", str(node.ssh.port)]
     if node.ssh.key:
-        words += ["-i", node.ssh.key]
+        argv += ["-i", node.ssh.key]
     if node.ssh.jump:
-        words += ["-J", node.ssh.jump]
+        argv += ["-J", node.ssh.jump]
     if node.ssh.proxy_command:
-        words += ["-o", f"ProxyCommand={node.ssh.proxy_command}"]
+        argv += ["-o", f"ProxyCommand={node.ssh.proxy_command}"]
     target = f"{node.ssh.user}@{node.host}" if node.ssh.user else node.host
-    return f"{command_line(*words, target)} {quote_word(command)}"
+    return f"{command_line(*argv, target)} {quote_word(command)}"
 
 
-def ask_first(nodes: Iterable[Node], names: Collection[str], command: str) -> str:
+def ssh_to_first(nodes: Iterable[Node], names: Collection[str], command: str) -> str:
     """Give the ssh command that runs something on the first of the named nodes."""
     return ssh_to(next(node for node in nodes if node.name in names), command)
 
 
-def without(names: Iterable[str]) -> str:
+def exclude_option(names: Iterable[str]) -> str:
     """Give the option that leaves nodes out."""
     return command_line("--exclude", fold_names(list(names)))
 

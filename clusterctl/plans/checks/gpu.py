@@ -6,51 +6,51 @@ import re
 from collections.abc import Callable, Iterator
 
 from clusterctl.plans.checks.framework import (
+    CheckContext,
     Hit,
-    Situation,
-    across,
+    across_nodes,
     as_root,
     check,
+    exclude_option,
     in_inventory,
-    on,
+    on_node,
     split_votes,
     ssh_to,
-    without,
 )
 from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.facts.records import Gpu
-from clusterctl.plans.launch.launchers import chosen_gpus, vendor_of, visible_env
+from clusterctl.plans.launch.launchers import count_chosen_gpus, vendor_of, visible_env
 from clusterctl.specs.inventory.model import Node
-from clusterctl.specs.job.model import VISIBLE, Job
-from clusterctl.specs.text import counted
+from clusterctl.specs.job.model import VISIBLE_DEVICES_VARIABLES, Job
+from clusterctl.specs.text import plural
 
 # The oldest driver for each CUDA major version, from NVIDIA's table of minor version compatibility.
 OLDEST_DRIVER = {11: 450, 12: 525, 13: 580}
-BUSY = 512  # MiB; an idle GPU uses less
+BUSY_MEMORY = 512  # MiB; an idle GPU uses less
 
 
-def _driver(facts: Facts) -> str | None:
+def _driver_version(facts: Facts) -> str | None:
     return facts.gpus.driver or facts.gpus.module
 
 
-def _mismatched(facts: Facts) -> bool:
-    told, loaded = facts.gpus.driver, facts.gpus.module
-    return "version mismatch" in (facts.gpus.error or "") or bool(told and loaded and told != loaded)
+def _is_driver_mismatched(facts: Facts) -> bool:
+    reported, loaded = facts.gpus.driver, facts.gpus.module
+    return "version mismatch" in (facts.gpus.error or "") or bool(reported and loaded and reported != loaded)
 
 
-def _count(facts: Facts) -> int:
+def _count_gpus(facts: Facts) -> int:
     return facts.gpus.count or 0
 
 
-def _lent(node: Node, facts: Facts) -> int:
+def _count_lent(node: Node, facts: Facts) -> int:
     """Count the GPUs that a run may use: the inventory's number, where that many are there."""
-    return _count(facts) if node.gpus is None else min(node.gpus, _count(facts))
+    return _count_gpus(facts) if node.gpus is None else min(node.gpus, _count_gpus(facts))
 
 
-def _usable(seen: Situation, node: Node, facts: Facts) -> int:
+def _count_usable(context: CheckContext, node: Node, facts: Facts) -> int:
     """Count the GPUs that this job may use on a node: those that it chooses, else all that are lent."""
-    chosen = chosen_gpus(seen.job) if seen.job else None
-    return _lent(node, facts) if chosen is None else min(chosen, _lent(node, facts))
+    chosen = count_chosen_gpus(context.job) if context.job else None
+    return _count_lent(node, facts) if chosen is None else min(chosen, _count_lent(node, facts))
 
 
 @check(
@@ -60,22 +60,24 @@ def _usable(seen: Situation, node: Node, facts: Facts) -> int:
     why="The job asks for GPUs: torchrun or NCCL would fail on this node, and all others would wait for it.",
     needs=("gpus",),
 )
-def no_gpu(seen: Situation) -> Iterator[Hit]:
+def no_gpu(context: CheckContext) -> Iterator[Hit]:
     """The job needs GPUs (`backend: nccl` or `nproc_per_node: gpu`) and the node shows none.
 
     Without a GPU in this machine, leave the node out (`--exclude`) or train on CPUs: `backend: gloo` and
     `nproc_per_node: cpu` or a number. With one, install the driver, or give the container access to it.
     """
-    if seen.job is None or not seen.wants_gpus():
+    if context.job is None or not context.wants_gpus():
         return
-    some = any(_count(facts) for _, facts in seen.known)
-    for node, facts in seen.known:
-        if not _count(facts) and not node.gpus and not facts.gpus.error:
-            told = "nvidia-smi lists none" if facts.gpus.smi else "no nvidia-smi and no driver are there"
-            yield on(node, told, f"add --exclude {node.name}" if some else _on_cpus(seen.job))
+    any_gpu_found = any(_count_gpus(facts) for _, facts in context.known)
+    for node, facts in context.known:
+        if not _count_gpus(facts) and not node.gpus and not facts.gpus.error:
+            evidence = "nvidia-smi lists none" if facts.gpus.smi else "no nvidia-smi and no driver are there"
+            yield on_node(
+                node, evidence, f"add --exclude {node.name}" if any_gpu_found else _use_cpus_fix(context.job)
+            )
 
 
-def _on_cpus(job: Job) -> str:
+def _use_cpus_fix(job: Job) -> str:
     """Say what in a job asks for GPUs."""
     changes = ["backend: gloo"] if job.backend == "nccl" else []
     changes += ["nproc_per_node: 1"] if job.nproc_per_node == "gpu" else []
@@ -93,17 +95,17 @@ def _on_cpus(job: Job) -> str:
     ),
     needs=("gpus",),
 )
-def too_few_gpus(seen: Situation) -> Iterator[Hit]:
+def too_few_gpus(context: CheckContext) -> Iterator[Hit]:
     """`nproc_per_node` is larger than the number of GPUs that this node has or lends, or that the job chooses.
 
     `nproc_per_node: gpu` takes as many as there are on each node.
     """
-    wanted = seen.job.nproc_per_node if seen.job and seen.job.backend == "nccl" else None
-    for node, facts in seen.known:
-        usable = _usable(seen, node, facts)
-        if isinstance(wanted, int) and 0 < usable < wanted:
-            evidence = f"{counted(usable, 'GPU')} for nproc_per_node: {wanted}"
-            yield on(node, evidence, f"job: nproc_per_node: {usable}  # or gpu")
+    nproc_per_node = context.job.nproc_per_node if context.job and context.job.backend == "nccl" else None
+    for node, facts in context.known:
+        usable = _count_usable(context, node, facts)
+        if isinstance(nproc_per_node, int) and 0 < usable < nproc_per_node:
+            evidence = f"{plural(usable, 'GPU')} for nproc_per_node: {nproc_per_node}"
+            yield on_node(node, evidence, f"job: nproc_per_node: {usable}  # or gpu")
 
 
 @check(
@@ -113,16 +115,20 @@ def too_few_gpus(seen: Situation) -> Iterator[Hit]:
     why="The inventory promises more GPUs than the node shows: one may have failed, or the number is wrong.",
     needs=("gpus",),
 )
-def fewer_than_promised(seen: Situation) -> Iterator[Hit]:
+def fewer_than_promised(context: CheckContext) -> Iterator[Hit]:
     """The inventory's `gpus:` is larger than what nvidia-smi lists.
 
     A GPU that fell off the bus is gone until a reboot; the kernel's log then holds an `NVRM: Xid` line. If
     the machine never had that many, correct the inventory.
     """
-    for node, facts in seen.known:
-        if node.gpus and _count(facts) < node.gpus and not facts.gpus.error:
-            found = f"{_count(facts)} found, the inventory says {node.gpus}"
-            yield on(node, found, in_inventory(node, f"gpus: {_count(facts)}  # or look for Xid in `dmesg`"))
+    for node, facts in context.known:
+        if node.gpus and _count_gpus(facts) < node.gpus and not facts.gpus.error:
+            evidence = f"{_count_gpus(facts)} found, the inventory says {node.gpus}"
+            yield on_node(
+                node,
+                evidence,
+                in_inventory(node, f"gpus: {_count_gpus(facts)}  # or look for Xid in `dmesg`"),
+            )
 
 
 @check(
@@ -134,22 +140,22 @@ def fewer_than_promised(seen: Situation) -> Iterator[Hit]:
     ),
     needs=("gpus",),
 )
-def driver_mismatch(seen: Situation) -> Iterator[Hit]:
+def driver_mismatch(context: CheckContext) -> Iterator[Hit]:
     """The kernel runs one version of the NVIDIA driver and the libraries on disk are of another.
 
     Usually unattended upgrades replaced the driver. Reboot the node, or unload and load the kernel modules
     while nothing uses them. To keep it from happening again, hold the driver's packages.
     """
-    for node, facts in seen.known:
-        if _mismatched(facts):
-            told = facts.gpus.driver or _library_version(facts.gpus.error or "") or "another version"
-            evidence = f"kernel module {facts.gpus.module or 'of another version'}, library {told}"
-            yield on(node, evidence, as_root(node, facts, "reboot"))
+    for node, facts in context.known:
+        if _is_driver_mismatched(facts):
+            library = facts.gpus.driver or _parse_library_version(facts.gpus.error or "") or "another version"
+            evidence = f"kernel module {facts.gpus.module or 'of another version'}, library {library}"
+            yield on_node(node, evidence, as_root(node, facts, "reboot"))
 
 
-def _library_version(text: str) -> str | None:
-    found = re.search(r"NVML library version: ([\d.]+)", text)
-    return found.group(1) if found else None
+def _parse_library_version(text: str) -> str | None:
+    match = re.search(r"NVML library version: ([\d.]+)", text)
+    return match.group(1) if match else None
 
 
 @check(
@@ -159,22 +165,24 @@ def _library_version(text: str) -> str | None:
     why="This torch's CUDA needs a newer driver: the first use of a GPU fails with error 35.",
     needs=("gpus", "torch"),
 )
-def driver_is_old(seen: Situation) -> Iterator[Hit]:
+def driver_is_old(context: CheckContext) -> Iterator[Hit]:
     """The NVIDIA driver is older than the CUDA version of this torch allows.
 
     CUDA 12 needs driver 525 or later, CUDA 13 needs 580. Upgrade the driver, or install a torch that was
     built for an older CUDA.
     """
-    for node, facts in seen.known:
+    for node, facts in context.known:
         cuda = re.match(r"\d+", facts.torch.cuda or "")
-        driver = re.match(r"\d+", _driver(facts) or "")
+        driver = re.match(r"\d+", _driver_version(facts) or "")
         oldest = OLDEST_DRIVER.get(int(cuda.group())) if cuda else None
         if oldest and driver and int(driver.group()) < oldest:
-            evidence = f"driver {_driver(facts)}, torch {facts.torch.version} with CUDA {facts.torch.cuda}"
+            evidence = (
+                f"driver {_driver_version(facts)}, torch {facts.torch.version} with CUDA {facts.torch.cuda}"
+            )
             fix = (
                 f"install driver {oldest} or later, or a torch for an older CUDA (its version ends in +cuNNN)"
             )
-            yield on(node, f"{evidence} needs {oldest} or later", fix)
+            yield on_node(node, f"{evidence} needs {oldest} or later", fix)
 
 
 @check(
@@ -184,13 +192,15 @@ def driver_is_old(seen: Situation) -> Iterator[Hit]:
     why="Mixed driver branches are rarely tested together; a slow or failing node is then hard to explain.",
     needs=("gpus",),
 )
-def drivers_differ(seen: Situation) -> Iterator[Hit]:
+def drivers_differ(context: CheckContext) -> Iterator[Hit]:
     """The nodes run different branches of the NVIDIA driver (the first number of its version)."""
-    branches = {node.name: (_driver(facts) or "").partition(".")[0] for node, facts in seen.known}
+    branches = {node.name: (_driver_version(facts) or "").partition(".")[0] for node, facts in context.known}
     split = split_votes({name: branch for name, branch in branches.items() if branch})
     if split:
-        wanted = f"driver {split.majority}" if split.majority else "one driver"
-        yield across(split.odd, split.evidence, f"install {wanted} there, or {without(split.odd)}")
+        target = f"driver {split.majority}" if split.majority else "one driver"
+        yield across_nodes(
+            split.odd, split.evidence, f"install {target} there, or {exclude_option(split.odd)}"
+        )
 
 
 @check(
@@ -200,14 +210,16 @@ def drivers_differ(seen: Situation) -> Iterator[Hit]:
     why="The slowest GPU sets the pace of all, and the smallest runs out of memory first.",
     needs=("gpus",),
 )
-def models_differ(seen: Situation) -> Iterator[Hit]:
+def models_differ(context: CheckContext) -> Iterator[Hit]:
     """The nodes do not have the same kind of GPU. This works; expect the speed of the slowest."""
-    models = {node.name: " + ".join(sorted(_models(facts))) for node, facts in seen.known}
+    models = {node.name: " + ".join(sorted(_models(facts))) for node, facts in context.known}
     split = split_votes({name: model for name, model in models.items() if model})
     if split:
-        mixed = "take batches that fit the smallest GPU"
-        yield across(
-            split.odd, split.evidence, f"{mixed}, or {without(split.odd)}" if split.majority else mixed
+        batch_fix = "take batches that fit the smallest GPU"
+        yield across_nodes(
+            split.odd,
+            split.evidence,
+            f"{batch_fix}, or {exclude_option(split.odd)}" if split.majority else batch_fix,
         )
 
 
@@ -225,22 +237,24 @@ def _models(facts: Facts) -> set[str]:
     ),
     needs=("gpus", "machine"),
 )
-def counts_differ(seen: Situation) -> Iterator[Hit]:
+def counts_differ(context: CheckContext) -> Iterator[Hit]:
     """With `nproc_per_node: gpu` each node runs as many processes as it has or lends GPUs, and these numbers differ.
 
     With `cpu` the same is said of the cores. torchrun and DDP allow this, and WORLD_SIZE is the sum. Code that
     computes ranks as node_rank * LOCAL_WORLD_SIZE + local_rank does not.
     """
-    nproc = seen.job.nproc_per_node if seen.job else "gpu"
-    if isinstance(nproc, int) or (seen.job and chosen_gpus(seen.job) is not None):
+    nproc_per_node = context.job.nproc_per_node if context.job else "gpu"
+    if isinstance(nproc_per_node, int) or (context.job and count_chosen_gpus(context.job) is not None):
         return
-    if nproc == "cpu":
-        counts = {node.name: facts.machine.cpus_allowed or 0 for node, facts in seen.known}
+    if nproc_per_node == "cpu":
+        counts = {node.name: facts.machine.cpus_allowed or 0 for node, facts in context.known}
     else:
-        counts = {node.name: _lent(node, facts) for node, facts in seen.known}
+        counts = {node.name: _count_lent(node, facts) for node, facts in context.known}
     split = split_votes({name: str(count) for name, count in counts.items() if count})
     if split:
-        yield across(split.odd, split.evidence, "job: nproc_per_node: N  # a number that every node has")
+        yield across_nodes(
+            split.odd, split.evidence, "job: nproc_per_node: N  # a number that every node has"
+        )
 
 
 @check(
@@ -250,17 +264,17 @@ def counts_differ(seen: Situation) -> Iterator[Hit]:
     why="A node whose nvidia-smi fails or hangs has a sick GPU or driver; training there fails or hangs too.",
     needs=("gpus",),
 )
-def smi_failed(seen: Situation) -> Iterator[Hit]:
+def smi_failed(context: CheckContext) -> Iterator[Hit]:
     """nvidia-smi ended with an error, complained about a device, or gave no answer within 5 seconds.
 
     "Unable to determine the device handle" and "GPU is lost" mean a GPU that fell off the bus: reboot, and
     have it replaced if it happens again. A hanging nvidia-smi has the same remedy.
     """
-    relevant = seen.job is None or seen.wants_gpus()
-    for node, facts in seen.known:
+    relevant = context.job is None or context.wants_gpus()
+    for node, facts in context.known:
         error = facts.gpus.error or facts.gpu_health.error
-        if error and relevant and not _mismatched(facts):
-            yield on(node, error, ssh_to(node, "nvidia-smi; dmesg | grep -i xid | tail"))
+        if error and relevant and not _is_driver_mismatched(facts):
+            yield on_node(node, error, ssh_to(node, "nvidia-smi; dmesg | grep -i xid | tail"))
 
 
 @check(
@@ -270,12 +284,12 @@ def smi_failed(seen: Situation) -> Iterator[Hit]:
     why="Only as many as the inventory says are used.",
     needs=("gpus",),
 )
-def more_than_promised(seen: Situation) -> Iterator[Hit]:
+def more_than_promised(context: CheckContext) -> Iterator[Hit]:
     """The node has more GPUs than the inventory's `gpus:` says; the others stay idle."""
-    for node, facts in seen.known:
-        if node.gpus is not None and _count(facts) > node.gpus:
-            found = f"{_count(facts)} found, the inventory says {node.gpus}"
-            yield on(node, found, in_inventory(node, f"gpus: {_count(facts)}"))
+    for node, facts in context.known:
+        if node.gpus is not None and _count_gpus(facts) > node.gpus:
+            evidence = f"{_count_gpus(facts)} found, the inventory says {node.gpus}"
+            yield on_node(node, evidence, in_inventory(node, f"gpus: {_count_gpus(facts)}"))
 
 
 @check(
@@ -285,35 +299,35 @@ def more_than_promised(seen: Situation) -> Iterator[Hit]:
     why="CUDA stops reading its list of visible devices at the first that is not there: workers would lack a GPU.",
     needs=("gpus",),
 )
-def chosen_gpu_is_missing(seen: Situation) -> Iterator[Hit]:
+def chosen_gpu_is_missing(context: CheckContext) -> Iterator[Hit]:
     """The job's `gpus:` names an index that nvidia-smi does not show on this node, or more than the node lends.
 
     Indices count from 0 and are the same on all nodes; leave out a node that lacks them (`--exclude`).
     """
-    wanted = seen.job.gpus if seen.job else ()
-    for node, facts in seen.known:
-        there = {gpu.index for gpu in facts.gpus.devices} or set(range(_count(facts)))
-        missing = [str(index) for index in wanted if index not in there]
-        if not there or facts.gpus.error:
+    chosen = context.job.gpus if context.job else ()
+    for node, facts in context.known:
+        present = {gpu.index for gpu in facts.gpus.devices} or set(range(_count_gpus(facts)))
+        missing = [str(index) for index in chosen if index not in present]
+        if not present or facts.gpus.error:
             continue  # told by CC-GPU-001 and CC-GPU-009
         if missing:
-            evidence = f"gpus: {', '.join(missing)} of {counted(_count(facts), 'GPU')}"
-            yield on(node, evidence, f"add --exclude {node.name}")
-        elif node.gpus is not None and len(wanted) > node.gpus:
-            evidence = f"the job chooses {counted(len(wanted), 'GPU')}, the inventory lends {node.gpus}"
-            yield on(node, evidence, in_inventory(node, f"gpus: {len(wanted)}"))
+            evidence = f"gpus: {', '.join(missing)} of {plural(_count_gpus(facts), 'GPU')}"
+            yield on_node(node, evidence, f"add --exclude {node.name}")
+        elif node.gpus is not None and len(chosen) > node.gpus:
+            evidence = f"the job chooses {plural(len(chosen), 'GPU')}, the inventory lends {node.gpus}"
+            yield on_node(node, evidence, in_inventory(node, f"gpus: {len(chosen)}"))
 
 
 MOST_NAMED = 4
 
 
-def _with_gpus(
-    seen: Situation, holds: Callable[[Gpu], bool], tell: Callable[[Gpu], str]
+def _nodes_with_gpus(
+    context: CheckContext, is_affected: Callable[[Gpu], bool], describe: Callable[[Gpu], str]
 ) -> Iterator[tuple[Node, Facts, str]]:
-    for node, facts in seen.known:
-        told = [f"GPU {gpu.index} {tell(gpu)}" for gpu in facts.gpus.devices if holds(gpu)]
-        if told:
-            yield node, facts, ", ".join(told)
+    for node, facts in context.known:
+        descriptions = [f"GPU {gpu.index} {describe(gpu)}" for gpu in facts.gpus.devices if is_affected(gpu)]
+        if descriptions:
+            yield node, facts, ", ".join(descriptions)
 
 
 @check(
@@ -323,10 +337,12 @@ def _with_gpus(
     why="In mode Prohibited no process may use the GPU.",
     needs=("gpus",),
 )
-def compute_prohibited(seen: Situation) -> Iterator[Hit]:
+def compute_prohibited(context: CheckContext) -> Iterator[Hit]:
     """`nvidia-smi -c 0` sets compute mode Default; it needs root and lasts until the next reboot."""
-    for node, facts, told in _with_gpus(seen, lambda gpu: gpu.compute_mode == "Prohibited", _compute_mode):
-        yield on(node, told, as_root(node, facts, "nvidia-smi -c 0"))
+    for node, facts, evidence in _nodes_with_gpus(
+        context, lambda gpu: gpu.compute_mode == "Prohibited", _describe_compute_mode
+    ):
+        yield on_node(node, evidence, as_root(node, facts, "nvidia-smi -c 0"))
 
 
 @check(
@@ -336,15 +352,15 @@ def compute_prohibited(seen: Situation) -> Iterator[Hit]:
     why="In an exclusive mode a second process, such as a leftover one, makes the GPU `busy or unavailable`.",
     needs=("gpus",),
 )
-def compute_exclusive(seen: Situation) -> Iterator[Hit]:
+def compute_exclusive(context: CheckContext) -> Iterator[Hit]:
     """The compute mode is exclusive: one process per GPU works, one more fails with CUDA error 46."""
-    for node, facts, told in _with_gpus(
-        seen, lambda gpu: "Exclusive" in (gpu.compute_mode or ""), _compute_mode
+    for node, facts, evidence in _nodes_with_gpus(
+        context, lambda gpu: "Exclusive" in (gpu.compute_mode or ""), _describe_compute_mode
     ):
-        yield on(node, told, as_root(node, facts, "nvidia-smi -c 0"))
+        yield on_node(node, evidence, as_root(node, facts, "nvidia-smi -c 0"))
 
 
-def _compute_mode(gpu: Gpu) -> str:
+def _describe_compute_mode(gpu: Gpu) -> str:
     return f"is {gpu.compute_mode}"
 
 
@@ -355,10 +371,12 @@ def _compute_mode(gpu: Gpu) -> str:
     why="The GPU is cut into slices: torch sees other devices than nvidia-smi lists, and NCCL is limited.",
     needs=("gpus",),
 )
-def mig_is_on(seen: Situation) -> Iterator[Hit]:
+def mig_is_on(context: CheckContext) -> Iterator[Hit]:
     """Multi-Instance GPU splits a GPU. A process uses one instance; NCCL between instances is limited."""
-    for node, facts, told in _with_gpus(seen, lambda gpu: gpu.mig == "Enabled", lambda _: "has MIG on"):
-        yield on(node, told, as_root(node, facts, "nvidia-smi -mig 0"))
+    for node, facts, evidence in _nodes_with_gpus(
+        context, lambda gpu: gpu.mig == "Enabled", lambda _: "has MIG on"
+    ):
+        yield on_node(node, evidence, as_root(node, facts, "nvidia-smi -mig 0"))
 
 
 @check(
@@ -371,15 +389,15 @@ def mig_is_on(seen: Situation) -> Iterator[Hit]:
     ),
     needs=("gpus",),
 )
-def ecc_errors(seen: Situation) -> Iterator[Hit]:
+def ecc_errors(context: CheckContext) -> Iterator[Hit]:
     """ECC counted errors that it could not correct.
 
     A reset of the GPU or a reboot clears the pages; if the count returns, the GPU should be replaced.
     """
-    for node, facts, told in _with_gpus(
-        seen, lambda gpu: bool(gpu.ecc_errors), lambda gpu: f"has {gpu.ecc_errors}"
+    for node, facts, evidence in _nodes_with_gpus(
+        context, lambda gpu: bool(gpu.ecc_errors), lambda gpu: f"has {gpu.ecc_errors}"
     ):
-        yield on(node, told, as_root(node, facts, "nvidia-smi --gpu-reset"))
+        yield on_node(node, evidence, as_root(node, facts, "nvidia-smi --gpu-reset"))
 
 
 @check(
@@ -389,30 +407,33 @@ def ecc_errors(seen: Situation) -> Iterator[Hit]:
     why="Another process has these GPUs: the job may run out of memory, or both run slowly.",
     needs=("gpus",),
 )
-def gpu_in_use(seen: Situation) -> Iterator[Hit]:
+def gpu_in_use(context: CheckContext) -> Iterator[Hit]:
     """More than 512 MiB of a GPU's memory are taken before the job starts; with `gpus:` only those GPUs count.
 
     It may be someone else's work, or what a crashed run left behind. Memory that no listed process owns
     belongs to a process of another container, or to one that is dying.
     """
-    chosen = seen.job.gpus if seen.job else ()
+    chosen = context.job.gpus if context.job else ()
     query = "nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name,used_memory --format=csv"
-    for node, facts in seen.known:
+    for node, facts in context.known:
         busy = [
-            f"GPU {gpu.index} uses {gpu.memory_used} MiB{_users(gpu, facts)}"
+            f"GPU {gpu.index} uses {gpu.memory_used} MiB{_render_users(gpu, facts)}"
             for gpu in facts.gpus.devices
-            if (gpu.memory_used or 0) > BUSY and (not chosen or gpu.index in chosen)
+            if (gpu.memory_used or 0) > BUSY_MEMORY and (not chosen or gpu.index in chosen)
         ]
         if busy:
-            yield on(node, ", ".join(busy), ssh_to(node, query))
+            yield on_node(node, ", ".join(busy), ssh_to(node, query))
 
 
-def _users(gpu: Gpu, facts: Facts) -> str:
+def _render_users(gpu: Gpu, facts: Facts) -> str:
     """Name who holds memory of a GPU, as far as the node shows it."""
-    found = [one for one in facts.gpus.processes if one.gpu == gpu.uuid]
-    named = [f"pid {one.pid}" + (f" of {one.user}: {one.command}" if one.user else "") for one in found]
-    more = [f"{len(named) - MOST_NAMED} more"] if len(named) > MOST_NAMED else []
-    return f" ({'; '.join([*named[:MOST_NAMED], *more])})" if named else ""
+    processes = [process for process in facts.gpus.processes if process.gpu == gpu.uuid]
+    descriptions = [
+        f"pid {process.pid}" + (f" of {process.user}: {process.command}" if process.user else "")
+        for process in processes
+    ]
+    more = [f"{len(descriptions) - MOST_NAMED} more"] if len(descriptions) > MOST_NAMED else []
+    return f" ({'; '.join([*descriptions[:MOST_NAMED], *more])})" if descriptions else ""
 
 
 @check(
@@ -425,16 +446,18 @@ def _users(gpu: Gpu, facts: Facts) -> str:
     ),
     needs=("gpus",),
 )
-def gpu_is_silent(seen: Situation) -> Iterator[Hit]:
+def gpu_is_silent(context: CheckContext) -> Iterator[Hit]:
     """There are more /dev/nvidiaN files than GPUs in the list. The kernel's log tells why (`NVRM: Xid`)."""
-    for node, facts in seen.known:
+    for node, facts in context.known:
         files, count = facts.gpus.files or 0, facts.gpus.count or 0
         if facts.gpus.smi and files > count > 0:
-            evidence = f"{counted(files, 'device file')}, {counted(count, 'GPU')} listed{_unlisted(facts)}"
-            yield on(node, evidence, ssh_to(node, "dmesg | grep -i xid | tail"))
+            evidence = (
+                f"{plural(files, 'device file')}, {plural(count, 'GPU')} listed{_render_unlisted(facts)}"
+            )
+            yield on_node(node, evidence, ssh_to(node, "dmesg | grep -i xid | tail"))
 
 
-def _unlisted(facts: Facts) -> str:
+def _render_unlisted(facts: Facts) -> str:
     """Name the GPUs on the PCI bus that nvidia-smi does not list; it writes the same address with more zeros."""
     listed = {(gpu.bus or "")[-10:].lower() for gpu in facts.gpus.devices}
     missing = [bus for bus in facts.gpu_health.pci if bus[-10:].lower() not in listed]
@@ -448,22 +471,24 @@ def _unlisted(facts: Facts) -> str:
     why="torch sees only the GPUs that this variable names, whatever nvidia-smi lists.",
     needs=("gpus", "environment"),
 )
-def hidden_gpus(seen: Situation) -> Iterator[Hit]:
+def hidden_gpus(context: CheckContext) -> Iterator[Hit]:
     """The environment of an SSH session already limits the visible GPUs, on the node itself.
 
     A process beyond their number ends with `invalid device ordinal`. Remove the variable from the node's start
     files, or set it in the job's `env:`.
     """
-    for node, facts in seen.known:
-        chosen = {*seen.job.env, *visible_env(vendor_of(facts), seen.job.gpus)} if seen.job else set()
-        told = [
+    for node, facts in context.known:
+        set_by_job = (
+            {*context.job.env, *visible_env(vendor_of(facts), context.job.gpus)} if context.job else set()
+        )
+        variables = [
             f"{name}={facts.environment[name]}"
-            for name in VISIBLE
-            if name in facts.environment.keys() - chosen
+            for name in VISIBLE_DEVICES_VARIABLES
+            if name in facts.environment.keys() - set_by_job
         ]
-        if told and facts.gpus.count:
-            yield on(
+        if variables and facts.gpus.count:
+            yield on_node(
                 node,
-                ", ".join(told),
+                ", ".join(variables),
                 ssh_to(node, "grep -rn VISIBLE_DEVICES ~/.bashrc ~/.profile /etc/environment"),
             )

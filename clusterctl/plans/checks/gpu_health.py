@@ -6,20 +6,20 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from clusterctl.plans.checks.framework import (
+    CheckContext,
     Hit,
-    Situation,
-    across,
+    across_nodes,
     as_root,
-    ask_first,
     check,
-    on,
+    on_node,
     split_votes,
     ssh_to,
+    ssh_to_first,
 )
 from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.facts.records import GpuState, Xid
 from clusterctl.specs.inventory.model import Node
-from clusterctl.specs.text import render_span
+from clusterctl.specs.text import render_duration
 
 # What the numbers of NVIDIA's catalogue of Xid errors mean, where it is the hardware that speaks. What programs cause
 # themselves (13, 31, 43, 45, ...) says nothing about the node.
@@ -43,18 +43,18 @@ XIDS: Mapping[int, str] = {
 MOST_NAMED = 8
 
 
-def _states(
-    seen: Situation, holds: Callable[[GpuState], bool], tell: Callable[[GpuState], str]
+def _nodes_with_states(
+    context: CheckContext, is_affected: Callable[[GpuState], bool], describe: Callable[[GpuState], str]
 ) -> Iterator[tuple[Node, Facts, str]]:
     """Give the nodes with such GPUs; GPUs that are told the same share one text."""
-    for node, facts in seen.known:
-        alike: dict[str, list[str]] = {}
+    for node, facts in context.known:
+        indices_by_text: dict[str, list[str]] = {}
         for gpu in facts.gpu_health.devices:
-            if holds(gpu):
-                alike.setdefault(tell(gpu), []).append(str(gpu.index))
-        if alike:
-            told = (f"GPU {', '.join(numbers)}: {text}" for text, numbers in alike.items())
-            yield node, facts, "; ".join(told)
+            if is_affected(gpu):
+                indices_by_text.setdefault(describe(gpu), []).append(str(gpu.index))
+        if indices_by_text:
+            descriptions = (f"GPU {', '.join(indices)}: {text}" for text, indices in indices_by_text.items())
+            yield node, facts, "; ".join(descriptions)
 
 
 @check(
@@ -64,24 +64,28 @@ def _states(
     why="The hardware has failed before since the last boot, and may do so again in the middle of a run.",
     needs=("gpu_health",),
 )
-def xids(seen: Situation) -> Iterator[Hit]:
+def xids(context: CheckContext) -> Iterator[Hit]:
     """The kernel's log has Xid reports of a kind that hardware causes, since the machine was started.
 
     79 and 119 want a reboot, memory errors a reset of the GPU; what comes back wants a new GPU. Reports that programs
     cause (such as 13, 31, 43) are left out. Where an ordinary user may not read the log nothing is said: see
     `sudo dmesg | grep -i xid`.
     """
-    for node, facts in seen.known:
-        told = [_xid(one) for one in facts.gpu_health.xids if one.code in XIDS]
-        more = [f"{len(told) - MOST_NAMED} more"] if len(told) > MOST_NAMED else []
-        if told:
-            yield on(node, "; ".join([*told[:MOST_NAMED], *more]), ssh_to(node, "dmesg | grep -i xid | tail"))
+    for node, facts in context.known:
+        descriptions = [_render_xid(xid) for xid in facts.gpu_health.xids if xid.code in XIDS]
+        more = [f"{len(descriptions) - MOST_NAMED} more"] if len(descriptions) > MOST_NAMED else []
+        if descriptions:
+            yield on_node(
+                node,
+                "; ".join([*descriptions[:MOST_NAMED], *more]),
+                ssh_to(node, "dmesg | grep -i xid | tail"),
+            )
 
 
-def _xid(one: Xid) -> str:
-    times = f", {one.count} times" if (one.count or 0) > 1 else ""
-    ago = f", {render_span(one.age)} ago" if one.age is not None else ""
-    return f"GPU {one.bus}: Xid {one.code} ({XIDS[one.code or 0]}){times}{ago}"
+def _render_xid(xid: Xid) -> str:
+    times = f", {xid.count} times" if (xid.count or 0) > 1 else ""
+    ago = f", {render_duration(xid.age)} ago" if xid.age is not None else ""
+    return f"GPU {xid.bus}: Xid {xid.code} ({XIDS[xid.code or 0]}){times}{ago}"
 
 
 @check(
@@ -91,11 +95,13 @@ def _xid(one: Xid) -> str:
     why="Bad rows of memory are taken out at the next reset; until then an error there ends the job.",
     needs=("gpu_health",),
 )
-def remap_pending(seen: Situation) -> Iterator[Hit]:
+def remap_pending(context: CheckContext) -> Iterator[Hit]:
     """The GPU has found bad rows of memory and will replace them by spare ones when it is reset, or at a reboot."""
-    found = _states(seen, lambda gpu: gpu.remap_pending == "Yes", lambda _: "row remapping pending")
-    for node, facts, told in found:
-        yield on(node, told, as_root(node, facts, "nvidia-smi --gpu-reset"))
+    affected = _nodes_with_states(
+        context, lambda gpu: gpu.remap_pending == "Yes", lambda _: "row remapping pending"
+    )
+    for node, facts, evidence in affected:
+        yield on_node(node, evidence, as_root(node, facts, "nvidia-smi --gpu-reset"))
 
 
 @check(
@@ -105,11 +111,15 @@ def remap_pending(seen: Situation) -> Iterator[Hit]:
     why="There are no spare rows left for the bad ones: jobs on this GPU crash, or compute nonsense.",
     needs=("gpu_health",),
 )
-def remap_failed(seen: Situation) -> Iterator[Hit]:
+def remap_failed(context: CheckContext) -> Iterator[Hit]:
     """A bad row of memory could not be replaced (Xid 64). The GPU has to be exchanged; use the others by `gpus:`."""
-    found = _states(seen, lambda gpu: gpu.remap_failed == "Yes", lambda _: "row remapping failed")
-    for node, _, told in found:
-        yield on(node, told, f"add --exclude {node.name}, or choose other GPUs by `gpus:` in the job")
+    affected = _nodes_with_states(
+        context, lambda gpu: gpu.remap_failed == "Yes", lambda _: "row remapping failed"
+    )
+    for node, _, evidence in affected:
+        yield on_node(
+            node, evidence, f"add --exclude {node.name}, or choose other GPUs by `gpus:` in the job"
+        )
 
 
 @check(
@@ -119,14 +129,16 @@ def remap_failed(seen: Situation) -> Iterator[Hit]:
     why="It runs below its clock, and the slowest GPU sets the pace of all.",
     needs=("gpu_health",),
 )
-def throttled(seen: Situation) -> Iterator[Hit]:
+def throttled(context: CheckContext) -> Iterator[Hit]:
     """The GPU's clocks are lowered right now, because it is too hot, or because the power supply asked for it.
 
     Look at fans, air flow, water, and power supplies. A cap on power that software has set is not meant: under load
     that is how GPUs work.
     """
-    for node, _, told in _states(seen, lambda gpu: bool(gpu.slowed), lambda gpu: " and ".join(gpu.slowed)):
-        yield on(node, told, ssh_to(node, "nvidia-smi -q -d TEMPERATURE,POWER,PERFORMANCE"))
+    for node, _, evidence in _nodes_with_states(
+        context, lambda gpu: bool(gpu.slowed), lambda gpu: " and ".join(gpu.slowed)
+    ):
+        yield on_node(node, evidence, ssh_to(node, "nvidia-smi -q -d TEMPERATURE,POWER,PERFORMANCE"))
 
 
 @check(
@@ -136,13 +148,13 @@ def throttled(seen: Situation) -> Iterator[Hit]:
     why="CUDA ends with error 802, system not yet initialized, until the Fabric Manager has set up the switches.",
     needs=("gpu_health",),
 )
-def fabric_not_ready(seen: Situation) -> Iterator[Hit]:
+def fabric_not_ready(context: CheckContext) -> Iterator[Hit]:
     """The GPUs sit on NVSwitches, and the Fabric Manager has not finished or does not run.
 
     Its version must be that of the driver: after an upgrade of one, upgrade the other.
     """
-    for node, facts, told in _states(seen, _is_unready, _fabric):
-        yield on(node, told, as_root(node, facts, "systemctl restart nvidia-fabricmanager"))
+    for node, facts, evidence in _nodes_with_states(context, _is_unready, _describe_fabric):
+        yield on_node(node, evidence, as_root(node, facts, "systemctl restart nvidia-fabricmanager"))
 
 
 def _is_unready(gpu: GpuState) -> bool:
@@ -150,7 +162,7 @@ def _is_unready(gpu: GpuState) -> bool:
     return gpu.fabric is not None and (gpu.fabric != "Completed" or failed)
 
 
-def _fabric(gpu: GpuState) -> str:
+def _describe_fabric(gpu: GpuState) -> str:
     return f"fabric {gpu.fabric}" + (f", {gpu.fabric_status}" if gpu.fabric_status else "")
 
 
@@ -161,24 +173,28 @@ def _fabric(gpu: GpuState) -> str:
     why="What should go over NVLink goes over PCIe, many times slower, or NCCL fails.",
     needs=("gpu_health",),
 )
-def links_down(seen: Situation) -> Iterator[Hit]:
+def links_down(context: CheckContext) -> Iterator[Hit]:
     """Some of a GPU's NVLinks are active and some are not, or a GPU has fewer active ones than GPUs of its model have.
 
     A GPU without any active link has no bridge or switch, if that is so for all of them.
     """
     counts: dict[str, str] = {}
-    for node, facts in seen.known:
+    for node, facts in context.known:
         active = {(gpu.links or 0) - (gpu.links_down or 0) for gpu in facts.gpu_health.devices if gpu.links}
         partly = [gpu for gpu in facts.gpu_health.devices if 0 < (gpu.links_down or 0) < (gpu.links or 0)]
         if partly:
-            told = ", ".join(f"GPU {gpu.index}: {gpu.links_down} of {gpu.links} NVLinks" for gpu in partly)
-            yield on(node, f"{told} down", ssh_to(node, "nvidia-smi nvlink -s; nvidia-smi nvlink -e"))
+            description = ", ".join(
+                f"GPU {gpu.index}: {gpu.links_down} of {gpu.links} NVLinks" for gpu in partly
+            )
+            yield on_node(
+                node, f"{description} down", ssh_to(node, "nvidia-smi nvlink -s; nvidia-smi nvlink -e")
+            )
         elif active:
             counts[node.name] = " or ".join(f"{count} active" for count in sorted(active))
     split = split_votes(counts)
     if split:
-        fix = ask_first(seen.nodes, split.odd, "nvidia-smi nvlink -s; nvidia-smi nvlink -e")
-        yield across(split.odd, f"NVLinks: {split.evidence}", fix)
+        fix = ssh_to_first(context.nodes, split.odd, "nvidia-smi nvlink -s; nvidia-smi nvlink -e")
+        yield across_nodes(split.odd, f"NVLinks: {split.evidence}", fix)
 
 
 @check(
@@ -188,19 +204,19 @@ def links_down(seen: Situation) -> Iterator[Hit]:
     why="Data to and from this GPU, and to the network, moves at a part of the speed.",
     needs=("gpu_health",),
 )
-def narrow(seen: Situation) -> Iterator[Hit]:
+def pcie_is_narrow(context: CheckContext) -> Iterator[Hit]:
     """The link between the GPU and the board is narrower than both can do: a card that is not seated well, or a riser.
 
     In some boards it is meant to be so: then waive this finding.
     """
-    found = _states(
-        seen,
+    affected = _nodes_with_states(
+        context,
         lambda gpu: 0 < (gpu.width or 0) < (gpu.width_most or 0),
         lambda gpu: f"x{gpu.width} of x{gpu.width_most}",
     )
-    for node, _, told in found:
-        yield on(
-            node, told, ssh_to(node, "nvidia-smi --query-gpu=index,pcie.link.width.current --format=csv")
+    for node, _, evidence in affected:
+        yield on_node(
+            node, evidence, ssh_to(node, "nvidia-smi --query-gpu=index,pcie.link.width.current --format=csv")
         )
 
 
@@ -211,36 +227,36 @@ def narrow(seen: Situation) -> Iterator[Hit]:
     why="The first kernel ends with `no kernel image is available for execution on the device`.",
     needs=("gpus", "torch"),
 )
-def no_kernels(seen: Situation) -> Iterator[Hit]:
+def no_kernels(context: CheckContext) -> Iterator[Hit]:
     """torch's wheels hold code for some generations of GPUs: those for CUDA 13 none before Turing (7.5), and only those
     for CUDA 12.8 and later have Blackwell (10.0, 12.0).
 
     Install a torch for another CUDA, or build it for this GPU.
     """
-    for node, facts in seen.known:
-        cuda = _pair(facts.torch.cuda)
+    for node, facts in context.known:
+        cuda = _parse_version(facts.torch.cuda)
         lacking = {
             f"{gpu.name or 'GPU'} has compute capability {gpu.capability}"
             for gpu in facts.gpus.devices
-            if cuda and _lacks(cuda, _pair(gpu.capability))
+            if cuda and _lacks_kernels(cuda, _parse_version(gpu.capability))
         }
         if lacking:
-            yield on(
+            yield on_node(
                 node,
                 f"{', '.join(sorted(lacking))}; torch {facts.torch.version} is for CUDA {facts.torch.cuda}",
                 "install a torch whose CUDA knows this GPU: pip install torch --index-url .../whl/cuNNN",
             )
 
 
-def _lacks(cuda: tuple[int, int], capability: tuple[int, int] | None) -> bool:
+def _lacks_kernels(cuda: tuple[int, int], capability: tuple[int, int] | None) -> bool:
     if capability is None:
         return False
     return (cuda >= (13, 0) and capability < (7, 5)) or (cuda < (12, 8) and capability >= (10, 0))
 
 
-def _pair(text: str | None) -> tuple[int, int] | None:
-    found = re.match(r"(\d+)\.(\d+)", text or "")
-    return (int(found.group(1)), int(found.group(2))) if found else None
+def _parse_version(text: str | None) -> tuple[int, int] | None:
+    match = re.match(r"(\d+)\.(\d+)", text or "")
+    return (int(match.group(1)), int(match.group(2))) if match else None
 
 
 @check(
@@ -250,9 +266,11 @@ def _pair(text: str | None) -> tuple[int, int] | None:
     why="The driver leaves the GPU whenever nobody uses it: every start, and every nvidia-smi, then takes seconds.",
     needs=("gpu_health",),
 )
-def not_persistent(seen: Situation) -> Iterator[Hit]:
+def not_persistent(context: CheckContext) -> Iterator[Hit]:
     """With persistence mode the driver stays loaded. It needs root, and lasts until the next boot; nvidia-persistenced
     makes it lasting."""
-    found = _states(seen, lambda gpu: gpu.persistence == "Disabled", lambda _: "persistence mode Disabled")
-    for node, facts, told in found:
-        yield on(node, told, as_root(node, facts, "nvidia-smi -pm 1"))
+    affected = _nodes_with_states(
+        context, lambda gpu: gpu.persistence == "Disabled", lambda _: "persistence mode Disabled"
+    )
+    for node, facts, evidence in affected:
+        yield on_node(node, evidence, as_root(node, facts, "nvidia-smi -pm 1"))

@@ -7,32 +7,32 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from clusterctl.plans.checks.framework import (
+    CheckContext,
     Hit,
-    Situation,
-    across,
-    ask_first,
+    across_nodes,
     check,
     in_inventory,
-    on,
+    on_node,
     split_votes,
     ssh_to,
+    ssh_to_first,
 )
 from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.text import counted
+from clusterctl.specs.text import plural
 
-MOST = 6  # packages named; the rest is counted
+MAX_SHOWN = 6  # packages named; the rest is counted
 
 Versions = Mapping[str, str]
 
 
-def read_packages(told: Sequence[str]) -> dict[str, str]:
+def parse_packages(lines: Sequence[str]) -> dict[str, str]:
     """Read `name version` as the probe tells them."""
-    return {name: version for name, _, version in (line.partition(" ") for line in told)}
+    return {name: version for name, _, version in (line.partition(" ") for line in lines)}
 
 
-def without(packages: Versions, is_told: Callable[[str], bool]) -> dict[str, str]:
+def exclude_packages(packages: Versions, is_excluded: Callable[[str], bool]) -> dict[str, str]:
     """Leave out what other checks tell already."""
-    return {name: version for name, version in packages.items() if not is_told(name)}
+    return {name: version for name, version in packages.items() if not is_excluded(name)}
 
 
 def describe_difference(odd: Versions, usual: Versions) -> str:
@@ -40,20 +40,26 @@ def describe_difference(odd: Versions, usual: Versions) -> str:
     names = sorted(
         odd.keys() | usual.keys(), key=lambda name: (name in odd, name in odd and name in usual, name)
     )
-    told = [
-        _describe(name, odd.get(name), usual.get(name)) for name in names if odd.get(name) != usual.get(name)
+    differences = [
+        _describe_package(name, odd.get(name), usual.get(name))
+        for name in names
+        if odd.get(name) != usual.get(name)
     ]
-    more = [f"{counted(len(told) - MOST, 'more difference')}"] if len(told) > MOST else []
-    return ", ".join([*told[:MOST], *more])
+    more = (
+        [f"{plural(len(differences) - MAX_SHOWN, 'more difference')}"] if len(differences) > MAX_SHOWN else []
+    )
+    return ", ".join([*differences[:MAX_SHOWN], *more])
 
 
-def _describe(name: str, here: str | None, there: str | None) -> str:
-    if here is None:
-        return f"no {name} ({there})"
-    return f"also {name} {here}" if there is None else f"{name} {here} instead of {there}"
+def _describe_package(name: str, version: str | None, usual_version: str | None) -> str:
+    if version is None:
+        return f"no {name} ({usual_version})"
+    return (
+        f"also {name} {version}" if usual_version is None else f"{name} {version} instead of {usual_version}"
+    )
 
 
-COMPLAINT = re.compile(
+ERROR_WORDS = re.compile(
     r"error|not found|no such|cannot|can't|unable|fail|denied|not exist|unknown", re.IGNORECASE
 )
 OLDEST_GLIBC, SINCE_TORCH = (2, 28), (2, 6)
@@ -66,7 +72,7 @@ OLDEST_GLIBC, SINCE_TORCH = (2, 28), (2, 6)
     why="Object collectives pickle across nodes, and compiled packages differ between Python versions.",
     needs=("interpreter",),
 )
-def python_differs(seen: Situation) -> Iterator[Hit]:
+def python_differs(context: CheckContext) -> Iterator[Hit]:
     """All nodes must run the same X.Y of Python.
 
     torch wheels, compiled extensions and pickles belong to one X.Y. A difference in the third number is
@@ -74,16 +80,16 @@ def python_differs(seen: Situation) -> Iterator[Hit]:
     """
     versions = {
         node.name: ".".join(facts.interpreter.version.split(".")[:2])
-        for node, facts in seen.known
+        for node, facts in context.known
         if facts.interpreter.version
     }
     split = split_votes(versions)
     if split:
-        wanted = f"python{split.majority}" if split.majority else "pythonX.Y"
-        odd = next(node for node in seen.nodes if node.name in split.odd)
-        paths = [facts.interpreter.executable for node, facts in seen.known if node.name == odd.name]
-        fix = in_inventory(odd, f"python: /path/to/{wanted}  # now {paths[0]}")
-        yield across(split.odd, split.evidence, fix)
+        target = f"python{split.majority}" if split.majority else "pythonX.Y"
+        odd = next(node for node in context.nodes if node.name in split.odd)
+        paths = [facts.interpreter.executable for node, facts in context.known if node.name == odd.name]
+        fix = in_inventory(odd, f"python: /path/to/{target}  # now {paths[0]}")
+        yield across_nodes(split.odd, split.evidence, fix)
 
 
 @check(
@@ -93,18 +99,20 @@ def python_differs(seen: Situation) -> Iterator[Hit]:
     why="What it was to set up may be missing: Python was started all the same.",
     needs=("activate",),
 )
-def activate_failed(seen: Situation) -> Iterator[Hit]:
+def activate_failed(context: CheckContext) -> Iterator[Hit]:
     """The shell line `activate:` of the inventory or the job ended with another status than 0.
 
     A file that it sources is not there, a module or an environment has another name on this node. The status is
     that of its last command, so a harmless one at the end counts too: end the line with `|| true` if it is meant.
     """
-    for node, facts in seen.known:
+    for node, facts in context.known:
         status = facts.activate.status
         if status:
-            line = (seen.job.activate if seen.job else None) or node.activate
-            told = f": {facts.activate.said}" if facts.activate.said else ""
-            yield on(node, f"activate ended with status {status}{told}", ssh_to(node, line) if line else "")
+            line = (context.job.activate if context.job else None) or node.activate
+            detail = f": {facts.activate.said}" if facts.activate.said else ""
+            yield on_node(
+                node, f"activate ended with status {status}{detail}", ssh_to(node, line) if line else ""
+            )
 
 
 @check(
@@ -114,18 +122,18 @@ def activate_failed(seen: Situation) -> Iterator[Hit]:
     why="The job would run with the packages of another Python than the one that `activate` prepares.",
     needs=("interpreter", "activate"),
 )
-def python_is_outside(seen: Situation) -> Iterator[Hit]:
+def python_is_outside(context: CheckContext) -> Iterator[Hit]:
     """`activate` switches to a conda environment or venv, and `python:` names an interpreter that is not of it.
 
     A bare name is looked up on PATH after `activate`, so `python: python` takes the environment's own. An absolute
     path is taken as it is: name the one in the environment, or leave `activate` out. `python3` may be another one
     than `python` where an environment has only the latter.
     """
-    for node, facts in seen.known:
+    for node, facts in context.known:
         environment = facts.activate.environment
         if facts.activate.inside is False and environment:
             evidence = f"{environment} is active, Python is {facts.interpreter.executable}"
-            yield on(node, evidence, in_inventory(node, f"python: {environment}/bin/python"))
+            yield on_node(node, evidence, in_inventory(node, f"python: {environment}/bin/python"))
 
 
 @check(
@@ -135,26 +143,26 @@ def python_is_outside(seen: Situation) -> Iterator[Hit]:
     why="What is built or loaded on one node with another compiler or CUDA may fail or compute differently there.",
     needs=("activate",),
 )
-def activate_differs(seen: Situation) -> Iterator[Hit]:
+def activate_differs(context: CheckContext) -> Iterator[Hit]:
     """After `activate` the nodes differ in the name of the active environment, the CUDA toolkit or the compiler.
 
     The toolkit is that of the nvcc on PATH, or of CUDA_HOME; the compiler is cc, gcc or clang, whichever comes first
     in this order. torch's own CUDA is compared elsewhere; these two matter for extensions and torch.compile.
     """
-    active = {node.name: facts.activate for node, facts in seen.known if facts.activate.status is not None}
+    active = {node.name: facts.activate for node, facts in context.known if facts.activate.status is not None}
     aspects = {
-        "environment": {name: _name_of(given.environment) for name, given in active.items()},
-        "CUDA toolkit": {name: given.cuda or "none" for name, given in active.items()},
-        "compiler": {name: given.compiler_version or "none" for name, given in active.items()},
+        "environment": {name: _environment_name(result.environment) for name, result in active.items()},
+        "CUDA toolkit": {name: result.cuda or "none" for name, result in active.items()},
+        "compiler": {name: result.compiler_version or "none" for name, result in active.items()},
     }
     for aspect, values in aspects.items():
         split = split_votes(values)
         if split:
             fix = "make `activate` name one environment, toolkit and compiler, with versions, for all nodes"
-            yield across(split.odd, f"{aspect}: {split.evidence}", fix)
+            yield across_nodes(split.odd, f"{aspect}: {split.evidence}", fix)
 
 
-def _name_of(environment: str | None) -> str:
+def _environment_name(environment: str | None) -> str:
     return environment.rstrip("/").rpartition("/")[2] if environment else "none"
 
 
@@ -165,18 +173,18 @@ def _name_of(environment: str | None) -> str:
     why="It ended well and yet said that something went wrong: what it was to set up may be missing.",
     needs=("activate",),
 )
-def activate_complains(seen: Situation) -> Iterator[Hit]:
+def activate_prints_errors(context: CheckContext) -> Iterator[Hit]:
     """The session wrote an error message before Python started, and the status of `activate` is 0 all the same.
 
     Older versions of `module` end with 0 when a module does not exist. And the text goes on after a command that
     failed in its middle: join its commands by `&&`.
     """
-    for node, facts in seen.known:
-        said = facts.activate.said or ""
-        if facts.activate.status == 0 and COMPLAINT.search(said):
-            yield on(
+    for node, facts in context.known:
+        output = facts.activate.said or ""
+        if facts.activate.status == 0 and ERROR_WORDS.search(output):
+            yield on_node(
                 node,
-                said,
+                output,
                 in_inventory(node, "activate: join the commands by &&, and mend the one that fails"),
             )
 
@@ -188,46 +196,55 @@ def activate_complains(seen: Situation) -> Iterator[Hit]:
     why="One node then fails with an ImportError that the others lack, or computes something slightly different.",
     needs=("installed",),
 )
-def packages_differ(seen: Situation) -> Iterator[Hit]:
+def packages_differ(context: CheckContext) -> Iterator[Hit]:
     """The interpreters of the nodes do not find the same packages in the same versions.
 
     Names and versions of all that pip or the distribution installed for this Python are compared, and the odd
     node's differences named; `check --json` has every node's list. torch and what comes with it is compared by
     checks of its own. Make the environments from one lock file.
     """
-    if len({facts.installed.digest for _, facts in seen.known}) < 2:
+    if len({facts.installed.digest for _, facts in context.known}) < 2:
         return
-    torches = {facts.torch.version for _, facts in seen.known}
-    found = {
-        node.name: without(
-            read_packages(facts.installed.packages), lambda name: _is_told(name, len(torches) > 1)
+    torches = {facts.torch.version for _, facts in context.known}
+    packages_by_node = {
+        node.name: exclude_packages(
+            parse_packages(facts.installed.packages),
+            lambda name: _is_checked_elsewhere(name, len(torches) > 1),
         )
-        for node, facts in seen.known
+        for node, facts in context.known
         if facts.installed.digest
     }
-    split = split_votes({name: str(sorted(packages.items())) for name, packages in found.items()})
+    split = split_votes({name: str(sorted(packages.items())) for name, packages in packages_by_node.items()})
     if split:
-        usual = next(name for name in found if split.majority is None or name not in split.odd)
-        odd = [name for name in found if name in split.odd and found[name] != found[usual]]
-        command = f"{shlex.quote(seen.facts[usual].interpreter.executable or 'python3')} -m pip freeze"
-        fix = f"{ask_first(seen.nodes, (usual,), command)} > lock.txt, and install that on the others"
-        evidence = _differences(found, odd, usual, named=split.majority is None)
-        yield across(split.odd, evidence, fix)
+        usual = next(name for name in packages_by_node if split.majority is None or name not in split.odd)
+        odd = [
+            name
+            for name in packages_by_node
+            if name in split.odd and packages_by_node[name] != packages_by_node[usual]
+        ]
+        command = f"{shlex.quote(context.facts[usual].interpreter.executable or 'python3')} -m pip freeze"
+        fix = f"{ssh_to_first(context.nodes, (usual,), command)} > lock.txt, and install that on the others"
+        evidence = _describe_differences(packages_by_node, odd, usual, with_reference=split.majority is None)
+        yield across_nodes(split.odd, evidence, fix)
 
 
-def _is_told(name: str, torch_differs: bool) -> bool:
+def _is_checked_elsewhere(name: str, torch_differs: bool) -> bool:
     """Tell whether the checks of torch speak of a package."""
     if name in {"torch", "pip"} or name.startswith(("nvidia-nccl", "nvidia-cudnn")):
         return True
     return torch_differs and (name.startswith("nvidia-") or "triton" in name)
 
 
-def _differences(found: Mapping[str, Mapping[str, str]], odd: list[str], usual: str, *, named: bool) -> str:
-    alike: dict[str, list[str]] = {}
+def _describe_differences(
+    packages_by_node: Mapping[str, Mapping[str, str]], odd: list[str], usual: str, *, with_reference: bool
+) -> str:
+    names_by_text: dict[str, list[str]] = {}
     for name in odd:
-        alike.setdefault(describe_difference(found[name], found[usual]), []).append(name)
-    told = "; ".join(f"{fold_names(names)}: {text}" for text, names in alike.items())
-    return f"{told}; compared with {usual}" if named else told
+        names_by_text.setdefault(
+            describe_difference(packages_by_node[name], packages_by_node[usual]), []
+        ).append(name)
+    joined = "; ".join(f"{fold_names(names)}: {text}" for text, names in names_by_text.items())
+    return f"{joined}; compared with {usual}" if with_reference else joined
 
 
 @check(
@@ -237,16 +254,18 @@ def _differences(found: Mapping[str, Mapping[str, str]], odd: list[str], usual: 
     why="Compiled packages that work on one node may not load on another.",
     needs=("platform",),
 )
-def libc_differs(seen: Situation) -> Iterator[Hit]:
+def libc_differs(context: CheckContext) -> Iterator[Hit]:
     """The nodes have different versions of glibc, as different distributions or releases of one bring them.
 
     Wheels that were built for the older one work on all; what you compile on the newer one fails on the older with
     "version `GLIBC_2.xx' not found". Build on the node with the oldest.
     """
-    split = split_votes({node.name: facts.platform.libc for node, facts in seen.known if facts.platform.libc})
+    split = split_votes(
+        {node.name: facts.platform.libc for node, facts in context.known if facts.platform.libc}
+    )
     if split:
         fix = "build extensions on the node with the oldest glibc; wheels from an index need nothing"
-        yield across(split.odd, split.evidence, fix)
+        yield across_nodes(split.odd, split.evidence, fix)
 
 
 @check(
@@ -256,41 +275,41 @@ def libc_differs(seen: Situation) -> Iterator[Hit]:
     why="Wheels of torch since 2.6 need glibc 2.28: importing one fails, or the torch there is a build of its own.",
     needs=("platform", "torch"),
 )
-def libc_is_old(seen: Situation) -> Iterator[Hit]:
+def libc_is_old(context: CheckContext) -> Iterator[Hit]:
     """PyTorch's own wheels have been manylinux_2_28 since 2.6; older systems, such as CentOS 7, cannot load them.
 
     The import ends with "version `GLIBC_2.28' not found". Use conda-forge's build, a container, or a newer system.
     """
-    for node, facts in seen.known:
-        libc, torch = _numbers(facts.platform.libc), _numbers(facts.torch.version)
+    for node, facts in context.known:
+        libc, torch = _parse_version(facts.platform.libc), _parse_version(facts.torch.version)
         if libc and torch and libc < OLDEST_GLIBC and torch >= SINCE_TORCH:
             fix = "conda install -c conda-forge pytorch, or a torch before 2.6, or a newer system"
-            yield on(node, f"{facts.platform.libc}, torch {facts.torch.version}", fix)
+            yield on_node(node, f"{facts.platform.libc}, torch {facts.torch.version}", fix)
 
 
-def _numbers(text: str | None) -> tuple[int, int] | None:
-    found = re.search(r"(\d+)\.(\d+)", text or "")
-    return (int(found.group(1)), int(found.group(2))) if found else None
+def _parse_version(text: str | None) -> tuple[int, int] | None:
+    match = re.search(r"(\d+)\.(\d+)", text or "")
+    return (int(match.group(1)), int(match.group(2))) if match else None
 
 
-NOT_MADE = "CC-SETUP-010"
+NOT_BUILT = "CC-SETUP-010"
 
 
 @check(
-    NOT_MADE,
+    NOT_BUILT,
     "info",
     "`setup` has not made its environment yet",
     why="Which torch and which packages the job will have is known when the first launch has made it.",
     needs=("setup",),
 )
-def environment_is_not_made(seen: Situation) -> Iterator[Hit]:
+def environment_is_not_built(context: CheckContext) -> Iterator[Hit]:
     """The job has a `setup`, and this node has no environment of that content: the launch will make it.
 
     Until then nothing is said of torch, NCCL and packages: those of the node's own Python do not count. When it is
     there, `check` looks into it. A lock file that has changed means an environment that is not there yet.
     """
-    for node, facts in seen.known:
+    for node, facts in context.known:
         if facts.setup.pending:
-            yield on(
+            yield on_node(
                 node, "torch and packages are not judged before it is there", "clusterctl launch makes it"
             )

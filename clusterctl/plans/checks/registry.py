@@ -22,45 +22,55 @@ from clusterctl.plans.checks import (
     torch,
 )
 from clusterctl.plans.checks.access import MEANINGS
-from clusterctl.plans.checks.framework import REGISTERED, SEVERITIES, Check, Finding, Here, Hit, Situation
-from clusterctl.plans.diagnose.collective import Deep
-from clusterctl.plans.diagnose.mesh import Wire
+from clusterctl.plans.checks.framework import (
+    REGISTERED,
+    SEVERITIES,
+    Check,
+    CheckContext,
+    Finding,
+    Hit,
+    LocalFacts,
+)
+from clusterctl.plans.diagnose.collective import DeepCheckResult
+from clusterctl.plans.diagnose.mesh import MeshResult
 from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.launch.network import resolve_network
 from clusterctl.specs.inventory.model import Node, Waiver
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.nodeset import fold_names, select_nodes
-from clusterctl.specs.text import nearest
+from clusterctl.specs.text import find_nearest
 
 # Beside nodes that gave no answer: with these findings no launch can work, whatever anybody says.
-IMPOSSIBLE = frozenset(
+UNWAIVABLE = frozenset(
     {"CC-TORCH-001", "CC-DISK-002", "CC-DISK-009", "CC-NET-001", "CC-NET-004", "CC-NET-005"}
 )
 
 
 @dataclass(frozen=True)
-class Granted:
+class AppliedWaiver:
     """A waiver whose nodes are known."""
 
     code: str
     nodes: frozenset[str]
-    told: str
+    reason: str
 
 
 @dataclass(frozen=True)
-class Choice:
+class CheckSelection:
     """The codes that are left out, and the waivers; nodes that gave no answer are always told."""
 
-    left_out: frozenset[str] = frozenset()
-    waivers: tuple[Granted, ...] = ()
+    skipped: frozenset[str] = frozenset()
+    waivers: tuple[AppliedWaiver, ...] = ()
 
     def waiver_for(self, code: str, nodes: Collection[str]) -> str:
         """Give the reason for which a finding on some nodes does not count; empty if it does."""
-        fitting = (one for one in self.waivers if one.code == code and one.nodes.issuperset(nodes))
-        return next((one.told for one in fitting), "")
+        matching = (
+            waiver for waiver in self.waivers if waiver.code == code and waiver.nodes.issuperset(nodes)
+        )
+        return next((waiver.reason for waiver in matching), "")
 
 
-ALL_CHECKS = Choice()
+ALL_CHECKS = CheckSelection()
 
 
 def choose_checks(known: Mapping[str, Check], only: Sequence[str], skip: Sequence[str]) -> frozenset[str]:
@@ -68,54 +78,61 @@ def choose_checks(known: Mapping[str, Check], only: Sequence[str], skip: Sequenc
 
     An unknown word is a UsageError that names the nearest. What says that a node gave no answer stays.
     """
-    wanted = _meant(known, only) if only else frozenset(known)
-    return frozenset(known) - (wanted - _meant(known, skip)) - MEANINGS.keys()
+    selected = _expand_patterns(known, only) if only else frozenset(known)
+    return frozenset(known) - (selected - _expand_patterns(known, skip)) - MEANINGS.keys()
 
 
-def _meant(known: Mapping[str, Check], words: Iterable[str]) -> frozenset[str]:
-    parts = [part.strip() for word in words for part in word.split(",") if part.strip()]
-    return frozenset(code for part in parts for code in _codes(known, part))
+def _expand_patterns(known: Mapping[str, Check], patterns: Iterable[str]) -> frozenset[str]:
+    parts = [part.strip() for word in patterns for part in word.split(",") if part.strip()]
+    return frozenset(code for part in parts for code in _match_codes(known, part))
 
 
-def _codes(known: Mapping[str, Check], word: str) -> list[str]:
-    full = word.upper() if word.upper().startswith("CC-") else f"CC-{word.upper()}"
-    found = [code for code in known if code == full or code.startswith(f"{full}-") or fnmatchcase(code, full)]
-    if found:
-        return found
+def _match_codes(known: Mapping[str, Check], pattern: str) -> list[str]:
+    full = pattern.upper() if pattern.upper().startswith("CC-") else f"CC-{pattern.upper()}"
+    matches = [
+        code for code in known if code == full or code.startswith(f"{full}-") or fnmatchcase(code, full)
+    ]
+    if matches:
+        return matches
     families = sorted({code.rpartition("-")[0] for code in known})
-    guess = nearest(full, [*families, *known])
+    guess = find_nearest(full, [*families, *known])
     meaning = f" ({known[guess].title})" if guess and guess in known else ""
+    suggestion = f"did you mean {guess}{meaning}? " if guess else ""
+    chosen = f"families ({', '.join(family[3:] for family in families)}) and globs can be chosen"
     raise UsageError(
-        f"no check is called {word!r}",
+        f"no check is called {pattern!r}",
         code="CC-USE-050",
-        fix=(f"did you mean {guess}{meaning}? " if guess else "")
-        + f"Codes such as CC-NET-003, families ({', '.join(one[3:] for one in families)}) and globs can be chosen",
+        fix=f"{suggestion}Codes such as CC-NET-003, {chosen}",
     )
 
 
-def grant(known: Mapping[str, Check], waivers: Sequence[Waiver], names: Sequence[str]) -> tuple[Granted, ...]:
+def resolve_waivers(
+    known: Mapping[str, Check], waivers: Sequence[Waiver], names: Sequence[str]
+) -> tuple[AppliedWaiver, ...]:
     """Find the nodes of waivers; `names` are the whole inventory's. UsageError for what cannot be waived."""
-    return tuple(_granted(known, one, names) for one in waivers)
+    return tuple(_resolve_waiver(known, waiver, names) for waiver in waivers)
 
 
-def _granted(known: Mapping[str, Check], waiver: Waiver, names: Sequence[str]) -> Granted:
-    place = f"{waiver.file}: waive {waiver.code}"
+def _resolve_waiver(known: Mapping[str, Check], waiver: Waiver, names: Sequence[str]) -> AppliedWaiver:
+    location = f"{waiver.file}: waive {waiver.code}"
     if waiver.code not in known:
-        guess = nearest(waiver.code, known)
+        guess = find_nearest(waiver.code, known)
         hint = f"did you mean {guess} ({known[guess].title})?" if guess else "`clusterctl explain` lists all"
-        raise UsageError(f"{place}: there is no such finding", code="CC-USE-050", fix=hint)
-    if waiver.code in MEANINGS or waiver.code in IMPOSSIBLE:
+        raise UsageError(f"{location}: there is no such finding", code="CC-USE-050", fix=hint)
+    if waiver.code in MEANINGS or waiver.code in UNWAIVABLE:
         title = known[waiver.code].title
         raise UsageError(
-            f"{place}: {title}: no launch could work, so this cannot be waived",
+            f"{location}: {title}: no launch could work, so this cannot be waived",
             code="CC-USE-051",
             fix="leave the node out with --exclude, and drop the waiver",
         )
     try:
-        chosen = select_nodes(waiver.nodes, names)
-    except UsageError as wrong:
-        raise UsageError(f"{place}: {wrong.message}", code=wrong.code, fix=wrong.fix) from wrong
-    return Granted(waiver.code, frozenset(names[at] for at in chosen), f"{waiver.reason} ({waiver.file})")
+        indices = select_nodes(waiver.nodes, names)
+    except UsageError as error:
+        raise UsageError(f"{location}: {error.message}", code=error.code, fix=error.fix) from error
+    return AppliedWaiver(
+        waiver.code, frozenset(names[index] for index in indices), f"{waiver.reason} ({waiver.file})"
+    )
 
 
 FAMILIES = (
@@ -137,7 +154,7 @@ MOST_ALIKE = 3  # lines that differ in numbers alone
 NUMBER = re.compile(r"\d+(?:\.\d+)*")
 
 
-def checks() -> Mapping[str, Check]:
+def all_checks() -> Mapping[str, Check]:
     """Give every check by its code."""
     return dict(sorted(REGISTERED.items()))
 
@@ -147,81 +164,96 @@ def evaluate(
     facts: Mapping[str, Facts],
     failures: Mapping[str, ClusterctlError],
     job: Job | None = None,
-    wire: Wire | None = None,
-    deep: Deep | None = None,
-    choice: Choice = ALL_CHECKS,
-    here: Here | None = None,
+    mesh: MeshResult | None = None,
+    deep: DeepCheckResult | None = None,
+    selection: CheckSelection = ALL_CHECKS,
+    local_facts: LocalFacts | None = None,
 ) -> tuple[Finding, ...]:
     """Judge the nodes, for a job if there is one; findings come worst first, what is waived last.
 
     `nodes[0]` is the master.
     """
     networks = {node.name: resolve_network(node, facts.get(node.name)) for node in nodes}
-    situation = Situation(
-        tuple(nodes), facts, failures, networks, job, wire=wire, deep=deep, here=here or Here()
+    context = CheckContext(
+        tuple(nodes),
+        facts,
+        failures,
+        networks,
+        job,
+        mesh=mesh,
+        deep=deep,
+        local_facts=local_facts or LocalFacts(),
     )
-    places = {node.name: place for place, node in enumerate(nodes)}
-    judged = [one for one in REGISTERED.values() if one.code not in choice.left_out]
-    told = [_finding(one, hits, places, waived) for one, waived, hits in _all_hits(judged, situation, choice)]
-    return in_order([*told, *access.failure_findings(situation)])
+    positions = {node.name: position for position, node in enumerate(nodes)}
+    selected_checks = [check for check in REGISTERED.values() if check.code not in selection.skipped]
+    findings = [
+        _make_finding(check, hits, positions, waived)
+        for check, waived, hits in _all_hits(selected_checks, context, selection)
+    ]
+    return sort_findings([*findings, *access.failure_findings(context)])
 
 
-def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def sort_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Sort findings: the worst first, what is waived last."""
     return tuple(
-        sorted(findings, key=lambda one: (bool(one.waived), SEVERITIES.index(one.severity), one.code))
+        sorted(
+            findings,
+            key=lambda finding: (bool(finding.waived), SEVERITIES.index(finding.severity), finding.code),
+        )
     )
 
 
 def _all_hits(
-    judged: Iterable[Check], situation: Situation, choice: Choice
+    selected: Iterable[Check], context: CheckContext, selection: CheckSelection
 ) -> Iterable[tuple[Check, str, list[Hit]]]:
     """Give what each check saw, apart by the waiver that holds for it."""
-    for one in judged:
+    for check in selected:
         groups: dict[str, list[Hit]] = {}
-        for hit in one.find(situation.knowing(one.needs)):
-            groups.setdefault(choice.waiver_for(one.code, hit.nodes), []).append(hit)
-        yield from ((one, waived, hits) for waived, hits in groups.items())
+        for hit in check.find(context.with_answers(check.needs)):
+            groups.setdefault(selection.waiver_for(check.code, hit.nodes), []).append(hit)
+        yield from ((check, waived, hits) for waived, hits in groups.items())
 
 
-def _finding(one: Check, hits: Sequence[Hit], places: Mapping[str, int], waived: str) -> Finding:
-    nodes = tuple(sorted({name for hit in hits for name in hit.nodes}, key=places.__getitem__))
+def _make_finding(check: Check, hits: Sequence[Hit], positions: Mapping[str, int], waived: str) -> Finding:
+    nodes = tuple(sorted({name for hit in hits for name in hit.nodes}, key=positions.__getitem__))
     evidence, fix = join_evidence(hits), join_fixes(hits)
-    return Finding(one.code, one.severity, nodes, evidence, one.why, fix, one.title, waived)
+    return Finding(check.code, check.severity, nodes, evidence, check.why, fix, check.title, waived)
 
 
 def join_evidence(hits: Sequence[Hit]) -> str:
     """Tell what was seen, nodes with the same evidence folded into one line."""
-    alike: dict[str, list[str]] = {}
+    names_by_text: dict[str, list[str]] = {}
     for hit in hits:
-        alike.setdefault(hit.evidence, []).extend(() if hit.shared else hit.nodes)
-    lines = [f"{fold_names(names)}: {text}" if names else text for text, names in _fold_shapes(alike)]
+        names_by_text.setdefault(hit.evidence, []).extend(() if hit.shared else hit.nodes)
+    lines = [
+        f"{fold_names(names)}: {text}" if names else text for text, names in _fold_similar(names_by_text)
+    ]
     more = [f"and {len(lines) - MOST_EVIDENCE} more"] if len(lines) > MOST_EVIDENCE else []
     return "\n".join([*lines[:MOST_EVIDENCE], *more])
 
 
-def _fold_shapes(alike: Mapping[str, list[str]]) -> Iterator[tuple[str, list[str]]]:
+def _fold_similar(names_by_text: Mapping[str, list[str]]) -> Iterator[tuple[str, list[str]]]:
     """Give texts with their nodes; many that differ in numbers alone become one."""
-    shapes: dict[str, list[str]] = {}
-    for text, names in alike.items():
-        shapes.setdefault(NUMBER.sub("0", text) if names else text, []).append(text)
-    for texts in shapes.values():
+    texts_by_shape: dict[str, list[str]] = {}
+    for text, names in names_by_text.items():
+        texts_by_shape.setdefault(NUMBER.sub("0", text) if names else text, []).append(text)
+    for texts in texts_by_shape.values():
         if len(texts) <= MOST_ALIKE:
-            yield from ((text, alike[text]) for text in texts)
+            yield from ((text, names_by_text[text]) for text in texts)
         else:
-            first = alike[texts[0]][0]
+            first = names_by_text[texts[0]][0]
             yield (
                 f"{texts[0]} ({first}; the others are alike)",
-                [name for text in texts for name in alike[text]],
+                [name for text in texts for name in names_by_text[text]],
             )
 
 
 def join_fixes(hits: Sequence[Hit]) -> str:
     """Give the first few remedies and say for which nodes the same is to be done."""
-    fixes: dict[str, list[str]] = {}
+    names_by_fix: dict[str, list[str]] = {}
     for hit in hits:
         if hit.fix:
-            fixes.setdefault(hit.fix, []).extend(hit.nodes)
-    rest = [name for names in list(fixes.values())[MOST_FIXES:] for name in names]
-    more = [f"# and likewise on {fold_names(rest)}"] if rest else []
-    return "\n".join([*list(fixes)[:MOST_FIXES], *more])
+            names_by_fix.setdefault(hit.fix, []).extend(hit.nodes)
+    other_names = [name for names in list(names_by_fix.values())[MOST_FIXES:] for name in names]
+    more = [f"# and likewise on {fold_names(other_names)}"] if other_names else []
+    return "\n".join([*list(names_by_fix)[:MOST_FIXES], *more])

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from clusterctl.plans.checks.framework import Hit, Situation, as_root, check, in_inventory, on, ssh_to
-from clusterctl.plans.checks.system import FEW_INODES, FULL, GIB, LOW, size_text
+from clusterctl.plans.checks.framework import CheckContext, Hit, as_root, check, in_inventory, on_node, ssh_to
+from clusterctl.plans.checks.system import DISK_FULL, DISK_LOW, FEW_INODES, GIB, render_size
 from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.facts.records import Disk
-from clusterctl.specs.text import command_line, counted
+from clusterctl.specs.text import command_line, plural
 
 # File systems that hold the kernel's own things and no files of anybody.
 KERNEL_FILE_SYSTEMS = (
@@ -17,7 +17,7 @@ KERNEL_FILE_SYSTEMS = (
     *("fusectl", "mqueue", "proc", "pstore", "securityfs", "sysfs", "tracefs"),
 )
 
-NETWORKED = (
+NETWORK_FILE_SYSTEMS = (
     *(
         "9p",
         "afs",
@@ -34,17 +34,17 @@ NETWORKED = (
     ),
     *("fuse.ceph", "fuse.glusterfs", "fuse.juicefs", "fuse.s3fs", "fuse.sshfs", "panfs", "wekafs"),
 )
-HANGS = "no answer within"  # how the probe says that a question took too long
-NEEDED = {"workdir": "the working directory", "workdir_disk": "the working directory"}
+TIMEOUT_PREFIX = "no answer within"  # how the probe says that a question took too long
+WORKDIR_QUESTIONS = {"workdir": "the working directory", "workdir_disk": "the working directory"}
 
 
-def room_of(disk: Disk) -> int | None:
+def free_bytes(disk: Disk) -> int | None:
     """Give the free bytes; `None` where the file system does not count its blocks (tmpfs without a limit)."""
     return disk.free if disk.total != 0 else None
 
 
-def _room(disk: Disk) -> str:
-    return f"{size_text(disk.free or 0)} free on {disk.mount or disk.path}"
+def _render_free_space(disk: Disk) -> str:
+    return f"{render_size(disk.free or 0)} free on {disk.mount or disk.path}"
 
 
 @check(
@@ -54,29 +54,32 @@ def _room(disk: Disk) -> str:
     why="Code, logs and state of a run are written there.",
     needs=("workdir", "workdir_disk", "account"),
 )
-def workdir_unusable(seen: Situation) -> Iterator[Hit]:
+def workdir_unusable(context: CheckContext) -> Iterator[Hit]:
     """The directory on the node (`workdir:`, default ~/.clusterctl) cannot be written, is not a directory,
 
     belongs to another account, or may be written by others, who could then run code as you.
     """
-    for node, facts in seen.known:
+    for node, facts in context.known:
         problem = _workdir_problem(facts)
         if problem:
-            yield on(node, problem, in_inventory(node, "workdir: /a/directory/of/your/own"))
+            yield on_node(node, problem, in_inventory(node, "workdir: /a/directory/of/your/own"))
 
 
 def _workdir_problem(facts: Facts) -> str | None:
-    found, uid, me = facts.workdir, facts.account.uid, facts.account.user or facts.account.uid
-    mode = found.mode or 0
+    workdir, uid, user = facts.workdir, facts.account.uid, facts.account.user or facts.account.uid
+    mode = workdir.mode or 0
     rules = (
-        (not found.directory, f"{found.nearest} is not a directory"),
+        (not workdir.directory, f"{workdir.nearest} is not a directory"),
         (facts.workdir_disk.kind in KERNEL_FILE_SYSTEMS, _on_kernel_file_system(facts)),
-        (facts.workdir_disk.read_only, f"{found.path} is on a file system that is read-only"),
-        (not found.writable, f"{found.nearest} may not be written by {me}"),
-        (found.exists and found.owner != uid, f"{found.path} belongs to uid {found.owner}, not to {me}"),
-        (found.exists and mode & 0o022, f"{found.path} may be written by others (mode {mode:04o})"),
+        (facts.workdir_disk.read_only, f"{workdir.path} is on a file system that is read-only"),
+        (not workdir.writable, f"{workdir.nearest} may not be written by {user}"),
+        (
+            workdir.exists and workdir.owner != uid,
+            f"{workdir.path} belongs to uid {workdir.owner}, not to {user}",
+        ),
+        (workdir.exists and mode & 0o022, f"{workdir.path} may be written by others (mode {mode:04o})"),
     )
-    return next((text for broken, text in rules if broken), None) if found.path else None
+    return next((text for broken, text in rules if broken), None) if workdir.path else None
 
 
 def _on_kernel_file_system(facts: Facts) -> str:
@@ -90,16 +93,16 @@ def _on_kernel_file_system(facts: Facts) -> str:
     why="Code and logs could not be written.",
     needs=("workdir_disk",),
 )
-def disk_is_full(seen: Situation) -> Iterator[Hit]:
+def disk_is_full(context: CheckContext) -> Iterator[Hit]:
     """The file system of the working directory has less than 100 MB left."""
-    for node, facts in seen.known:
-        free = room_of(facts.workdir_disk)
-        if free is not None and free < FULL:
-            where = shlex.quote(facts.workdir_disk.mount or "/")
-            yield on(
+    for node, facts in context.known:
+        free = free_bytes(facts.workdir_disk)
+        if free is not None and free < DISK_FULL:
+            mount = shlex.quote(facts.workdir_disk.mount or "/")
+            yield on_node(
                 node,
-                _room(facts.workdir_disk),
-                ssh_to(node, f"du -xh --max-depth=3 {where} | sort -h | tail"),
+                _render_free_space(facts.workdir_disk),
+                ssh_to(node, f"du -xh --max-depth=3 {mount} | sort -h | tail"),
             )
 
 
@@ -110,14 +113,14 @@ def disk_is_full(seen: Situation) -> Iterator[Hit]:
     why="Checkpoints and logs may not fit.",
     needs=("workdir_disk",),
 )
-def disk_is_low(seen: Situation) -> Iterator[Hit]:
+def disk_is_low(context: CheckContext) -> Iterator[Hit]:
     """The file system of the working directory has less than 1 GiB left."""
-    for node, facts in seen.known:
-        free = room_of(facts.workdir_disk)
-        if free is not None and FULL <= free < LOW:
-            yield on(
+    for node, facts in context.known:
+        free = free_bytes(facts.workdir_disk)
+        if free is not None and DISK_FULL <= free < DISK_LOW:
+            yield on_node(
                 node,
-                _room(facts.workdir_disk),
+                _render_free_space(facts.workdir_disk),
                 f"{command_line('clusterctl', 'clean', '--nodes', node.name)}  # old runs go first",
             )
 
@@ -132,14 +135,14 @@ def disk_is_low(seen: Situation) -> Iterator[Hit]:
     ),
     needs=("workdir_disk",),
 )
-def few_inodes(seen: Situation) -> Iterator[Hit]:
+def few_inodes(context: CheckContext) -> Iterator[Hit]:
     """Each file and directory takes an inode, and fewer than 5000 are left. Many small files use them up."""
-    for node, facts in seen.known:
-        left = facts.workdir_disk.inodes_free
-        if left is not None and left < FEW_INODES:
-            where = shlex.quote(facts.workdir_disk.mount or "/")
-            look = ssh_to(node, f"du -x --inodes --max-depth=3 {where} | sort -n | tail")
-            yield on(node, f"{counted(left, 'inode')} left on {facts.workdir_disk.mount}", look)
+    for node, facts in context.known:
+        remaining = facts.workdir_disk.inodes_free
+        if remaining is not None and remaining < FEW_INODES:
+            mount = shlex.quote(facts.workdir_disk.mount or "/")
+            command = ssh_to(node, f"du -x --inodes --max-depth=3 {mount} | sort -n | tail")
+            yield on_node(node, f"{plural(remaining, 'inode')} left on {facts.workdir_disk.mount}", command)
 
 
 @check(
@@ -149,12 +152,16 @@ def few_inodes(seen: Situation) -> Iterator[Hit]:
     why="torch, compilers and data loaders keep temporary files there.",
     needs=("tmp_disk",),
 )
-def tmp_is_full(seen: Situation) -> Iterator[Hit]:
+def tmp_is_full(context: CheckContext) -> Iterator[Hit]:
     """The file system of /tmp has less than 100 MB left. `env: {TMPDIR: ...}` names another place."""
-    for node, facts in seen.known:
-        free = room_of(facts.tmp_disk)
-        if free is not None and free < FULL and facts.tmp_disk.mount != facts.workdir_disk.mount:
-            yield on(node, _room(facts.tmp_disk), ssh_to(node, "du -xh --max-depth=2 /tmp | sort -h | tail"))
+    for node, facts in context.known:
+        free = free_bytes(facts.tmp_disk)
+        if free is not None and free < DISK_FULL and facts.tmp_disk.mount != facts.workdir_disk.mount:
+            yield on_node(
+                node,
+                _render_free_space(facts.tmp_disk),
+                ssh_to(node, "du -xh --max-depth=2 /tmp | sort -h | tail"),
+            )
 
 
 @check(
@@ -164,20 +171,22 @@ def tmp_is_full(seen: Situation) -> Iterator[Hit]:
     why="Caches of torch, Triton and Hugging Face lie below ~/.cache.",
     needs=("home_disk",),
 )
-def home_is_full(seen: Situation) -> Iterator[Hit]:
+def home_is_full(context: CheckContext) -> Iterator[Hit]:
     """The file system of the home has less than 100 MB or no inodes left; the working directory is on another one.
 
     Torch.hub, datasets and compiled kernels are written there by default: `No space left on device` in the middle of
     a run. `env: {XDG_CACHE_HOME: ..., HF_HOME: ..., TORCH_HOME: ...}` names other places.
     """
-    for node, facts in seen.known:
-        disk, elsewhere = facts.home_disk, facts.home_disk.mount != facts.workdir_disk.mount
-        free = room_of(disk)
-        if elsewhere and free is not None and free < FULL:
-            yield on(node, _room(disk), ssh_to(node, "du -xh --max-depth=2 ~ | sort -h | tail"))
-        elif elsewhere and disk.inodes_free == 0:
-            count = "find ~ -xdev -printf '%h\\n' | sort | uniq -c | sort -n | tail"
-            yield on(node, f"no inode left on {disk.mount}", ssh_to(node, count))
+    for node, facts in context.known:
+        disk, is_separate = facts.home_disk, facts.home_disk.mount != facts.workdir_disk.mount
+        free = free_bytes(disk)
+        if is_separate and free is not None and free < DISK_FULL:
+            yield on_node(
+                node, _render_free_space(disk), ssh_to(node, "du -xh --max-depth=2 ~ | sort -h | tail")
+            )
+        elif is_separate and disk.inodes_free == 0:
+            command = "find ~ -xdev -printf '%h\\n' | sort | uniq -c | sort -n | tail"
+            yield on_node(node, f"no inode left on {disk.mount}", ssh_to(node, command))
 
 
 @check(
@@ -187,17 +196,17 @@ def home_is_full(seen: Situation) -> Iterator[Hit]:
     why="Importing torch reads thousands of files: the first start after a while takes half a minute or more.",
     needs=("python_disk",),
 )
-def python_is_far(seen: Situation) -> Iterator[Hit]:
+def python_on_network_disk(context: CheckContext) -> Iterator[Hit]:
     """The environment that runs torch is on NFS or another network file system.
 
     All nodes reading it at once are slow together, and a server that hangs stops every start. The launch waits up to
     5 minutes for the import. A copy of the environment on a local disk starts in seconds.
     """
-    for node, facts in seen.known:
-        if facts.python_disk.kind in NETWORKED:
+    for node, facts in context.known:
+        if facts.python_disk.kind in NETWORK_FILE_SYSTEMS:
             evidence = f"{facts.python_disk.path} is on {facts.python_disk.mount} ({facts.python_disk.kind})"
             fix = in_inventory(node, "python: /local/copy/bin/python  # if starting takes long")
-            yield on(node, evidence, fix)
+            yield on_node(node, evidence, fix)
 
 
 @check(
@@ -206,37 +215,39 @@ def python_is_far(seen: Situation) -> Iterator[Hit]:
     "the working directory does not answer",
     why="Whatever touches it hangs, and cannot even be killed while the server is gone.",
 )
-def workdir_hangs(seen: Situation) -> Iterator[Hit]:
+def workdir_hangs(context: CheckContext) -> Iterator[Hit]:
     """The file system of the working directory, or of a directory above it, gave no answer within 2 seconds.
 
     A mount whose server is gone, or a disk that is failing. The other questions were answered all the same.
     """
-    for node, facts in seen.known:
-        hung = {text: facts.problems[name] for name, text in NEEDED.items() if name in facts.problems}
-        for what, problem in hung.items():
-            if problem.startswith(HANGS):
+    for node, facts in context.known:
+        hanging = {
+            text: facts.problems[name] for name, text in WORKDIR_QUESTIONS.items() if name in facts.problems
+        }
+        for directory, problem in hanging.items():
+            if problem.startswith(TIMEOUT_PREFIX):
                 fix = ssh_to(node, "findmnt -t nfs,nfs4,fuse,cifs; dmesg | tail")
-                yield on(node, f"{what}, {node.workdir}: {problem}", fix)
+                yield on_node(node, f"{directory}, {node.workdir}: {problem}", fix)
 
 
-FIRST_PERSON = 1000  # uid; logind keeps its hands off system accounts
-MUCH_LEFT = 256 << 20  # bytes
-PROCESSES_EACH = 256  # of a worker: its threads, its data loaders and theirs
-MEMORY_EACH = GIB // 2
+FIRST_USER_UID = 1000  # uid; logind keeps its hands off system accounts
+LEFTOVER_LIMIT = 256 << 20  # bytes
+PROCESSES_PER_WORKER = 256  # of a worker: its threads, its data loaders and theirs
+MEMORY_PER_WORKER = GIB // 2
 UTF8 = ("utf-8", "utf8")
-LEFT_FILES = (
+LEFTOVER_FILES = (
     "find /dev/shm -maxdepth 1 -user $(id -un) -mmin +60 '(' -name 'torch_*' -o -name 'nccl-*' ')' -ls"
 )
 
 
-def workers_of(seen: Situation, facts: Facts) -> int:
+def count_workers(context: CheckContext, facts: Facts) -> int:
     """Give the number of workers that a node would run; without a job one per GPU."""
-    wanted = seen.job.nproc_per_node if seen.job else "gpu"
-    if seen.job and seen.job.one_process:
+    nproc_per_node = context.job.nproc_per_node if context.job else "gpu"
+    if context.job and context.job.is_single_process:
         return 1
-    if wanted == "cpu":
+    if nproc_per_node == "cpu":
         return facts.machine.cpus_allowed or 1
-    return wanted if isinstance(wanted, int) else facts.gpus.count or 1
+    return nproc_per_node if isinstance(nproc_per_node, int) else facts.gpus.count or 1
 
 
 @check(
@@ -246,17 +257,21 @@ def workers_of(seen: Situation, facts: Facts) -> int:
     why="Files of a run in /dev/shm may vanish when the last session of this user ends.",
     needs=("logind", "account"),
 )
-def removes_shared_memory(seen: Situation) -> Iterator[Hit]:
+def removes_shared_memory(context: CheckContext) -> Iterator[Hit]:
     """RemoveIPC is on for systemd-logind, which is its default, and lingering is off for this user.
 
     When a user has no session and no process of a session left, logind removes the user's shared memory. NCCL says
     `unlink shared memory /dev/shm/nccl-... failed, error: No such file or directory`. Lingering prevents it.
     """
-    for node, facts in seen.known:
-        if facts.logind.removes_ipc and not facts.logind.linger and (facts.account.uid or 0) >= FIRST_PERSON:
+    for node, facts in context.known:
+        if (
+            facts.logind.removes_ipc
+            and not facts.logind.linger
+            and (facts.account.uid or 0) >= FIRST_USER_UID
+        ):
             user = shlex.quote(facts.account.user) if facts.account.user else "$USER"
             fix = as_root(node, facts, f"loginctl enable-linger {user}")
-            yield on(node, "RemoveIPC=yes, no lingering", fix)
+            yield on_node(node, "RemoveIPC=yes, no lingering", fix)
 
 
 @check(
@@ -266,17 +281,17 @@ def removes_shared_memory(seen: Situation) -> Iterator[Hit]:
     why="What they left in /dev/shm takes memory until it is removed or the node restarts.",
     needs=("shm_left",),
 )
-def shared_memory_left(seen: Situation) -> Iterator[Hit]:
+def shared_memory_left(context: CheckContext) -> Iterator[Hit]:
     """Files of this account in /dev/shm that nobody can need any more take 256 MiB or more.
 
     torch_PID_... of a process that is gone, and nccl-... that are older than an hour. A killed data loader leaves the
     former, a killed rank the latter. Newer files of NCCL may be in use and are not counted.
     """
-    for node, facts in seen.known:
+    for node, facts in context.known:
         files, size = facts.shm_left.files or 0, facts.shm_left.bytes or 0
-        if size >= MUCH_LEFT:
-            fix = f"{ssh_to(node, LEFT_FILES)}  # -delete in place of -ls, while no run is there"
-            yield on(node, f"{counted(files, 'file')}, {size_text(size)} in /dev/shm", fix)
+        if size >= LEFTOVER_LIMIT:
+            fix = f"{ssh_to(node, LEFTOVER_FILES)}  # -delete in place of -ls, while no run is there"
+            yield on_node(node, f"{plural(files, 'file')}, {render_size(size)} in /dev/shm", fix)
 
 
 @check(
@@ -286,23 +301,23 @@ def shared_memory_left(seen: Situation) -> Iterator[Hit]:
     why="Workers, their threads and data loaders end with `Resource temporarily unavailable`.",
     needs=("limits", "cgroup", "account"),
 )
-def few_processes(seen: Situation) -> Iterator[Hit]:
+def few_processes(context: CheckContext) -> Iterator[Hit]:
     """Fewer processes and threads are allowed than 256 for each worker.
 
     The limit is `ulimit -u` of an SSH session, which does not hold for root, or what the control group has left
     (pids.max, as containers and systemd set it: TasksMax).
     """
-    for node, facts in seen.known:
-        wanted, uid = PROCESSES_EACH * workers_of(seen, facts), facts.account.uid
+    for node, facts in context.known:
+        needed, uid = PROCESSES_PER_WORKER * count_workers(context, facts), facts.account.uid
         limit = facts.limits.nproc.soft if facts.limits.nproc and uid else None
-        left = facts.cgroup.pids_free
-        if limit is not None and 0 <= limit < wanted:
+        remaining = facts.cgroup.pids_free
+        if limit is not None and 0 <= limit < needed:
             line = f"{facts.account.user or '*'} - nproc 65536"
-            yield on(node, f"ulimit -u is {limit}", f"/etc/security/limits.conf on {node.name}: {line}")
-        elif left is not None and left < wanted:
+            yield on_node(node, f"ulimit -u is {limit}", f"/etc/security/limits.conf on {node.name}: {line}")
+        elif remaining is not None and remaining < needed:
             fix = as_root(node, facts, f"systemctl set-property user-{uid}.slice TasksMax=infinity")
-            evidence = f"{left} left of the control group's pids.max"
-            yield on(node, evidence, f"{fix}  # in a container: --pids-limit")
+            evidence = f"{remaining} left of the control group's pids.max"
+            yield on_node(node, evidence, f"{fix}  # in a container: --pids-limit")
 
 
 @check(
@@ -312,16 +327,16 @@ def few_processes(seen: Situation) -> Iterator[Hit]:
     why="The kernel ends a process that goes beyond it, however much memory the machine has.",
     needs=("machine", "cgroup"),
 )
-def memory_is_limited(seen: Situation) -> Iterator[Hit]:
+def memory_is_limited(context: CheckContext) -> Iterator[Hit]:
     """A container, a systemd slice or a batch system grants the session less than nine tenths of the memory.
 
     A worker that goes beyond it ends by signal 9, and `free` shows nothing of it.
     """
-    for node, facts in seen.known:
+    for node, facts in context.known:
         limit, memory = facts.cgroup.memory or facts.machine.memory_limit, facts.machine.memory
         if limit and memory and limit < 0.9 * memory:
-            look = ssh_to(node, "cat /proc/self/cgroup; systemctl show -p MemoryMax user-$(id -u).slice")
-            yield on(node, f"{size_text(limit)} of {size_text(memory)}", look)
+            command = ssh_to(node, "cat /proc/self/cgroup; systemctl show -p MemoryMax user-$(id -u).slice")
+            yield on_node(node, f"{render_size(limit)} of {render_size(memory)}", command)
 
 
 @check(
@@ -331,18 +346,22 @@ def memory_is_limited(seen: Situation) -> Iterator[Hit]:
     why="The kernel's OOM killer ends a worker with signal 9, often minutes into a run.",
     needs=("machine", "cgroup"),
 )
-def little_memory(seen: Situation) -> Iterator[Hit]:
+def little_memory(context: CheckContext) -> Iterator[Hit]:
     """Less memory is free than 512 MiB for each worker, on the node or in the session's control group.
 
     `import torch` alone takes some 200 MB in each worker. See who has it: other people's processes, or a run that was
     left behind (`clusterctl ps --orphans`).
     """
-    for node, facts in seen.known:
-        room = [one for one in (facts.machine.memory_free, facts.cgroup.memory_free) if one is not None]
-        workers = workers_of(seen, facts)
-        if room and min(room) < MEMORY_EACH * workers:
-            look = ssh_to(node, "free -h; ps -eo user,rss,args --sort -rss | head")
-            yield on(node, f"{size_text(min(room))} free for {counted(workers, 'worker')}", look)
+    for node, facts in context.known:
+        free_values = [
+            value for value in (facts.machine.memory_free, facts.cgroup.memory_free) if value is not None
+        ]
+        workers = count_workers(context, facts)
+        if free_values and min(free_values) < MEMORY_PER_WORKER * workers:
+            command = ssh_to(node, "free -h; ps -eo user,rss,args --sort -rss | head")
+            yield on_node(
+                node, f"{render_size(min(free_values))} free for {plural(workers, 'worker')}", command
+            )
 
 
 @check(
@@ -352,19 +371,19 @@ def little_memory(seen: Situation) -> Iterator[Hit]:
     why="Workers that take turns make every all-reduce wait.",
     needs=("machine", "cgroup"),
 )
-def few_processors(seen: Situation) -> Iterator[Hit]:
+def few_processors(context: CheckContext) -> Iterator[Hit]:
     """The session may use only some of the node's processors, and fewer than there would be workers.
 
     The reason is a control group's quota (cpu.max, `docker --cpus`), or a set of processors (cpuset, taskset, a batch
     system).
     """
-    for node, facts in seen.known:
+    for node, facts in context.known:
         total, quota = facts.machine.cpus or 0, facts.cgroup.cpus
         usable = min(facts.machine.cpus_allowed or total, total if quota is None else quota)
-        workers = workers_of(seen, facts)
+        workers = count_workers(context, facts)
         if usable < min(total, workers):
-            evidence = f"{usable:g} of {counted(total, 'processor')} for {counted(workers, 'worker')}"
-            yield on(node, evidence, f"job: nproc_per_node: {max(1, int(usable))}  # or a higher quota")
+            evidence = f"{usable:g} of {plural(total, 'processor')} for {plural(workers, 'worker')}"
+            yield on_node(node, evidence, f"job: nproc_per_node: {max(1, int(usable))}  # or a higher quota")
 
 
 @check(
@@ -374,15 +393,15 @@ def few_processors(seen: Situation) -> Iterator[Hit]:
     why="A script that prints or reads other letters fails with UnicodeEncodeError or UnicodeDecodeError.",
     needs=("text",),
 )
-def not_utf8(seen: Situation) -> Iterator[Hit]:
+def not_utf8(context: CheckContext) -> Iterator[Hit]:
     """Python takes its encoding for files and output from the locale of an SSH session, and that is another one.
 
     Python reads the locales C and POSIX as UTF-8; others, such as zh_CN.GBK, it obeys. `env: {PYTHONUTF8: 1}` in the
     job settles it for all nodes.
     """
-    settled = seen.job is not None and seen.job.env.get("PYTHONUTF8") == "1"
-    for node, facts in seen.known:
+    is_set_by_job = context.job is not None and context.job.env.get("PYTHONUTF8") == "1"
+    for node, facts in context.known:
         encoding = facts.text.encoding
-        if encoding and encoding.lower() not in UTF8 and not settled:
-            told = ", ".join(facts.text.variables) or "no locale is set"
-            yield on(node, f"{encoding} ({told})", 'job: env: {PYTHONUTF8: "1"}')
+        if encoding and encoding.lower() not in UTF8 and not is_set_by_job:
+            variables = ", ".join(facts.text.variables) or "no locale is set"
+            yield on_node(node, f"{encoding} ({variables})", 'job: env: {PYTHONUTF8: "1"}')

@@ -6,35 +6,35 @@ import shlex
 from collections.abc import Iterator
 
 from clusterctl.plans.checks.framework import (
+    CheckContext,
     Hit,
-    Situation,
-    across,
+    across_nodes,
     as_root,
     check,
+    exclude_option,
     in_inventory,
-    on,
+    on_node,
     split_votes,
     ssh_to,
-    without,
 )
 from clusterctl.plans.facts.facts import Facts
-from clusterctl.plans.facts.gpu_use import GPU, NODE, describe_holders
-from clusterctl.plans.facts.records import Holder
+from clusterctl.plans.facts.gpu_use import GPU_LOCK_PREFIX, NODE_LOCK, describe_holders
+from clusterctl.plans.facts.records import LockHolder
 from clusterctl.plans.launch.placement import plan_devices
 from clusterctl.specs.inventory.model import Node
-from clusterctl.specs.job.model import VISIBLE
+from clusterctl.specs.job.model import VISIBLE_DEVICES_VARIABLES
 from clusterctl.specs.nodeset import fold_names
 
 MIB, GIB = 1 << 20, 1 << 30
-FULL, LOW = 100 * 1000 * 1000, GIB  # bytes
+DISK_FULL, DISK_LOW = 100 * 1000 * 1000, GIB  # bytes
 FEW_INODES = 5000
 SHM_PER_PROCESS = 256 * MIB
 # What a launch takes away from a job's environment, so that it does no harm there.
-CLEARED = ("PET_", "TORCHELASTIC_", "MASTER_")
+CLEARED_PREFIXES = ("PET_", "TORCHELASTIC_", "MASTER_")
 CLEARED_NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "ROLE_RANK")
-HOSTID = "NCCL_HOSTID"  # takes the place of hostname and boot where NCCL tells machines apart
+NCCL_HOSTID = "NCCL_HOSTID"  # takes the place of hostname and boot where NCCL tells machines apart
 # What a launch sets by itself, per node, whatever was there before.
-REPLACED = (
+REPLACED_NAMES = (
     "NCCL_SOCKET_IFNAME",
     "GLOO_SOCKET_IFNAME",
     "GLOO_IFACE",
@@ -43,7 +43,7 @@ REPLACED = (
 )
 
 
-def size_text(number: int) -> str:
+def render_size(number: int) -> str:
     """Write a number of bytes for people."""
     for unit, factor in (("GiB", GIB), ("MiB", MIB)):
         if number >= factor:
@@ -58,15 +58,15 @@ def size_text(number: int) -> str:
     why="Both would start processes on the same GPUs, and NCCL refuses that.",
     needs=("machine",),
 )
-def same_machine_with_gpus(seen: Situation) -> Iterator[Hit]:
+def same_machine_with_gpus(context: CheckContext) -> Iterator[Hit]:
     """Two nodes of the inventory report the same boot and the same hostname.
 
     Perhaps one machine is listed by name and by address. NCCL tells machines apart by exactly these two
     values; for containers that share both on purpose, set NCCL_HOSTID to a different value in each, and this
     check takes them for two as NCCL does.
     """
-    if seen.wants_gpus():
-        yield from _same_machines(seen)
+    if context.wants_gpus():
+        yield from _same_machines(context)
 
 
 @check(
@@ -76,21 +76,21 @@ def same_machine_with_gpus(seen: Situation) -> Iterator[Hit]:
     why="They share its processors, so nothing becomes faster by the second one.",
     needs=("machine",),
 )
-def same_machine(seen: Situation) -> Iterator[Hit]:
+def same_machine(context: CheckContext) -> Iterator[Hit]:
     """Two nodes of the inventory are one machine: same boot, same hostname. Fine for a trial on CPUs."""
-    if not seen.wants_gpus():
-        yield from _same_machines(seen)
+    if not context.wants_gpus():
+        yield from _same_machines(context)
 
 
-def _same_machines(seen: Situation) -> Iterator[Hit]:
+def _same_machines(context: CheckContext) -> Iterator[Hit]:
     nodes_of: dict[tuple[str, str, str], list[str]] = {}
-    for node, facts in seen.known:
+    for node, facts in context.known:
         if facts.machine.boot_id and facts.machine.hostname:
-            identity = (facts.machine.hostname, facts.machine.boot_id, facts.environment.get(HOSTID, ""))
+            identity = (facts.machine.hostname, facts.machine.boot_id, facts.environment.get(NCCL_HOSTID, ""))
             nodes_of.setdefault(identity, []).append(node.name)
     for (hostname, _, _), names in nodes_of.items():
         if len(names) > 1:
-            yield across(
+            yield across_nodes(
                 names, f"{fold_names(names)}: hostname {hostname}, same boot", f"add --exclude {names[-1]}"
             )
 
@@ -102,15 +102,15 @@ def _same_machines(seen: Situation) -> Iterator[Hit]:
     why="Every connection and data loader needs some; the job ends with `Too many open files`.",
     needs=("limits",),
 )
-def few_open_files(seen: Situation) -> Iterator[Hit]:
+def few_open_files(context: CheckContext) -> Iterator[Hit]:
     """The limit `nofile` of an SSH session is small. 65536 is a good value for large jobs."""
-    for node, facts in seen.known:
+    for node, facts in context.known:
         limit = facts.limits.nofile
-        low = limit and (0 <= (limit.soft or 0) < 1024 or 0 <= (limit.hard or 0) < 4096)
-        if limit and low:
+        is_low = limit and (0 <= (limit.soft or 0) < 1024 or 0 <= (limit.hard or 0) < 4096)
+        if limit and is_low:
             user = facts.account.user or "*"
             line = f"{user} - nofile 65536"
-            yield on(
+            yield on_node(
                 node,
                 f"soft {limit.soft}, hard {limit.hard}",
                 f"/etc/security/limits.conf on {node.name}: {line}",
@@ -124,18 +124,18 @@ def few_open_files(seen: Situation) -> Iterator[Hit]:
     why="Data loaders and NCCL share memory there; too little ends in a bus error.",
     needs=("shm_disk",),
 )
-def small_shm(seen: Situation) -> Iterator[Hit]:
+def small_shm(context: CheckContext) -> Iterator[Hit]:
     """The shared memory of the node has less room than 256 MiB per process.
 
     Docker gives a container 64 MiB unless told otherwise: --shm-size=8g or --ipc=host.
     """
-    for node, facts in seen.known:
-        count = seen.job.nproc_per_node if seen.job else 1
-        processes = count if isinstance(count, int) else facts.gpus.count or 1
+    for node, facts in context.known:
+        nproc_per_node = context.job.nproc_per_node if context.job else 1
+        processes = nproc_per_node if isinstance(nproc_per_node, int) else facts.gpus.count or 1
         free = facts.shm_disk.free if facts.shm_disk.total != 0 else None  # 0: a tmpfs without a limit
         if free is not None and free < SHM_PER_PROCESS * processes:
-            yield on(
-                node, f"{size_text(free)} free", as_root(node, facts, "mount -o remount,size=8G /dev/shm")
+            yield on_node(
+                node, f"{render_size(free)} free", as_root(node, facts, "mount -o remount,size=8G /dev/shm")
             )
 
 
@@ -146,19 +146,21 @@ def small_shm(seen: Situation) -> Iterator[Hit]:
     why="A launch by clusterctl clears them; a torchrun started by hand would obey them.",
     needs=("environment",),
 )
-def leftovers(seen: Situation) -> Iterator[Hit]:
+def leftover_variables(context: CheckContext) -> Iterator[Hit]:
     """The environment of an SSH session already holds RANK, MASTER_ADDR, PET_* or the like.
 
     They come from /etc/environment, a profile file or an image. torchrun takes the default of every flag from
     PET_*, so one of them silently changes a job.
     """
-    for node, facts in seen.known:
-        found = [name for name in facts.environment if name.startswith(CLEARED) or name in CLEARED_NAMES]
-        if found:
-            told = ", ".join(f"{name}={facts.environment[name]}" for name in found[:6])
-            yield on(
+    for node, facts in context.known:
+        names = [
+            name for name in facts.environment if name.startswith(CLEARED_PREFIXES) or name in CLEARED_NAMES
+        ]
+        if names:
+            evidence = ", ".join(f"{name}={facts.environment[name]}" for name in names[:6])
+            yield on_node(
                 node,
-                told,
+                evidence,
                 ssh_to(node, "grep -rnE '(RANK|MASTER_|PET_|WORLD_SIZE)' /etc/environment /etc/profile.d"),
             )
 
@@ -170,25 +172,32 @@ def leftovers(seen: Situation) -> Iterator[Hit]:
     why="Such a variable steers torch, NCCL or Gloo on some nodes and not on others.",
     needs=("environment",),
 )
-def environments_differ(seen: Situation) -> Iterator[Hit]:
+def environments_differ(context: CheckContext) -> Iterator[Hit]:
     """The environments of SSH sessions differ in variables that change what torch, NCCL or Gloo do.
 
     A launch replaces the NIC variables and leaves the others. If all nodes should have one, write it in the job's
     `env:`; otherwise remove it from the node's start files.
     """
-    names = {name for _, facts in seen.known for name in facts.environment if not _is_handled(seen, name)}
+    names = {
+        name for _, facts in context.known for name in facts.environment if not _is_handled(context, name)
+    }
     for name in sorted(names):
-        values = {node.name: facts.environment.get(name, "unset") for node, facts in seen.known}
+        values = {node.name: facts.environment.get(name, "unset") for node, facts in context.known}
         split = split_votes(values)
         if split:
-            yield across(
+            yield across_nodes(
                 split.odd, f"{name}: {split.evidence}", f"job: env: {{{name}: ...}}  # the same everywhere"
             )
 
 
-def _is_handled(seen: Situation, name: str) -> bool:
-    cleared = name.startswith(CLEARED) or name in (*CLEARED_NAMES, HOSTID)
-    return cleared or name in REPLACED or name in VISIBLE or bool(seen.job and name in seen.job.env)
+def _is_handled(context: CheckContext, name: str) -> bool:
+    is_cleared = name.startswith(CLEARED_PREFIXES) or name in (*CLEARED_NAMES, NCCL_HOSTID)
+    return (
+        is_cleared
+        or name in REPLACED_NAMES
+        or name in VISIBLE_DEVICES_VARIABLES
+        or bool(context.job and name in context.job.env)
+    )
 
 
 @check(
@@ -198,14 +207,14 @@ def _is_handled(seen: Situation, name: str) -> bool:
     why="InfiniBand and RoCE lock their buffers; NCCL fails with `ibv_reg_mr failed`.",
     needs=("limits", "infiniband"),
 )
-def low_memlock(seen: Situation) -> Iterator[Hit]:
+def low_memlock(context: CheckContext) -> Iterator[Hit]:
     """The node has InfiniBand or RoCE adapters and the limit `memlock` of an SSH session is not unlimited."""
-    for node, facts in seen.known:
+    for node, facts in context.known:
         limit = facts.limits.memlock
         if facts.infiniband and limit and limit.soft is not None and 0 <= limit.soft < GIB:
             user = facts.account.user or "*"
             fix = f"/etc/security/limits.conf on {node.name}: {user} - memlock unlimited"
-            yield on(node, f"{size_text(limit.soft)} for {facts.infiniband[0].adapter}", fix)
+            yield on_node(node, f"{render_size(limit.soft)} for {facts.infiniband[0].adapter}", fix)
 
 
 @check(
@@ -215,11 +224,11 @@ def low_memlock(seen: Situation) -> Iterator[Hit]:
     why="glibc then gives every thread 2 MiB of stack, and NCCL's threads can crash while it starts.",
     needs=("limits",),
 )
-def unlimited_stack(seen: Situation) -> Iterator[Hit]:
+def unlimited_stack(context: CheckContext) -> Iterator[Hit]:
     """`ulimit -s unlimited` makes thread stacks smaller, not larger. 8192 is the usual value."""
-    for node, facts in seen.known:
-        if seen.wants_gpus() and facts.limits.stack and facts.limits.stack.soft == -1:
-            yield on(node, "stack unlimited", in_inventory(node, "activate: ulimit -s 8192"))
+    for node, facts in context.known:
+        if context.wants_gpus() and facts.limits.stack and facts.limits.stack.soft == -1:
+            yield on_node(node, "stack unlimited", in_inventory(node, "activate: ulimit -s 8192"))
 
 
 @check(
@@ -229,12 +238,14 @@ def unlimited_stack(seen: Situation) -> Iterator[Hit]:
     why="A run would be killed when the last SSH session of this user ends.",
     needs=("logind",),
 )
-def kills_at_logout(seen: Situation) -> Iterator[Hit]:
+def kills_at_logout(context: CheckContext) -> Iterator[Hit]:
     """KillUserProcesses=yes is set for systemd-logind, and lingering is off for this user."""
-    for node, facts in seen.known:
+    for node, facts in context.known:
         if facts.logind.kills and not facts.logind.linger:
             user = shlex.quote(facts.account.user) if facts.account.user else "$USER"
-            yield on(node, "KillUserProcesses=yes", as_root(node, facts, f"loginctl enable-linger {user}"))
+            yield on_node(
+                node, "KillUserProcesses=yes", as_root(node, facts, f"loginctl enable-linger {user}")
+            )
 
 
 @check(
@@ -244,13 +255,13 @@ def kills_at_logout(seen: Situation) -> Iterator[Hit]:
     why="Compiled code does not move between them, and results may differ in the last digits.",
     needs=("platform",),
 )
-def architectures_differ(seen: Situation) -> Iterator[Hit]:
+def architectures_differ(context: CheckContext) -> Iterator[Hit]:
     """Some nodes are x86_64 and some aarch64, say. torch may work across them; other packages may not."""
-    told = {node.name: facts.platform.machine for node, facts in seen.known}
-    split = split_votes({name: machine for name, machine in told.items() if machine})
+    machines = {node.name: facts.platform.machine for node, facts in context.known}
+    split = split_votes({name: machine for name, machine in machines.items() if machine})
     if split:
-        each = "give each node a Python environment of its own architecture"
-        yield across(split.odd, split.evidence, f"{each}, or {without(split.odd)}")
+        fix = "give each node a Python environment of its own architecture"
+        yield across_nodes(split.odd, split.evidence, f"{fix}, or {exclude_option(split.odd)}")
 
 
 # What the questions of the probe are about, in the words of somebody who must mend it.
@@ -275,7 +286,7 @@ QUESTIONS = {
     "activate": "what `activate` gave",
     "locks": "who holds the GPUs",
 }
-TOLD_ELSEWHERE = ("workdir", "workdir_disk")  # where they hang: CC-DISK-009
+REPORTED_ELSEWHERE = ("workdir", "workdir_disk")  # where they hang: CC-DISK-009
 
 
 @check(
@@ -284,41 +295,41 @@ TOLD_ELSEWHERE = ("workdir", "workdir_disk")  # where they hang: CC-DISK-009
     "a question was not answered",
     why="What could not be asked was not checked.",
 )
-def unanswered(seen: Situation) -> Iterator[Hit]:
+def unanswered_questions(context: CheckContext) -> Iterator[Hit]:
     """The node answered, but one of the questions failed or took longer than its own limit (2 s, 7.5 s for GPUs).
 
     A file system hangs, a name server is silent, a file may not be read, a tool is broken.
     """
-    for node, facts in seen.known:
+    for node, facts in context.known:
         for question, problem in facts.problems.items():
-            if question not in TOLD_ELSEWHERE or not problem.startswith("no answer within"):
-                what = QUESTIONS.get(question)
-                told = f"{question}{f' ({what})' if what else ''}: {problem}"
-                yield on(node, told, ssh_to(node, "uptime; df; dmesg | tail"))
+            if question not in REPORTED_ELSEWHERE or not problem.startswith("no answer within"):
+                subject = QUESTIONS.get(question)
+                evidence = f"{question}{f' ({subject})' if subject else ''}: {problem}"
+                yield on_node(node, evidence, ssh_to(node, "uptime; df; dmesg | tail"))
 
 
 LARGEST_OFFSET = 2.0  # seconds
 
 
-def _offsets(seen: Situation) -> dict[str, tuple[float, float]]:
-    clocks = {node.name: facts.clock for node, facts in seen.known}
+def _offsets(context: CheckContext) -> dict[str, tuple[float, float]]:
+    clocks = {node.name: facts.clock for node, facts in context.known}
     return {
         name: (clock.offset, clock.error or 0.0) for name, clock in clocks.items() if clock.offset is not None
     }
 
 
-def _shift(seen: Situation) -> float:
+def _common_offset(context: CheckContext) -> float:
     """Give by how much all nodes are off together, in seconds: then the clock here is the wrong one. Else 0."""
-    told = sorted(_offsets(seen).values())
-    if len(told) < 2:
+    offsets = sorted(_offsets(context).values())
+    if len(offsets) < 2:
         return 0.0
-    middle, error = told[len(told) // 2]
-    agreeing = sum(abs(offset - middle) <= LARGEST_OFFSET for offset, _ in told)
-    wrong = abs(middle) - error > LARGEST_OFFSET and agreeing > len(told) / 2
-    return middle if wrong else 0.0
+    median, error = offsets[len(offsets) // 2]
+    agreeing = sum(abs(offset - median) <= LARGEST_OFFSET for offset, _ in offsets)
+    is_local_clock_wrong = abs(median) - error > LARGEST_OFFSET and agreeing > len(offsets) / 2
+    return median if is_local_clock_wrong else 0.0
 
 
-def _side(offset: float, others: str) -> str:
+def _describe_direction(offset: float, others: str) -> str:
     return f"ahead of {others}" if offset > 0 else f"behind {others}"
 
 
@@ -329,20 +340,26 @@ def _side(offset: float, others: str) -> str:
     why="Logs and errors of different nodes cannot be put in order, and c10d rendezvous fails beyond 15 s.",
     needs=("clock",),
 )
-def clock_is_wrong(seen: Situation) -> Iterator[Hit]:
+def clock_is_wrong(context: CheckContext) -> Iterator[Hit]:
     """The node's clock differs from the one here by more than 2 seconds, beyond the error of measuring.
 
     Where most nodes agree with each other and not with this machine, they are compared with each other.
     """
-    shift = _shift(seen)
-    offsets = _offsets(seen)
-    for node, facts in seen.known:
+    common_offset = _common_offset(context)
+    offsets = _offsets(context)
+    for node, facts in context.known:
         offset, error = offsets.get(node.name, (0.0, 0.0))
-        off = offset - shift
-        if node.name in offsets and abs(off) - error > LARGEST_OFFSET:
-            side = _side(off, "the other nodes") if shift else "ahead" if off > 0 else "behind"
-            evidence = f"{abs(off):.1f} s {side} (known to {error:.2f} s)"
-            yield on(node, evidence, as_root(node, facts, "chronyc makestep"))
+        relative_offset = offset - common_offset
+        if node.name in offsets and abs(relative_offset) - error > LARGEST_OFFSET:
+            direction = (
+                _describe_direction(relative_offset, "the other nodes")
+                if common_offset
+                else "ahead"
+                if relative_offset > 0
+                else "behind"
+            )
+            evidence = f"{abs(relative_offset):.1f} s {direction} (known to {error:.2f} s)"
+            yield on_node(node, evidence, as_root(node, facts, "chronyc makestep"))
 
 
 @check(
@@ -352,30 +369,30 @@ def clock_is_wrong(seen: Situation) -> Iterator[Hit]:
     why="Times that are shown here, such as those of log lines, are off by as much.",
     needs=("clock",),
 )
-def clock_here_is_wrong(seen: Situation) -> Iterator[Hit]:
+def local_clock_is_wrong(context: CheckContext) -> Iterator[Hit]:
     """Most nodes agree with each other within 2 seconds, and differ from the machine where clusterctl runs by more."""
-    shift = _shift(seen)
-    if shift:
-        names = [node.name for node, _ in seen.known]
-        yield across(
+    common_offset = _common_offset(context)
+    if common_offset:
+        names = [node.name for node, _ in context.known]
+        yield across_nodes(
             names,
-            f"this machine is {abs(shift):.1f} s {_side(-shift, 'the nodes')}",
+            f"this machine is {abs(common_offset):.1f} s {_describe_direction(-common_offset, 'the nodes')}",
             "sudo chronyc makestep  # here",
         )
 
 
-def _taken_gpus(seen: Situation, node: Node, facts: Facts) -> tuple[Holder, ...]:
+def _list_gpu_holders(context: CheckContext, node: Node, facts: Facts) -> tuple[LockHolder, ...]:
     """Give the holders of the GPUs that the job would take; without a job, of any."""
-    wanted = {device.id for device in plan_devices(seen.job, node, facts)} if seen.job else None
-    ids = {holder: (holder.name or "")[len(GPU) :] for holder in facts.locks}
+    device_ids = {device.id for device in plan_devices(context.job, node, facts)} if context.job else None
+    uuids = {holder: (holder.name or "")[len(GPU_LOCK_PREFIX) :] for holder in facts.locks}
     return tuple(
         holder
-        for holder, one in ids.items()
-        if (holder.name or "").startswith(GPU) and (wanted is None or one in wanted)
+        for holder, uuid in uuids.items()
+        if (holder.name or "").startswith(GPU_LOCK_PREFIX) and (device_ids is None or uuid in device_ids)
     )
 
 
-def _indices(facts: Facts) -> dict[str, int]:
+def _gpu_indices(facts: Facts) -> dict[str, int]:
     return {gpu.uuid: gpu.index for gpu in facts.gpus.devices if gpu.uuid and gpu.index is not None}
 
 
@@ -386,15 +403,17 @@ def _indices(facts: Facts) -> dict[str, int]:
     why="A launch on these GPUs is refused until that run has ended, or waits for it with `launch --wait`.",
     needs=("locks", "gpus"),
 )
-def gpus_are_taken(seen: Situation) -> Iterator[Hit]:
+def gpus_are_taken(context: CheckContext) -> Iterator[Hit]:
     """A run of clusterctl holds these GPUs, of whichever account on the node; the run says whose it is.
 
     `clusterctl ps` shows runs of this account, `stop RUN` ends one. A holder that does not answer is a frozen
     agent, or no clusterctl at all; its pid and account are the kernel's word.
     """
-    for node, facts in seen.known:
-        for line in describe_holders(_taken_gpus(seen, node, facts), _indices(facts)):
-            yield on(node, line, "clusterctl launch --wait, or stop that run, or choose other GPUs or nodes")
+    for node, facts in context.known:
+        for line in describe_holders(_list_gpu_holders(context, node, facts), _gpu_indices(facts)):
+            yield on_node(
+                node, line, "clusterctl launch --wait, or stop that run, or choose other GPUs or nodes"
+            )
 
 
 @check(
@@ -404,13 +423,15 @@ def gpus_are_taken(seen: Situation) -> Iterator[Hit]:
     why="One of the two wants the node alone: a launch is refused until the other has ended, or waits for it.",
     needs=("locks",),
 )
-def node_is_taken(seen: Situation) -> Iterator[Hit]:
+def node_is_taken(context: CheckContext) -> Iterator[Hit]:
     """A run with `exclusive: true` has this node, or this job wants it alone and another run is there."""
-    alone = seen.job is not None and seen.job.exclusive
-    for node, facts in seen.known:
+    wants_exclusive = context.job is not None and context.job.exclusive
+    for node, facts in context.known:
         names = [(holder, holder.name or "") for holder in facts.locks]
-        taken = [
-            holder for holder, name in names if name == NODE or (alone and name and not name.startswith(GPU))
+        holders = [
+            holder
+            for holder, name in names
+            if name == NODE_LOCK or (wants_exclusive and name and not name.startswith(GPU_LOCK_PREFIX))
         ]
-        for line in describe_holders(taken, {}):
-            yield on(node, line, "clusterctl launch --wait, or stop that run, or choose other nodes")
+        for line in describe_holders(holders, {}):
+            yield on_node(node, line, "clusterctl launch --wait, or stop that run, or choose other nodes")

@@ -13,9 +13,9 @@ from clusterctl.plans.launch.launchers import has_simulated_gpus
 from clusterctl.protocol.untrusted import MalformedError, parse_json
 from clusterctl.specs.job.model import Job, Sync
 
-MARK = "clusterctl-deep "  # how the leader's lines begin
+LINE_PREFIX = "clusterctl-deep "  # how the leader's lines begin
 NAME = "deep-check"
-FOLDER = "deepcheck"  # the package that is sent
+PACKAGE_NAME = "deepcheck"  # the package that is sent
 MODULES = (
     "node/__init__",
     "node/diagnose/__init__",
@@ -25,7 +25,7 @@ MODULES = (
 )
 LIMITS = {"nccl": 60, "gloo": 20}  # seconds for the round of all; NCCL may take long to connect
 BUDGET = 60  # seconds after which no further round begins
-STARTING = 120.0
+START_LIMIT = 120.0
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class DeepRound:
 
 
 @dataclass(frozen=True)
-class Found:
+class Diagnosis:
     """Who is to blame, by node number; `rest` tells whether all others work together without them."""
 
     ok: bool = False
@@ -74,67 +74,73 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Deep:
+class DeepCheckResult:
     """What a deep check has shown; `trouble` says why it did not come to its end."""
 
     backend: str
     names: tuple[str, ...]
     ranks: int
     rounds: tuple[DeepRound, ...] = ()
-    found: Found | None = None
+    diagnosis: Diagnosis | None = None
     trouble: str = ""
     fix: str = ""
     at: tuple[str, ...] = field(default=())  # the nodes that the trouble names
 
     @property
-    def whole(self) -> Group | None:
+    def full_group(self) -> Group | None:
         """The group of all nodes, if its round came to an end."""
-        return next((group for one in self.rounds for group in one.groups if one.kind == "all"), None)
+        return next(
+            (group for round_ in self.rounds for group in round_.groups if round_.kind == "all"), None
+        )
 
     def name(self, number: int) -> str:
         """Give a node's name."""
         return self.names[number]
 
-    def complaint(self, group: Group | None) -> str:
+    def describe_error(self, group: Group | None) -> str:
         """Say what went wrong in a group, and on which rank."""
         if group is None or not group.error:
             return "no answer"
-        where = (
+        location = (
             f" on {self.name(group.at)}" if group.at is not None and 0 <= group.at < len(self.names) else ""
         )
-        return group.error if group.rank is None else f"rank {group.rank}{where}: {group.error}"
+        return group.error if group.rank is None else f"rank {group.rank}{location}: {group.error}"
 
     def groups_with(self, *nodes: int, kinds: Sequence[str] = ("alone", "pairs", "again")) -> list[Group]:
         """Give the smaller groups in which these nodes were, the latest first."""
-        wanted = set(nodes)
-        groups = [group for one in self.rounds if one.kind in kinds for group in one.groups]
-        return [group for group in reversed(groups) if wanted <= set(group.nodes)]
+        members = set(nodes)
+        groups = [group for round_ in self.rounds if round_.kind in kinds for group in round_.groups]
+        return [group for group in reversed(groups) if members <= set(group.nodes)]
 
     @property
     def usual(self) -> tuple[float, float]:
         """Bandwidth and latency that a node usually reaches with its best partner."""
-        pairs = [group for group in self._pairs if group.ok]
-        numbers = {number for group in pairs for number in group.nodes}
-        best = [[group for group in pairs if number in group.nodes] for number in numbers]
-        widths = [max(group.bandwidth for group in own) for own in best]
-        delays = [min(group.latency for group in own) for own in best]
-        return (median(widths), median(delays)) if best else (0.0, 0.0)
+        ok_pairs = [group for group in self._pair_tries if group.ok]
+        numbers = {number for group in ok_pairs for number in group.nodes}
+        own_pairs = [[group for group in ok_pairs if number in group.nodes] for number in numbers]
+        bandwidths = [max(group.bandwidth for group in pairs) for pairs in own_pairs]
+        latencies = [min(group.latency for group in pairs) for pairs in own_pairs]
+        return (median(bandwidths), median(latencies)) if own_pairs else (0.0, 0.0)
 
     @property
     def pairs(self) -> list[Group]:
         """Give each pair of nodes that was tried once: of two tries that went well the better one, else the later."""
-        known: dict[frozenset[int], Group] = {}
-        for group in self._pairs:
+        best_tries: dict[frozenset[int], Group] = {}
+        for group in self._pair_tries:
             pair = frozenset(group.nodes)
-            old = known.get(pair)
-            stays = old is not None and old.ok and group.ok and old.bandwidth >= group.bandwidth
-            known[pair] = old if old is not None and stays else group
-        return [group for pair, group in known.items() if len(pair) == 2]
+            previous = best_tries.get(pair)
+            keeps_previous = (
+                previous is not None and previous.ok and group.ok and previous.bandwidth >= group.bandwidth
+            )
+            best_tries[pair] = previous if previous is not None and keeps_previous else group
+        return [group for pair, group in best_tries.items() if len(pair) == 2]
 
     @property
-    def _pairs(self) -> list[Group]:
+    def _pair_tries(self) -> list[Group]:
         """Every try of a pair; one that looked slow was tried again."""
-        return [group for one in self.rounds if one.kind in {"pairs", "again"} for group in one.groups]
+        return [
+            group for round_ in self.rounds if round_.kind in {"pairs", "again"} for group in round_.groups
+        ]
 
 
 def bus_bandwidth(size: float, seconds: float, ranks: int) -> float:
@@ -146,23 +152,23 @@ def choose_backend(job: Job | None, facts: Sequence[Facts]) -> str:
     """Take the job's backend; without a job NCCL where every node has GPUs and a torch for them."""
     if job is not None:
         return job.backend
-    return "nccl" if all(map(_computes_on_gpus, facts)) else "gloo"
+    return "nccl" if all(map(_can_compute_on_gpus, facts)) else "gloo"
 
 
-def _computes_on_gpus(facts: Facts) -> bool:
+def _can_compute_on_gpus(facts: Facts) -> bool:
     return bool(facts.gpus.count and not has_simulated_gpus(facts) and (facts.torch.cuda or facts.torch.hip))
 
 
 def plan_deep_job(job: Job | None, backend: str, folder: str) -> Job:
     """Make the job of a deep check: with the interpreter, environment and GPUs of the job that it is done for."""
     limit = LIMITS.get(backend, LIMITS["nccl"])
-    nproc = (job.nproc_per_node if job else "gpu") if backend == "nccl" else 1
+    nproc_per_node = (job.nproc_per_node if job else "gpu") if backend == "nccl" else 1
     return Job(
         name=NAME,
         file=f"{folder}/job.yaml",
-        module=f"{FOLDER}.node.diagnose.collective",
+        module=f"{PACKAGE_NAME}.node.diagnose.collective",
         args=(backend, str(limit), str(BUDGET)),
-        nproc_per_node=nproc,
+        nproc_per_node=nproc_per_node,
         backend=job.backend if job else ("nccl" if backend == "nccl" else "gloo"),
         gpus=job.gpus if job else (),
         env=job.env if job else {},
@@ -170,40 +176,44 @@ def plan_deep_job(job: Job | None, backend: str, folder: str) -> Job:
         activate=job.activate if job else None,
         sync=Sync(source="."),
         grace=2.0,
-        time_limit=STARTING + limit + BUDGET,
+        time_limit=START_LIMIT + limit + BUDGET,
     )
 
 
-def read_deep(lines: Sequence[str], deep: Deep) -> Deep:
+def parse_deep_result(lines: Sequence[str], deep: DeepCheckResult) -> DeepCheckResult:
     """Add what the leader's lines tell to an empty result; what is no such line, or not understood, is left out."""
-    rounds, found = list(deep.rounds), deep.found
+    rounds, diagnosis = list(deep.rounds), deep.diagnosis
     for line in lines:
-        entry = _entry(line)
+        entry = _parse_line(line)
         if isinstance(entry.get("round"), str):
-            one = read_value(DeepRound, {**entry, "kind": entry["round"]}, "round", [])
-            rounds += [one] if one is not None and _is_sound(one, len(deep.names)) else []
+            round_ = read_value(DeepRound, {**entry, "kind": entry["round"]}, "round", [])
+            rounds += [round_] if round_ is not None and _is_valid_round(round_, len(deep.names)) else []
         elif "found" in entry:
-            told = read_value(Found, entry["found"], "found", [])
-            found = told if told is not None and _is_known(told, len(deep.names)) else None
-    return Deep(deep.backend, deep.names, deep.ranks, tuple(rounds), found, deep.trouble, deep.fix, deep.at)
+            parsed = read_value(Diagnosis, entry["found"], "found", [])
+            diagnosis = (
+                parsed if parsed is not None and _is_valid_diagnosis(parsed, len(deep.names)) else None
+            )
+    return DeepCheckResult(
+        deep.backend, deep.names, deep.ranks, tuple(rounds), diagnosis, deep.trouble, deep.fix, deep.at
+    )
 
 
-def _entry(line: str) -> Mapping[str, Any]:
+def _parse_line(line: str) -> Mapping[str, Any]:
     try:
-        entry = parse_json(line.removeprefix(MARK).encode()) if line.startswith(MARK) else {}
+        entry = parse_json(line.removeprefix(LINE_PREFIX).encode()) if line.startswith(LINE_PREFIX) else {}
     except MalformedError:
         return {}
     return entry if isinstance(entry, Mapping) else {}
 
 
-def _is_sound(one: DeepRound, count: int) -> bool:
+def _is_valid_round(round_: DeepRound, count: int) -> bool:
     """Tell whether the numbers can be calculated with, and the nodes are ours."""
-    rows = [row for group in one.groups for row in group.rows]
-    numbers = {number for group in one.groups for number in group.nodes}
+    rows = [row for group in round_.groups for row in group.rows]
+    numbers = {number for group in round_.groups for number in group.nodes}
     return all(len(row) == 2 and row[1] > 0 for row in rows) and numbers <= set(range(count))
 
 
-def _is_known(found: Found, count: int) -> bool:
-    links = (*found.links, *found.slow_links)
-    numbers = {*found.nodes, *found.slow_nodes, *(number for link in links for number in link)}
+def _is_valid_diagnosis(diagnosis: Diagnosis, count: int) -> bool:
+    links = (*diagnosis.links, *diagnosis.slow_links)
+    numbers = {*diagnosis.nodes, *diagnosis.slow_nodes, *(number for link in links for number in link)}
     return all(len(link) == 2 for link in links) and numbers <= set(range(count))

@@ -13,18 +13,18 @@ from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network
 from typing import Any
 
-from clusterctl.plans.facts.facts import Facts, plan_calls
+from clusterctl.plans.facts.facts import Facts, plan_neighbours
 from clusterctl.plans.facts.untrusted import read_value
 from clusterctl.plans.launch.network import NodeNetwork, training_nic
 from clusterctl.specs.inventory.model import Node
 
-SIZE = 256 << 10  # bytes each way
+TRANSFER_SIZE = 256 << 10  # bytes each way
 MESH, MASTER = "mesh", "master"
-MAIN = ""  # the rail of the training addresses; others are called by their network
+MAIN_RAIL = ""  # the rail of the training addresses; others are called by their network
 
 
 @dataclass(frozen=True)
-class Listening:
+class MeshListener:
     """Where a node listens for the proof: ports by rail, and node 0's second one."""
 
     addresses: Mapping[str, str]
@@ -33,7 +33,7 @@ class Listening:
 
 
 @dataclass(frozen=True)
-class Way:
+class MeshPath:
     """One call, as the caller tells it: times in seconds, round trips in microseconds, `got` and `acked` in bytes.
 
     `step` is how far it came: connect, greet (the other proves who it is), carry (SIZE bytes both ways), done.
@@ -42,7 +42,7 @@ class Way:
     caller: str = ""
     peer: str = ""
     door: str = MESH
-    rail: str = MAIN
+    rail: str = MAIN_RAIL
     step: str = "connect"
     error: str | None = None
     stranger: bool = False
@@ -69,37 +69,37 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Wire:
+class MeshResult:
     """What a proof showed; `absent` tells why a node did not take part to the end."""
 
     nodes: tuple[str, ...]
-    ways: tuple[Way, ...]
+    paths: tuple[MeshPath, ...]
     absent: Mapping[str, str] = field(default_factory=dict)
     master_port: int | None = None
     seconds: float = 0.0
 
-    def through(self, door: str, rail: str = MAIN) -> tuple[Way, ...]:
+    def select_paths(self, door: str, rail: str = MAIN_RAIL) -> tuple[MeshPath, ...]:
         """Give the calls on one rail at one kind of door, between nodes that took part to the end."""
-        both = (way for way in self.ways if not self.absent.keys() & set(way.ends))
-        return tuple(way for way in both if (way.door, way.rail) == (door, rail))
+        between_present = (path for path in self.paths if not self.absent.keys() & set(path.ends))
+        return tuple(path for path in between_present if (path.door, path.rail) == (door, rail))
 
     def members(self, rail: str) -> tuple[str, ...]:
         """Name the nodes that call or are called on a rail, in the order of the inventory."""
-        there = {name for way in self.ways if way.rail == rail for name in way.ends}
-        return tuple(name for name in self.nodes if name in there)
+        present = {name for path in self.paths if path.rail == rail for name in path.ends}
+        return tuple(name for name in self.nodes if name in present)
 
     @property
     def rails(self) -> tuple[str, ...]:
         """The rails on which there were calls, the training addresses first."""
-        return tuple(sorted({way.rail for way in self.ways}))
+        return tuple(sorted({path.rail for path in self.paths}))
 
 
-def on_rail(rail: str) -> str:
+def render_rail(rail: str) -> str:
     """Say on which rail something was seen; the training addresses go without saying."""
     return f" in {rail}" if rail else ""
 
 
-def choose_takers(
+def choose_mesh_members(
     nodes: Sequence[Node], facts: Mapping[str, Facts], networks: Mapping[str, NodeNetwork]
 ) -> tuple[Node, ...]:
     """Choose who takes part: whose address is known, his own alone, and not in the way of finding more.
@@ -108,10 +108,12 @@ def choose_takers(
     """
     known = [node for node in nodes if node.name in facts and not networks[node.name].problems]
     ips = Counter(networks[node.name].ip for node in nodes)
-    alone = [node for node in known if networks[node.name].ip and ips[networks[node.name].ip] == 1]
-    machines = {facts[node.name].machine.boot_id for node in alone}
-    fit = [node for node in alone if len(machines) == 1 or not str(networks[node.name].ip).startswith("127.")]
-    return tuple(fit) if len(fit) > 1 else ()
+    unique = [node for node in known if networks[node.name].ip and ips[networks[node.name].ip] == 1]
+    machines = {facts[node.name].machine.boot_id for node in unique}
+    reachable = [
+        node for node in unique if len(machines) == 1 or not str(networks[node.name].ip).startswith("127.")
+    ]
+    return tuple(reachable) if len(reachable) > 1 else ()
 
 
 def plan_rails(
@@ -121,22 +123,22 @@ def plan_rails(
 
     What two nodes have (a bridge of containers, say) leads nowhere and is left out.
     """
-    found = {node.name: _rails(facts[node.name], networks[node.name]) for node in nodes}
-    count = Counter(ip for rails in found.values() for ip in rails.values())
+    rails_by_node = {node.name: _list_rails(facts[node.name], networks[node.name]) for node in nodes}
+    count = Counter(ip for rails in rails_by_node.values() for ip in rails.values())
     return {
-        name: {rail: ip for rail, ip in rails.items() if rail == MAIN or count[ip] == 1}
-        for name, rails in found.items()
+        name: {rail: ip for rail, ip in rails.items() if rail == MAIN_RAIL or count[ip] == 1}
+        for name, rails in rails_by_node.items()
     }
 
 
-def _rails(facts: Facts, network: NodeNetwork) -> dict[str, str]:
-    rails = {MAIN: network.ip or ""}
+def _list_rails(facts: Facts, network: NodeNetwork) -> dict[str, str]:
+    rails = {MAIN_RAIL: network.ip or ""}
     main = training_nic(network, facts)
     for nic in facts.nics:
-        first = next((one for one in nic.addresses if one.family == 4 and one.ip), None)
-        further = nic.name in network.nics and nic != main and nic.kind != "loopback" and nic.running
-        if further and first is not None:
-            rails.setdefault(_network_of(first.ip or "", first.prefix), first.ip or "")
+        ipv4 = next((address for address in nic.addresses if address.family == 4 and address.ip), None)
+        is_further = nic.name in network.nics and nic != main and nic.kind != "loopback" and nic.running
+        if is_further and ipv4 is not None:
+            rails.setdefault(_network_of(ipv4.ip or "", ipv4.prefix), ipv4.ip or "")
     return rails
 
 
@@ -147,40 +149,44 @@ def _network_of(ip: str, prefix: int | None) -> str:
         return ip
 
 
-def plan_orders(listening: Mapping[str, Listening]) -> dict[str, list[dict[str, Any]]]:
+def plan_mesh_connections(listeners: Mapping[str, MeshListener]) -> dict[str, list[dict[str, Any]]]:
     """Say what is sent to each node: whom it is to call, on which rail; all call the second door that one node has."""
-    orders: dict[str, list[dict[str, Any]]] = {name: [] for name in listening}
-    for rail in sorted({rail for place in listening.values() for rail in place.ports}):
-        there = [name for name, place in listening.items() if rail in place.ports]
-        for name, peers in plan_calls(there).items():
-            orders[name] += [_peer(peer, listening[peer], rail) for peer in peers]
-    for host, place in listening.items():
-        for name in orders if place.master_port else ():
+    connections: dict[str, list[dict[str, Any]]] = {name: [] for name in listeners}
+    for rail in sorted({rail for listener in listeners.values() for rail in listener.ports}):
+        names = [name for name, listener in listeners.items() if rail in listener.ports]
+        for name, peers in plan_neighbours(names).items():
+            connections[name] += [_connection(peer, listeners[peer], rail) for peer in peers]
+    for host, listener in listeners.items():
+        for name in connections if listener.master_port else ():
             if name != host:
-                orders[name].append({**_peer(host, place, MAIN), "port": place.master_port, "door": MASTER})
-    return orders
+                connections[name].append(
+                    {**_connection(host, listener, MAIN_RAIL), "port": listener.master_port, "door": MASTER}
+                )
+    return connections
 
 
-def _peer(name: str, place: Listening, rail: str) -> dict[str, Any]:
-    address, port = place.addresses[rail], place.ports[rail]
+def _connection(name: str, listener: MeshListener, rail: str) -> dict[str, Any]:
+    address, port = listener.addresses[rail], listener.ports[rail]
     return {"name": name, "address": address, "port": port, "door": MESH, "rail": rail}
 
 
-def read_listening(raw: object, problem: str, addresses: Mapping[str, str]) -> Listening | str:
+def parse_listener(raw: object, problem: str, addresses: Mapping[str, str]) -> MeshListener | str:
     """Read where a node listens, or in words why it does not."""
-    place: Listening | None = read_value(Listening, {**_table(raw), "addresses": addresses}, "listening", [])
-    if place is not None and MAIN in place.ports and place.ports.keys() <= addresses.keys():
-        return place
-    return f"it cannot listen on {addresses[MAIN]}: {problem or 'it did not say why'}"
+    listener: MeshListener | None = read_value(
+        MeshListener, {**_as_mapping(raw), "addresses": addresses}, "listening", []
+    )
+    if listener is not None and MAIN_RAIL in listener.ports and listener.ports.keys() <= addresses.keys():
+        return listener
+    return f"it cannot listen on {addresses[MAIN_RAIL]}: {problem or 'it did not say why'}"
 
 
-def read_ways(raw: object, caller: str, called: Sequence[Mapping[str, Any]]) -> tuple[Way, ...]:
+def parse_paths(raw: object, caller: str, targets: Sequence[Mapping[str, Any]]) -> tuple[MeshPath, ...]:
     """Read what a node tells of its calls; only of those that it was to make."""
-    ways = read_value(tuple[Way, ...], raw, "ways", []) or ()
-    told = {(way.peer, way.door, way.rail): replace(way, caller=caller) for way in ways}
-    wanted = ((peer["name"], peer["door"], peer["rail"]) for peer in called)
-    return tuple(told[one] for one in wanted if one in told)
+    paths = read_value(tuple[MeshPath, ...], raw, "ways", []) or ()
+    by_target = {(path.peer, path.door, path.rail): replace(path, caller=caller) for path in paths}
+    target_keys = ((peer["name"], peer["door"], peer["rail"]) for peer in targets)
+    return tuple(by_target[key] for key in target_keys if key in by_target)
 
 
-def _table(raw: object) -> Mapping[str, Any]:
+def _as_mapping(raw: object) -> Mapping[str, Any]:
     return raw if isinstance(raw, Mapping) else {}

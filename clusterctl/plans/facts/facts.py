@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from clusterctl.plans.facts.records import (
     Account,
-    Activate,
+    ActivateResult,
     Cgroup,
     Clock,
     Disk,
@@ -27,33 +27,35 @@ from clusterctl.plans.facts.records import (
     GpuDirect,
     GpuHealth,
     Gpus,
-    Holder,
     InfinibandPort,
-    Installed,
+    InstalledPackages,
     Interpreter,
+    LeftoverSharedMemory,
     Limits,
+    LockHolder,
     Logind,
     Machine,
     Nccl,
     Nic,
     Platform,
     PortRange,
-    Resolved,
+    ResolvedName,
     Route,
     RouteEntry,
-    SharedMemory,
     Torch,
     Workdir,
 )
-from clusterctl.plans.facts.untrusted import clean_text, field_kinds, read_value
+from clusterctl.plans.facts.untrusted import clean_text, field_types, read_value
 from clusterctl.plans.ssh import ACTIVATING
 from clusterctl.specs.inventory.model import Node
 
-PACKAGES = frozenset({"torch", "nccl", "packages", "installed"})  # answers that depend on the environment
+ENVIRONMENT_ANSWERS = frozenset(
+    {"torch", "nccl", "packages", "installed"}
+)  # answers that depend on the environment
 
 
 @dataclass(frozen=True)
-class Made:
+class SetupFacts:
     """Whether the environment is there (`None`: the job has none), where, and whether packages are known only then."""
 
     made: bool | None = None
@@ -61,38 +63,38 @@ class Made:
     pending: bool = False
 
 
-def await_setup(facts: Facts, *, brings_torch: bool) -> Facts:
+def discard_stale_packages(facts: Facts, *, brings_torch: bool) -> Facts:
     """Forget what the node's own Python said of packages where the environment will have others."""
     if facts.setup.made is not False or (facts.torch.version and not brings_torch):
         return facts
     pending = replace(facts.setup, pending=True)
-    nothing = {"torch": Torch(), "nccl": Nccl(), "packages": {}, "installed": Installed()}
-    return replace(facts, setup=pending, **nothing)  # type: ignore[arg-type]  # each fits its field
+    unknown = {"torch": Torch(), "nccl": Nccl(), "packages": {}, "installed": InstalledPackages()}
+    return replace(facts, setup=pending, **unknown)  # type: ignore[arg-type]  # each fits its field
 
 
-FULL = 32  # nodes
+FULL_MESH_LIMIT = 32  # nodes
 
 T = TypeVar("T")
 
 
-def plan_calls(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def plan_neighbours(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Say for each node, in the order of the inventory, whom it calls."""
-    return {name: neighbours_of(names, place) for place, name in enumerate(names)}
+    return {name: list_neighbours(names, index) for index, name in enumerate(names)}
 
 
-def neighbours_of(nodes: Sequence[T], place: int) -> tuple[T, ...]:
+def list_neighbours(nodes: Sequence[T], index: int) -> tuple[T, ...]:
     """Give those at whom the node at a place looks."""
     count = len(nodes)
-    steps = range(1, count) if count <= FULL else [count - 1, *_powers(count)]
-    return tuple(nodes[(place + step) % count] for step in steps)
+    steps = range(1, count) if count <= FULL_MESH_LIMIT else [count - 1, *_powers_of_two(count)]
+    return tuple(nodes[(index + step) % count] for step in steps)
 
 
-def _powers(count: int) -> list[int]:
+def _powers_of_two(count: int) -> list[int]:
     return [1 << exponent for exponent in range(count.bit_length()) if 1 << exponent < count - 1]
 
 
-SAID_LINES = 5
-OURS = frozenset({"problems", "notes", "noise"})  # fields that no answer fills
+MAX_STDERR_LINES = 5
+LOCAL_FIELDS = frozenset({"problems", "notes", "noise"})  # fields that no answer fills
 
 
 @dataclass(frozen=True)
@@ -100,23 +102,23 @@ class Facts:
     """All that a node told; `problems` holds what it could not answer, `notes` what was dropped."""
 
     interpreter: Interpreter = field(default_factory=Interpreter)
-    activate: Activate = field(default_factory=Activate)
+    activate: ActivateResult = field(default_factory=ActivateResult)
     platform: Platform = field(default_factory=Platform)
     account: Account = field(default_factory=Account)
     machine: Machine = field(default_factory=Machine)
     torch: Torch = field(default_factory=Torch)
     packages: Mapping[str, str] = field(default_factory=dict)
-    installed: Installed = field(default_factory=Installed)
-    setup: Made = field(default_factory=Made)
+    installed: InstalledPackages = field(default_factory=InstalledPackages)
+    setup: SetupFacts = field(default_factory=SetupFacts)
     nccl: Nccl = field(default_factory=Nccl)
     gpus: Gpus = field(default_factory=Gpus)
     gpu_health: GpuHealth = field(default_factory=GpuHealth)
-    locks: tuple[Holder, ...] = ()
+    locks: tuple[LockHolder, ...] = ()
     nics: tuple[Nic, ...] = ()
     routing: tuple[RouteEntry, ...] = ()
     routes: Mapping[str, Route] = field(default_factory=dict)
-    address: Resolved = field(default_factory=Resolved)
-    hostname: Resolved = field(default_factory=Resolved)
+    address: ResolvedName = field(default_factory=ResolvedName)
+    hostname: ResolvedName = field(default_factory=ResolvedName)
     ports: PortRange = field(default_factory=PortRange)
     workdir: Workdir = field(default_factory=Workdir)
     workdir_disk: Disk = field(default_factory=Disk)
@@ -124,7 +126,7 @@ class Facts:
     shm_disk: Disk = field(default_factory=Disk)
     home_disk: Disk = field(default_factory=Disk)
     python_disk: Disk = field(default_factory=Disk)
-    shm_left: SharedMemory = field(default_factory=SharedMemory)
+    shm_left: LeftoverSharedMemory = field(default_factory=LeftoverSharedMemory)
     cgroup: Cgroup = field(default_factory=Cgroup)
     text: Encoding = field(default_factory=Encoding)
     noise: str = ""
@@ -139,8 +141,8 @@ class Facts:
     notes: tuple[str, ...] = ()
 
 
-def parse_facts(answer: object, *, asked: float | None = None, heard: float | None = None) -> Facts:
-    """Read a node's answer; `asked` and `heard` are our clock (Unix seconds) around it. Never raises."""
+def parse_facts(answer: object, *, sent_at: float | None = None, received_at: float | None = None) -> Facts:
+    """Read a node's answer; `sent_at` and `received_at` are our clock (Unix seconds) around it. Never raises."""
     notes: list[str] = []
     raw = answer if isinstance(answer, Mapping) else {}
     problems = {
@@ -148,58 +150,58 @@ def parse_facts(answer: object, *, asked: float | None = None, heard: float | No
         for key, value in raw.items()
         if _is_problem(value)
     }
-    hints = field_kinds(Facts)
+    hints = field_types(Facts)
     values = {}
-    for name in hints.keys() & raw.keys() - problems.keys() - OURS:
+    for name in hints.keys() & raw.keys() - problems.keys() - LOCAL_FIELDS:
         value = read_value(hints[name], raw[name], name, notes)
         if value is not None:
             values[name] = value
         elif raw[name] is not None:
             problems[name] = "the answer was not understood"
     facts = Facts(**values, problems=problems, notes=tuple(notes))
-    return replace(facts, clock=_with_offset(facts.clock, asked, heard))
+    return replace(facts, clock=_with_offset(facts.clock, sent_at, received_at))
 
 
-def with_words(facts: Facts, stderr: str, noise: bytes = b"") -> Facts:
+def with_session_output(facts: Facts, stderr: str, noise: bytes = b"") -> Facts:
     """Add what the session wrote before Python answered: to stdout, and to stderr where an `activate` may have."""
-    shells, _, _ = noise.decode("utf-8", "replace").partition(
+    before_activate, _, _ = noise.decode("utf-8", "replace").partition(
         ACTIVATING
     )  # what comes after is said by `activate`
-    heard = (line.strip() for line in shells.split("\n"))
-    facts = replace(facts, noise=clean_text(" / ".join(line for line in heard if line)))
+    stdout_lines = (line.strip() for line in before_activate.split("\n"))
+    facts = replace(facts, noise=clean_text(" / ".join(line for line in stdout_lines if line)))
     lines = [clean_text(line.strip()) for line in stderr.split("\n") if not line.startswith("clusterctl: ")]
-    told = " / ".join([line for line in lines if line][-SAID_LINES:])
-    if facts.activate.status is None or not told:
+    message = " / ".join([line for line in lines if line][-MAX_STDERR_LINES:])
+    if facts.activate.status is None or not message:
         return facts
-    return replace(facts, activate=replace(facts.activate, said=told))
+    return replace(facts, activate=replace(facts.activate, said=message))
 
 
 def _is_problem(value: object) -> bool:
     return isinstance(value, Mapping) and set(value) == {"problem"}
 
 
-def _with_offset(clock: Clock, asked: float | None, heard: float | None) -> Clock:
+def _with_offset(clock: Clock, sent_at: float | None, received_at: float | None) -> Clock:
     """Bound the offset by causality: the request left before it arrived, and so did the answer."""
-    if asked is None or heard is None or clock.received is None or clock.answered is None:
+    if sent_at is None or received_at is None or clock.received is None or clock.answered is None:
         return clock
-    lowest, highest = clock.answered - heard, clock.received - asked
+    lowest, highest = clock.answered - received_at, clock.received - sent_at
     return replace(clock, offset=(lowest + highest) / 2, error=abs(highest - lowest) / 2)
 
 
-def probe_request(node: Node, nodes: tuple[Node, ...], payload: str) -> dict[str, Any]:
-    """Give the request for one node's probe; `payload` is the SHA-256 of what a launch would need there.
+def probe_request(node: Node, nodes: tuple[Node, ...], payload_hash: str) -> dict[str, Any]:
+    """Give the request for one node's probe; `payload_hash` is the SHA-256 of what a launch would need there.
 
     It is asked for its ways to node 0 and to its neighbours: all ways would be a million for a thousand nodes.
     """
-    place = next((place for place, one in enumerate(nodes) if one.name == node.name), None)
-    asked = nodes if place is None else (*nodes[:1], *neighbours_of(nodes, place))
+    index = next((index for index, other in enumerate(nodes) if other.name == node.name), None)
+    targets = nodes if index is None else (*nodes[:1], *list_neighbours(nodes, index))
     return {
         "node": node.name,
         "host": node.host,
         "ip": node.ip,
         "nic": list(node.nic),
         "network": node.network,
-        "peers": {peer.name: peer.ip or peer.host for peer in asked if peer.name != node.name},
+        "peers": {peer.name: peer.ip or peer.host for peer in targets if peer.name != node.name},
         "workdir": node.workdir,
-        "payload": payload,
+        "payload": payload_hash,
     }

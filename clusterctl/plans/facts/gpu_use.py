@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from clusterctl.plans.facts.records import Holder
+from clusterctl.plans.facts.records import LockHolder
 from clusterctl.plans.facts.untrusted import clean_text, read_value
 from clusterctl.protocol.untrusted import Untrusted
 
-GPU = "clusterctl/gpu/"  # + UUID, as in the node's lock_holders.py
-NODE = "clusterctl/node"
+GPU_LOCK_PREFIX = "clusterctl/gpu/"  # + UUID, as in the node's lock_holders.py
+NODE_LOCK = "clusterctl/node"
 
-Since = Callable[[float], str]
+AgeFormatter = Callable[[float], str]
 
 
-def parse_holders(raw: object) -> tuple[Holder, ...]:
+def parse_holders(raw: object) -> tuple[LockHolder, ...]:
     """Read what a node says of holders; never raises."""
-    found: tuple[Holder, ...] | None = read_value(tuple[Holder, ...], raw, "holders", [])
-    return found or ()
+    holders: tuple[LockHolder, ...] | None = read_value(tuple[LockHolder, ...], raw, "holders", [])
+    return holders or ()
 
 
 def describe_age(seconds: float) -> str:
@@ -33,66 +33,71 @@ def describe_age(seconds: float) -> str:
 
 
 def describe_holders(
-    holders: Iterable[Holder], indices: Mapping[str, int], since: Since = describe_age
+    holders: Iterable[LockHolder], indices: Mapping[str, int], format_age: AgeFormatter = describe_age
 ) -> tuple[str, ...]:
     """Say what is held by whom, one line for each run; `indices` are the GPUs' by UUID."""
-    groups: dict[tuple[str | None, int | None], list[Holder]] = {}
+    groups: dict[tuple[str | None, int | None], list[LockHolder]] = {}
     for holder in holders:
         groups.setdefault((holder.run, holder.pid), []).append(holder)
-    return tuple(f"{_what(group, indices)}: {_who(group[0], since)}" for group in groups.values())
+    return tuple(
+        f"{_describe_locks(group, indices)}: {_describe_holder(group[0], format_age)}"
+        for group in groups.values()
+    )
 
 
-def _what(holders: Iterable[Holder], indices: Mapping[str, int]) -> str:
+def _describe_locks(holders: Iterable[LockHolder], indices: Mapping[str, int]) -> str:
     names = [holder.name or "" for holder in holders]
-    ids = [name[len(GPU) :] for name in names if name.startswith(GPU)]
-    known = sorted(indices[one] for one in ids if one in indices)
-    others = [clean_text(one) for one in ids if one not in indices]
-    parts = [f"GPU {', '.join([*_ranges(known), *others])}"] if ids else []
-    parts += ["the whole node"] if NODE in names else []
+    ids = [name[len(GPU_LOCK_PREFIX) :] for name in names if name.startswith(GPU_LOCK_PREFIX)]
+    known = sorted(indices[uuid] for uuid in ids if uuid in indices)
+    others = [clean_text(uuid) for uuid in ids if uuid not in indices]
+    parts = [f"GPU {', '.join([*_fold_ranges(known), *others])}"] if ids else []
+    parts += ["the whole node"] if NODE_LOCK in names else []
     return " and ".join(parts) or "the node"
 
 
-def _ranges(numbers: list[int]) -> list[str]:
+def _fold_ranges(numbers: list[int]) -> list[str]:
     """Fold 0, 1, 2, 5 into 0-2, 5."""
-    runs: list[list[int]] = []
+    ranges: list[list[int]] = []
     for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
+        if ranges and number == ranges[-1][-1] + 1:
+            ranges[-1].append(number)
         else:
-            runs.append([number])
-    return [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
+            ranges.append([number])
+    return [str(span[0]) if len(span) == 1 else f"{span[0]}-{span[-1]}" for span in ranges]
 
 
-def _who(holder: Holder, since: Since) -> str:
+def _describe_holder(holder: LockHolder, format_age: AgeFormatter) -> str:
     account = f"account {holder.user}, " if holder.user else ""
     pid = f"pid {holder.pid}" if holder.pid else "in another container"
     if not holder.run:
         return f"a process that does not answer ({account}{pid})"
     state = "" if holder.going else ", which is being prepared"
-    age = f", {since(holder.age)}" if holder.age is not None else ""
+    age = f", {format_age(holder.age)}" if holder.age is not None else ""
     return f"run {holder.run} of {holder.by or 'unknown'}{age}{state} ({account}{pid})"
 
 
-MOST = 8  # processes named for one GPU
+MAX_NAMED_PROCESSES = 8  # processes named for one GPU
 
 
-def render_memory(entries: Sequence[Untrusted]) -> tuple[str, ...]:
+def render_gpu_memory(entries: Sequence[Untrusted]) -> tuple[str, ...]:
     """Say what is in use after a run: `GPU 0: 70000 MiB, by pid 4711 of bob (python train.py)`."""
-    return tuple(map(_render, entries))
+    return tuple(map(_render_gpu, entries))
 
 
-def _render(entry: Untrusted) -> str:
-    named = [_process(one) for one in entry.records("by", MOST)]
-    whose = ", ".join(named) or "no process that this node shows: of another container, or one that is ending"
-    return f"GPU {_number(entry, 'gpu')}: {_number(entry, 'used')} MiB, by {whose}"
+def _render_gpu(entry: Untrusted) -> str:
+    processes = [_render_process(process) for process in entry.records("by", MAX_NAMED_PROCESSES)]
+    owners = (
+        ", ".join(processes) or "no process that this node shows: of another container, or one that is ending"
+    )
+    return f"GPU {_render_number(entry, 'gpu')}: {_render_number(entry, 'used')} MiB, by {owners}"
 
 
-def _process(entry: Untrusted) -> str:
-    text, user = f"pid {_number(entry, 'pid')}", clean_text(entry.text("user", 80))
+def _render_process(entry: Untrusted) -> str:
+    text, user = f"pid {_render_number(entry, 'pid')}", clean_text(entry.text("user", 80))
     command = clean_text(entry.text("command", 80))
     return text + (f" of {user}" if user else "") + (f" ({command})" if command else "")
 
 
-def _number(entry: Untrusted, key: str) -> str:
+def _render_number(entry: Untrusted, key: str) -> str:
     value = entry.integer(key, 0)
     return "?" if value is None else str(value)

@@ -21,7 +21,7 @@ class Interpreter:
 
 
 @dataclass(frozen=True)
-class Activate:
+class ActivateResult:
     """How `activate` ended before Python and what it gave; `status` is `None` where there is none."""
 
     status: int | None = None
@@ -112,7 +112,7 @@ class Nccl:
 
 
 @dataclass(frozen=True)
-class Installed:
+class InstalledPackages:
     """All packages that the interpreter finds, each as `name version`, and a digest of them."""
 
     digest: str | None = None
@@ -163,7 +163,7 @@ class Gpus:
 
 
 @dataclass(frozen=True)
-class Holder:
+class LockHolder:
     """Who holds one lock, in its own words; `user`, `uid` and `pid` are the kernel's. Age in seconds."""
 
     name: str | None = None
@@ -210,7 +210,7 @@ class Nic:
     @property
     def ipv4(self) -> tuple[str, ...]:
         """The IPv4 addresses in the kernel's order; Gloo takes the first."""
-        texts = [one.ip or "" for one in self.addresses if one.family == 4]
+        texts = [address.ip or "" for address in self.addresses if address.family == 4]
         return tuple(text for text in texts if IPV4.fullmatch(text))
 
 
@@ -237,7 +237,7 @@ class RouteEntry:
 
 
 @dataclass(frozen=True)
-class Resolved:
+class ResolvedName:
     """What a name resolves to on the node."""
 
     host: str | None = None
@@ -394,7 +394,7 @@ class Cgroup:
 
 
 @dataclass(frozen=True)
-class SharedMemory:
+class LeftoverSharedMemory:
     """What processes that are gone have left in /dev/shm."""
 
     files: int | None = None

@@ -20,136 +20,142 @@ from clusterctl.protocol.untrusted import Untrusted
 MAX_TEXT = 1000
 MAX_ITEMS = 2000
 MAX_NUMBER = 1 << 63
-UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")
+INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")
 NUMBERS = (int, float)
 
 Reader = Callable[[Any, str, list[str]], Any]
 
 
-def read_value(kind: Any, raw: object, place: str, notes: list[str]) -> Any:
+def read_value(kind: Any, raw: object, path: str, notes: list[str]) -> Any:
     """Read `raw` as a value of the annotated type `kind`; `None` and a note if it is none."""
-    return None if raw is None else _reader(kind)(raw, place, notes)
+    return None if raw is None else _make_reader(kind)(raw, path, notes)
 
 
 @functools.cache
-def field_kinds(kind: type) -> dict[str, Any]:
+def field_types(kind: type) -> dict[str, Any]:
     """Give the types of a dataclass's fields by name."""
     return typing.get_type_hints(kind)
 
 
 @functools.cache
-def _reader(kind: Any) -> Reader:
+def _make_reader(kind: Any) -> Reader:
     """Make the reader of a type; what it is given is not None."""
     origin = typing.get_origin(kind)
     if origin in (types.UnionType, typing.Union):
-        return _reader(next(one for one in typing.get_args(kind) if one is not type(None)))
+        return _make_reader(next(member for member in typing.get_args(kind) if member is not type(None)))
     if is_dataclass(kind):
-        return _record(kind)
+        return _record_reader(kind)
     if origin is tuple:
-        return _items(_reader(typing.get_args(kind)[0]))
+        return _sequence_reader(_make_reader(typing.get_args(kind)[0]))
     if origin is Mapping:
-        return _table(_reader(typing.get_args(kind)[1]))
+        return _mapping_reader(_make_reader(typing.get_args(kind)[1]))
     return SCALARS[kind]
 
 
-def _record(kind: Any) -> Reader:
-    readers = [(name, _reader(hint)) for name, hint in field_kinds(kind).items()]
+def _record_reader(kind: Any) -> Reader:
+    readers = [(name, _make_reader(hint)) for name, hint in field_types(kind).items()]
 
-    def read(raw: Any, place: str, notes: list[str]) -> Any:
+    def read(raw: Any, path: str, notes: list[str]) -> Any:
         if not isinstance(raw, Mapping):
-            return _dropped(raw, place, notes)
+            return _drop(raw, path, notes)
         values = {}
         for name, reader in readers:
-            one = raw.get(name)
-            if one is not None and (value := reader(one, f"{place}.{name}", notes)) is not None:
+            item = raw.get(name)
+            if item is not None and (value := reader(item, f"{path}.{name}", notes)) is not None:
                 values[name] = value
         return kind(**values)
 
     return read
 
 
-def _items(reader: Reader) -> Reader:
-    def read(raw: Any, place: str, notes: list[str]) -> Any:
+def _sequence_reader(reader: Reader) -> Reader:
+    def read(raw: Any, path: str, notes: list[str]) -> Any:
         if not isinstance(raw, Sequence) or isinstance(raw, str | bytes):
-            return _dropped(raw, place, notes)
+            return _drop(raw, path, notes)
         if len(raw) > MAX_ITEMS:
-            notes.append(f"{place}: cut to {MAX_ITEMS} of {len(raw)} items")
-        given = [(index, one) for index, one in enumerate(raw[:MAX_ITEMS]) if one is not None]
-        values = (reader(one, f"{place}[{index}]", notes) for index, one in given)
+            notes.append(f"{path}: cut to {MAX_ITEMS} of {len(raw)} items")
+        numbered = [(index, item) for index, item in enumerate(raw[:MAX_ITEMS]) if item is not None]
+        values = (reader(item, f"{path}[{index}]", notes) for index, item in numbered)
         return tuple(value for value in values if value is not None)
 
     return read
 
 
-def _table(reader: Reader) -> Reader:
-    def read(raw: Any, place: str, notes: list[str]) -> Any:
+def _mapping_reader(reader: Reader) -> Reader:
+    def read(raw: Any, path: str, notes: list[str]) -> Any:
         if not isinstance(raw, Mapping):
-            return _dropped(raw, place, notes)
+            return _drop(raw, path, notes)
         if len(raw) > MAX_ITEMS:
-            notes.append(f"{place}: cut to {MAX_ITEMS} of {len(raw)} entries")
-        pairs = [(clean_text(str(key)), one) for key, one in list(raw.items())[:MAX_ITEMS] if one is not None]
-        values = {key: reader(one, f"{place}.{key}", notes) for key, one in pairs}
+            notes.append(f"{path}: cut to {MAX_ITEMS} of {len(raw)} entries")
+        pairs = [
+            (clean_text(str(key)), item) for key, item in list(raw.items())[:MAX_ITEMS] if item is not None
+        ]
+        values = {key: reader(item, f"{path}.{key}", notes) for key, item in pairs}
         return {key: value for key, value in values.items() if value is not None}
 
     return read
 
 
-def _text(raw: Any, place: str, notes: list[str]) -> str | None:
-    return clean_text(raw) if isinstance(raw, str) else _dropped(raw, place, notes)
+def _read_text(raw: Any, path: str, notes: list[str]) -> str | None:
+    return clean_text(raw) if isinstance(raw, str) else _drop(raw, path, notes)
 
 
-def _float(raw: Any, place: str, notes: list[str]) -> float | None:
-    good = isinstance(raw, NUMBERS) and not isinstance(raw, bool) and abs(raw) < 1e300
-    return float(raw) if good else _dropped(raw, place, notes)
+def _read_float(raw: Any, path: str, notes: list[str]) -> float | None:
+    is_valid = isinstance(raw, NUMBERS) and not isinstance(raw, bool) and abs(raw) < 1e300
+    return float(raw) if is_valid else _drop(raw, path, notes)
 
 
-def _bool(raw: Any, place: str, notes: list[str]) -> bool | None:
-    return raw if isinstance(raw, bool) else _dropped(raw, place, notes)
+def _read_bool(raw: Any, path: str, notes: list[str]) -> bool | None:
+    return raw if isinstance(raw, bool) else _drop(raw, path, notes)
 
 
-def _int(raw: Any, place: str, notes: list[str]) -> int | None:
-    good = isinstance(raw, int) and not isinstance(raw, bool) and abs(raw) < MAX_NUMBER
-    return int(raw) if good else _dropped(raw, place, notes)
+def _read_int(raw: Any, path: str, notes: list[str]) -> int | None:
+    is_valid = isinstance(raw, int) and not isinstance(raw, bool) and abs(raw) < MAX_NUMBER
+    return int(raw) if is_valid else _drop(raw, path, notes)
 
 
-SCALARS: Mapping[Any, Reader] = {str: _text, float: _float, bool: _bool, int: _int}
+SCALARS: Mapping[Any, Reader] = {str: _read_text, float: _read_float, bool: _read_bool, int: _read_int}
 
 
 def clean_text(text: str) -> str:
     """Shorten a text and show what a terminal would act on, or an eye would miss, as `\\x..` or `\\u....`."""
     if text.isascii() and text.isprintable() and len(text) <= MAX_TEXT:
         return text
-    return UNSEEN.sub(_escape, text[:MAX_TEXT])
+    return INVISIBLE.sub(_escape, text[:MAX_TEXT])
 
 
-def clean_lines(text: str, most: int) -> str:
+def clean_lines(text: str, limit: int) -> str:
     """Clean a text of several lines as `clean_text` does one; of a long one keep the end, where the reason stands."""
-    kept = text[-most:].rstrip()
-    lines = "\n".join(UNSEEN.sub(_escape, line.removesuffix("\r").expandtabs(4)) for line in kept.split("\n"))
-    return lines if len(text) <= most else f"[the first {len(text) - most} characters are left out]\n{lines}"
+    kept = text[-limit:].rstrip()
+    lines = "\n".join(
+        INVISIBLE.sub(_escape, line.removesuffix("\r").expandtabs(4)) for line in kept.split("\n")
+    )
+    return (
+        lines if len(text) <= limit else f"[the first {len(text) - limit} characters are left out]\n{lines}"
+    )
 
 
-def _escape(found: re.Match[str]) -> str:
-    number = ord(found.group())
+def _escape(match: re.Match[str]) -> str:
+    number = ord(match.group())
     return f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}"
 
 
-def _dropped(raw: object, place: str, notes: list[str]) -> Any:
-    notes.append(f"{place}: dropped {clean_text(repr(raw)[:80])}")
+def _drop(raw: object, path: str, notes: list[str]) -> Any:
+    notes.append(f"{path}: dropped {clean_text(repr(raw)[:80])}")
     return None
 
 
-MOST = 1000
-LONGEST_NAME = 100  # characters; the kernel keeps 15
+MAX_PROCESSES = 1000
+MAX_PROCESS_NAME = 100  # characters; the kernel keeps 15
 LARGEST_PID = 1 << 22  # PID_MAX_LIMIT of 64-bit Linux
 
 
 def render_processes(raw: Untrusted, key: str) -> tuple[str, ...]:
     """Name the processes of a list: `python (pid 4711)`."""
-    return tuple(render_process(one) for one in raw.records(key, MOST))
+    return tuple(render_process(entry) for entry in raw.records(key, MAX_PROCESSES))
 
 
 def render_process(raw: Untrusted) -> str:
     """Name one process."""
     pid = raw.integer("pid", 1, LARGEST_PID)
-    return f"{raw.text('name', LONGEST_NAME) or '?'} (pid {'?' if pid is None else pid})"
+    return f"{raw.text('name', MAX_PROCESS_NAME) or '?'} (pid {'?' if pid is None else pid})"

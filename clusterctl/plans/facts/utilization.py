@@ -9,12 +9,12 @@ from statistics import median
 from clusterctl.plans.facts.untrusted import clean_text, read_value
 from clusterctl.specs.inventory.model import Node
 
-REMEMBERED = 24  # samples
-BANDS = (5.0, 50.0, 90.0)  # per cent: idle, little, much, full
+HISTORY_LENGTH = 24  # samples
+BUSY_BANDS = (5.0, 50.0, 90.0)  # per cent: idle, little, much, full
 
 
 @dataclass(frozen=True)
-class GpuGauge:
+class GpuUsage:
     """One GPU: `busy` in per cent, memory in MiB, degrees Celsius, watts."""
 
     index: int | None = None
@@ -44,7 +44,7 @@ class Sample:
     memory: int | None = None
     memory_free: int | None = None
     nics: Mapping[str, Traffic] = field(default_factory=dict)
-    gpus: tuple[GpuGauge, ...] = ()
+    gpus: tuple[GpuUsage, ...] = ()
     gpu_problem: str | None = None
     gpu_pending: bool | None = None
 
@@ -61,34 +61,34 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Gauged:
+class NodeUsage:
     """All that is known of one node: its newest sample and the shares before, or why there is none."""
 
     node: Node
     sample: Sample | None = None
-    heard: float | None = None  # by our clock
+    updated_at: float | None = None  # by our clock
     history: tuple[float, ...] = ()
-    trouble: str = ""
+    error: str = ""
 
-    def hear(self, sample: Sample, now: float) -> Gauged:
+    def with_sample(self, sample: Sample, now: float) -> NodeUsage:
         """Take a new sample in; the history is of the GPUs where there are some, else of the processors."""
-        share = sample.gpu_busy if sample.gpus else None if sample.cpu is None else sample.cpu * 100
-        history = (*self.history, *(() if share is None else (share,)))[-REMEMBERED:]
-        return Gauged(self.node, sample, now, history)
+        busy = sample.gpu_busy if sample.gpus else None if sample.cpu is None else sample.cpu * 100
+        history = (*self.history, *(() if busy is None else (busy,)))[-HISTORY_LENGTH:]
+        return NodeUsage(self.node, sample, now, history)
 
-    def lose(self, trouble: str) -> Gauged:
+    def with_error(self, error: str) -> NodeUsage:
         """Note that nothing is heard; the last sample stays."""
-        return Gauged(self.node, self.sample, self.heard, self.history, clean_text(trouble))
+        return NodeUsage(self.node, self.sample, self.updated_at, self.history, clean_text(error))
 
     @property
     def traffic(self) -> Traffic:
         """What the training NICs carry, or without `nic` in the inventory all NICs together."""
         nics = self.sample.nics if self.sample else {}
         chosen = [nics[name] for name in self.node.nic if name in nics] or list(nics.values())
-        return Traffic(sum(one.received for one in chosen), sum(one.sent for one in chosen))
+        return Traffic(sum(traffic.received for traffic in chosen), sum(traffic.sent for traffic in chosen))
 
 
-def read_sample(raw: object) -> Sample | None:
+def parse_sample(raw: object) -> Sample | None:
     """Read what a node sent; None if it is no sample."""
     value: Sample | None = read_value(Sample, raw, "sample", [])
     return value
@@ -98,41 +98,43 @@ def read_sample(raw: object) -> Sample | None:
 class Spread:
     """How a value is spread over several nodes."""
 
-    least: float
-    usual: float
-    most: float
+    minimum: float
+    median: float
+    maximum: float
 
 
-def spread(values: Sequence[float]) -> Spread | None:
+def measure_spread(values: Sequence[float]) -> Spread | None:
     """Give least, median and most; None without values."""
     return Spread(min(values), median(values), max(values)) if values else None
 
 
-def fold(nodes: Sequence[Gauged], now: float, silence: float, most: int) -> list[tuple[Gauged, ...]]:
-    """Put nodes that look alike together where there are more than `most`; else each is for itself.
+def group_alike(
+    nodes: Sequence[NodeUsage], now: float, silence_limit: float, most_rows: int
+) -> list[tuple[NodeUsage, ...]]:
+    """Put nodes that look alike together where there are more than `most_rows`; else each is for itself.
 
     Alike are nodes with the same trouble, the same number of GPUs, and GPUs and processors about as busy.
     """
-    if len(nodes) <= most:
-        return [(one,) for one in nodes]
-    groups: dict[object, list[Gauged]] = {}
-    for one in nodes:
-        groups.setdefault(_look(one, now, silence), []).append(one)
+    if len(nodes) <= most_rows:
+        return [(usage,) for usage in nodes]
+    groups: dict[object, list[NodeUsage]] = {}
+    for usage in nodes:
+        groups.setdefault(_similarity_key(usage, now, silence_limit), []).append(usage)
     return [tuple(group) for group in groups.values()]
 
 
-def _look(one: Gauged, now: float, silence: float) -> object:
-    if one.sample is None or is_silent(one, now, silence):
-        return "silent", bool(one.trouble)
-    sample = one.sample
+def _similarity_key(usage: NodeUsage, now: float, silence_limit: float) -> object:
+    if usage.sample is None or is_silent(usage, now, silence_limit):
+        return "silent", bool(usage.error)
+    sample = usage.sample
     shares = sample.gpu_busy, None if sample.cpu is None else sample.cpu * 100
-    return len(sample.gpus), sample.gpu_problem, tuple(_band(share) for share in shares)
+    return len(sample.gpus), sample.gpu_problem, tuple(_busy_band(share) for share in shares)
 
 
-def _band(share: float | None) -> int | None:
-    return None if share is None else sum(share >= bound for bound in BANDS)
+def _busy_band(share: float | None) -> int | None:
+    return None if share is None else sum(share >= bound for bound in BUSY_BANDS)
 
 
-def is_silent(one: Gauged, now: float, silence: float) -> bool:
-    """Tell whether a node has said nothing for `silence` seconds, or cannot be heard."""
-    return bool(one.trouble) or (one.heard is not None and now - one.heard > silence)
+def is_silent(usage: NodeUsage, now: float, silence_limit: float) -> bool:
+    """Tell whether a node has said nothing for `silence_limit` seconds, or cannot be heard."""
+    return bool(usage.error) or (usage.updated_at is not None and now - usage.updated_at > silence_limit)

@@ -7,7 +7,7 @@ from typing import Any
 
 from clusterctl.plans.launch.plan import LaunchPlan, NodePlan
 from clusterctl.plans.launch.setup import hooks_to_spec
-from clusterctl.plans.launch.template import to_json
+from clusterctl.plans.launch.template import template_to_json
 from clusterctl.specs.job.model import Restart
 
 # What torchrun, or a job that ran before in the same account, may have left in a node's environment.
@@ -38,7 +38,7 @@ def render_spec(plan: LaunchPlan, node: NodePlan, record: Mapping[str, Any]) -> 
         "node": node.name,
         "node_rank": node.member.node_rank,
         "nnodes": len(plan.nodes),
-        "nproc": node.nproc,
+        "nproc": node.nproc_per_node,
         "world_size": plan.world_size,
         "attempt": 1,
         "grace": plan.job.grace,
@@ -47,17 +47,21 @@ def render_spec(plan: LaunchPlan, node: NodePlan, record: Mapping[str, Any]) -> 
         "master_addr": master.ip,
         "gang": has_gang(plan),
         "hub": master.name,
-        **({"nodes": [one.name for one in plan.seats]} if node is plan.nodes[0] and has_gang(plan) else {}),
+        **(
+            {"nodes": [other.name for other in plan.all_nodes]}
+            if node is plan.nodes[0] and has_gang(plan)
+            else {}
+        ),
         "address": node.ip,
         "nic": list(node.nics),
-        "ports": _ports(node if plan.job.restart else master),
+        "ports": _port_range(node if plan.job.restart else master),
         "python": node.python,
         "module": node.module,
-        "processes": 1 if plan.job.one_process else node.nproc,
-        "gpus": [{"index": one.index, "id": one.id, "used": one.used} for one in node.devices],
+        "processes": 1 if plan.job.is_single_process else node.nproc_per_node,
+        "gpus": [{"index": other.index, "id": other.id, "used": other.used} for other in node.devices],
         "exclusive": plan.job.exclusive,
-        "argv": [to_json(word) for word in node.argv],
-        "env": {key: to_json(value) for key, value in node.env.items()},
+        "argv": [template_to_json(word) for word in node.argv],
+        "env": {key: template_to_json(value) for key, value in node.env.items()},
         "unset": list(INHERITED),
         "unset_prefixes": list(INHERITED_PREFIXES),
         "output_dir": f"{node.member.node.workdir}/outputs/{plan.job.name}",
@@ -69,10 +73,10 @@ def render_spec(plan: LaunchPlan, node: NodePlan, record: Mapping[str, Any]) -> 
 
 def has_gang(plan: LaunchPlan) -> bool:
     """Tell whether the nodes' agents meet at node 0's, and so end the run together without us."""
-    return len(plan.seats) > 1 and all(node.ip for node in plan.seats)
+    return len(plan.all_nodes) > 1 and all(node.ip for node in plan.all_nodes)
 
 
-def _ports(node: NodePlan) -> list[int] | None:
+def _port_range(node: NodePlan) -> list[int] | None:
     """Give the range that a node's own ports are taken from."""
     return list(node.member.node.ports) if node.member.node.ports else None
 
@@ -83,22 +87,22 @@ def _render_restart(plan: LaunchPlan, node: NodePlan) -> dict[str, Any]:
         return {}
     roster = [
         {
-            "seat": seat,
-            "node": one.name,
-            "node_rank": None if one.member.spare else one.member.node_rank,
-            "address": one.ip,
+            "seat": slot,
+            "node": other.name,
+            "node_rank": None if other.member.spare else other.member.node_rank,
+            "address": other.ip,
         }
-        for seat, one in enumerate(plan.seats)
+        for slot, other in enumerate(plan.all_nodes)
     ]
     return {
         "seat": node.member.node_rank,
         "seats": len(roster),
         "spare": node.member.spare,
         "roster": roster,
-        "restart": render_wish(plan.job.restart),
+        "restart": restart_to_spec(plan.job.restart),
     }
 
 
-def render_wish(restart: Restart) -> dict[str, Any]:
+def restart_to_spec(restart: Restart) -> dict[str, Any]:
     """Give the job's `restart`."""
     return {"max": restart.most, "on": list(restart.on), "progress": restart.progress}

@@ -17,15 +17,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.launch.template import (
-    Fill,
+    AgentValue,
     Segment,
-    Text,
+    Template,
     escape_dollars,
-    fill_argument,
-    fill_template,
-    text,
+    fill_placeholders,
+    fill_torchrun_argument,
+    make_template,
 )
-from clusterctl.specs.job.model import VISIBLE, Job
+from clusterctl.specs.job.model import VISIBLE_DEVICES_VARIABLES, Job
 
 MODULES: Mapping[str, str] = {"torchrun": "torch.distributed.run", "launch": "torch.distributed.launch"}
 
@@ -39,28 +39,32 @@ ONE_PROCESS_ENV: Mapping[str, str] = {
 }
 
 
-def plan_argv(job: Job, python: Text, values: Mapping[str, Segment]) -> tuple[Text, ...]:
+def plan_argv(job: Job, python: Template, values: Mapping[str, Segment]) -> tuple[Template, ...]:
     """Give what follows `python -m MODULE`, or without a module all words; `values` are the placeholders'."""
-    return _plan_process(job, python, values) if job.one_process else _plan_torchrun(job, values)
+    return _plan_process(job, python, values) if job.is_single_process else _plan_torchrun(job, values)
 
 
-def _plan_process(job: Job, python: Text, values: Mapping[str, Segment]) -> tuple[Text, ...]:
-    program: tuple[Text, ...]
+def _plan_process(job: Job, python: Template, values: Mapping[str, Segment]) -> tuple[Template, ...]:
+    program: tuple[Template, ...]
     if job.launcher == "command":
-        program = tuple(fill_template(word, values) for word in job.command)
+        program = tuple(fill_placeholders(word, values) for word in job.command)
     elif job.module is not None:
-        program = python, text("-m"), text(job.module)
+        program = python, make_template("-m"), make_template(job.module)
     else:
-        program = python, text(job.script or "")
-    return (*program, *(fill_template(arg, values) for arg in job.args))
+        program = python, make_template(job.script or "")
+    return (*program, *(fill_placeholders(arg, values) for arg in job.args))
 
 
-def one_process_env(job: Job, values: Mapping[str, Segment]) -> dict[str, Text]:
+def one_process_env(job: Job, values: Mapping[str, Segment]) -> dict[str, Template]:
     """Give the variables that lead a node's only process to the others; torchrun sets its own."""
-    return {key: text(values[name]) for key, name in ONE_PROCESS_ENV.items()} if job.one_process else {}
+    return (
+        {key: make_template(values[name]) for key, name in ONE_PROCESS_ENV.items()}
+        if job.is_single_process
+        else {}
+    )
 
 
-def _plan_torchrun(job: Job, values: Mapping[str, Segment]) -> tuple[Text, ...]:
+def _plan_torchrun(job: Job, values: Mapping[str, Segment]) -> tuple[Template, ...]:
     """Give torchrun's flags and the program; valid for torch 2.2 and later."""
     return (
         *_flag("--nnodes", values["nnodes"]),
@@ -69,28 +73,28 @@ def _plan_torchrun(job: Job, values: Mapping[str, Segment]) -> tuple[Text, ...]:
         *_flag("--rdzv-backend", "static"),
         *_flag("--rdzv-id", values["run_id"]),
         *_flag("--master-addr", values["master_addr"]),
-        *_flag("--master-port", Fill("master_port")),
+        *_flag("--master-port", AgentValue("master_port")),
         *_flag("--max-restarts", "0"),
         *_flag("--redirects", "3"),
-        *_flag("--log-dir", Fill("run_dir"), "/attempt-", values["attempt"]),
-        *([text("--use-env")] if job.use_env else []),
+        *_flag("--log-dir", AgentValue("run_dir"), "/attempt-", values["attempt"]),
+        *([make_template("--use-env")] if job.use_env else []),
         *_program(job),
-        *(fill_argument(arg, values) for arg in job.args),
+        *(fill_torchrun_argument(arg, values) for arg in job.args),
     )
 
 
-def _flag(name: str, *value: Segment) -> tuple[Text, Text]:
-    return text(name), text(*value)
+def _flag(name: str, *value: Segment) -> tuple[Template, Template]:
+    return make_template(name), make_template(*value)
 
 
-def _program(job: Job) -> tuple[Text, ...]:
+def _program(job: Job) -> tuple[Template, ...]:
     """Give what is run, behind a `--`: without it torchrun takes --run or --log of the script for half of its own."""
     if job.module is not None:
-        return text("--module"), text("--"), text(job.module)
-    return text("--"), text(escape_dollars(job.script or ""))
+        return make_template("--module"), make_template("--"), make_template(job.module)
+    return make_template("--"), make_template(escape_dollars(job.script or ""))
 
 
-Rule = Callable[[Sequence[str]], str]
+VariableRule = Callable[[Sequence[str]], str]
 
 
 def _exact_list(nics: Sequence[str]) -> str:
@@ -106,23 +110,23 @@ def _first(nics: Sequence[str]) -> str:
 
 
 # Gloo knows exact names only. PyTorch ignores GLOO_IFACE; users' scripts ask for it.
-ALWAYS: Mapping[str, Rule] = {
+COMMON_NIC_RULES: Mapping[str, VariableRule] = {
     "GLOO_IFACE": _plain_list,
     "GLOO_SOCKET_IFNAME": _plain_list,
     "TP_SOCKET_IFNAME": _first,
 }
-NCCL: Mapping[str, Rule] = {"NCCL_SOCKET_IFNAME": _exact_list}
+NCCL_NIC_RULES: Mapping[str, VariableRule] = {"NCCL_SOCKET_IFNAME": _exact_list}
 
-VENDORS: Mapping[str, Mapping[str, Rule]] = {
-    "nvidia": {**ALWAYS, **NCCL},
-    "amd": {**ALWAYS, **NCCL},  # RCCL reads NCCL's variables
-    "ascend": {**ALWAYS, "HCCL_SOCKET_IFNAME": _plain_list},
-    "cpu": {**ALWAYS, **NCCL},
+VENDOR_NIC_RULES: Mapping[str, Mapping[str, VariableRule]] = {
+    "nvidia": {**COMMON_NIC_RULES, **NCCL_NIC_RULES},
+    "amd": {**COMMON_NIC_RULES, **NCCL_NIC_RULES},  # RCCL reads NCCL's variables
+    "ascend": {**COMMON_NIC_RULES, "HCCL_SOCKET_IFNAME": _plain_list},
+    "cpu": {**COMMON_NIC_RULES, **NCCL_NIC_RULES},
 }
 
 # A GPU's index is the one that nvidia-smi shows; CUDA's own order puts the fastest first.
 # HIP counts within what ROCR shows, so that only one of the two may be set.
-SHOWS: Mapping[str, Mapping[str, Rule]] = {
+VISIBLE_GPU_RULES: Mapping[str, Mapping[str, VariableRule]] = {
     "nvidia": {"CUDA_VISIBLE_DEVICES": _plain_list, "CUDA_DEVICE_ORDER": lambda _: "PCI_BUS_ID"},
     "amd": {"HIP_VISIBLE_DEVICES": _plain_list},
     "ascend": {"ASCEND_RT_VISIBLE_DEVICES": _plain_list},
@@ -139,21 +143,21 @@ def has_simulated_gpus(facts: Facts) -> bool:
 
 def network_env(vendor: str, nics: Sequence[str]) -> dict[str, str]:
     """Give the variables for a node's NICs; none without NICs. An unknown vendor is treated as `nvidia`."""
-    rules = VENDORS.get(vendor, VENDORS["nvidia"])
+    rules = VENDOR_NIC_RULES.get(vendor, VENDOR_NIC_RULES["nvidia"])
     return {name: rule(nics) for name, rule in sorted(rules.items())} if nics else {}
 
 
 def visible_env(vendor: str, gpus: Sequence[int]) -> dict[str, str]:
     """Give the variables that show a job these GPUs only; none for an empty list, which means all."""
-    rules = SHOWS.get(vendor, SHOWS["nvidia"])
+    rules = VISIBLE_GPU_RULES.get(vendor, VISIBLE_GPU_RULES["nvidia"])
     return {name: rule([str(index) for index in gpus]) for name, rule in rules.items()} if gpus else {}
 
 
-def chosen_gpus(job: Job) -> int | None:
+def count_chosen_gpus(job: Job) -> int | None:
     """Count the GPUs that a job chooses on each node; None if it takes all, or a placeholder chooses."""
     if job.gpus:
         return len(job.gpus)
-    values = [job.env[name] for name in VISIBLE if name in job.env]
+    values = [job.env[name] for name in VISIBLE_DEVICES_VARIABLES if name in job.env]
     if not values or "${" in values[0]:
         return None
     return len([word for word in values[0].split(",") if word.strip() and word.strip() != "-1"])
@@ -161,9 +165,9 @@ def chosen_gpus(job: Job) -> int | None:
 
 def vendor_of(facts: Facts) -> str:
     """Tell whose accelerators a node has: the hardware says it first, then torch, else `cpu`."""
-    seen = facts.gpus.vendor
-    if seen is not None and seen in VENDORS:
-        return seen
+    vendor = facts.gpus.vendor
+    if vendor is not None and vendor in VENDOR_NIC_RULES:
+        return vendor
     if facts.torch.hip:
         return "amd"
     if facts.torch.cuda:

@@ -42,21 +42,21 @@ class NodeNetwork:
 def resolve_network(node: Node, facts: Facts | None) -> NodeNetwork:
     """Choose address and NICs; without facts only what the inventory itself says is known."""
     if facts is None:
-        ip = node.ip or (node.host if _ipv4(node.host) and not node.network else None)
+        ip = node.ip or (node.host if _parse_ipv4(node.host) and not node.network else None)
         return NodeNetwork(ip, node.nic, "inventory")
     ip, source = _choose_ip(node, facts)
     nics = _choose_nics(node, facts, ip)
-    return NodeNetwork(ip, nics, source, tuple(_problems(node, facts, ip, nics)))
+    return NodeNetwork(ip, nics, source, tuple(_find_problems(node, facts, ip, nics)))
 
 
 def _choose_ip(node: Node, facts: Facts) -> tuple[str | None, str]:
     if node.ip:
         return node.ip, "ip: in the inventory"
-    inside = [ip for ip in _on_nics(node, facts) if node.network and _within(ip, node.network)]
+    inside = [ip for ip in _list_addresses(node, facts) if node.network and _is_within(ip, node.network)]
     if node.network and (inside or not node.nic):
         return _first(inside), f"network: {node.network}"
     ip, source = _host_ip(node, facts)
-    chosen = _on_nics(node, facts)
+    chosen = _list_addresses(node, facts)
     if node.nic and chosen and ip not in chosen:
         return chosen[0], f"first address on nic: {','.join(node.nic)}, which host {node.host} is not on"
     return ip, source
@@ -64,48 +64,48 @@ def _choose_ip(node: Node, facts: Facts) -> tuple[str | None, str]:
 
 def _host_ip(node: Node, facts: Facts) -> tuple[str | None, str]:
     answers = facts.address.addresses
-    known = [node.host] if _ipv4(node.host) else [ip for ip in answers if _ipv4(ip)]
-    usable = [ip for ip in known if not _loopback(ip) or _ipv4(node.host)]
-    ours = [ip for ip in usable if owner_of(facts, ip)]
+    known = [node.host] if _parse_ipv4(node.host) else [ip for ip in answers if _parse_ipv4(ip)]
+    usable = [ip for ip in known if not _is_loopback(ip) or _parse_ipv4(node.host)]
+    own = [ip for ip in usable if nic_with_address(facts, ip)]
     if usable:
-        ip = (ours or usable)[0]
+        ip = (own or usable)[0]
         return ip, "host" if ip == node.host else f"host {node.host} on the node"
-    arrived = facts.machine.ssh_address
-    if arrived and _ipv4(arrived) and not _loopback(arrived):
-        found = "is loopback there" if known else "does not resolve there"
-        return arrived, f"where SSH arrived (host {node.host} {found})"
+    ssh_address = facts.machine.ssh_address
+    if ssh_address and _parse_ipv4(ssh_address) and not _is_loopback(ssh_address):
+        reason = "is loopback there" if known else "does not resolve there"
+        return ssh_address, f"where SSH arrived (host {node.host} {reason})"
     return None, f"host {node.host}"
 
 
-def _on_nics(node: Node, facts: Facts) -> list[str]:
+def _list_addresses(node: Node, facts: Facts) -> list[str]:
     """List the node's IPv4 addresses, on the inventory's NICs only where it names some."""
-    wanted = [_nic_named(facts, name) for name in node.nic] if node.nic else list(facts.nics)
-    return [ip for nic in wanted if nic for ip in nic.ipv4]
+    nics = [_find_nic(facts, name) for name in node.nic] if node.nic else list(facts.nics)
+    return [ip for nic in nics if nic for ip in nic.ipv4]
 
 
 def _choose_nics(node: Node, facts: Facts, ip: str | None) -> tuple[str, ...]:
     if node.nic:
         return tuple(node.nic)
-    owner = owner_of(facts, ip) if ip else None
+    owner = nic_with_address(facts, ip) if ip else None
     if node.network:
-        inside = [nic.name for nic in facts.nics if nic.name and _any_within(nic, node.network)]
+        inside = [nic.name for nic in facts.nics if nic.name and _has_address_within(nic, node.network)]
         return tuple(sorted(inside, key=lambda name: name != owner))
     return (owner,) if owner else ()
 
 
-def _problems(node: Node, facts: Facts, ip: str | None, nics: tuple[str, ...]) -> Iterable[Problem]:
+def _find_problems(node: Node, facts: Facts, ip: str | None, nics: tuple[str, ...]) -> Iterable[Problem]:
     if ip is None:
-        yield Problem("no-address", _no_address(node, facts))
-    on_nics = [problem for name in nics for problem in _nic_problems(facts, name)]
-    yield from on_nics
-    if ip and not owner_of(facts, ip):
+        yield Problem("no-address", _describe_no_address(node, facts))
+    nic_problems = [problem for name in nics for problem in _find_nic_problems(facts, name)]
+    yield from nic_problems
+    if ip and not nic_with_address(facts, ip):
         yield Problem("address-on-no-nic", ip)
-    elif ip and nics and owner_of(facts, ip) not in nics and not on_nics:
+    elif ip and nics and nic_with_address(facts, ip) not in nics and not nic_problems:
         yield Problem("address-on-other-nic", ip)
 
 
-def _nic_problems(facts: Facts, name: str) -> Iterable[Problem]:
-    nic = _nic_named(facts, name)
+def _find_nic_problems(facts: Facts, name: str) -> Iterable[Problem]:
+    nic = _find_nic(facts, name)
     if nic is None:
         yield Problem("nic-missing", name)
     elif not nic.up or not nic.running:
@@ -114,7 +114,7 @@ def _nic_problems(facts: Facts, name: str) -> Iterable[Problem]:
         yield Problem("nic-without-address", name)
 
 
-def _no_address(node: Node, facts: Facts) -> str:
+def _describe_no_address(node: Node, facts: Facts) -> str:
     if node.network:
         return f"no address in {node.network}"
     if facts.address.addresses:
@@ -122,22 +122,22 @@ def _no_address(node: Node, facts: Facts) -> str:
     return f"host {node.host} does not resolve on the node"
 
 
-def owner_of(facts: Facts, ip: str) -> str | None:
+def nic_with_address(facts: Facts, ip: str) -> str | None:
     """Name the NIC that has an address; all of 127.0.0.0/8 is on the loopback NIC."""
     owner = _first(nic.name for nic in facts.nics if ip in nic.ipv4)
-    if owner or not _ipv4(ip) or not _loopback(ip):
+    if owner or not _parse_ipv4(ip) or not _is_loopback(ip):
         return owner
     return _first(nic.name for nic in facts.nics if nic.kind == "loopback")
 
 
 def training_nic(network: NodeNetwork, facts: Facts) -> Nic | None:
     """Give the NIC that has the training address, or the first one that was chosen."""
-    owner = owner_of(facts, network.ip) if network.ip else None
+    owner = nic_with_address(facts, network.ip) if network.ip else None
     name = owner if owner in network.nics else next(iter(network.nics), None)
-    return _nic_named(facts, name) if name else None
+    return _find_nic(facts, name) if name else None
 
 
-def _nic_named(facts: Facts, name: str) -> Nic | None:
+def _find_nic(facts: Facts, name: str) -> Nic | None:
     return next((nic for nic in facts.nics if nic.name == name), None)
 
 
@@ -147,7 +147,7 @@ def _first(values: Iterable[str | None]) -> str | None:
 
 def route_nic(facts: Facts, ip: str) -> str | None:
     """Name the NIC that the routing table gives for an address; `None` if there is no route."""
-    number = _ipv4(ip)
+    number = _parse_ipv4(ip)
     rows = [
         row for row in facts.routing if row.usable and number and number in _row_network(row.to, row.prefix)
     ]
@@ -162,23 +162,23 @@ def _row_network(to: str | None, prefix: int | None) -> IPv4Network:
         return IPv4Network("255.255.255.255/32")
 
 
-def _ipv4(text: str | None) -> IPv4Address | None:
+def _parse_ipv4(text: str | None) -> IPv4Address | None:
     try:
         return IPv4Address(text or "")
     except ValueError:
         return None
 
 
-def _loopback(ip: str) -> bool:
+def _is_loopback(ip: str) -> bool:
     return IPv4Address(ip).is_loopback
 
 
-def _any_within(nic: Nic, network: str) -> bool:
-    return any(_within(ip, network) for ip in nic.ipv4)
+def _has_address_within(nic: Nic, network: str) -> bool:
+    return any(_is_within(ip, network) for ip in nic.ipv4)
 
 
-def _within(ip: str, network: str) -> bool:
-    number = _ipv4(ip)
+def _is_within(ip: str, network: str) -> bool:
+    number = _parse_ipv4(ip)
     return number is not None and number in IPv4Network(network, strict=False)
 
 
@@ -191,10 +191,10 @@ def active_ports(facts: Facts) -> tuple[InfinibandPort, ...]:
     return tuple(port for port in facts.infiniband if port.state == ACTIVE)
 
 
-def rate_of(port: InfinibandPort) -> float | None:
+def parse_rate(port: InfinibandPort) -> float | None:
     """Give a port's rate in Gbit/s."""
-    found = _RATE.search(port.rate or "")
-    return float(found[1]) if found else None
+    match = _RATE.search(port.rate or "")
+    return float(match[1]) if match else None
 
 
 def plan_hcas(facts: Facts, nics: Collection[str]) -> str | None:
@@ -203,6 +203,6 @@ def plan_hcas(facts: Facts, nics: Collection[str]) -> str | None:
     NCCL by itself takes every active port. None where there is none.
     """
     ports = active_ports(facts)
-    ours = [port for port in ports if set(port.nics) & set(nics)]
-    chosen = ours or [port for port in ports if port.link == INFINIBAND]
+    own = [port for port in ports if set(port.nics) & set(nics)]
+    chosen = own or [port for port in ports if port.link == INFINIBAND]
     return "=" + ",".join(f"{port.adapter}:{port.port}" for port in chosen) if chosen else None

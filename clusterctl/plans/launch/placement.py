@@ -10,9 +10,9 @@ from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.facts.records import Gpu
 from clusterctl.plans.launch.launchers import vendor_of
 from clusterctl.specs.inventory.model import Inventory, Node
-from clusterctl.specs.job.model import VISIBLE, Job
+from clusterctl.specs.job.model import VISIBLE_DEVICES_VARIABLES, Job
 from clusterctl.specs.nodeset import fold_names, select_nodes
-from clusterctl.specs.text import counted
+from clusterctl.specs.text import plural
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class Member:
 def choose_nodes(inventory: Inventory, pattern: str | None, exclude: str | None) -> tuple[Node, ...]:
     """Pick nodes by pattern, keep the inventory's order; `None` picks all."""
     names = [node.name for node in inventory.nodes]
-    wanted = set(select_nodes(pattern, names)) if pattern is not None else set(range(len(names)))
-    dropped = set(select_nodes(exclude, names)) if exclude else set()
-    chosen = tuple(inventory.nodes[index] for index in sorted(wanted - dropped))
+    selected = set(select_nodes(pattern, names)) if pattern is not None else set(range(len(names)))
+    excluded = set(select_nodes(exclude, names)) if exclude else set()
+    chosen = tuple(inventory.nodes[index] for index in sorted(selected - excluded))
     if not chosen:
         raise UsageError(
             f"no node is left: {exclude} excludes all that was chosen",
@@ -54,18 +54,18 @@ def plan_placement(
 
     Nodes that are kept in reserve are chosen only by name. The spares that the job wants come last.
     """
-    wanted = pattern if pattern is not None else (job.nodes if isinstance(job.nodes, str) else None)
-    named = wanted not in (None, "all")
-    found = choose_nodes(inventory, wanted if named else None, exclude)
-    nodes = tuple(node for node in found if named or not node.spare)
+    selection = pattern if pattern is not None else (job.nodes if isinstance(job.nodes, str) else None)
+    is_explicit = selection not in (None, "all")
+    candidates = choose_nodes(inventory, selection if is_explicit else None, exclude)
+    nodes = tuple(node for node in candidates if is_explicit or not node.spare)
     if not nodes:
         raise UsageError(
-            f"every node that is left is a spare: {fold_names([node.name for node in found])}",
+            f"every node that is left is a spare: {fold_names([node.name for node in candidates])}",
             code="CC-USE-004",
             fix="name those that the job shall run on, or drop `spare: true` from some of them",
         )
     if pattern is None and isinstance(job.nodes, int):
-        nodes = _first(nodes, job.nodes, inventory)
+        nodes = _limit_count(nodes, job.nodes, inventory)
     spares = _choose_spares(inventory, job, nodes, exclude)
     chosen = tuple(Member(node, rank) for rank, node in enumerate(nodes))
     return chosen + tuple(Member(node, rank, spare=True) for rank, node in enumerate(spares, len(nodes)))
@@ -80,17 +80,17 @@ def _choose_spares(
         return ()
     free = [node for node in choose_nodes(inventory, None, exclude) if node not in nodes]
     if count > len(free):
-        left = f"{len(free)} of them" if free else "none"
+        available = f"{len(free)} of them" if free else "none"
         raise UsageError(
-            f"the job wants {counted(count, 'spare')} beside its {counted(len(nodes), 'node')}, "
-            f"{left} can be had",
+            f"the job wants {plural(count, 'spare')} beside its {plural(len(nodes), 'node')}, "
+            f"{available} can be had",
             code="CC-USE-032",
             fix="set `restart.spares` lower, choose fewer `nodes`, or add nodes with `spare: true` to the inventory",
         )
     return tuple(sorted(free, key=lambda node: not node.spare)[:count])
 
 
-def _first(nodes: Sequence[Node], count: int, inventory: Inventory) -> tuple[Node, ...]:
+def _limit_count(nodes: Sequence[Node], count: int, inventory: Inventory) -> tuple[Node, ...]:
     if count > len(nodes):
         raise UsageError(
             f"the job wants {count} nodes, {len(nodes)} can be used",
@@ -116,23 +116,28 @@ def wants_gpus(job: Job) -> bool:
 
 def plan_devices(job: Job, node: Node, facts: Facts) -> tuple[Device, ...]:
     """Choose what a job takes of a node: its `gpus`, or what a variable shows it, else all that the node lends."""
-    known = _devices(facts)
-    if not wants_gpus(job) or not known:
+    devices = _list_devices(facts)
+    if not wants_gpus(job) or not devices:
         return ()
-    lent = known if node.gpus is None else known[: node.gpus]
+    lent = devices if node.gpus is None else devices[: node.gpus]
     if job.gpus:
-        return tuple(device for device in known if device.index in job.gpus)
-    shown = next((text for name in VISIBLE if (text := job.env.get(name)) is not None), None)
-    if shown is None:
-        shown = next((text for name in VISIBLE if (text := facts.environment.get(name)) is not None), None)
-    return lent if shown is None or "${" in shown else _shown(shown, known)
+        return tuple(device for device in devices if device.index in job.gpus)
+    visible = next(
+        (text for name in VISIBLE_DEVICES_VARIABLES if (text := job.env.get(name)) is not None), None
+    )
+    if visible is None:
+        visible = next(
+            (text for name in VISIBLE_DEVICES_VARIABLES if (text := facts.environment.get(name)) is not None),
+            None,
+        )
+    return lent if visible is None or "${" in visible else _parse_visible_devices(visible, devices)
 
 
-def _devices(facts: Facts) -> tuple[Device, ...]:
+def _list_devices(facts: Facts) -> tuple[Device, ...]:
     """Name what the probe saw; where it saw no UUIDs, as of AMD and Ascend, the vendor and the index are the name."""
-    named = [_device(gpu) for gpu in facts.gpus.devices if gpu.uuid]
-    if named:
-        return tuple(sorted(named, key=lambda device: device.index or 0))
+    with_uuid = [_device(gpu) for gpu in facts.gpus.devices if gpu.uuid]
+    if with_uuid:
+        return tuple(sorted(with_uuid, key=lambda device: device.index or 0))
     vendor = vendor_of(facts)
     return tuple(Device(index, f"{vendor}-{index}") for index in range(min(facts.gpus.count or 0, 64)))
 
@@ -141,21 +146,21 @@ def _device(gpu: Gpu) -> Device:
     return Device(gpu.index, gpu.uuid or "", gpu.memory_used)
 
 
-def _shown(text: str, known: Sequence[Device]) -> tuple[Device, ...]:
+def _parse_visible_devices(text: str, devices: Sequence[Device]) -> tuple[Device, ...]:
     """Read a list of indices, of UUIDs or their beginnings, and of slices, as CUDA does: to the first that is none."""
-    found: list[Device] = []
+    chosen: list[Device] = []
     for word in (word.strip() for word in text.split(",")):
         if word.startswith("MIG-"):
-            found.append(Device(None, word))
+            chosen.append(Device(None, word))
             continue
-        fits = [device for device in known if _is_meant(word, device)]
-        if not fits:
+        matches = [device for device in devices if _matches_device(word, device)]
+        if not matches:
             break
-        found += fits[:1]
-    return tuple(dict.fromkeys(found))
+        chosen += matches[:1]
+    return tuple(dict.fromkeys(chosen))
 
 
-def _is_meant(word: str, device: Device) -> bool:
+def _matches_device(word: str, device: Device) -> bool:
     if word.isdecimal():
         return device.index == int(word)
     return word.startswith("GPU-") and device.id.startswith(word)

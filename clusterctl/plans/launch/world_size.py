@@ -9,11 +9,11 @@ from collections.abc import Collection, Mapping
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.placeholders import Hole, parse_template
+from clusterctl.specs.placeholders import Placeholder, parse_template
 
 UNAWARE, UNPLANNED = "CC-RUN-050", "CC-RUN-051"
 LARGEST_SCRIPT = 256 << 10  # bytes
-PLACES = frozenset({"node_rank", "nnodes", "master_addr", "master_port", "world_size"})
+NODE_PLACEHOLDERS = frozenset({"node_rank", "nnodes", "master_addr", "master_port", "world_size"})
 
 # Whoever reads one of these can tell the nodes apart, or find the first of them.
 _READ = re.compile(
@@ -30,14 +30,14 @@ _HELP = (
 )
 
 
-def scripts_of(job: Job, paths: Collection[str]) -> tuple[str, ...]:
+def list_scripts(job: Job, paths: Collection[str]) -> tuple[str, ...]:
     """Name the files among the code that a job runs, as far as its words show."""
     words = [*job.command, *job.args, job.script or ""]
     if job.module:
         module = job.module.replace(".", "/")
         words += [f"{module}.py", f"{module}/__main__.py"]
-    found = (posixpath.normpath(word) for word in words if word)
-    return tuple(dict.fromkeys(path for path in found if path in paths))
+    paths_in_words = (posixpath.normpath(word) for word in words if word)
+    return tuple(dict.fromkeys(path for path in paths_in_words if path in paths))
 
 
 def describe_unaware(job: Job, nnodes: int, scripts: Mapping[str, str]) -> str:
@@ -45,38 +45,42 @@ def describe_unaware(job: Job, nnodes: int, scripts: Mapping[str, str]) -> str:
 
     `scripts` are the texts of the files that are run; without any there is nothing to tell it by.
     """
-    if not job.one_process or nnodes < 2 or not scripts:
+    if not job.is_single_process or nnodes < 2 or not scripts:
         return ""
     words = (*job.command, *job.args, *job.env.values())
-    holes = {piece.name for word in words for piece in parse_template(word) if isinstance(piece, Hole)}
-    if holes & PLACES or any(_READ.search(_SET.sub("", text)) for text in (*words, *scripts.values())):
+    placeholders = {
+        piece.name for word in words for piece in parse_template(word) if isinstance(piece, Placeholder)
+    }
+    if placeholders & NODE_PLACEHOLDERS or any(
+        _READ.search(_SET.sub("", text)) for text in (*words, *scripts.values())
+    ):
         return ""
-    where = ", ".join(scripts)
+    script_names = ", ".join(scripts)
     return (
-        f"{UNAWARE}: {nnodes} nodes would each start the same process, and neither the job nor {where} uses "
+        f"{UNAWARE}: {nnodes} nodes would each start the same process, and neither the job nor {script_names} uses "
         f"${{node_rank}}, NODE_RANK, MASTER_ADDR or the like: each may train by itself; {_HELP}"
     )
 
 
 def describe_world_event(event: Untrusted) -> str:
     """Say that processes of a node were started with another WORLD_SIZE; nothing for any other event."""
-    seen, planned = event.integer("seen", 0), event.integer("planned", 0)
-    if event.text("event", 40) != "world_size" or seen is None or planned is None:
+    observed, planned = event.integer("seen", 0), event.integer("planned", 0)
+    if event.text("event", 40) != "world_size" or observed is None or planned is None:
         return ""
-    return describe_unplanned(seen, planned)
+    return describe_unplanned(observed, planned)
 
 
-def describe_unplanned(seen: int, planned: int) -> str:
+def describe_unplanned(observed: int, planned: int) -> str:
     """Say what was seen and what it means."""
     return (
-        f"{UNPLANNED}: workers run with WORLD_SIZE {seen}, planned are {planned}: "
+        f"{UNPLANNED}: workers run with WORLD_SIZE {observed}, planned are {planned}: "
         f"they do not train together as the job says; {_HELP}"
     )
 
 
-def render_unplanned(worlds: Mapping[str, tuple[int, int]]) -> list[str]:
-    """Say it of a run that has ended; `worlds` are what was seen and what was planned, by node."""
+def render_unplanned(world_sizes: Mapping[str, tuple[int, int]]) -> list[str]:
+    """Say it of a run that has ended; `world_sizes` are what was seen and what was planned, by node."""
     groups: dict[tuple[int, int], list[str]] = {}
-    for name, pair in worlds.items():
+    for name, pair in world_sizes.items():
         groups.setdefault(pair, []).append(name)
     return [f"{fold_names(names)}: {describe_unplanned(*pair)}" for pair, names in groups.items()]

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from clusterctl.protocol.end_record import MOST_ATTEMPTS, MOST_SEATS, Record, RecordedPart
+from clusterctl.protocol.end_record import MOST_ATTEMPTS, MOST_SLOTS, GangRecord, RecordedPart
 from clusterctl.protocol.root_cause import DOUBTFUL, Failure, weigh
 from clusterctl.protocol.untrusted import Untrusted
-from clusterctl.specs.text import counted
+from clusterctl.specs.text import plural
 
 _FOLDER = re.compile(r"attempt-(\d{1,9})/")
-LONGEST = 1000  # characters of a text
+LONGEST_TEXT = 1000  # characters of a text
 MOST_RANKS = 1000  # of a node
 NO_PROGRESS = "no_progress"
 GIVEN_UP: Mapping[str, str] = {
@@ -28,7 +28,7 @@ GIVEN_UP: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Seat:
+class SlotState:
     """One agent of a run: a node of the inventory, and its rank now; None for an idle spare, and for who is gone.
 
     `reason` says why it is gone, or why it can take part no more.
@@ -41,7 +41,7 @@ class Seat:
     reason: str = ""
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         """Tell whether it is a spare that nobody needed so far."""
         return self.node_rank is None and not self.lost and not self.reason
 
@@ -69,24 +69,24 @@ def warn_of_losses(nodes: int, spares: int) -> str:
     survived = min(spares, (nodes + spares - 1) // 2)
     if survived == spares:
         return ""
-    losses = f"only {counted(survived, 'lost node')}" if survived else "no lost node"
+    losses = f"only {plural(survived, 'lost node')}" if survived else "no lost node"
     return (
-        f"{counted(spares, 'spare')}, but {losses} can be survived: "
+        f"{plural(spares, 'spare')}, but {losses} can be survived: "
         f"more than half of all {nodes + spares} nodes and spares must be left"
     )
 
 
-def parse_roster(raw: Untrusted) -> tuple[Seat, ...]:
+def parse_roster(raw: Untrusted) -> tuple[SlotState, ...]:
     """Read who has which seat."""
     return tuple(
-        Seat(
-            entry.count("seat", MOST_SEATS),
-            entry.text("node", LONGEST),
-            entry.integer("node_rank", 0, MOST_SEATS),
+        SlotState(
+            entry.count("seat", MOST_SLOTS),
+            entry.text("node", LONGEST_TEXT),
+            entry.integer("node_rank", 0, MOST_SLOTS),
             entry.flag("lost"),
-            entry.text("reason", LONGEST) or entry.text("unfit", LONGEST),
+            entry.text("reason", LONGEST_TEXT) or entry.text("unfit", LONGEST_TEXT),
         )
-        for entry in raw.records("roster", MOST_SEATS)
+        for entry in raw.records("roster", MOST_SLOTS)
     )
 
 
@@ -99,46 +99,50 @@ def parse_attempts(raw: Untrusted) -> tuple[Attempt, ...]:
 def _parse_attempt(raw: Untrusted) -> Attempt:
     return Attempt(
         number=raw.count("attempt", MOST_ATTEMPTS),
-        reason=raw.text("cause_reason", LONGEST) or raw.text("reason", LONGEST),
-        text=raw.text("text", LONGEST),
-        node=raw.text("node", LONGEST),
+        reason=raw.text("cause_reason", LONGEST_TEXT) or raw.text("reason", LONGEST_TEXT),
+        text=raw.text("text", LONGEST_TEXT),
+        node=raw.text("node", LONGEST_TEXT),
         began=raw.moment("began"),
         ended=raw.moment("ended"),
         progress=raw.choice("progress"),
-        node_rank=raw.integer("node_rank", 0, MOST_SEATS),
+        node_rank=raw.integer("node_rank", 0, MOST_SLOTS),
         ranks=raw.indices("ranks", MOST_RANKS),
     )
 
 
 def attempt_of(file: str) -> int:
     """Tell to which attempt a log file belongs, by its path below the run's directory."""
-    found = _FOLDER.match(file)
-    return int(found[1]) if found else 1
+    match = _FOLDER.match(file)
+    return int(match[1]) if match else 1
 
 
-def best_record(records: Iterable[Record | None], names: Collection[str]) -> Record | None:
+def choose_record(records: Iterable[GangRecord | None], names: Collection[str]) -> GangRecord | None:
     """Choose among what several nodes keep: the hub's, or else their own parts put together.
 
     All that were told the hub's keep the same one, so that of different ones the one counts that most nodes have: what
     a liar says stands alone. `names` are the nodes of the inventory; what is said of others is left out.
     """
-    told = [record.among(names) for record in records if record is not None]
-    known = [record for record in told if record.parts]
-    whole = [record for record in known if record.whole]
-    if whole:
-        count = Counter(map(_outline, whole))
+    restricted = [record.only_nodes(names) for record in records if record is not None]
+    nonempty = [record for record in restricted if record.parts]
+    complete = [record for record in nonempty if record.complete]
+    if complete:
+        votes = Counter(map(_outline, complete))
         return max(
-            whole, key=lambda record: count[_outline(record)]
+            complete, key=lambda record: votes[_outline(record)]
         )  # the first of the inventory among equals
     parts: dict[str, RecordedPart] = {}
-    for part in (part for record in known for part in record.parts):
+    for part in (part for record in nonempty for part in record.parts):
         if part.node not in parts or parts[part.node].lost:
             parts[part.node] = part
     stops = [part.stopped_at for part in parts.values() if part.stopped_at is not None]
-    return Record(known[0].hub, False, min(stops, default=None), tuple(parts.values())) if known else None
+    return (
+        GangRecord(nonempty[0].hub, False, min(stops, default=None), tuple(parts.values()))
+        if nonempty
+        else None
+    )
 
 
-def _outline(record: Record) -> tuple[object, ...]:
+def _outline(record: GangRecord) -> tuple[object, ...]:
     return (
         record.hub,
         record.attempts,
@@ -146,7 +150,7 @@ def _outline(record: Record) -> tuple[object, ...]:
     )
 
 
-def with_losses(record: Record, failures: Sequence[Failure], stopped_at: float | None) -> list[Failure]:
+def with_losses(record: GangRecord, failures: Sequence[Failure], stopped_at: float | None) -> list[Failure]:
     """Add the nodes that the gang lost; one that reports its own trouble keeps it, and is marked as cut off."""
     last_seen = {failure.node: failure.last_seen for failure in record.failures if failure.lost}
     marked = [
@@ -155,25 +159,29 @@ def with_losses(record: Record, failures: Sequence[Failure], stopped_at: float |
         else failure
         for failure in failures
     ]
-    return marked + given_up(record, failures, stopped_at)
+    return marked + find_given_up_nodes(record, failures, stopped_at)
 
 
-def given_up(record: Record, failures: Sequence[Failure], stopped_at: float | None) -> list[Failure]:
+def find_given_up_nodes(
+    record: GangRecord, failures: Sequence[Failure], stopped_at: float | None
+) -> list[Failure]:
     """Give the nodes that the gang lost and that know of no trouble of their own: SSH reaches them, their peers do not.
 
     Where node 0 has lost all the others, it is node 0 that is cut off.
     """
-    troubled = {failure.node for failure in failures if weigh(failure, stopped_at) < DOUBTFUL}
-    lost = [failure for failure in record.failures if failure.lost and failure.node not in troubled]
-    others = {part.node for part in record.parts} - {record.hub}
+    failed_nodes = {failure.node for failure in failures if weigh(failure, stopped_at) < DOUBTFUL}
+    lost_failures = [
+        failure for failure in record.failures if failure.lost and failure.node not in failed_nodes
+    ]
+    other_nodes = {part.node for part in record.parts} - {record.hub}
     if (
         record.hub
-        and len(others) > 1
-        and others == {failure.node for failure in lost}
-        and record.hub not in troubled
+        and len(other_nodes) > 1
+        and other_nodes == {failure.node for failure in lost_failures}
+        and record.hub not in failed_nodes
     ):
-        first = min(lost, key=lambda failure: failure.time)
+        first = min(lost_failures, key=lambda failure: failure.time)
         return [
             replace(first, node=record.hub, reason="lost: none of the other nodes was heard there any more")
         ]
-    return lost
+    return lost_failures

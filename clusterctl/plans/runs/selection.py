@@ -34,25 +34,25 @@ def gather_runs(
     """Put the nodes' lists together, newest run first; a silent node may have had a part in any of them."""
     runs: dict[RunId, dict[str, NodeState | None]] = {}
     for name, states in answers.items():
-        for state in (state for state in states if state.run):
-            runs.setdefault(state.run, {})[name] = state
+        for state in (state for state in states if state.run_id):
+            runs.setdefault(state.run_id, {})[name] = state
     for parts in runs.values():
-        missing = max(state.agents for state in parts.values() if state) - len(parts)
-        known = {seat.node for seat in roster_of(parts)}
-        may = [name for name in silent if not known or name in known]
-        parts.update(dict.fromkeys(may if missing > 0 else (), None))
-    return dict(sorted(runs.items(), key=lambda item: -submitted(item[1])))
+        missing = max(state.agent_count for state in parts.values() if state) - len(parts)
+        known = {slot.node for slot in roster_of(parts)}
+        possible = [name for name in silent if not known or name in known]
+        parts.update(dict.fromkeys(possible if missing > 0 else (), None))
+    return dict(sorted(runs.items(), key=lambda item: -submitted_at(item[1])))
 
 
 def is_complete(parts: Parts) -> bool:
     """Tell whether every node has spoken that takes part in a run, or waits to."""
     roster = roster_of(parts)
     if roster:
-        return all(seat.lost or parts.get(seat.node) for seat in roster)
-    return len(parts) >= max((state.agents for state in parts.values() if state), default=1 << 30)
+        return all(slot.lost or parts.get(slot.node) for slot in roster)
+    return len(parts) >= max((state.agent_count for state in parts.values() if state), default=1 << 30)
 
 
-def submitted(parts: Parts) -> float:
+def submitted_at(parts: Parts) -> float:
     """Give when a run was launched."""
     return max((state.submitted for state in parts.values() if state), default=0.0)
 
@@ -67,72 +67,74 @@ def owner_of(parts: Parts) -> Owner:
     return next((Owner(state.launched_by, state.launched_id) for state in parts.values() if state), Owner(""))
 
 
-def own_first(runs: Runs, me: Owner) -> dict[RunId, Parts]:
+def sort_own_first(runs: Runs, user: Owner) -> dict[RunId, Parts]:
     """Put one's own runs before the others', each in the order in which they came."""
-    return dict(sorted(runs.items(), key=lambda item: not owner_of(item[1]).is_same(me)))
+    return dict(sorted(runs.items(), key=lambda item: not owner_of(item[1]).is_same(user)))
 
 
-def choose_run(runs: Runs, wanted: str | None, me: Owner) -> RunId:
+def choose_run(runs: Runs, prefix: str | None, user: Owner) -> RunId:
     """Give the run with that prefix, or the newest of one's own."""
-    if wanted is not None:
-        return _by_prefix(runs, wanted)
-    for run, parts in runs.items():
-        if owner_of(parts).is_same(me):
-            return run
+    if prefix is not None:
+        return _find_by_prefix(runs, prefix)
+    for run_id, parts in runs.items():
+        if owner_of(parts).is_same(user):
+            return run_id
     raise UsageError(
-        f"no run of yours ({me.name}) on these nodes" if runs else "no runs on these nodes",
+        f"no run of yours ({user.name}) on these nodes" if runs else "no runs on these nodes",
         code="CC-USE-020",
-        fix=f"name one: {_some(runs)}{_namesake(runs, me)}"
+        fix=f"name one: {_render_some(runs)}{_explain_namesake(runs, user)}"
         if runs
         else "clusterctl launch JOB.yaml starts one",
     )
 
 
-def choose_to_attach(runs: Runs, wanted: str | None, me: Owner) -> RunId:
+def choose_to_attach(runs: Runs, prefix: str | None, user: Owner) -> RunId:
     """Give the run to attach to: the named one, the newest live one of one's own, or the newest of one's own."""
-    live = {run: parts for run, parts in runs.items() if is_live(parts) and owner_of(parts).is_same(me)}
-    return next(iter(live)) if wanted is None and live else choose_run(runs, wanted, me)
+    live = {
+        run_id: parts for run_id, parts in runs.items() if is_live(parts) and owner_of(parts).is_same(user)
+    }
+    return next(iter(live)) if prefix is None and live else choose_run(runs, prefix, user)
 
 
-def choose_live_run(runs: Runs, wanted: str | None, me: Owner) -> RunId:
+def choose_live_run(runs: Runs, prefix: str | None, user: Owner) -> RunId:
     """Give the run to stop: the named one, also if no node remembers it, or the only live one of one's own."""
-    if wanted is not None:
-        return parse_run_id(wanted) or _by_prefix(runs, wanted)
-    live = [run for run, parts in runs.items() if is_live(parts) and owner_of(parts).is_same(me)]
+    if prefix is not None:
+        return parse_run_id(prefix) or _find_by_prefix(runs, prefix)
+    live = [run_id for run_id, parts in runs.items() if is_live(parts) and owner_of(parts).is_same(user)]
     if len(live) == 1:
         return live[0]
     if not live:
-        others = {run: parts for run, parts in runs.items() if is_live(parts)}
+        others = {run_id: parts for run_id, parts in runs.items() if is_live(parts)}
         raise UsageError(
-            f"no live run of yours ({me.name})",
+            f"no live run of yours ({user.name})",
             code="CC-USE-021",
-            fix=f"others' runs must be named: {_some(others)}{_namesake(others, me)}"
+            fix=f"others' runs must be named: {_render_some(others)}{_explain_namesake(others, user)}"
             if others
             else "clusterctl ps lists what there was",
         )
     raise UsageError(f"{len(live)} runs are live", code="CC-USE-022", fix="name one: " + ", ".join(live))
 
 
-def may_hold(name: str, parts: Parts, answered: Collection[str]) -> bool:
+def may_have_processes(name: str, parts: Parts, answered: Collection[str]) -> bool:
     """Tell whether a node may have processes of a run: it says so, or a part is missing that may have been removed."""
     if name in parts:
         return parts[name] is not None
-    complete = len(parts) >= max((state.agents for state in parts.values() if state), default=1)
+    complete = len(parts) >= max((state.agent_count for state in parts.values() if state), default=1)
     return not complete and name in answered
 
 
-def _by_prefix(runs: Runs, prefix: str) -> RunId:
-    whole = parse_run_id(prefix)
-    if whole is not None and whole in runs:
-        return whole
-    matches = [run for run in runs if run.startswith(prefix)]
+def _find_by_prefix(runs: Runs, prefix: str) -> RunId:
+    exact = parse_run_id(prefix)
+    if exact is not None and exact in runs:
+        return exact
+    matches = [run_id for run_id in runs if run_id.startswith(prefix)]
     if len(matches) == 1:
         return matches[0]
     if not matches:
         raise UsageError(
             f"no run {prefix!r} on these nodes",
             code="CC-USE-023",
-            fix=f"there are: {_some(runs)}"
+            fix=f"there are: {_render_some(runs)}"
             if runs
             else "`clusterctl ps` lists the runs that the nodes remember",
         )
@@ -141,13 +143,15 @@ def _by_prefix(runs: Runs, prefix: str) -> RunId:
     )
 
 
-def _namesake(runs: Runs, me: Owner) -> str:
+def _explain_namesake(runs: Runs, user: Owner) -> str:
     """Say why a run that bears one's own name is not one's own."""
-    if any(owner_of(parts).name == me.name for parts in runs.values()):
-        return f"; {me.name} launched from another machine or with another state directory counts as another"
+    if any(owner_of(parts).name == user.name for parts in runs.values()):
+        return (
+            f"; {user.name} launched from another machine or with another state directory counts as another"
+        )
     return ""
 
 
-def _some(runs: Runs) -> str:
+def _render_some(runs: Runs) -> str:
     names = list(runs)
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -6,62 +6,62 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from clusterctl.plans.facts.gpu_use import render_memory
-from clusterctl.plans.facts.untrusted import LARGEST_PID, LONGEST_NAME
+from clusterctl.plans.facts.gpu_use import render_gpu_memory
+from clusterctl.plans.facts.untrusted import LARGEST_PID, MAX_PROCESS_NAME
 from clusterctl.plans.runs.gang_record import (
     MOST_RANKS,
     Attempt,
-    Seat,
+    SlotState,
     parse_attempts,
     parse_roster,
 )
-from clusterctl.plans.sync.results import Outside, parse_outside
+from clusterctl.plans.sync.results import OutsideFiles, parse_outside
 from clusterctl.protocol.end_record import (
     MOST_ATTEMPTS,
     MOST_EXIT,
     MOST_RANK,
-    MOST_SEATS,
     MOST_SIGNAL,
-    Record,
+    MOST_SLOTS,
+    GangRecord,
     parse_record,
 )
 from clusterctl.protocol.run_id import RunId, parse_job_name, parse_run_id
 from clusterctl.protocol.untrusted import Untrusted
-from clusterctl.specs.text import render_span
+from clusterctl.specs.text import render_duration
 
 LONGEST_LINE = 300
 
 
 @dataclass(frozen=True)
-class Pulse:
+class RankActivity:
     """A living rank: its last line and when its logs were last written to, by that node's clock.
 
-    `process` is the kernel's letter for its process: R, S, D, T. `started` is when the process began.
+    `process_state` is the kernel's letter for its process: R, S, D, T. `started_at` is when the process began.
     """
 
     rank: int
-    line: str = ""
-    written: float | None = None
-    process: str = ""
-    started: float | None = None
+    last_line: str = ""
+    written_at: float | None = None
+    process_state: str = ""
+    started_at: float | None = None
 
 
-def parse_pulses(raw: Untrusted, most: int) -> tuple[Pulse, ...]:
+def parse_activity(raw: Untrusted, max_ranks: int) -> tuple[RankActivity, ...]:
     """Read what a node says of at most so many ranks."""
-    pulses = [
-        Pulse(
+    activities = [
+        RankActivity(
             rank,
             entry.text("line", LONGEST_LINE),
             entry.moment("written"),
             entry.text("process", 1),
             entry.moment("started"),
         )
-        for rank, entry in raw.numbered_records("pulses", most)
+        for rank, entry in raw.numbered_records("pulses", max_ranks)
     ]
-    return tuple(sorted(pulses, key=lambda pulse: pulse.rank))
+    return tuple(sorted(activities, key=lambda activity: activity.rank))
 
 
-NO_RUN = RunId("")  # what stands in a state that names no run
+NO_RUN_ID = RunId("")  # what stands in a state that names no run
 LONGEST_LIMIT = 1e9  # seconds
 MOST_LEFT = 1000  # processes that could not be ended
 MOST_GPUS = 64
@@ -114,10 +114,11 @@ class NodeState:
 
     `gang` tells whether the nodes end the run together without us, `record` is what they know of its whole end.
     `began` is when its workers were let go; `time_limit` counts from there, in seconds. Of a run that may start again
-    `roster` says who takes part now, `attempts` are those that have ended, `gave_up` is why there will be no other.
+    `roster` says who takes part now, `attempts` are those that have ended, `gave_up_reason` is why there will be no
+    other.
     """
 
-    run: RunId
+    run_id: RunId
     job: str
     cluster: str
     node: str
@@ -137,37 +138,37 @@ class NodeState:
     torchrun_signal: int | None
     master: str
     reason: str
-    left: tuple[str, ...]
+    left_processes: tuple[str, ...]
     gpu_memory: tuple[str, ...] = ()
     attempt: int = 1
-    pulses: tuple[Pulse, ...] = ()
+    rank_activity: tuple[RankActivity, ...] = ()
     gang: bool = False
-    record: Record | None = None
-    seats: int = 0
+    record: GangRecord | None = None
+    slots: int = 0
     spare: bool = False
-    roster: tuple[Seat, ...] = ()
+    roster: tuple[SlotState, ...] = ()
     attempts: tuple[Attempt, ...] = ()
-    gave_up: str = ""
+    gave_up_reason: str = ""
     launched_from: str = ""  # a directory of the machine that launched it
-    after: str = ""  # what went wrong with the commands of `after`
-    outside: Outside | None = None
+    after_error: str = ""  # what went wrong with the commands of `after`
+    outside_files: OutsideFiles | None = None
 
     @property
-    def agents(self) -> int:
+    def agent_count(self) -> int:
         """Count the nodes that were given the run, spares among them."""
-        return self.seats or self.nnodes
+        return self.slots or self.nnodes
 
     @property
-    def unplanned(self) -> tuple[int, int] | None:
+    def unplanned_world_size(self) -> tuple[int, int] | None:
         """Give the WORLD_SIZE that workers saw and the planned one, if they are known and differ."""
-        seen, planned = self.world_size_seen, self.world_size
-        return None if seen is None or planned is None or seen == planned else (seen, planned)
+        observed, planned = self.world_size_seen, self.world_size
+        return None if observed is None or planned is None or observed == planned else (observed, planned)
 
     def ranks_of(self, attempt: int | None) -> tuple[int, ...]:
         """Give the ranks that the node had in an attempt; None is the last one."""
         if attempt in (None, self.attempt):
             return tuple(rank.rank for rank in self.ranks)
-        return next((one.ranks for one in self.attempts if one.number == attempt), ())
+        return next((ended.ranks for ended in self.attempts if ended.number == attempt), ())
 
     @property
     def live(self) -> bool:
@@ -179,13 +180,13 @@ def parse_state(raw: Untrusted) -> NodeState:
     """Read a state record; what is missing or of the wrong type becomes empty, never an error."""
     torchrun = raw.record("torchrun")
     state = raw.text("state")
-    seats, nnodes = raw.count("seats", MOST_SEATS), raw.count("nnodes", MOST_SEATS)
+    slots, nnodes = raw.count("seats", MOST_SLOTS), raw.count("nnodes", MOST_SLOTS)
     return NodeState(
-        run=parse_run_id(raw.text("run")) or NO_RUN,
+        run_id=parse_run_id(raw.text("run")) or NO_RUN_ID,
         job=parse_job_name(raw.text("job")),
         cluster=raw.text("cluster"),
         node=raw.text("node"),
-        node_rank=raw.count("node_rank", MOST_SEATS),
+        node_rank=raw.count("node_rank", MOST_SLOTS),
         nnodes=nnodes,
         state=state if state in STATES else UNKNOWN,
         since=raw.moment("since") or 0.0,
@@ -202,19 +203,19 @@ def parse_state(raw: Untrusted) -> NodeState:
         torchrun_signal=torchrun.integer("signal", 1, MOST_SIGNAL),
         master=raw.text("master"),
         reason=raw.text("reason"),
-        after=raw.text("after"),
-        gang=(raw.flag("gang") or raw.has_record("gang")) and (seats or nnodes) > 1,
+        after_error=raw.text("after"),
+        gang=(raw.flag("gang") or raw.has_record("gang")) and (slots or nnodes) > 1,
         record=parse_record(raw.record("gang")),
-        left=tuple(map(_render_left, raw.records("left", MOST_LEFT))),
-        gpu_memory=render_memory(raw.records("gpu_memory", MOST_GPUS)),
+        left_processes=tuple(map(_render_left_process, raw.records("left", MOST_LEFT))),
+        gpu_memory=render_gpu_memory(raw.records("gpu_memory", MOST_GPUS)),
         attempt=raw.count("attempt", MOST_ATTEMPTS) or 1,
-        pulses=parse_pulses(raw, MOST_RANKS),
-        seats=seats,
+        rank_activity=parse_activity(raw, MOST_RANKS),
+        slots=slots,
         spare=raw.flag("spare"),
         roster=parse_roster(raw),
         attempts=parse_attempts(raw),
-        gave_up=raw.text("gave_up"),
-        outside=parse_outside(raw.record("outside")),
+        gave_up_reason=raw.text("gave_up"),
+        outside_files=parse_outside(raw.record("outside")),
     )
 
 
@@ -237,17 +238,17 @@ def _parse_rank(rank: int, raw: Untrusted) -> RankState:
     )
 
 
-def _render_left(entry: Untrusted) -> str:
+def _render_left_process(entry: Untrusted) -> str:
     pid = entry.integer("pid", 1, LARGEST_PID)
     shown = "?" if pid is None else pid
-    return f"pid {shown} {entry.text('name', LONGEST_NAME)} ({entry.text('state', 20) or '?'})"
+    return f"pid {shown} {entry.text('name', MAX_PROCESS_NAME)} ({entry.text('state', 20) or '?'})"
 
 
-def whole_state(parts: Mapping[str, NodeState | None]) -> str:
+def run_state(parts: Mapping[str, NodeState | None]) -> str:
     """Name the state of a whole run from its nodes' parts; None is a node that did not answer."""
-    counting = taking_part(parts)
-    states = {part.state if part else UNKNOWN for part in counting.values()}
-    if len(counting) < max((part.nnodes for part in parts.values() if part), default=0):
+    taking_part_now = taking_part(parts)
+    states = {part.state if part else UNKNOWN for part in taking_part_now.values()}
+    if len(taking_part_now) < max((part.nnodes for part in parts.values() if part), default=0):
         states.add(UNKNOWN)  # a node that belongs to the run says nothing of it
     live = states & LIVE
     if live:
@@ -255,47 +256,49 @@ def whole_state(parts: Mapping[str, NodeState | None]) -> str:
     return next((state for state in _WORST_FIRST if state in states), SUCCEEDED)
 
 
-def roster_of(parts: Mapping[str, NodeState | None]) -> tuple[Seat, ...]:
+def roster_of(parts: Mapping[str, NodeState | None]) -> tuple[SlotState, ...]:
     """Give who has which seat now; empty if the run does not start again.
 
     A run goes on while more than half of its nodes are left, so that two at least tell the same. What one alone tells
     counts where no other node tells anything: else it is behind, ahead by a moment, or lies.
     """
-    told = [part for part in parts.values() if part]
+    known = [part for part in parts.values() if part]
     groups: dict[object, list[NodeState]] = {}
-    for part in told:
-        seats = tuple((seat.node, seat.node_rank) for seat in part.roster)
-        groups.setdefault((part.attempt, seats), []).append(part)
+    for part in known:
+        outline = tuple((slot.node, slot.node_rank) for slot in part.roster)
+        groups.setdefault((part.attempt, outline), []).append(part)
     agreed = [group for group in groups.values() if len(group) > 1]
     if agreed:
         group = max(agreed, key=lambda group: (group[0].attempt, bool(group[0].roster), len(group)))
     else:
-        group = sorted(told, key=lambda part: part.attempt)[:1]
-    return _merge([part.roster for part in group])
+        group = sorted(known, key=lambda part: part.attempt)[:1]
+    return _merge_rosters([part.roster for part in group])
 
 
-def _merge(rosters: Sequence[tuple[Seat, ...]]) -> tuple[Seat, ...]:
+def _merge_rosters(rosters: Sequence[tuple[SlotState, ...]]) -> tuple[SlotState, ...]:
     """Put rosters of the same seats together: a node is lost or unfit if two say so, or the only one that tells."""
     merged = []
-    for seats in zip(*rosters, strict=True):
-        gone = [seat for seat in seats if seat.lost or seat.reason]
+    for same_slot in zip(*rosters, strict=True):
+        unavailable = [slot for slot in same_slot if slot.lost or slot.reason]
         merged.append(
-            gone[0] if len(gone) >= min(2, len(rosters)) else replace(seats[0], lost=False, reason="")
+            unavailable[0]
+            if len(unavailable) >= min(2, len(rosters))
+            else replace(same_slot[0], lost=False, reason="")
         )
     return tuple(merged)
 
 
-def _agreed(told: Sequence[NodeState], outline: Callable[[NodeState], object]) -> list[NodeState]:
+def _keep_agreed(known: Sequence[NodeState], outline: Callable[[NodeState], object]) -> list[NodeState]:
     """Keep what two nodes at least tell, or one where there is no other; else what the one tells that got least far."""
-    count = Counter(map(outline, told))
-    agreed = [part for part in told if count[outline(part)] > 1]
-    return agreed or sorted(told, key=lambda part: (part.attempt, len(part.attempts)))[:1]
+    votes = Counter(map(outline, known))
+    agreed = [part for part in known if votes[outline(part)] > 1]
+    return agreed or sorted(known, key=lambda part: (part.attempt, len(part.attempts)))[:1]
 
 
 def taking_part(parts: Mapping[str, NodeState | None]) -> dict[str, NodeState | None]:
     """Leave out idle spares, and nodes whose place another has taken."""
-    out = {seat.node for seat in roster_of(parts) if seat.node_rank is None}
-    return {name: part for name, part in parts.items() if name not in out}
+    absent = {slot.node for slot in roster_of(parts) if slot.node_rank is None}
+    return {name: part for name, part in parts.items() if name not in absent}
 
 
 def node_ranks(parts: Mapping[str, NodeState | None]) -> dict[str, int | None]:
@@ -303,10 +306,10 @@ def node_ranks(parts: Mapping[str, NodeState | None]) -> dict[str, int | None]:
 
     A silent node has a rank that is missing, which is known if as many are missing as are silent.
     """
-    told = {seat.node: seat.node_rank for seat in roster_of(parts)}
+    by_roster = {slot.node: slot.node_rank for slot in roster_of(parts)}
     known = {name: part.node_rank for name, part in parts.items() if part}
-    if told:
-        return {name: told.get(name, known.get(name)) for name in parts}
+    if by_roster:
+        return {name: by_roster.get(name, known.get(name)) for name in parts}
     nnodes = max((part.nnodes for part in parts.values() if part), default=0)
     missing = sorted(set(range(nnodes)) - set(known.values()))
     silent = [name for name, part in parts.items() if part is None]
@@ -316,9 +319,11 @@ def node_ranks(parts: Mapping[str, NodeState | None]) -> dict[str, int | None]:
 
 def attempts_of(parts: Mapping[str, NodeState | None]) -> tuple[Attempt, ...]:
     """Give the attempts that have ended, as the nodes tell that know of most."""
-    told = [part for part in parts.values() if part]
-    found = _agreed(told, lambda part: tuple((attempt.number, attempt.reason) for attempt in part.attempts))
-    return max((part.attempts for part in found), key=len, default=())
+    known = [part for part in parts.values() if part]
+    agreed = _keep_agreed(
+        known, lambda part: tuple((attempt.number, attempt.reason) for attempt in part.attempts)
+    )
+    return max((part.attempts for part in agreed), key=len, default=())
 
 
 QUIET_LIMIT = 600.0  # seconds without a line after which a rank may hang
@@ -327,44 +332,44 @@ BLOCKED_LIMIT = 30.0  # the same for one whose process waits in the kernel, as f
 Parts = Mapping[str, NodeState | None]
 
 
-def find_stall(pulse: Pulse, now: float) -> str:
+def find_stall(activity: RankActivity, now: float) -> str:
     """Say why a rank may hang, or nothing; `now` is by the node's clock."""
-    quiet = 0.0 if pulse.written is None else now - pulse.written
-    if pulse.process == "D" and quiet >= BLOCKED_LIMIT:
-        return f"waits in the kernel (state D), no output for {render_span(quiet)}"
-    return f"no output for {render_span(quiet)}" if quiet >= QUIET_LIMIT else ""
+    quiet = 0.0 if activity.written_at is None else now - activity.written_at
+    if activity.process_state == "D" and quiet >= BLOCKED_LIMIT:
+        return f"waits in the kernel (state D), no output for {render_duration(quiet)}"
+    return f"no output for {render_duration(quiet)}" if quiet >= QUIET_LIMIT else ""
 
 
 def find_stalls(parts: Parts, offsets: Mapping[str, float], now: float) -> dict[str, dict[int, str]]:
     """Give the ranks that may hang, by node; `offsets` are the nodes' clocks minus ours."""
-    found = {
+    stalls_by_node = {
         name: {
-            pulse.rank: why
-            for pulse in part.pulses
-            if (why := find_stall(pulse, now + offsets.get(name, 0.0)))
+            activity.rank: why
+            for activity in part.rank_activity
+            if (why := find_stall(activity, now + offsets.get(name, 0.0)))
         }
         for name, part in parts.items()
         if part
     }
-    return {name: stalls for name, stalls in found.items() if stalls}
+    return {name: stalls for name, stalls in stalls_by_node.items() if stalls}
 
 
-def measure_skew(parts: Parts, offsets: Mapping[str, float]) -> float | None:
+def measure_start_skew(parts: Parts, offsets: Mapping[str, float]) -> float | None:
     """Give the seconds between the first and the last living rank's start; None where that is not known of two."""
-    moments = [
-        pulse.started - offsets.get(name, 0.0)
+    start_times = [
+        activity.started_at - offsets.get(name, 0.0)
         for name, part in parts.items()
-        for pulse in (part.pulses if part else ())
-        if pulse.started is not None
+        for activity in (part.rank_activity if part else ())
+        if activity.started_at is not None
     ]
-    return max(moments) - min(moments) if len(moments) > 1 else None
+    return max(start_times) - min(start_times) if len(start_times) > 1 else None
 
 
-def measure_rest(parts: Parts, offsets: Mapping[str, float], now: float) -> float | None:
+def measure_remaining(parts: Parts, offsets: Mapping[str, float], now: float) -> float | None:
     """Give the seconds that the time limit leaves a living run; None without a limit."""
-    rests = [
+    remaining = [
         part.began - offsets.get(name, 0.0) + part.time_limit - now
         for name, part in parts.items()
         if part and part.live and part.began is not None and part.time_limit is not None
     ]
-    return max(0.0, min(rests)) if rests else None
+    return max(0.0, min(remaining)) if remaining else None

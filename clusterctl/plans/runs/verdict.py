@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from clusterctl.plans.known_errors import advised_command, guidance_of
-from clusterctl.plans.runs.gang_record import NO_PROGRESS, Attempt, best_record
+from clusterctl.plans.runs.gang_record import NO_PROGRESS, Attempt, choose_record
 from clusterctl.plans.runs.state import (
     CANCELLED,
     FAILED,
@@ -19,11 +19,11 @@ from clusterctl.plans.runs.state import (
     NodeState,
     attempts_of,
     roster_of,
+    run_state,
     taking_part,
-    whole_state,
 )
-from clusterctl.plans.sync.results import Outside, found_outside, outside_to_json
-from clusterctl.protocol.end_record import Record
+from clusterctl.plans.sync.results import OutsideFiles, outside_to_json, with_outside_files
+from clusterctl.protocol.end_record import GangRecord
 from clusterctl.protocol.root_cause import (
     NO_ADDRESSES,
     Cause,
@@ -42,28 +42,28 @@ NO_PROGRESS_EXIT = 6
 
 @dataclass(frozen=True)
 class Verdict:
-    """The end of a run; by node: `parts` states, `left` what could not be ended, `gpu_memory` what is still in use.
+    """The end of a run; by node: `node_states`, `left_processes` that could not be ended, `gpu_memory` still in use.
 
-    `attempt` is the last one, `attempts` are those that another followed, or was to follow; `gave_up` is why there was
-    no other, `spares` are the nodes that were not needed. `after` is what went wrong with its commands then, `outside`
-    are files that the run has left outside the output directory, `worlds` the WORLD_SIZE that workers saw, and the
-    planned one.
+    `attempt` is the last one, `attempts` are those that another followed, or was to follow; `gave_up_reason` is why
+    there was no other, `spares` are the nodes that were not needed. `after_errors` is what went wrong with its
+    commands then, `outside_files` are files that the run has left outside the output directory, `world_sizes` the
+    WORLD_SIZE that workers saw, and the planned one.
     """
 
-    run: RunId
+    run_id: RunId
     state: str
-    parts: Mapping[str, str]
+    node_states: Mapping[str, str]
     cause: Cause | None
     reasons: Mapping[str, str]
-    left: Mapping[str, tuple[str, ...]]
+    left_processes: Mapping[str, tuple[str, ...]]
     gpu_memory: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     attempt: int = 1
     attempts: tuple[Attempt, ...] = ()
-    gave_up: str = ""
+    gave_up_reason: str = ""
     spares: tuple[str, ...] = ()
-    after: Mapping[str, str] = field(default_factory=dict)
-    outside: Mapping[str, Outside] = field(default_factory=dict)
-    worlds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    after_errors: Mapping[str, str] = field(default_factory=dict)
+    outside_files: Mapping[str, OutsideFiles] = field(default_factory=dict)
+    world_sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     unwatched: tuple[str, ...] = ()  # nodes that answer, but whose part was lost with its agent
 
     @property
@@ -71,11 +71,11 @@ class Verdict:
         """Give 0 only for success on every node, 6 where attempt after attempt got nowhere."""
         if self.state == SUCCEEDED:
             return 0
-        return NO_PROGRESS_EXIT if self.gave_up == NO_PROGRESS else 1
+        return NO_PROGRESS_EXIT if self.gave_up_reason == NO_PROGRESS else 1
 
 
 def judge(
-    run: RunId,
+    run_id: RunId,
     parts: Mapping[str, NodeState | None],
     failures: Sequence[Failure],
     *,
@@ -86,65 +86,81 @@ def judge(
 
     `addresses` are the nodes' on the training network.
     """
-    counting, roster = taking_part(parts), roster_of(parts)
-    out = set(parts) - set(counting)
-    failures = [failure for failure in failures if failure.node not in out]
-    asked = _ended_between(counting) or _asked_to_end(counting, failures, stopped_at)
-    cause = None if asked else find_cause(failures, stopped_at, addresses)
-    if cause is not None and cause.is_stop and _failed_otherwise(counting, failures):
+    taking_part_now, roster = taking_part(parts), roster_of(parts)
+    absent = set(parts) - set(taking_part_now)
+    failures = [failure for failure in failures if failure.node not in absent]
+    end_on_request = _end_between_attempts(taking_part_now) or _end_on_request(
+        taking_part_now, failures, stopped_at
+    )
+    cause = None if end_on_request else find_cause(failures, stopped_at, addresses)
+    if cause is not None and cause.is_stop and _failed_otherwise(taking_part_now, failures):
         cause = None
-    lost = {failure.node for failure in failures if failure.lost} | {
-        seat.node for seat in roster if seat.lost
+    lost_nodes = {failure.node for failure in failures if failure.lost} | {
+        slot.node for slot in roster if slot.lost
     }
     return Verdict(
-        run=run,
-        state=asked or _name_run(whole_state(parts), cause),
-        parts={name: _name_part(part, lost=name in lost) for name, part in parts.items()},
+        run_id=run_id,
+        state=end_on_request or _name_run_state(run_state(parts), cause),
+        node_states={
+            name: _name_node_state(part, is_lost=name in lost_nodes) for name, part in parts.items()
+        },
         cause=cause,
-        reasons={name: part.reason for name, part in counting.items() if part and part.reason},
-        left={name: part.left for name, part in parts.items() if part and part.left},
+        reasons={name: part.reason for name, part in taking_part_now.items() if part and part.reason},
+        left_processes={
+            name: part.left_processes for name, part in parts.items() if part and part.left_processes
+        },
         gpu_memory={name: part.gpu_memory for name, part in parts.items() if part and part.gpu_memory},
         attempt=max((part.attempt for part in parts.values() if part), default=1),
         attempts=attempts_of(parts),
-        gave_up=next((part.gave_up for part in counting.values() if part and part.gave_up), ""),
-        spares=tuple(seat.node for seat in roster if seat.idle),
-        after={name: part.after for name, part in parts.items() if part and part.after},
-        outside=found_outside({name: part.outside for name, part in parts.items() if part}),
-        worlds={name: part.unplanned for name, part in parts.items() if part and part.unplanned},
+        gave_up_reason=next(
+            (part.gave_up_reason for part in taking_part_now.values() if part and part.gave_up_reason), ""
+        ),
+        spares=tuple(slot.node for slot in roster if slot.is_idle),
+        after_errors={name: part.after_error for name, part in parts.items() if part and part.after_error},
+        outside_files=with_outside_files({name: part.outside_files for name, part in parts.items() if part}),
+        world_sizes={
+            name: part.unplanned_world_size
+            for name, part in parts.items()
+            if part and part.unplanned_world_size
+        },
         unwatched=tuple(
-            name for name, part in parts.items() if part and part.state == LOST and name not in lost
+            name for name, part in parts.items() if part and part.state == LOST and name not in lost_nodes
         ),
     )
 
 
 def judge_recorded(
-    run: RunId, parts: Mapping[str, NodeState | None], names: Collection[str] = ()
+    run_id: RunId, parts: Mapping[str, NodeState | None], names: Collection[str] = ()
 ) -> Verdict | None:
     """Judge a run that has ended by what its nodes have on record; None while it lives, or if they have nothing.
 
     `names` are the nodes of the inventory, as far as they have no part.
     """
-    record = best_record((part.record for part in parts.values() if part), {*parts, *names})
+    record = choose_record((part.record for part in parts.values() if part), {*parts, *names})
     filled = fill_parts(parts, record)
-    if record is None or whole_state(filled) in LIVE:
+    if record is None or run_state(filled) in LIVE:
         return None
-    return judge(run, filled, record.failures, stopped_at=record.stopped_at, addresses=record.addresses)
+    return judge(run_id, filled, record.failures, stopped_at=record.stopped_at, addresses=record.addresses)
 
 
-def fill_parts(parts: Mapping[str, NodeState | None], record: Record | None) -> dict[str, NodeState | None]:
+def fill_parts(
+    parts: Mapping[str, NodeState | None], record: GangRecord | None
+) -> dict[str, NodeState | None]:
     """Put what the other nodes know in the place of what a node cannot say itself."""
     template = next((part for part in parts.values() if part), None)
-    told = {part.node: part for part in record.parts} if record and template else {}
+    recorded = {part.node: part for part in record.parts} if record and template else {}
     filled = dict(parts)
-    for name, one in told.items():
-        if filled.get(name) is None and template is not None and (name in filled or not one.lost):
-            told_so = replace(template, state=one.state, reason=one.reason, ranks=(), left=())
-            told_so = replace(told_so, outside=None, world_size_seen=None)
-            filled[name] = replace(told_so, node=name, node_rank=one.node_rank)
+    for name, recorded_part in recorded.items():
+        if filled.get(name) is None and template is not None and (name in filled or not recorded_part.lost):
+            filled_part = replace(
+                template, state=recorded_part.state, reason=recorded_part.reason, ranks=(), left_processes=()
+            )
+            filled_part = replace(filled_part, outside_files=None, world_size_seen=None)
+            filled[name] = replace(filled_part, node=name, node_rank=recorded_part.node_rank)
     return filled
 
 
-def _ended_between(parts: Mapping[str, NodeState | None]) -> str:
+def _end_between_attempts(parts: Mapping[str, NodeState | None]) -> str:
     """Name the end of a run that was waiting for its next attempt; what had failed before was to be tried again."""
     known = [part for part in parts.values() if part]
     if not all(part.roster for part in known):
@@ -154,7 +170,7 @@ def _ended_between(parts: Mapping[str, NodeState | None]) -> str:
     return TIMEOUT if known and all(part.state == TIMEOUT for part in known) else ""
 
 
-def _asked_to_end(
+def _end_on_request(
     parts: Mapping[str, NodeState | None], failures: Sequence[Failure], stopped_at: float | None
 ) -> str:
     """Name the state of a run that a person or its time limit ended, else nothing.
@@ -163,15 +179,15 @@ def _asked_to_end(
     itself cancelled had no failure when it was asked: however its ranks leave then, they were asked to.
     """
     known = [part for part in parts.values() if part]
-    stopped = any(part.state == CANCELLED and _was_asked(part) for part in known)
-    asked = CANCELLED if stopped else TIMEOUT if any(part.state == TIMEOUT for part in known) else ""
-    ended = {name for name, part in parts.items() if part and _was_asked(part)}
-    ending = [
+    stopped = any(part.state == CANCELLED and _was_asked_to_end(part) for part in known)
+    end_state = CANCELLED if stopped else TIMEOUT if any(part.state == TIMEOUT for part in known) else ""
+    asked_nodes = {name for name, part in parts.items() if part and _was_asked_to_end(part)}
+    own_failures = [
         failure
         for failure in failures
-        if failure.signal is None and (failure.lost or failure.node not in ended)
+        if failure.signal is None and (failure.lost or failure.node not in asked_nodes)
     ]
-    return asked if all(weigh(failure, stopped_at) >= CONSEQUENCE for failure in ending) else ""
+    return end_state if all(weigh(failure, stopped_at) >= CONSEQUENCE for failure in own_failures) else ""
 
 
 def _failed_otherwise(parts: Mapping[str, NodeState | None], failures: Sequence[Failure]) -> bool:
@@ -183,38 +199,38 @@ def _failed_otherwise(parts: Mapping[str, NodeState | None], failures: Sequence[
     )
 
 
-def _was_asked(part: NodeState) -> bool:
+def _was_asked_to_end(part: NodeState) -> bool:
     return part.state == TIMEOUT or (part.state == CANCELLED and part.reason.startswith(STOPPED_BY))
 
 
-def _name_run(state: str, cause: Cause | None) -> str:
+def _name_run_state(state: str, cause: Cause | None) -> str:
     if cause is not None and state not in (FAILED, FAILED_SETUP):
         return LOST if cause.failure.lost else FAILED
     return UNKNOWN if state in LIVE else state
 
 
-def _name_part(part: NodeState | None, *, lost: bool) -> str:
-    return LOST if lost else part.state if part else UNKNOWN
+def _name_node_state(part: NodeState | None, *, is_lost: bool) -> str:
+    return LOST if is_lost else part.state if part else UNKNOWN
 
 
-def to_json(verdict: Verdict) -> dict[str, object]:
+def verdict_to_json(verdict: Verdict) -> dict[str, object]:
     """Give the verdict's place in the NDJSON of `launch --json`."""
     cause = verdict.cause
     return {
         "state": verdict.state,
         "exit_code": verdict.exit_code,
-        "nodes": dict(verdict.parts),
+        "nodes": dict(verdict.node_states),
         "reasons": dict(verdict.reasons),
-        "left": {name: list(left) for name, left in verdict.left.items()},
+        "left": {name: list(processes) for name, processes in verdict.left_processes.items()},
         "gpu_memory": {name: list(held) for name, held in verdict.gpu_memory.items()},
         "attempt": verdict.attempt,
         "attempts": [attempt_to_json(attempt) for attempt in verdict.attempts],
-        "gave_up": verdict.gave_up or None,
+        "gave_up": verdict.gave_up_reason or None,
         "spares": list(verdict.spares),
-        "after": dict(verdict.after),
-        "outside": {name: outside_to_json(one) for name, one in verdict.outside.items()},
-        "world_sizes": {name: seen for name, (seen, _) in verdict.worlds.items()},
-        "cause": cause_to_json(cause, verdict.run) if cause else None,
+        "after": dict(verdict.after_errors),
+        "outside": {name: outside_to_json(files) for name, files in verdict.outside_files.items()},
+        "world_sizes": {name: observed for name, (observed, _) in verdict.world_sizes.items()},
+        "cause": cause_to_json(cause, verdict.run_id) if cause else None,
     }
 
 
@@ -231,9 +247,9 @@ def attempt_to_json(attempt: Attempt) -> dict[str, object]:
     }
 
 
-def cause_to_json(cause: Cause, run: str) -> dict[str, object]:
+def cause_to_json(cause: Cause, run_id: str) -> dict[str, object]:
     """Give a cause as JSON: what failed first, what it said, what is known of it, and what followed."""
-    code = cause.known.symptom.code if cause.known else None
+    code = cause.symptom_match.symptom.code if cause.symptom_match else None
     guidance = guidance_of(code or "")
     return {
         **_failure_to_json(cause.failure),
@@ -241,7 +257,7 @@ def cause_to_json(cause: Cause, run: str) -> dict[str, object]:
         "code": code,
         "meaning": guidance.meaning,
         "advice": guidance.advice,
-        "command": advised_command(cause, run),
+        "command": advised_command(cause, run_id),
         "stderr": list(cause.failure.tail),
         "consequences": [_failure_to_json(failure) for failure in cause.consequences],
     }

@@ -70,10 +70,14 @@ def compile_pattern(pattern: bytes, *, by_name: bool) -> Pattern:
     if special is None:
         return _Exact(pattern)
     if by_name:
-        return _by_name(_Reader(pattern, 0).read()[0].segments[0]) if pattern.strip(b"*") else _Suffix(b"")
+        return (
+            _by_name(_PatternReader(pattern, 0).read()[0].segments[0])
+            if pattern.strip(b"*")
+            else _Suffix(b"")
+        )
     # git compares the part before the first special character literally and hands only the rest to wildmatch:
     # a `**` that starts this rest counts as a component of its own.
-    return _Path(pattern[: special.start()], _Reader(pattern, special.start()).read())
+    return _Path(pattern[: special.start()], _PatternReader(pattern, special.start()).read())
 
 
 def _by_name(segment: _Segment) -> Pattern:
@@ -115,8 +119,8 @@ class _Piece:
         """Give the leftmost place from `at` on where the piece fits and ends by `end`; -1 if there is none."""
         if self.regex is None:
             return text.find(self.literal or b"", at, end)
-        found = self.regex.search(text, at, end)
-        return found.start() if found else -1
+        match = self.regex.search(text, at, end)
+        return match.start() if match else -1
 
 
 @dataclass(frozen=True)
@@ -159,8 +163,8 @@ class _Group:
 
     def find(self, names: Sequence[bytes], at: int, end: int) -> int:
         """Give the leftmost place from `at` on where the group fits and ends by `end`; -1 if there is none."""
-        places = range(at, end - len(self.segments) + 1)
-        return next((place for place in places if self.fits(names, place)), -1)
+        positions = range(at, end - len(self.segments) + 1)
+        return next((position for position in positions if self.fits(names, position)), -1)
 
 
 @dataclass(frozen=True)
@@ -188,7 +192,7 @@ class _Path:
         return at + last.gap <= end
 
 
-class _Reader:
+class _PatternReader:
     """Reads what begins with the first special character of a pattern."""
 
     def __init__(self, pattern: bytes, start: int) -> None:
@@ -206,14 +210,14 @@ class _Reader:
         while at < end:
             byte = self._pattern[at]
             if byte == _STAR:
-                at = self._stars(at)
+                at = self._read_stars(at)
                 continue
             if byte == _OPEN:
-                atom, at = _bracket(self._pattern, at + 1)
+                atom, at = _read_bracket(self._pattern, at + 1)
             elif byte == _QUESTION:
                 atom, at = _ANY, at + 1
             else:
-                literal, at = _literal(self._pattern, at)
+                literal, at = _read_byte(self._pattern, at)
                 atom = frozenset((literal,))
             if atom == {_SLASH}:
                 self._end_segment()
@@ -224,14 +228,14 @@ class _Reader:
         self._end_group(0)
         return tuple(self._groups)
 
-    def _stars(self, at: int) -> int:
+    def _read_stars(self, at: int) -> int:
         """Read a row of stars; gives where to go on, behind the end if a `**` is the last component."""
         end = at
         while self._pattern[end : end + 1] == b"*":
             end += 1
         rest = self._pattern[end:]
-        opens = at == self._start or self._pattern[at - 1] == _SLASH
-        if end - at < 2 or not opens or not (not rest or rest.startswith((b"/", b"\\/"))):
+        starts_component = at == self._start or self._pattern[at - 1] == _SLASH
+        if end - at < 2 or not starts_component or not (not rest or rest.startswith((b"/", b"\\/"))):
             self._end_piece()
             return end
         if rest.startswith(b"/"):
@@ -243,13 +247,13 @@ class _Reader:
         return end + 2 if rest else end + 1
 
     def _end_piece(self) -> None:
-        self._pieces.append(_piece(self._atoms))
+        self._pieces.append(_make_piece(self._atoms))
         self._atoms = []
 
     def _end_segment(self) -> None:
         self._end_piece()
-        least = sum(piece.length for piece in self._pieces)
-        self._segments.append(_Segment(self._pieces[0], tuple(self._pieces[1:]), least))
+        length = sum(piece.length for piece in self._pieces)
+        self._segments.append(_Segment(self._pieces[0], tuple(self._pieces[1:]), length))
         self._pieces = []
 
     def _end_group(self, gap: int) -> None:
@@ -257,66 +261,66 @@ class _Reader:
         self._gap, self._segments = gap, []
 
 
-def _piece(atoms: Sequence[frozenset[int]]) -> _Piece:
+def _make_piece(atoms: Sequence[frozenset[int]]) -> _Piece:
     if all(len(atom) == 1 for atom in atoms):
         return _Piece(len(atoms), bytes(byte for atom in atoms for byte in atom), None)
-    return _Piece(len(atoms), None, re.compile(b"".join(map(_written, atoms))))
+    return _Piece(len(atoms), None, re.compile(b"".join(map(_render_set, atoms))))
 
 
-def _written(atom: frozenset[int]) -> bytes:
+def _render_set(atom: frozenset[int]) -> bytes:
     """Write a set as a regular expression, by the shorter of its two sides: that is the quicker to compile."""
     negated = len(atom) > 128
     members = frozenset(range(256)) - atom if negated else atom
     return b"[" + b"^" * negated + b"".join(b"\\x%02x" % byte for byte in sorted(members)) + b"]"
 
 
-def _bracket(pattern: bytes, at: int) -> tuple[frozenset[int], int]:
+def _read_bracket(pattern: bytes, at: int) -> tuple[frozenset[int], int]:
     """Read a set; `at` is just behind the opening bracket.  Returns the set and where it ends."""
     negated = pattern[at : at + 1] in (b"!", b"^")
     at += negated
-    members, at = _members(pattern, at)
-    chosen = _ANY - members if negated else _ANY & members
-    if not chosen:
+    members, at = _read_members(pattern, at)
+    allowed = _ANY - members if negated else _ANY & members
+    if not allowed:
         raise NeverMatchesError
-    return chosen, at
+    return allowed, at
 
 
-def _members(pattern: bytes, at: int) -> tuple[set[int], int]:
+def _read_members(pattern: bytes, at: int) -> tuple[set[int], int]:
     members: set[int] = set()
     previous = 0
     first = True
-    while first or _byte(pattern, at) != _CLOSE:
+    while first or _byte_at(pattern, at) != _CLOSE:
         first = False
-        byte = _byte(pattern, at)
+        byte = _byte_at(pattern, at)
         upper = pattern[at + 1 : at + 2]
         if byte == _DASH and previous and upper and upper != b"]":
-            last, at = _literal(pattern, at + 1)
+            last, at = _read_byte(pattern, at + 1)
             members.update(range(previous, last + 1))
             previous = 0
             continue
-        if byte == _OPEN and upper == b":" and (named := _named_class(pattern, at + 2)):
-            found, at = named
-            members |= found
+        if byte == _OPEN and upper == b":" and (class_and_end := _read_class(pattern, at + 2)):
+            class_members, at = class_and_end
+            members |= class_members
             previous = 0
             continue
-        previous, at = _literal(pattern, at)
+        previous, at = _read_byte(pattern, at)
         members.add(previous)
     return members, at + 1
 
 
-def _byte(pattern: bytes, at: int) -> int:
+def _byte_at(pattern: bytes, at: int) -> int:
     if at >= len(pattern):
         raise NeverMatchesError
     return pattern[at]
 
 
-def _literal(pattern: bytes, at: int) -> tuple[int, int]:
+def _read_byte(pattern: bytes, at: int) -> tuple[int, int]:
     """Read one byte, after a backslash if there is one."""
-    at += _byte(pattern, at) == _BACKSLASH
-    return _byte(pattern, at), at + 1
+    at += _byte_at(pattern, at) == _BACKSLASH
+    return _byte_at(pattern, at), at + 1
 
 
-def _named_class(pattern: bytes, at: int) -> tuple[set[int], int] | None:
+def _read_class(pattern: bytes, at: int) -> tuple[set[int], int] | None:
     """Read `name:]`; None if this is no class but ordinary members of the set."""
     end = pattern.find(b"]", at)
     if end < 0:
@@ -329,9 +333,9 @@ def _named_class(pattern: bytes, at: int) -> tuple[set[int], int] | None:
     return {byte for byte in range(256) if re.match(members, bytes([byte]))}, end + 1
 
 
-MOST_RULES = 10_000  # in force at one place
+MAX_RULES = 10_000  # in force at one place
 LONGEST_RULE = 4096  # bytes, as long as a path can be
-LARGEST = 1 << 20  # bytes of one `.gitignore`
+LARGEST_GITIGNORE = 1 << 20  # bytes of one `.gitignore`
 
 
 @dataclass(frozen=True)
@@ -359,7 +363,7 @@ class Level:
     def _for_files(self) -> tuple[Rule, ...]:
         return tuple(rule for rule in self._for_directories if not rule.only_directories)
 
-    def verdict(self, path: bytes, name: bytes, is_dir: bool) -> bool | None:
+    def is_ignored(self, path: bytes, name: bytes, is_dir: bool) -> bool | None:
         """Say whether the last matching rule ignores; None if none matches."""
         below = path[self.start :]
         for rule in self._for_directories if is_dir else self._for_files:
@@ -369,7 +373,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Ignore:
+class IgnoreRules:
     """The rules in force inside one directory; grows while walking down.
 
     `prefix` is the source root as seen from the top of its git checkout, with a slash at the end, or empty.
@@ -379,64 +383,68 @@ class Ignore:
     levels: tuple[Level, ...] = ()
     prefix: bytes = b""
 
-    def entering(self, folder: str, gitignore: bytes) -> Ignore:
+    def with_gitignore(self, folder: str, gitignore: bytes) -> IgnoreRules:
         """Add the `.gitignore` of `folder`, a path below the source root ("" is the root itself)."""
-        base = self.prefix + (_raw(folder) + b"/" if folder else b"")
+        base = self.prefix + (_encode(folder) + b"/" if folder else b"")
         return self._with_level(base, gitignore)
 
-    def _with_level(self, base: bytes, text: bytes) -> Ignore:
-        place = base.decode("utf-8", "surrogateescape") + ".gitignore"
-        if len(text) > LARGEST:
-            raise _refused(f"{place} is larger than {LARGEST >> 20} MiB")
-        rules = tuple(parse_rules(text, place))
+    def _with_level(self, base: bytes, text: bytes) -> IgnoreRules:
+        source = base.decode("utf-8", "surrogateescape") + ".gitignore"
+        if len(text) > LARGEST_GITIGNORE:
+            raise _limit_error(f"{source} is larger than {LARGEST_GITIGNORE >> 20} MiB")
+        rules = tuple(parse_rules(text, source))
         count = len(self.excludes.rules) + sum(len(level.rules) for level in self.levels) + len(rules)
-        if count > MOST_RULES:
-            raise _refused(f"{count} ignore rules hold at {place}, more than {MOST_RULES}")
+        if count > MAX_RULES:
+            raise _limit_error(f"{count} ignore rules hold at {source}, more than {MAX_RULES}")
         return replace(self, levels=(*self.levels, Level(len(base), rules))) if rules else self
 
     def ignores(self, path: str, is_dir: bool) -> bool:
         """Say whether `path`, below a directory that is itself not ignored, stays at home."""
-        full = self.prefix + _raw(path)
+        full = self.prefix + _encode(path)
         name = full.rpartition(b"/")[2]
         if name in {b".git", b"__pycache__"} or name.endswith(b".pyc"):
             return True
         for level in (self.excludes, *reversed(self.levels)):
-            verdict = level.verdict(full, name, is_dir)
-            if verdict is not None:
-                return verdict
+            ignored = level.is_ignored(full, name, is_dir)
+            if ignored is not None:
+                return ignored
         return False
 
 
-def rules_of(exclude: Iterable[str], *, prefix: str = "", above: Iterable[tuple[str, bytes]] = ()) -> Ignore:
+def make_ignore_rules(
+    exclude: Iterable[str], *, prefix: str = "", above: Iterable[tuple[str, bytes]] = ()
+) -> IgnoreRules:
     """Start at the source root with the job's `exclude` and the `.gitignore` files above the root.
 
     `above` holds (folder seen from the top of the checkout, text), topmost first; `prefix` is the source root
     seen from there.
     """
-    lead = _raw(prefix) + b"/" if prefix else b""
-    lines = (_rule(_trimmed(_raw(line)), f"sync.exclude[{index}]") for index, line in enumerate(exclude))
+    root_prefix = _encode(prefix) + b"/" if prefix else b""
+    lines = (
+        _parse_rule(_trim(_encode(line)), f"sync.exclude[{index}]") for index, line in enumerate(exclude)
+    )
     rules = tuple(rule for rule in lines if rule)
-    ignore = Ignore(Level(len(lead), rules), (), lead)
+    ignore_rules = IgnoreRules(Level(len(root_prefix), rules), (), root_prefix)
     for folder, text in above:
-        ignore = ignore._with_level(_raw(folder) + b"/" if folder else b"", text)
-    return ignore
+        ignore_rules = ignore_rules._with_level(_encode(folder) + b"/" if folder else b"", text)
+    return ignore_rules
 
 
-def parse_rules(text: bytes, place: str) -> Iterator[Rule]:
+def parse_rules(text: bytes, source: str) -> Iterator[Rule]:
     """Read a `.gitignore`; malformed patterns match nothing, as in git."""
     for number, line in enumerate(text.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
         if line.startswith(b"#"):
             continue
-        rule = _rule(_trimmed(line.removesuffix(b"\r")), f"{place}:{number}")
+        rule = _parse_rule(_trim(line.removesuffix(b"\r")), f"{source}:{number}")
         if rule is not None:
             yield rule
 
 
-def _raw(text: str) -> bytes:
+def _encode(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _trimmed(line: bytes) -> bytes:
+def _trim(line: bytes) -> bytes:
     """Cut trailing spaces, except one that a backslash protects; a NUL ends the line for git."""
     line = line.split(b"\0", 1)[0]
     bare = line.rstrip(b" ")
@@ -444,14 +452,14 @@ def _trimmed(line: bytes) -> bytes:
     return line[: len(bare) + 1] if escaped else bare
 
 
-def _refused(message: str) -> UsageError:
+def _limit_error(message: str) -> UsageError:
     fix = "cut it down: ignore a directory by one rule instead of its files by many"
     return UsageError(message, code="CC-SYNC-013", fix=fix)
 
 
-def _rule(line: bytes, place: str) -> Rule | None:
+def _parse_rule(line: bytes, location: str) -> Rule | None:
     if len(line) > LONGEST_RULE:
-        raise _refused(f"the ignore rule at {place} is longer than {LONGEST_RULE} bytes")
+        raise _limit_error(f"the ignore rule at {location} is longer than {LONGEST_RULE} bytes")
     ignore = not line.startswith(b"!")
     pattern = line if ignore else line[1:]
     only_directories = pattern.endswith(b"/")

@@ -25,11 +25,11 @@ Kind = Literal["file", "link", "dir"]
 MAX_BYTES = 500_000_000
 MAX_FILES = 50_000
 MOST_FILES = 900_000  # whose names one frame can hold
-_NAMED = 5  # how many of the largest entries an error names
+_MOST_NAMED = 5  # how many of the largest entries an error names
 
 
 @dataclass(frozen=True)
-class Entry:
+class TreeEntry:
     """One file, symbolic link or empty directory; `path` is relative, with `/`."""
 
     path: str
@@ -46,9 +46,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """All entries of a tree, in the order of their UTF-8 paths; made by `manifest_of`."""
+    """All entries of a tree, in the order of their UTF-8 paths; made by `make_manifest`."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[TreeEntry, ...]
 
     @cached_property
     def hash(self) -> str:
@@ -56,13 +56,13 @@ class Manifest:
         return tree_hash(self)
 
     @cached_property
-    def blobs(self) -> dict[str, Entry]:
+    def blobs(self) -> dict[str, TreeEntry]:
         """Return one file for every distinct content, by SHA-256."""
-        found: dict[str, Entry] = {}
+        blobs: dict[str, TreeEntry] = {}
         for entry in self.entries:
             if entry.kind == "file":
-                found.setdefault(entry.content, entry)
-        return found
+                blobs.setdefault(entry.content, entry)
+        return blobs
 
     @property
     def files(self) -> int:
@@ -75,7 +75,7 @@ class Manifest:
         return sum(entry.size for entry in self.entries)
 
 
-def manifest_of(entries: Iterable[Entry]) -> Manifest:
+def make_manifest(entries: Iterable[TreeEntry]) -> Manifest:
     """Put entries in order."""
     return Manifest(tuple(sorted(entries, key=lambda entry: entry.path.encode())))
 
@@ -95,7 +95,7 @@ def leaves_tree(path: str, target: str) -> bool:
     return target.startswith("/") or joined == ".." or joined.startswith("../")
 
 
-def text_of(name: bytes) -> str:
+def decode_name(name: bytes) -> str:
     """Decode a name or link target; one that is not UTF-8 is refused, shown with its odd bytes escaped."""
     try:
         return name.decode("utf-8")
@@ -108,10 +108,12 @@ def text_of(name: bytes) -> str:
         ) from None
 
 
-def check_limits(files: Sequence[tuple[str, int]], *, big: bool = False, more: bool = False) -> None:
-    """Refuse a tree of more than 500 MB or 50 000 files, unless `big`, and one of more than MOST_FILES in any case.
+def check_limits(
+    files: Sequence[tuple[str, int]], *, allow_big: bool = False, incomplete: bool = False
+) -> None:
+    """Refuse a tree of more than 500 MB or 50 000 files, unless `allow_big`, and always one of more than MOST_FILES.
 
-    `files` holds (path, bytes); `more` says that counting was given up.
+    `files` holds (path, bytes); `incomplete` says that counting was given up.
     """
     size = sum(weight for _, weight in files)
     if len(files) > MOST_FILES:
@@ -120,29 +122,29 @@ def check_limits(files: Sequence[tuple[str, int]], *, big: bool = False, more: b
             code="CC-SYNC-002",
             fix="pack them into archives, or bring them to the nodes by other means",
         )
-    if big or (size <= MAX_BYTES and len(files) <= MAX_FILES):
+    if allow_big or (size <= MAX_BYTES and len(files) <= MAX_FILES):
         return
     if size > MAX_BYTES:
-        what, limit = megabytes(size), megabytes(MAX_BYTES)
-        worst = [(path, megabytes(weight)) for path, weight in largest(files)]
+        amount, limit = render_megabytes(size), render_megabytes(MAX_BYTES)
+        biggest = [(path, render_megabytes(weight)) for path, weight in find_largest(files)]
     else:
-        what, limit = f"{len(files)} files", str(MAX_FILES)
-        worst = [(path, f"{count} files") for path, count in largest((path, 1) for path, _ in files)]
+        amount, limit = f"{len(files)} files", str(MAX_FILES)
+        biggest = [(path, f"{count} files") for path, count in find_largest((path, 1) for path, _ in files)]
     raise UsageError(
-        f"the source tree has {'at least ' if more else ''}{what}, the limit is {limit}; largest: "
-        + ", ".join(f"{path} {weight}" for path, weight in worst),
+        f"the source tree has {'at least ' if incomplete else ''}{amount}, the limit is {limit}; largest: "
+        + ", ".join(f"{path} {weight}" for path, weight in biggest),
         code="CC-SYNC-002",
-        fix=f"keep what is not code out, here or in .gitignore: sync: {{exclude: [{worst[0][0]}]}}; "
+        fix=f"keep what is not code out, here or in .gitignore: sync: {{exclude: [{biggest[0][0]}]}}; "
         "`--big` sends it all the same",
     )
 
 
-def megabytes(size: int) -> str:
+def render_megabytes(size: int) -> str:
     """Write a number of bytes for people."""
     return f"{size / 1e6:.0f} MB" if size >= 10e6 else f"{size / 1e6:.1f} MB"
 
 
-def largest(files: Iterable[tuple[str, int]], limit: int = _NAMED) -> list[tuple[str, int]]:
+def find_largest(files: Iterable[tuple[str, int]], limit: int = _MOST_NAMED) -> list[tuple[str, int]]:
     """Name the heaviest files and directories, each as deep as one child holds nearly all of it."""
     weights: dict[str, int] = defaultdict(int)
     children: dict[str, set[str]] = defaultdict(set)
@@ -155,10 +157,10 @@ def largest(files: Iterable[tuple[str, int]], limit: int = _NAMED) -> list[tuple
             children[parent].add(below)
             below = parent
     tops = sorted(children[""], key=weights.__getitem__, reverse=True)[:limit]
-    return [(path, weights[path]) for path in (_descend(top, weights, children) for top in tops)]
+    return [(path, weights[path]) for path in (_descend_to_heaviest(top, weights, children) for top in tops)]
 
 
-def _descend(top: str, weights: dict[str, int], children: dict[str, set[str]]) -> str:
+def _descend_to_heaviest(top: str, weights: dict[str, int], children: dict[str, set[str]]) -> str:
     while children[top]:
         heaviest = max(children[top], key=weights.__getitem__)
         if weights[heaviest] < 0.9 * weights[top]:

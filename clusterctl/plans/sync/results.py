@@ -28,7 +28,7 @@ Stamp = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
-class Entry:
+class OutputEntry:
     """One thing on a node; `index` is what the node calls it, `path` is where it would lie here.
 
     `own`: of this node's part of a run, where an output belongs to all nodes that share the work directory.
@@ -44,21 +44,21 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedEntry:
     """What is not brought, and why."""
 
     path: str
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True)
-class Judged:
+class DownloadPlan:
     """What is taken of a node's list."""
 
-    files: tuple[Entry, ...]
-    folders: tuple[Entry, ...]
-    links: tuple[Entry, ...]
-    refused: tuple[Refused, ...]
+    files: tuple[OutputEntry, ...]
+    folders: tuple[OutputEntry, ...]
+    links: tuple[OutputEntry, ...]
+    refused: tuple[RefusedEntry, ...]
 
     @property
     def size(self) -> int:
@@ -66,45 +66,47 @@ class Judged:
         return sum(entry.size for entry in self.files)
 
 
-def read_rows(rows: Iterable[Row], start: int, run: str | None) -> Iterator[Entry]:
+def parse_output_rows(rows: Iterable[Row], start: int, run_id: str | None) -> Iterator[OutputEntry]:
     """Read a batch of rows; of a run what lies below `logs-RUN` and `code-RUN`. ValueError for what is no row."""
-    for place, row in enumerate(rows):
+    for offset, row in enumerate(rows):
         if len(row) != 8:
             raise ValueError("a row does not have 8 parts")
         part, kind = row.text(0, 10), row.text(2, 10)
         path, target = row.name(1, LONGEST_PATH), row.name(7, LONGEST_PATH)
         if path is None or target is None:  # the system itself has none so long
             raise ValueError("a row has a name that is none, or is too long")
-        size, *others = (row.integer(at, 0) for at in range(3, 7))
-        stamp = tuple(number for number in (size, *others) if number is not None)
+        size, *times = (row.integer(at, 0) for at in range(3, 7))
+        stamp = tuple(number for number in (size, *times) if number is not None)
         if size is None or len(stamp) != 4:
             raise ValueError("a row has a number that is none")
         if kind not in ("file", "link", "dir", "other") or part not in (OUTPUTS, LOGS, CODE):
             raise ValueError("a row is of no known kind")
-        here = path if part == OUTPUTS else f"{part}-{run}/{path}"
+        local_path = path if part == OUTPUTS else f"{part}-{run_id}/{path}"
         numbers = (stamp[0], stamp[1], stamp[2], stamp[3])
-        yield Entry(start + place, here, kind, size, numbers, target, part != OUTPUTS)
+        yield OutputEntry(start + offset, local_path, kind, size, numbers, target, part != OUTPUTS)
 
 
-def judge(entries: Sequence[Entry], *, folds: bool) -> Judged:
-    """Take what does no harm; `folds` says that the file system here does not tell upper from lower case."""
-    names = _Names(folds, MOST_FOLDERS + 3 * len(entries))
-    taken: dict[str, list[Entry]] = {"file": [], "dir": [], "link": []}
-    refused: list[Refused] = []
+def plan_download(entries: Sequence[OutputEntry], *, ignores_case: bool) -> DownloadPlan:
+    """Take what does no harm; `ignores_case` says that the file system here does not tell upper from lower case."""
+    names = _Names(ignores_case, MOST_FOLDERS + 3 * len(entries))
+    accepted: dict[str, list[OutputEntry]] = {"file": [], "dir": [], "link": []}
+    refused: list[RefusedEntry] = []
     for entry in entries:
-        why = why_refused(entry) or names.take(entry)
-        if why:
-            refused.append(Refused(entry.path, why))
+        reason = find_refusal_reason(entry) or names.claim(entry)
+        if reason:
+            refused.append(RefusedEntry(entry.path, reason))
         else:
-            taken[entry.kind].append(entry)
-    return Judged(tuple(taken["file"]), tuple(taken["dir"]), tuple(taken["link"]), tuple(refused))
+            accepted[entry.kind].append(entry)
+    return DownloadPlan(
+        tuple(accepted["file"]), tuple(accepted["dir"]), tuple(accepted["link"]), tuple(refused)
+    )
 
 
-def why_refused(entry: Entry) -> str:
+def find_refusal_reason(entry: OutputEntry) -> str:
     """Say what is wrong with an entry by itself; empty if nothing is."""
-    why = why_bad_path(entry.path)
-    if why:
-        return why
+    problem = find_path_problem(entry.path)
+    if problem:
+        return problem
     if entry.kind == "other":
         return "neither file, link nor directory"
     if entry.kind == "link" and not stays_inside(entry.path, entry.target):
@@ -112,7 +114,7 @@ def why_refused(entry: Entry) -> str:
     return ""
 
 
-def why_bad_path(path: str) -> str:
+def find_path_problem(path: str) -> str:
     """Say why a path cannot be used below a directory; empty if it can."""
     try:
         raw = path.encode("utf-8", "surrogateescape")
@@ -135,59 +137,59 @@ def stays_inside(path: str, target: str) -> bool:
     except UnicodeEncodeError:
         return False
     parts = [part for part in target.split("/") if part not in ("", ".")]
-    climbs = next((place for place, part in enumerate(parts) if part != ".."), len(parts))
+    climbs = next((index for index, part in enumerate(parts) if part != ".."), len(parts))
     return ".." not in parts[climbs:] and climbs <= path.count("/")
 
 
 class _Names:
     """The names that are taken and the directories that they imply, as a tree: no path is kept with all its parents."""
 
-    def __init__(self, folds: bool, most: int) -> None:
-        self._folds = folds
-        self._most = most
+    def __init__(self, ignores_case: bool, limit: int) -> None:
+        self._ignores_case = ignores_case
+        self._limit = limit
         self._numbers: dict[tuple[int, str], int] = {}  # of each name below each directory; the root is 0
-        self._taken: dict[int, str] = {}
+        self._claimed: dict[int, str] = {}
         self._folders = {0}
 
-    def take(self, entry: Entry) -> str:
+    def claim(self, entry: OutputEntry) -> str:
         """Take a name; says why it cannot be had."""
         *above, last = self._key(entry.path).split("/")
         folder = 0
         for part in above:
             folder = self._number(folder, part)
-            if folder in self._taken:
+            if folder in self._claimed:
                 return "below something that is no directory"
             self._folders.add(folder)
         number = self._number(folder, last)
-        if number in self._taken:
-            twice = self._taken[number] == entry.path
-            return "listed twice" if twice else "another name differs from it in case only"
+        if number in self._claimed:
+            is_duplicate = self._claimed[number] == entry.path
+            return "listed twice" if is_duplicate else "another name differs from it in case only"
         if number in self._folders and entry.kind != "dir":
             return "the name of a directory"
-        if len(self._numbers) > self._most:
+        if len(self._numbers) > self._limit:
             return "too many directories"
         if entry.kind == "dir":
             self._folders.add(number)
         else:
-            self._taken[number] = entry.path
+            self._claimed[number] = entry.path
         return ""
 
     def _number(self, folder: int, name: str) -> int:
-        if len(self._numbers) > self._most:
+        if len(self._numbers) > self._limit:
             return self._numbers.get((folder, name), -1)
         return self._numbers.setdefault((folder, name), len(self._numbers) + 1)
 
     def _key(self, path: str) -> str:
-        return unicodedata.normalize("NFC", path).casefold() if self._folds else path
+        return unicodedata.normalize("NFC", path).casefold() if self._ignores_case else path
 
 
-NAMED = 5
+MAX_NAMED = 5
 LONGEST_FILE_NAME = 200
-MOST = 1 << 63
+MAX_NUMBER = 1 << 63
 
 
 @dataclass(frozen=True)
-class Outside:
+class OutsideFiles:
     """The files of one node that were not sent with the code, or changed since; `more`: not all were counted."""
 
     files: int
@@ -196,23 +198,23 @@ class Outside:
     more: bool = False
 
 
-def parse_outside(raw: Untrusted) -> Outside | None:
+def parse_outside(raw: Untrusted) -> OutsideFiles | None:
     """Read what a node says; None if it knows nothing, or if that makes no sense."""
-    files, size = raw.integer("files", 0, MOST), raw.integer("bytes", 0, MOST)
+    files, size = raw.integer("files", 0, MAX_NUMBER), raw.integer("bytes", 0, MAX_NUMBER)
     if files is None or size is None or not raw.is_list("names"):
         return None
-    return Outside(files, size, raw.texts("names", NAMED, LONGEST_FILE_NAME), raw.flag("more"))
+    return OutsideFiles(files, size, raw.texts("names", MAX_NAMED, LONGEST_FILE_NAME), raw.flag("more"))
 
 
-def found_outside(parts: Mapping[str, Outside | None]) -> dict[str, Outside]:
+def with_outside_files(parts: Mapping[str, OutsideFiles | None]) -> dict[str, OutsideFiles]:
     """Keep the nodes that have such files."""
-    return {name: one for name, one in parts.items() if one is not None and (one.files or one.more)}
+    return {name: files for name, files in parts.items() if files is not None and (files.files or files.more)}
 
 
-def outside_to_json(one: Outside | None) -> dict[str, Any] | None:
+def outside_to_json(files: OutsideFiles | None) -> dict[str, Any] | None:
     """Give one node's; null where nothing is known."""
     return (
         None
-        if one is None
-        else {"files": one.files, "bytes": one.bytes, "names": list(one.names), "more": one.more}
+        if files is None
+        else {"files": files.files, "bytes": files.bytes, "names": list(files.names), "more": files.more}
     )

@@ -5,30 +5,30 @@ from __future__ import annotations
 import re
 from pathlib import PurePath
 
-from clusterctl.errors import Issue, Place, SpecError
+from clusterctl.errors import Issue, Location, SpecError
 from clusterctl.specs import codes
 from clusterctl.specs.importers.ansible import parse_ansible_ini, parse_ansible_yaml
-from clusterctl.specs.importers.hostfile import KINDS, Line, parse_hostfile, split_lines
-from clusterctl.specs.importers.imported import Foreign, lines_of
-from clusterctl.specs.importers.ssh_config import KIND, is_ssh_config, parse_ssh_config
+from clusterctl.specs.importers.hostfile import FORMAT_DESCRIPTIONS, HostLine, parse_hostfile, split_lines
+from clusterctl.specs.importers.imported import Imported, iterate_lines
+from clusterctl.specs.importers.ssh_config import DESCRIPTION, is_ssh_config, parse_ssh_config
 
-FORMS = ("deepspeed", "mpi", "ansible", "hosts", "ssh")
+FORMATS = ("deepspeed", "mpi", "ansible", "hosts", "ssh")
 MOST_SLOTS = 128  # a larger number behind a host's colon is no number of slots
 SSH_PORT = 22
 
 _SECTION = re.compile(r"\s*\[[^\]\s]+\]\s*(#.*)?")
 _VARIABLE = re.compile(r"\sansible_[a-z_]+\s*=")
 _YAML = re.compile(r"(---|[\w.-]+:)\s*(#.*)?|[\w.-]+:\s+\S.*|\{.*")
-_CHOOSE = "give --format ansible if it is one"
+_FORMAT_FIX = "give --format ansible if it is one"
 
 
-def parse_foreign(text: str, file: str, form: str = "auto", group: str | None = None) -> Foreign:
+def parse_imported(text: str, file: str, form: str = "auto", group: str | None = None) -> Imported:
     """Read the inventory of another tool; `group` takes a part of Ansible's.
 
     Raises SpecError with everything that is wrong, in the order of the file.
     """
-    form = detect_form(text, file) if form == "auto" else form
-    _refuse_group(group, form, file)
+    form = detect_format(text, file) if form == "auto" else form
+    _reject_group(group, form, file)
     if form == "ssh":
         return parse_ssh_config(text, file)
     if form != "ansible":
@@ -40,41 +40,47 @@ def is_yaml(text: str, file: str) -> bool:
     """Tell YAML from INI by the file's name, else by its first line."""
     if PurePath(file).suffix in (".yml", ".yaml", ".json"):
         return True
-    first = next((line for _, line in lines_of(text, file) if not line.lstrip().startswith(("#", ";"))), "")
+    first = next(
+        (line for _, line in iterate_lines(text, file) if not line.lstrip().startswith(("#", ";"))), ""
+    )
     return bool(_YAML.fullmatch(first.strip()))
 
 
-def detect_form(text: str, file: str) -> str:
+def detect_format(text: str, file: str) -> str:
     """Tell whose inventory it is; raises SpecError when that would be a guess."""
-    lines = [line for _, line in lines_of(text, file)]
+    lines = [line for _, line in iterate_lines(text, file)]
     if is_ssh_config(text, file):
         return "ssh"
     if is_yaml(text, file) or any(_SECTION.fullmatch(line) or _VARIABLE.search(line) for line in lines):
         return "ansible"
-    found = list(split_lines(text, file))
-    keys = {key.lower() for line in found for _, key, value in line.settings if value}
+    host_lines = list(split_lines(text, file))
+    keys = {key.lower() for line in host_lines for _, key, value in line.settings if value}
     if keys - {"slots"}:
         return "mpi"
-    return "deepspeed" if keys else _detect_number(found)
+    return "deepspeed" if keys else _detect_by_numbers(host_lines)
 
 
-def _detect_number(lines: list[Line]) -> str:
+def _detect_by_numbers(lines: list[HostLine]) -> str:
     """`host:4` is a number of slots, `host:2222` a port."""
-    numbered = [line for line in lines if line.number is not None]
-    ports = [line for line in numbered if (n := int(line.number or 0)) > MOST_SLOTS or n == SSH_PORT]
-    if numbered and not ports:
+    with_number = [line for line in lines if line.colon_number is not None]
+    with_port = [
+        line
+        for line in with_number
+        if (number := int(line.colon_number or 0)) > MOST_SLOTS or number == SSH_PORT
+    ]
+    if with_number and not with_port:
         return "mpi"
-    if len(ports) < len(numbered):
-        place = next(line.place for line in numbered if line not in ports)
+    if len(with_port) < len(with_number):
+        location = next(line.location for line in with_number if line not in with_port)
         message = "the numbers behind the colons may be ports or slots"
         fix = "give --format hosts for ports, --format mpi for slots"
-        raise SpecError([Issue(codes.FOREIGN_FORM, message, place, fix)])
+        raise SpecError([Issue(codes.IMPORT_FORMAT, message, location, fix)])
     return "hosts"
 
 
-def _refuse_group(group: str | None, form: str, file: str) -> None:
+def _reject_group(group: str | None, format_name: str, file: str) -> None:
     """Point out that only Ansible's inventories have groups."""
-    if group is not None and form != "ansible":
-        read_as = KIND if form == "ssh" else KINDS[form]
-        message = f"only Ansible's inventories have groups, and this was read as {read_as}"
-        raise SpecError([Issue(codes.FOREIGN_GROUP, message, Place(file, 1, 1), _CHOOSE)])
+    if group is not None and format_name != "ansible":
+        description = DESCRIPTION if format_name == "ssh" else FORMAT_DESCRIPTIONS[format_name]
+        message = f"only Ansible's inventories have groups, and this was read as {description}"
+        raise SpecError([Issue(codes.IMPORT_GROUP, message, Location(file, 1, 1), _FORMAT_FIX)])

@@ -10,13 +10,20 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from clusterctl.errors import Place
+from clusterctl.errors import Location
 from clusterctl.specs import codes
 from clusterctl.specs.addresses import parse_host
-from clusterctl.specs.importers.imported import MOST_HOSTS, Findings, Foreign, ForeignHost, lines_of, move
+from clusterctl.specs.importers.imported import (
+    MOST_HOSTS,
+    Imported,
+    ImportedHost,
+    ImportReport,
+    iterate_lines,
+    shift_right,
+)
 from clusterctl.specs.yaml.tree import quoted
 
-KIND = "an SSH configuration"
+DESCRIPTION = "an SSH configuration"
 # Enough of ssh_config(5) to know one from a list of hosts.
 KEYWORDS = frozenset(
     (
@@ -30,106 +37,111 @@ KEYWORDS = frozenset(
 )
 
 _LINE = re.compile(r"([A-Za-z0-9]+)(?:\s*=\s*|\s+)(\S.*)")
-_GIT = "git"  # the login name of every git server
+_GIT_USER = "git"  # the login name of every git server
 
 
 @dataclass(eq=False)
-class _Block:
+class _HostBlock:
     """A `Host` line and what stands below it; of several values of a key ssh takes the first."""
 
-    place: Place
+    location: Location
     names: list[str]
     values: dict[str, str] = field(default_factory=dict)
 
-    def value(self, key: str, default: str = "") -> str:
+    def first_word(self, key: str, default: str = "") -> str:
         """Give a value of one word."""
-        return _words(self.values.get(key, default))[0]
+        return _split_words(self.values.get(key, default))[0]
 
 
 def is_ssh_config(text: str, file: str) -> bool:
     """Tell an SSH configuration: it has a `Host` or `Match` line, and every line begins with one of its keywords."""
-    lines = [line for _, line in lines_of(text, file) if not line.lstrip().startswith("#")]
-    found = [_LINE.match(line.strip()) for line in lines]
-    keys = [match[1].lower() if match else "" for match in found]
-    known = sum(key in KEYWORDS for key in keys)
-    return bool({"host", "match"} & set(keys)) and 2 * known > len(keys)
+    lines = [line for _, line in iterate_lines(text, file) if not line.lstrip().startswith("#")]
+    matches = [_LINE.match(line.strip()) for line in lines]
+    keys = [match[1].lower() if match else "" for match in matches]
+    known_count = sum(key in KEYWORDS for key in keys)
+    return bool({"host", "match"} & set(keys)) and 2 * known_count > len(keys)
 
 
-def parse_ssh_config(text: str, file: str) -> Foreign:
+def parse_ssh_config(text: str, file: str) -> Imported:
     """Make a node of every host that is named outright and is neither a bastion nor a git server; raises SpecError."""
-    findings = Findings()
-    blocks = list(_blocks(text, file, findings))
-    bastions = {name for block in blocks for name in _bastions(block)}
-    hosts: dict[str, ForeignHost] = {}
-    known: dict[tuple[str, str], str] = {}
+    report = ImportReport()
+    blocks = list(_parse_blocks(text, file, report))
+    bastions = {name for block in blocks for name in _find_bastions(block)}
+    hosts: dict[str, ImportedHost] = {}
+    names_by_target: dict[tuple[str, str], str] = {}
     for block in blocks:
-        host = _host(block, bastions, known, findings)
+        host = _to_host(block, bastions, names_by_target, report)
         if host is not None:
             hosts.setdefault(host.name, host)
         if len(hosts) > MOST_HOSTS:
-            findings.too_many(f"{MOST_HOSTS} hosts", block.place)
-    if not hosts and not findings.issues:
+            report.fail_too_many(f"{MOST_HOSTS} hosts", block.location)
+    if not hosts and not report.issues:
         fix = "name the machines: clusterctl init HOST..., or a list with one host a line"
-        why = "; ".join(dict.fromkeys(remark.message for remark in findings.remarks[:3]))
-        message = f"this is {KIND} without a host to take" + (f": {why}" if why else "")
-        findings.wrong(message, Place(file, 1, 1), fix, codes.NO_NODES)
-    findings.settle()
-    return Foreign(KIND, file, tuple(hosts.values()), tuple(findings.remarks))
+        reasons = "; ".join(dict.fromkeys(remark.message for remark in report.remarks[:3]))
+        message = f"this is {DESCRIPTION} without a host to take" + (f": {reasons}" if reasons else "")
+        report.add_issue(message, Location(file, 1, 1), fix, codes.NO_NODES)
+    report.raise_issues()
+    return Imported(DESCRIPTION, file, tuple(hosts.values()), tuple(report.remarks))
 
 
-def _blocks(text: str, file: str, findings: Findings) -> Iterator[_Block]:
-    block: _Block | None = None
-    for start, line in lines_of(text, file):
-        bare = line.strip()
-        found = _LINE.fullmatch(bare)
-        if found is None or bare.startswith("#"):
+def _parse_blocks(text: str, file: str, report: ImportReport) -> Iterator[_HostBlock]:
+    block: _HostBlock | None = None
+    for start, line in iterate_lines(text, file):
+        stripped = line.strip()
+        match = _LINE.fullmatch(stripped)
+        if match is None or stripped.startswith("#"):
             continue
-        place = move(start, len(line) - len(line.lstrip()))
-        key = found[1].lower()
+        location = shift_right(start, len(line) - len(line.lstrip()))
+        key = match[1].lower()
         if key == "host":
-            block = _Block(place, _words(found[2]))
+            block = _HostBlock(location, _split_words(match[2]))
             yield block
         elif key in ("match", "include"):
             block = None
-            findings.remark(f"{quoted(bare)} was not followed here; ssh does", place)
+            report.add_remark(f"{quoted(stripped)} was not followed here; ssh does", location)
         elif block is not None:
-            block.values.setdefault(key, found[2])
+            block.values.setdefault(key, match[2])
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     try:
         return shlex.split(text, comments=True) or [""]
     except ValueError:  # an odd number of quotes: ssh will say so
         return text.split() or [""]
 
 
-def _bastions(block: _Block) -> Iterator[str]:
+def _find_bastions(block: _HostBlock) -> Iterator[str]:
     """Name what a host is reached through: `ProxyJump user@one:22,two`, `ProxyCommand ssh -W %h:%p one`."""
-    for hop in block.value("proxyjump").removeprefix("ssh://").split(","):
+    for hop in block.first_word("proxyjump").removeprefix("ssh://").split(","):
         yield hop.rpartition("@")[2].partition(":")[0].strip()
-    for word in _words(block.values.get("proxycommand", "")):
+    for word in _split_words(block.values.get("proxycommand", "")):
         yield word.rpartition("@")[2]
 
 
-def _host(
-    block: _Block, bastions: set[str], known: dict[tuple[str, str], str], findings: Findings
-) -> ForeignHost | None:
+def _to_host(
+    block: _HostBlock, bastions: set[str], names_by_target: dict[tuple[str, str], str], report: ImportReport
+) -> ImportedHost | None:
     names = [name for name in block.names if name and not set(name) & set("*?!")]
     if not names:
         return None  # a pattern names no machine
-    name, *others = names
-    target = block.value("hostname", name), block.value("port", "22")
-    if block.value("user") == _GIT:
-        findings.remark(f"{quoted(name)} is left out: it is a git server", block.place)
+    name, *aliases = names
+    target = block.first_word("hostname", name), block.first_word("port", "22")
+    if block.first_word("user") == _GIT_USER:
+        report.add_remark(f"{quoted(name)} is left out: it is a git server", block.location)
     elif bastions & set(names):
-        findings.remark(f"{quoted(name)} is left out: others go through it, so it is a bastion", block.place)
-    elif known.setdefault(target, name) != name:
-        findings.remark(
-            f"{quoted(name)} is left out: it has the HostName of {quoted(known[target])}", block.place
+        report.add_remark(
+            f"{quoted(name)} is left out: others go through it, so it is a bastion", block.location
+        )
+    elif names_by_target.setdefault(target, name) != name:
+        report.add_remark(
+            f"{quoted(name)} is left out: it has the HostName of {quoted(names_by_target[target])}",
+            block.location,
         )
     else:
-        if others:
-            findings.remark(f"{quoted(name)} is also called {', '.join(map(quoted, others))}", block.place)
-        taken = findings.read(parse_host, name, block.place)
-        return ForeignHost(name=name, host=taken or "", place=block.place)
+        if aliases:
+            report.add_remark(
+                f"{quoted(name)} is also called {', '.join(map(quoted, aliases))}", block.location
+            )
+        address = report.try_parse(parse_host, name, block.location)
+        return ImportedHost(name=name, host=address or "", location=block.location)
     return None

@@ -7,28 +7,28 @@ from typing import Any
 
 from clusterctl.errors import Issue, SpecError
 from clusterctl.specs import addresses, codes, values
-from clusterctl.specs.codes import BadValueError
+from clusterctl.specs.codes import InvalidValueError
 from clusterctl.specs.inventory.model import Inventory, Node, Ssh
 from clusterctl.specs.inventory.schema import InventoryFile, NodeEntry, SshEntry, waivers_of
-from clusterctl.specs.yaml.reader import in_order, read_document
-from clusterctl.specs.yaml.tree import Listing, Scalar, Table, quoted
-from clusterctl.specs.yaml.validate import examine, repeated, text_at
+from clusterctl.specs.yaml.reader import read_document, sort_issues
+from clusterctl.specs.yaml.tree import YamlList, YamlMapping, YamlScalar, quoted
+from clusterctl.specs.yaml.validate import find_duplicates, find_scalar, validate
 
 
 def parse_inventory(text: str, file: str) -> Inventory:
     """Read an inventory; raises SpecError with everything that is wrong, in the order of the file."""
     tree, issues = read_document(text, file)
-    entry, found = examine(tree, InventoryFile)
-    issues = in_order((*issues, *found, *_node_issues(tree)))
+    entry, model_issues = validate(tree, InventoryFile)
+    issues = sort_issues((*issues, *model_issues, *_node_issues(tree)))
     if issues or entry is None:
         raise SpecError(issues)
-    nodes = tuple(_merge(entry, node, node_rank) for node_rank, node in enumerate(entry.nodes))
+    nodes = tuple(_merge_node(entry, node, node_rank) for node_rank, node in enumerate(entry.nodes))
     return Inventory(cluster=entry.cluster, file=file, nodes=nodes, waive=waivers_of(entry.waive, file))
 
 
-def _merge(top: InventoryFile, node: NodeEntry, node_rank: int) -> Node:
+def _merge_node(defaults: InventoryFile, node: NodeEntry, node_rank: int) -> Node:
     def value(key: str) -> Any:
-        return getattr(node if key in node.model_fields_set else top, key)
+        return getattr(node if key in node.model_fields_set else defaults, key)
 
     own_network = node.network is not None and "nic" not in node.model_fields_set
     return Node(
@@ -44,88 +44,90 @@ def _merge(top: InventoryFile, node: NodeEntry, node_rank: int) -> Node:
         activate=value("activate"),
         workdir=value("workdir"),
         spare=node.spare,
-        ssh=_merge_ssh(top.ssh, node.ssh),
+        ssh=_merge_ssh(defaults.ssh, node.ssh),
     )
 
 
-def _merge_ssh(top: SshEntry, node: SshEntry) -> Ssh:
-    own = node.model_fields_set
-    values = {key: getattr(node if key in own else top, key) for key in SshEntry.model_fields}
+def _merge_ssh(defaults: SshEntry, node: SshEntry) -> Ssh:
+    node_keys = node.model_fields_set
+    values = {key: getattr(node if key in node_keys else defaults, key) for key in SshEntry.model_fields}
     for key, other in (("jump", "proxy_command"), ("proxy_command", "jump")):
         if getattr(node, key) is not None and getattr(node, other) is None:
             values[other] = None  # a node's own way replaces the other kind of way as well
     return Ssh(**values)
 
 
-def _node_issues(tree: Table) -> Iterator[Issue]:
+def _node_issues(tree: YamlMapping) -> Iterator[Issue]:
     """Compare nodes as they are written: one with a wrong value is still compared with the others."""
-    yield from repeated(tree.get("nic"), "nic")
-    yield from _way_issues(tree)
+    yield from find_duplicates(tree.get("nic"), "nic")
+    yield from _proxy_issues(tree)
     listing = tree.get("nodes")
-    if not isinstance(listing, Listing):
+    if not isinstance(listing, YamlList):
         return
     if not listing.items:
-        yield Issue(codes.NO_NODES, "nodes: the list is empty", listing.place, "name at least one host")
-    names: dict[str, Scalar] = {}
-    hosts: dict[tuple[str, str], Scalar] = {}
+        yield Issue(codes.NO_NODES, "nodes: the list is empty", listing.location, "name at least one host")
+    names: dict[str, YamlScalar] = {}
+    hosts: dict[tuple[str, str], YamlScalar] = {}
     for node in listing.items:
-        if isinstance(node, Table):
-            yield from repeated(node.get("nic"), "nic")
+        if isinstance(node, YamlMapping):
+            yield from find_duplicates(node.get("nic"), "nic")
             yield from _host_issues(node)
-            yield from _way_issues(node)
+            yield from _proxy_issues(node)
             same_address = list(_address_issues(tree, node, hosts))
             yield from same_address or _name_issues(node, names)
 
 
-def _host_issues(node: Table) -> Iterator[Issue]:
-    host = text_at(node, "host")
+def _host_issues(node: YamlMapping) -> Iterator[Issue]:
+    host = find_scalar(node, "host")
     if host and addresses.is_ipv6(host.text or "") and node.get("ip") is None:
         message = "host: training over IPv6 is not supported yet, and the node has no other address"
-        yield Issue(codes.IPV6, message, host.place, "add its IPv4 address in the training network as ip:")
+        yield Issue(codes.IPV6, message, host.location, "add its IPv4 address in the training network as ip:")
 
 
-def _way_issues(table: Table) -> Iterator[Issue]:
+def _proxy_issues(table: YamlMapping) -> Iterator[Issue]:
     """Refuse two ways at once; one may stand at the cluster and the other at a node."""
-    jump, command = text_at(table, "ssh", "jump"), text_at(table, "ssh", "proxy_command")
+    jump, command = find_scalar(table, "ssh", "jump"), find_scalar(table, "ssh", "proxy_command")
     if jump is not None and command is not None and jump.text and command.text:
         message = "ssh: `jump` and `proxy_command` are two ways to the node"
-        yield Issue(codes.WRONG_VALUE, message, command.place, "drop one of them")
+        yield Issue(codes.WRONG_VALUE, message, command.location, "drop one of them")
 
 
-def _address_issues(tree: Table, node: Table, seen: dict[tuple[str, str], Scalar]) -> Iterator[Issue]:
-    host = text_at(node, "host")
+def _address_issues(
+    tree: YamlMapping, node: YamlMapping, hosts: dict[tuple[str, str], YamlScalar]
+) -> Iterator[Issue]:
+    host = find_scalar(node, "host")
     if host is None:
         return
-    port = text_at(node, "ssh", "port") or text_at(tree, "ssh", "port")
+    port = find_scalar(node, "ssh", "port") or find_scalar(tree, "ssh", "port")
     address = ((host.text or "").lower(), (port.text if port else None) or "22")
-    if address not in seen:
-        seen[address] = host
+    if address not in hosts:
+        hosts[address] = host
     else:
-        message = f"host: the node at {seen[address].place} has the same host and port {address[1]}"
+        message = f"host: the node at {hosts[address].location} has the same host and port {address[1]}"
         fix = "one machine is one node; two behind one address differ in ssh.port"
-        yield Issue(codes.SAME_ADDRESS, message, host.place, fix)
+        yield Issue(codes.SAME_ADDRESS, message, host.location, fix)
 
 
-def _name_issues(node: Table, seen: dict[str, Scalar]) -> Iterator[Issue]:
-    name = text_at(node, "name") or text_at(node, "host")
+def _name_issues(node: YamlMapping, names: dict[str, YamlScalar]) -> Iterator[Issue]:
+    name = find_scalar(node, "name") or find_scalar(node, "host")
     if name is None or name.text is None:
         return
-    if name.text not in seen:
-        seen[name.text] = name
+    if name.text not in names:
+        names[name.text] = name
     else:
-        message = f"the node at {seen[name.text].place} is called {quoted(name.text)} too"
-        yield Issue(codes.NODE_NAME, message, name.place, "give each node a name: of its own")
-    if node.key("name") is None and _is_host(name.text):
+        message = f"the node at {names[name.text].location} is called {quoted(name.text)} too"
+        yield Issue(codes.NODE_NAME, message, name.location, "give each node a name: of its own")
+    if node.get_key("name") is None and _is_host(name.text):
         try:
             values.parse_node_name(name.text)
-        except BadValueError as wrong:
-            message = f"host: cannot be the node's name as well: {wrong.message}"
-            yield Issue(codes.NODE_NAME, message, name.place, "give the node a name: of its own")
+        except InvalidValueError as error:
+            message = f"host: cannot be the node's name as well: {error.message}"
+            yield Issue(codes.NODE_NAME, message, name.location, "give the node a name: of its own")
 
 
 def _is_host(text: str) -> bool:
     try:
         addresses.parse_host(text)
-    except BadValueError:
+    except InvalidValueError:
         return False
     return True

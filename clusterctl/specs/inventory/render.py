@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import PurePath
 
-from clusterctl.errors import Issue, Place, SpecError
+from clusterctl.errors import Issue, Location, SpecError
 from clusterctl.specs import codes
-from clusterctl.specs.codes import BadValueError
-from clusterctl.specs.importers.imported import Foreign, ForeignHost, Remark
-from clusterctl.specs.text import counted
+from clusterctl.specs.codes import InvalidValueError
+from clusterctl.specs.importers.imported import Imported, ImportedHost, Remark
+from clusterctl.specs.text import plural
 from clusterctl.specs.values import parse_name, parse_node_name
 from clusterctl.specs.yaml.reader import MOST_BYTES
 from clusterctl.specs.yaml.tree import quoted
@@ -33,102 +33,111 @@ _ADVICE = (
 Pairs = list[tuple[str, object]]
 
 
-def render_inventory(foreign: Foreign, cluster: str = "") -> str:
+def render_inventory(imported: Imported, cluster: str = "") -> str:
     """Write the machines as an inventory that parse_inventory reads; raises SpecError if it would be too large."""
-    names, renamed = name_nodes(foreign.hosts)
-    shared = {key: shared_value(foreign.hosts, key) for key in (*_NODE_KEYS, *SSH_KEYS)}
-    remarks = (*foreign.remarks, *renamed)
-    head = [comment(f"Made by `clusterctl inventory import` from {quoted(foreign.file)}, {foreign.kind}.")]
-    head += map(comment, _ADVICE)
-    head += [comment(describe_groups(foreign))] if foreign.groups else []
-    head += ["#", "# Not taken over, or guessed:", *_comments(remarks)] if remarks else []
-    top: Pairs = [(key, shared[key]) for key in _NODE_KEYS if shared[key] is not None]
+    names, renamed = name_nodes(imported.hosts)
+    shared = {key: shared_value(imported.hosts, key) for key in (*_NODE_KEYS, *SSH_KEYS)}
+    remarks = (*imported.remarks, *renamed)
+    header = [
+        render_comment(
+            f"Made by `clusterctl inventory import` from {quoted(imported.file)}, {imported.format_description}."
+        )
+    ]
+    header += map(render_comment, _ADVICE)
+    header += [render_comment(describe_groups(imported))] if imported.groups else []
+    header += ["#", "# Not taken over, or guessed:", *_render_remarks(remarks)] if remarks else []
+    top_level: Pairs = [(key, shared[key]) for key in _NODE_KEYS if shared[key] is not None]
     ssh = {key: shared[key] for key in SSH_KEYS if shared[key] is not None}
-    lines = [*head, "", f"cluster: {scalar(cluster_name(foreign.file, cluster))}"]
-    lines += [f"ssh: {flow(list(ssh.items()))}"] if ssh else []
-    lines += [f"{key}: {scalar(value)}" for key, value in top]
+    lines = [*header, "", f"cluster: {render_scalar(choose_cluster_name(imported.file, cluster))}"]
+    lines += [f"ssh: {render_flow_mapping(list(ssh.items()))}"] if ssh else []
+    lines += [f"{key}: {render_scalar(value)}" for key, value in top_level]
     lines += [
         "nodes:",
-        *(f"  - {_node(host, name, shared)}" for host, name in zip(foreign.hosts, names, strict=True)),
+        *(
+            f"  - {_render_node(host, name, shared)}"
+            for host, name in zip(imported.hosts, names, strict=True)
+        ),
     ]
     text = "\n".join(lines) + "\n"
     if len(text.encode()) > MOST_BYTES:
-        message, place = (
+        message, location = (
             f"the inventory would be larger than {MOST_BYTES >> 10} KiB",
-            Place(foreign.file, 1, 1),
+            Location(imported.file, 1, 1),
         )
-        raise SpecError([Issue(codes.TOO_LARGE, message, place, "is this the right file?")])
+        raise SpecError([Issue(codes.TOO_LARGE, message, location, "is this the right file?")])
     return text
 
 
-def describe_groups(foreign: Foreign) -> str:
+def describe_groups(imported: Imported) -> str:
     """Name the groups of which one may hold the machines that train, where all hosts were taken."""
-    named = [f"{name} ({count})" for name, count in foreign.groups[:MOST_GROUPS] if name.isprintable()]
-    more = f" and {len(foreign.groups) - MOST_GROUPS} more" if len(foreign.groups) > MOST_GROUPS else ""
-    every = f"All {counted(len(foreign.hosts), 'host')} were taken."
-    return (
-        f"{every} To leave login and storage nodes out, take one group by --group: {', '.join(named)}{more}."
-    )
+    groups = [f"{name} ({count})" for name, count in imported.groups[:MOST_GROUPS] if name.isprintable()]
+    more = f" and {len(imported.groups) - MOST_GROUPS} more" if len(imported.groups) > MOST_GROUPS else ""
+    all_hosts = f"All {plural(len(imported.hosts), 'host')} were taken."
+    return f"{all_hosts} To leave login and storage nodes out, take one group by --group: {', '.join(groups)}{more}."
 
 
-def shared_value(hosts: Sequence[ForeignHost], key: str) -> object:
+def shared_value(hosts: Sequence[ImportedHost], key: str) -> object:
     """Give the value that all hosts have, if they have one and the same."""
-    found = {getattr(host, key) for host in hosts}
-    return found.pop() if len(found) == 1 else None
+    values = {getattr(host, key) for host in hosts}
+    return values.pop() if len(values) == 1 else None
 
 
-def _node(host: ForeignHost, name: str, shared: dict[str, object]) -> str:
+def _render_node(host: ImportedHost, name: str, shared: dict[str, object]) -> str:
     pairs: Pairs = [("host", host.host)] if name == host.host else [("name", name), ("host", host.host)]
-    own = {key: getattr(host, key) for key in (*_NODE_KEYS, *SSH_KEYS) if shared[key] is None}
-    pairs += [(key, own[key]) for key in _NODE_KEYS if own.get(key) is not None]
-    ssh: Pairs = [(key, own[key]) for key in SSH_KEYS if own.get(key) is not None]
-    return flow([*pairs, ("ssh", ssh)] if ssh else pairs)
+    own_values = {key: getattr(host, key) for key in (*_NODE_KEYS, *SSH_KEYS) if shared[key] is None}
+    pairs += [(key, own_values[key]) for key in _NODE_KEYS if own_values.get(key) is not None]
+    ssh: Pairs = [(key, own_values[key]) for key in SSH_KEYS if own_values.get(key) is not None]
+    return render_flow_mapping([*pairs, ("ssh", ssh)] if ssh else pairs)
 
 
-def flow(pairs: Pairs) -> str:
+def render_flow_mapping(pairs: Pairs) -> str:
     """Write keys and values in one line."""
-    return "{" + ", ".join(f"{key}: {_value(value)}" for key, value in pairs) + "}"
+    return "{" + ", ".join(f"{key}: {_render_value(value)}" for key, value in pairs) + "}"
 
 
-def _value(value: object) -> str:
-    return flow(value) if isinstance(value, list) else scalar(value)
+def _render_value(value: object) -> str:
+    return render_flow_mapping(value) if isinstance(value, list) else render_scalar(value)
 
 
-def scalar(value: object) -> str:
+def render_scalar(value: object) -> str:
     """Write a text so that it is read as that text: plain where that is safe, else in double quotes."""
     text = str(value)
     plain = _PLAIN.fullmatch(text) and text not in _NULLS
     return text if plain else json.dumps(text).replace("\x7f", "\\x7f")  # JSON lets it stand, YAML does not
 
 
-def comment(text: str) -> str:
+def render_comment(text: str) -> str:
     """Write a comment; whatever the text holds, it is one line, can be read as YAML, and moves no cursor."""
     return "# " + "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
-def cluster_name(file: str, wanted: str) -> str:
+def choose_cluster_name(file: str, preferred: str) -> str:
     """Name the cluster as wanted, or after the file, if that may be a name."""
-    for text in (wanted, PurePath(file).name.partition(".")[0]):
+    for text in (preferred, PurePath(file).name.partition(".")[0]):
         try:
             return parse_name(text)
-        except BadValueError:
+        except InvalidValueError:
             continue
     return "imported"
 
 
-def name_nodes(hosts: Sequence[ForeignHost]) -> tuple[list[str], list[Remark]]:
+def name_nodes(hosts: Sequence[ImportedHost]) -> tuple[list[str], list[Remark]]:
     """Give each node a name that may stand in our inventory and belongs to it alone."""
     names: dict[str, None] = {}
     remarks = []
     for rank, host in enumerate(hosts):
-        name = next(one for one in _candidates(host, rank) if one not in names and _may_be_named(one))
+        name = next(
+            candidate
+            for candidate in _candidate_names(host, rank)
+            if candidate not in names and _is_node_name(candidate)
+        )
         if name != host.name:
-            remarks.append(Remark(f"{quoted(host.name)} is called {name} here", host.place))
+            remarks.append(Remark(f"{quoted(host.name)} is called {name} here", host.location))
         names[name] = None
     return list(names), remarks
 
 
-def _candidates(host: ForeignHost, rank: int) -> Iterator[str]:
+def _candidate_names(host: ImportedHost, rank: int) -> Iterator[str]:
     yield host.name
     if host.port:
         yield f"{host.name}-{host.port}"
@@ -136,28 +145,28 @@ def _candidates(host: ForeignHost, rank: int) -> Iterator[str]:
     yield from (f"node{rank}-{number}" for number in count(1))
 
 
-def _may_be_named(text: str) -> bool:
+def _is_node_name(text: str) -> bool:
     try:
         parse_node_name(text)
-    except BadValueError:
+    except InvalidValueError:
         return False
     return True
 
 
-def _comments(remarks: Sequence[Remark]) -> Iterator[str]:
+def _render_remarks(remarks: Sequence[Remark]) -> Iterator[str]:
     """Write each remark once, with the place of the first and the number of the others."""
-    places: dict[str, list[Place]] = {}
+    locations: dict[str, list[Location]] = {}
     for remark in dict.fromkeys(remarks):
-        places.setdefault(remark.message, []).append(remark.place)
-    for message, found in list(places.items())[:MOST_REMARKS]:
-        more = f" (and {counted(len(found) - 1, 'more time')})" if len(found) > 1 else ""
-        yield comment(f"- line {found[0].line}: {message}{more}")
-    if len(places) > MOST_REMARKS:
-        yield comment(f"- and {counted(len(places) - MOST_REMARKS, 'more remark')}")
+        locations.setdefault(remark.message, []).append(remark.location)
+    for message, remark_locations in list(locations.items())[:MOST_REMARKS]:
+        more = f" (and {plural(len(remark_locations) - 1, 'more time')})" if len(remark_locations) > 1 else ""
+        yield render_comment(f"- line {remark_locations[0].line}: {message}{more}")
+    if len(locations) > MOST_REMARKS:
+        yield render_comment(f"- and {plural(len(locations) - MOST_REMARKS, 'more remark')}")
 
 
 @dataclass(frozen=True)
-class Discovered:
+class DiscoveredNode:
     """What a machine said; a machine that did not answer has a `failure` and no more."""
 
     nic: tuple[str, ...] = ()
@@ -168,44 +177,46 @@ class Discovered:
 
 
 def render_discovered(
-    foreign: Foreign, cluster: str, found: Mapping[str, Discovered], advice: tuple[str, ...] = ()
+    imported: Imported, cluster: str, discovered: Mapping[str, DiscoveredNode], advice: tuple[str, ...] = ()
 ) -> str:
-    """Write the inventory; `found` is by node name. Machines that did not answer stand in comments at the end."""
-    names, _ = name_nodes(foreign.hosts)
-    known = list(zip(foreign.hosts, names, strict=True))
-    ssh = {key: shared_value(foreign.hosts, key) for key in SSH_KEYS}
-    lines = ["# Made by `clusterctl inventory discover`.", *map(comment, advice), ""]
-    lines.append(f"cluster: {scalar(cluster_name('', cluster))}")
-    common: Pairs = [(key, value) for key, value in ssh.items() if value is not None]
-    lines += [f"ssh: {flow(common)}"] if common else []
-    python = shared_value(foreign.hosts, "python")
-    lines += [f"python: {scalar(python)}"] if python else []
+    """Write the inventory; `discovered` is by node name. Machines that did not answer stand in comments at the end."""
+    names, _ = name_nodes(imported.hosts)
+    named_hosts = list(zip(imported.hosts, names, strict=True))
+    ssh = {key: shared_value(imported.hosts, key) for key in SSH_KEYS}
+    lines = ["# Made by `clusterctl inventory discover`.", *map(render_comment, advice), ""]
+    lines.append(f"cluster: {render_scalar(choose_cluster_name('', cluster))}")
+    common_ssh: Pairs = [(key, value) for key, value in ssh.items() if value is not None]
+    lines += [f"ssh: {render_flow_mapping(common_ssh)}"] if common_ssh else []
+    python = shared_value(imported.hosts, "python")
+    lines += [f"python: {render_scalar(python)}"] if python else []
     shared = {**ssh, "python": python}
     lines.append("nodes:")
-    for host, name in known:
-        if not found[name].failure:
-            lines += _discovered_node(host, name, shared, found[name])
-    lost = [(host, name) for host, name in known if found[name].failure]
-    lines += ["", "# Not reached, and so left out:"] if lost else []
-    for host, name in lost:
-        entry = _discovered_node(host, name, shared, Discovered(notes=(found[name].failure,)))
-        lines += [f"#{line}" for line in entry]
+    for host, name in named_hosts:
+        if not discovered[name].failure:
+            lines += _render_discovered_node(host, name, shared, discovered[name])
+    unreachable = [(host, name) for host, name in named_hosts if discovered[name].failure]
+    lines += ["", "# Not reached, and so left out:"] if unreachable else []
+    for host, name in unreachable:
+        node_lines = _render_discovered_node(
+            host, name, shared, DiscoveredNode(notes=(discovered[name].failure,))
+        )
+        lines += [f"#{line}" for line in node_lines]
     return "\n".join(lines) + "\n"
 
 
-def _discovered_node(
-    host: ForeignHost, name: str, shared: Mapping[str, object], said: Discovered
+def _render_discovered_node(
+    host: ImportedHost, name: str, shared: Mapping[str, object], discovered: DiscoveredNode
 ) -> Iterator[str]:
     """Write a node, a key a line, with its notes below."""
     pairs: Pairs = [("host", host.host)] if name == host.host else [("name", name), ("host", host.host)]
-    own: Pairs = [(key, getattr(host, key)) for key in SSH_KEYS if shared[key] is None]
-    ssh: Pairs = [(key, value) for key, value in own if value is not None]
-    texts = [f"{key}: {scalar(value)}" for key, value in pairs]
-    texts += [f"ssh: {flow(ssh)}"] if ssh else []
-    texts += [f"python: {scalar(host.python)}"] if host.python and shared["python"] is None else []
-    texts += [f"nic: [{', '.join(map(scalar, said.nic))}]"] if said.nic else []
-    texts += [f"ip: {scalar(said.ip)}"] if said.ip else []
-    texts += [f"gpus: {said.gpus}"] if said.gpus else []
-    texts += map(comment, said.notes)
-    for place, text in enumerate(texts):
-        yield f"  {'  ' if place else '- '}{text}"
+    own_values: Pairs = [(key, getattr(host, key)) for key in SSH_KEYS if shared[key] is None]
+    ssh: Pairs = [(key, value) for key, value in own_values if value is not None]
+    texts = [f"{key}: {render_scalar(value)}" for key, value in pairs]
+    texts += [f"ssh: {render_flow_mapping(ssh)}"] if ssh else []
+    texts += [f"python: {render_scalar(host.python)}"] if host.python and shared["python"] is None else []
+    texts += [f"nic: [{', '.join(map(render_scalar, discovered.nic))}]"] if discovered.nic else []
+    texts += [f"ip: {render_scalar(discovered.ip)}"] if discovered.ip else []
+    texts += [f"gpus: {discovered.gpus}"] if discovered.gpus else []
+    texts += map(render_comment, discovered.notes)
+    for index, text in enumerate(texts):
+        yield f"  {'  ' if index else '- '}{text}"

@@ -10,19 +10,19 @@ from pydantic import ConfigDict, Field
 from clusterctl.errors import UsageError
 from clusterctl.protocol.run_id import NAME_PATTERN
 from clusterctl.specs import addresses, values
-from clusterctl.specs.codes import BadValueError
+from clusterctl.specs.codes import InvalidValueError
 from clusterctl.specs.fields import (
     FLAG,
     NAME,
     OPTIONAL_TEXT,
     PYTHON,
-    Entry,
-    Leaf,
     OneOrMore,
+    ScalarType,
+    StrictModel,
     one_of,
     optional,
-    text,
-    whole_number,
+    text_schema,
+    whole_number_schema,
 )
 from clusterctl.specs.inventory.model import Waiver
 from clusterctl.specs.nodeset import ALL, parse_pattern
@@ -34,39 +34,47 @@ LONGEST_REASON = 300
 def _parse_code(word: str) -> str:
     if re.fullmatch(CODE, word.upper()):
         return word.upper()
-    raise BadValueError(f"expected the code of a finding such as CC-NET-009, got {word!r}")
+    raise InvalidValueError(f"expected the code of a finding such as CC-NET-009, got {word!r}")
 
 
 def _parse_nodes(word: str) -> str:
     try:
         parse_pattern(word)
-    except UsageError as wrong:
-        raise BadValueError(wrong.message) from wrong
+    except UsageError as error:
+        raise InvalidValueError(error.message) from error
     return word
 
 
 def _parse_reason(word: str) -> str:
     if word.strip() and len(word) <= LONGEST_REASON and word.isprintable():
         return word.strip()
-    raise BadValueError(f"expected a reason in one line of at most {LONGEST_REASON} characters")
+    raise InvalidValueError(f"expected a reason in one line of at most {LONGEST_REASON} characters")
 
 
-Code = Annotated[str, Leaf("the code of a finding", _parse_code, {"type": "string", "pattern": f"^{CODE}$"})]
-Which = Annotated[str, Leaf("a choice of nodes", _parse_nodes, {"type": "string", "minLength": 1})]
-Reason = Annotated[
+Code = Annotated[
+    str, ScalarType("the code of a finding", _parse_code, {"type": "string", "pattern": f"^{CODE}$"})
+]
+NodePattern = Annotated[
+    str, ScalarType("a choice of nodes", _parse_nodes, {"type": "string", "minLength": 1})
+]
+WaiverReason = Annotated[
     str,
-    Leaf("a reason", _parse_reason, {"type": "string", "minLength": 1, "maxLength": LONGEST_REASON}),
+    ScalarType("a reason", _parse_reason, {"type": "string", "minLength": 1, "maxLength": LONGEST_REASON}),
 ]
 
 
-class WaiveEntry(Entry):
+class WaiveEntry(StrictModel):
     """One finding of `check` that does not count, and why."""
 
     model_config = ConfigDict(title="waive")
 
     code: Code = Field(description="Code of the finding, such as `CC-NET-009`.")
-    nodes: Which = Field(ALL, description="On which nodes: names, ranges and globs such as `gpu[01-04]`.")
-    reason: Reason = Field(description="Why it does not count; it is shown whenever the waiver is used.")
+    nodes: NodePattern = Field(
+        ALL, description="On which nodes: names, ranges and globs such as `gpu[01-04]`."
+    )
+    reason: WaiverReason = Field(
+        description="Why it does not count; it is shown whenever the waiver is used."
+    )
 
 
 def waivers_of(entries: tuple[WaiveEntry, ...], file: str) -> tuple[Waiver, ...]:
@@ -81,13 +89,17 @@ _NIC_SCHEMA = {"type": "string", "pattern": f"^{addresses.NIC_PATTERN}$"}
 Name = Annotated[str, NAME]
 NodeName = Annotated[
     str | None,
-    Leaf("a name", values.parse_node_name, {"type": "string", "pattern": f"^{NAME_PATTERN}$"}),
+    ScalarType("a name", values.parse_node_name, {"type": "string", "pattern": f"^{NAME_PATTERN}$"}),
 ]
 Host = Annotated[
-    str, Leaf("a host name or address", addresses.parse_host, {"type": "string", "minLength": 1})
+    str, ScalarType("a host name or address", addresses.parse_host, {"type": "string", "minLength": 1})
 ]
-User = Annotated[str | None, optional("a user name", addresses.parse_user, text(addresses.USER_PATTERN))]
-Port = Annotated[int | None, Leaf("a port", values.parse_port, whole_number(minimum=1, maximum=65535))]
+User = Annotated[
+    str | None, optional("a user name", addresses.parse_user, text_schema(addresses.USER_PATTERN))
+]
+Port = Annotated[
+    int | None, ScalarType("a port", values.parse_port, whole_number_schema(minimum=1, maximum=65535))
+]
 Jump = Annotated[str | None, optional("a bastion", addresses.parse_jump, {"type": "string", "minLength": 1})]
 OptionalText = Annotated[str | None, OPTIONAL_TEXT]
 ProxyCommand = Annotated[
@@ -111,9 +123,9 @@ Network = Annotated[
         {"type": "string", "pattern": f"^{addresses.IPV4_PATTERN}/[0-9]{{1,2}}$"},
     ),
 ]
-Nic = Annotated[str, Leaf("the name of a NIC", addresses.parse_nic, _NIC_SCHEMA)]
+Nic = Annotated[str, ScalarType("the name of a NIC", addresses.parse_nic, _NIC_SCHEMA)]
 Nics = Annotated[tuple[Nic, ...] | None, OneOrMore(_NIC_SCHEMA)]
-Gpus = Annotated[int | None, optional("a whole number", values.parse_count, whole_number(minimum=0))]
+Gpus = Annotated[int | None, optional("a whole number", values.parse_count, whole_number_schema(minimum=0))]
 Ports = Annotated[
     tuple[int, int] | None,
     optional(
@@ -122,12 +134,14 @@ Ports = Annotated[
         {"type": "string", "pattern": f"^{addresses.PORTS_PATTERN}$"},
     ),
 ]
-Workdir = Annotated[str, Leaf("a path", values.parse_workdir, {"type": "string", "pattern": "^(/|~/)."})]
+Workdir = Annotated[
+    str, ScalarType("a path", values.parse_workdir, {"type": "string", "pattern": "^(/|~/)."})
+]
 Python = Annotated[str, PYTHON]
 Flag = Annotated[bool, FLAG]
 
 
-class SshEntry(Entry):
+class SshEntry(StrictModel):
     """How SSH reaches a node; a node's own keys replace the cluster's one by one."""
 
     model_config = ConfigDict(title="ssh")
@@ -176,7 +190,7 @@ class SshEntry(Entry):
     )
 
 
-class NodeSettings(Entry):
+class NodeSettings(StrictModel):
     """What may stand at the top level for all nodes, and at a node for that one."""
 
     ssh: SshEntry = Field(default_factory=SshEntry, description="How SSH reaches the node.")
@@ -205,7 +219,7 @@ class NodeSettings(Entry):
     )
 
 
-class _Identity(Entry):
+class _NodeIdentity(StrictModel):
     host: Host = Field(description="Where SSH goes: a host name or an address.")
     name: NodeName = Field(None, description="Name of the node in all that is shown; default: its `host`.")
     ip: TrainingIp = Field(
@@ -217,18 +231,18 @@ class _Identity(Entry):
     )
 
 
-class NodeEntry(NodeSettings, _Identity):  # pydantic puts the fields of the last base first
+class NodeEntry(NodeSettings, _NodeIdentity):  # pydantic puts the fields of the last base first
     """One node; the order of the nodes is their node_rank, and node 0 is the master."""
 
     model_config = ConfigDict(title="node")
 
 
-class _Title(Entry):
+class _InventoryHeader(StrictModel):
     cluster: Name = Field(description="Name of the cluster.")
     waive: tuple[WaiveEntry, ...] = Field((), description="Findings of `check` that do not count, and why.")
 
 
-class InventoryFile(NodeSettings, _Title):
+class InventoryFile(NodeSettings, _InventoryHeader):
     """The machines of one cluster; keys beside `cluster` and `nodes` are defaults for every node."""
 
     model_config = ConfigDict(title="clusterctl inventory")

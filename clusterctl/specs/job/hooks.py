@@ -10,14 +10,14 @@ from pydantic import ConfigDict, Field
 
 from clusterctl.errors import Issue
 from clusterctl.specs import codes, values
-from clusterctl.specs.codes import BadValueError
-from clusterctl.specs.fields import ANY_TEXT, FLAG, Entry, Leaf, OneOrMore, one_of, optional
-from clusterctl.specs.job.model import Hook, Kind, Notify, OnEnd, Setup
-from clusterctl.specs.yaml.tree import Listing, Table, quoted
-from clusterctl.specs.yaml.validate import repeated, text_at
+from clusterctl.specs.codes import InvalidValueError
+from clusterctl.specs.fields import ANY_TEXT, FLAG, OneOrMore, ScalarType, StrictModel, one_of, optional
+from clusterctl.specs.job.model import EnvironmentKind, Hook, Notify, OnEnd, Setup
+from clusterctl.specs.yaml.tree import YamlList, YamlMapping, quoted
+from clusterctl.specs.yaml.validate import find_duplicates, find_scalar
 
-SIGNING = ("feishu", "dingtalk")  # services that can check a signature
-_ENDS = ("succeeded", "failed", "timeout", "cancelled")
+SIGNED_SERVICES = ("feishu", "dingtalk")  # services that can check a signature
+_RUN_ENDS = ("succeeded", "failed", "timeout", "cancelled")
 _SERVICES = ("webhook", "slack", "feishu", "dingtalk", "wecom")
 _VARIABLE = {"type": "string", "pattern": f"^{values.FREE_ENV_PATTERN}$"}
 _DURATION = {"type": ["string", "number"], "pattern": f"^{values.DURATION_PATTERN}$", "minLength": 1}
@@ -25,32 +25,34 @@ _DURATION = {"type": ["string", "number"], "pattern": f"^{values.DURATION_PATTER
 Ending = Literal["succeeded", "failed", "timeout", "cancelled"]
 Service = Literal["webhook", "slack", "feishu", "dingtalk", "wecom"]
 
-When = Annotated[
-    tuple[Annotated[Ending, one_of(*_ENDS)], ...] | None,
-    OneOrMore({"enum": list(_ENDS)}),
+WhenEnds = Annotated[
+    tuple[Annotated[Ending, one_of(*_RUN_ENDS)], ...] | None,
+    OneOrMore({"enum": list(_RUN_ENDS)}),
 ]
-Word = Annotated[str, Leaf("a text", str, ANY_TEXT, if_nothing="write '' for an empty argument")]
-Variable = Annotated[str, Leaf("the name of a variable", values.parse_env_name, _VARIABLE)]
-MaybeVariable = Annotated[str | None, optional("the name of a variable", values.parse_env_name, _VARIABLE)]
-Limit = Annotated[float, Leaf("a time", values.parse_limit, {**_DURATION, "minimum": 0})]
+CommandArgument = Annotated[
+    str, ScalarType("a text", str, ANY_TEXT, null_fix="write '' for an empty argument")
+]
+Variable = Annotated[str, ScalarType("the name of a variable", values.parse_env_name, _VARIABLE)]
+OptionalVariable = Annotated[str | None, optional("the name of a variable", values.parse_env_name, _VARIABLE)]
+Limit = Annotated[float, ScalarType("a time", values.parse_limit, {**_DURATION, "minimum": 0})]
 
 
-class OnEndEntry(Entry):
+class OnEndEntry(StrictModel):
     """A command of your own, run here when a run has ended."""
 
     model_config = ConfigDict(title="on_end")
 
-    command: tuple[Word, ...] = Field(
+    command: tuple[CommandArgument, ...] = Field(
         description="A program and its arguments, run on the launching machine, beside the job file; no shell.",
         json_schema_extra={"minItems": 1},
     )
-    when: When = Field(
+    when: WhenEnds = Field(
         None, description="Which ends it is for: succeeded, failed, timeout, cancelled; without it all."
     )
     time_limit: Limit = Field(60.0, description="How long it may take; then it is ended.")
 
 
-class NotifyEntry(Entry):
+class NotifyEntry(StrictModel):
     """One message to a chat or a web service when a run has ended."""
 
     model_config = ConfigDict(title="notify")
@@ -61,10 +63,10 @@ class NotifyEntry(Entry):
     url_from: Variable = Field(
         description="Name of the variable in your own environment that holds the URL; it is never shown or stored."
     )
-    secret_from: MaybeVariable = Field(
+    secret_from: OptionalVariable = Field(
         None, description="For `feishu` and `dingtalk`: name of the variable that holds the signing secret."
     )
-    when: When = Field(
+    when: WhenEnds = Field(
         None, description="Which ends it is for: succeeded, failed, timeout, cancelled; without it all."
     )
 
@@ -84,86 +86,86 @@ def notify_of(entries: tuple[NotifyEntry, ...]) -> tuple[Notify, ...]:
     )
 
 
-def end_issues(tree: Table) -> Iterator[Issue]:
+def end_issues(tree: YamlMapping) -> Iterator[Issue]:
     """Yield what is wrong with these keys together."""
     on_end, notify = tree.get("on_end"), tree.get("notify")
-    if isinstance(on_end, Table):
-        command, key = on_end.get("command"), on_end.key("command")
-        if key and isinstance(command, Listing) and not command.items:
+    if isinstance(on_end, YamlMapping):
+        command, key = on_end.get("command"), on_end.get_key("command")
+        if key and isinstance(command, YamlList) and not command.items:
             yield Issue(
-                codes.NO_VALUE, "on_end.command: expected at least a program", key.place, "[./tell.sh]"
+                codes.NO_VALUE, "on_end.command: expected at least a program", key.location, "[./tell.sh]"
             )
-        yield from repeated(on_end.get("when"), "on_end.when")
-    for entry in notify.items if isinstance(notify, Listing) else ():
-        if isinstance(entry, Table):
+        yield from find_duplicates(on_end.get("when"), "on_end.when")
+    for entry in notify.items if isinstance(notify, YamlList) else ():
+        if isinstance(entry, YamlMapping):
             yield from _notify_issues(entry)
 
 
-def _notify_issues(entry: Table) -> Iterator[Issue]:
-    service, secret = text_at(entry, "to"), entry.key("secret_from")
-    yield from repeated(entry.get("when"), "notify.when")
-    if service and service.text in _SERVICES and service.text not in SIGNING and secret:
+def _notify_issues(entry: YamlMapping) -> Iterator[Issue]:
+    service, secret = find_scalar(entry, "to"), entry.get_key("secret_from")
+    yield from find_duplicates(entry.get("when"), "notify.when")
+    if service and service.text in _SERVICES and service.text not in SIGNED_SERVICES and secret:
         message = f"notify: {service.text} messages are not signed"
         fix = "drop secret_from; the URL itself is the secret there"
-        yield Issue(codes.WRONG_VALUE, message, secret.place, fix)
+        yield Issue(codes.WRONG_VALUE, message, secret.location, fix)
 
 
-KINDS = ("venv", "uv", "conda")
+ENVIRONMENT_KINDS = ("venv", "uv", "conda")
 _PATH = {"type": "string", "minLength": 1}
 _COMMAND = {"type": "string", "minLength": 1}
 
 
-def _parse_beside(text: str) -> str:
+def _parse_job_path(text: str) -> str:
     path = PurePosixPath(values.parse_text(text))
     if path.is_absolute() or text.startswith(("~", "-")) or ".." in path.parts or not path.parts:
         fix = "a path beside or below the job file; a folder there may be a link"
-        raise BadValueError(f"{quoted(text)} is not beside the job file", fix)
+        raise InvalidValueError(f"{quoted(text)} is not beside the job file", fix)
     return path.as_posix()
 
 
-Beside = Annotated[str, Leaf("a path", _parse_beside, _PATH)]
-MaybeBeside = Annotated[str | None, Leaf("a path", _parse_beside, _PATH, null=True)]
-Command = Annotated[str, Leaf("a command", values.parse_text, _COMMAND)]
-MaybeCommands = Annotated[tuple[Command, ...] | None, OneOrMore(_COMMAND)]
+JobPath = Annotated[str, ScalarType("a path", _parse_job_path, _PATH)]
+OptionalJobPath = Annotated[str | None, ScalarType("a path", _parse_job_path, _PATH, nullable=True)]
+Command = Annotated[str, ScalarType("a command", values.parse_text, _COMMAND)]
+OptionalCommands = Annotated[tuple[Command, ...] | None, OneOrMore(_COMMAND)]
 Commands = Annotated[tuple[Command, ...], OneOrMore(_COMMAND)]
 Flag = Annotated[bool, FLAG]
 
 
-class SetupEntry(Entry):
+class SetupEntry(StrictModel):
     """What is made on every node before the job starts, once for the same content."""
 
     model_config = ConfigDict(title="setup")
 
-    venv: MaybeBeside = Field(
+    venv: OptionalJobPath = Field(
         None, description="Make a venv, and install by pip what this requirements file names."
     )
-    uv: MaybeBeside = Field(
+    uv: OptionalJobPath = Field(
         None,
         description="Make it with uv: from a `uv.lock`, its `pyproject.toml` beside it, or a requirements file.",
     )
-    conda: MaybeBeside = Field(
+    conda: OptionalJobPath = Field(
         None,
         description="Make a conda environment from an `environment.yml` or an explicit lock file, with micromamba, "
         "mamba or conda, whichever the node has.",
     )
-    wheelhouse: MaybeBeside = Field(
+    wheelhouse: OptionalJobPath = Field(
         None,
         description="Folder of wheels that is sent along; `venv` and `uv` then install from it alone, with no network.",
     )
     system_site_packages: Flag = Field(
         False, description="Let the environment see the packages of the node's own Python, such as its torch."
     )
-    files: tuple[Beside, ...] = Field(
+    files: tuple[JobPath, ...] = Field(
         (), description="More files and folders beside the job that `run` needs; they count as content."
     )
-    run: MaybeCommands = Field(
+    run: OptionalCommands = Field(
         None,
         description="Shell commands to run then, in the environment; the first that fails ends the launch.",
     )
     time_limit: Limit = Field(1800.0, description="How long all of it may take on a node.")
 
 
-class HookEntry(Entry):
+class HookEntry(StrictModel):
     """Shell commands on every node, once for each attempt."""
 
     model_config = ConfigDict(title="before and after")
@@ -178,7 +180,7 @@ def setup_of(entry: SetupEntry | None) -> Setup | None:
     """Give what a job wants made, if anything."""
     if entry is None:
         return None
-    locks: dict[Kind, str | None] = {"venv": entry.venv, "uv": entry.uv, "conda": entry.conda}
+    locks: dict[EnvironmentKind, str | None] = {"venv": entry.venv, "uv": entry.uv, "conda": entry.conda}
     kind, lock = next(((kind, lock) for kind, lock in locks.items() if lock), (None, ""))
     return Setup(
         kind=kind,
@@ -196,25 +198,25 @@ def hook_of(entry: HookEntry | None) -> Hook | None:
     return Hook(run=entry.run, time_limit=entry.time_limit) if entry else None
 
 
-def setup_issues(tree: Table) -> Iterator[Issue]:
+def setup_issues(tree: YamlMapping) -> Iterator[Issue]:
     """Yield what is wrong with these keys together."""
     setup = tree.get("setup")
-    if isinstance(setup, Table):
+    if isinstance(setup, YamlMapping):
         yield from _setup_issues(setup)
 
 
-def _setup_issues(setup: Table) -> Iterator[Issue]:
-    kinds = [key for kind in KINDS if (key := setup.key(kind))]
+def _setup_issues(setup: YamlMapping) -> Iterator[Issue]:
+    kinds = [key for kind in ENVIRONMENT_KINDS if (key := setup.get_key(kind))]
     misspelled = setup.entries.keys() - SetupEntry.model_fields.keys()  # one of these, and told as that
-    if not kinds and not setup.key("run") and not misspelled:
+    if not kinds and not setup.get_key("run") and not misspelled:
         fix = "such as setup: {venv: requirements.txt}, or run: for shell commands alone"
-        yield Issue(codes.MISSING_KEY, "setup: neither venv nor uv nor conda nor run", setup.place, fix)
+        yield Issue(codes.MISSING_KEY, "setup: neither venv nor uv nor conda nor run", setup.location, fix)
     for key in kinds[1:]:
-        message = f"setup: one of venv, uv and conda, not both; the {kinds[0].text} is at {kinds[0].place}"
-        yield Issue(codes.SETUP, message, key.place, "drop one of them")
+        message = f"setup: one of venv, uv and conda, not both; the {kinds[0].text} is at {kinds[0].location}"
+        yield Issue(codes.SETUP, message, key.location, "drop one of them")
     if kinds and kinds[0].text != "conda":
         return
     for name in ("wheelhouse", "system_site_packages"):
-        if key := setup.key(name):
+        if key := setup.get_key(name):
             fix = "drop it, or use venv or uv" if kinds else "add venv: requirements.txt, or drop it"
-            yield Issue(codes.SETUP, f"setup.{name} is for venv and uv", key.place, fix)
+            yield Issue(codes.SETUP, f"setup.{name} is for venv and uv", key.location, fix)

@@ -8,15 +8,15 @@ from typing import Literal, get_args
 
 from clusterctl.specs.inventory.model import Waiver
 
-ONE_PROCESS = ("python", "command")  # launchers that start one process on each node
-VISIBLE = (
+SINGLE_PROCESS_LAUNCHERS = ("python", "command")  # launchers that start one process on each node
+VISIBLE_DEVICES_VARIABLES = (
     "CUDA_VISIBLE_DEVICES",
     "HIP_VISIBLE_DEVICES",
     "ROCR_VISIBLE_DEVICES",
     "ASCEND_RT_VISIBLE_DEVICES",
 )
 
-Kind = Literal["venv", "uv", "conda"]
+EnvironmentKind = Literal["venv", "uv", "conda"]
 Reason = Literal[
     "node_lost",
     "worker_killed",
@@ -28,14 +28,14 @@ Reason = Literal[
     "port_taken",
 ]
 REASONS: tuple[Reason, ...] = get_args(Reason)
-USUAL_REASONS: tuple[Reason, ...] = ("node_lost", "worker_killed", "network", "gpu", "port_taken")
+DEFAULT_REASONS: tuple[Reason, ...] = ("node_lost", "worker_killed", "network", "gpu", "port_taken")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
     """An environment of a `kind` from the `lock` file, then shell commands; paths are beside the job, times seconds."""
 
-    kind: Kind | None = None
+    kind: EnvironmentKind | None = None
     lock: str = ""
     wheelhouse: str | None = None
     system_site_packages: bool = False
@@ -57,7 +57,7 @@ class Restart:
     """When the nodes start a run again: `most` times, `on` these reasons, with so many `spares` in reserve."""
 
     most: int = 3
-    on: tuple[Reason, ...] = USUAL_REASONS
+    on: tuple[Reason, ...] = DEFAULT_REASONS
     spares: int = 0
     progress: str = "**"
 
@@ -126,6 +126,6 @@ class Job:
     activate: str | None = None
 
     @property
-    def one_process(self) -> bool:
+    def is_single_process(self) -> bool:
         """Tell whether each node runs one process, which starts its own workers if it wants any."""
-        return self.launcher in ONE_PROCESS
+        return self.launcher in SINGLE_PROCESS_LAUNCHERS

@@ -4,35 +4,35 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from clusterctl.specs.codes import BadValueError
-from clusterctl.specs.inventory.render import scalar
+from clusterctl.specs.codes import InvalidValueError
+from clusterctl.specs.inventory.render import render_scalar
 from clusterctl.specs.values import parse_name
 
 
 @dataclass(frozen=True)
-class Beginning:
+class JobDraft:
     """What is known of a job that nobody has written yet; `gpus` tells whether every node has some."""
 
     name: str
     script: str
     gpus: bool
-    script_is_there: bool = True
+    script_exists: bool = True
 
 
-def render_job(beginning: Beginning) -> str:
+def render_job(draft: JobDraft) -> str:
     """Write the job; parse_job reads it."""
-    workers, backend = ("gpu", "nccl") if beginning.gpus else ("1", "gloo")
-    how_many = "one worker for each GPU; or a number" if beginning.gpus else "the nodes have no GPUs"
-    later = "" if beginning.script_is_there else "                # not there yet"
+    workers, backend = ("gpu", "nccl") if draft.gpus else ("1", "gloo")
+    workers_comment = "one worker for each GPU; or a number" if draft.gpus else "the nodes have no GPUs"
+    script_comment = "" if draft.script_exists else "                # not there yet"
     return f"""\
 # What to run:   clusterctl check job.yaml     clusterctl launch job.yaml
-name: {scalar(beginning.name)}
+name: {render_scalar(draft.name)}
 
-script: {scalar(beginning.script)}{later}
+script: {render_scalar(draft.script)}{script_comment}
 args: []                        # such as [--epochs, 3, --output, "${{output_dir}}"]
 
 nodes: all                      # or a count, names, ranges: 2, gpu01, 0-3
-nproc_per_node: {workers:<16}# {how_many}
+nproc_per_node: {workers:<16}# {workers_comment}
 backend: {backend:<23}# what the script uses; check looks for it
 
 # env: {{NCCL_DEBUG: INFO}}
@@ -46,11 +46,11 @@ sync:
 """
 
 
-def job_name(*texts: str) -> str:
+def choose_job_name(*texts: str) -> str:
     """Give the first text that may name a job."""
     for text in texts:
         try:
             return parse_name(text)
-        except BadValueError:
+        except InvalidValueError:
             continue
     return "train"

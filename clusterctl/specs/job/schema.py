@@ -10,58 +10,60 @@ from pydantic import ConfigDict, Field
 
 from clusterctl.errors import Issue, UsageError
 from clusterctl.specs import codes, values
-from clusterctl.specs.codes import BadValueError
+from clusterctl.specs.codes import InvalidValueError
 from clusterctl.specs.fields import (
     ANY_TEXT,
     FLAG,
     NAME,
     PYTHON,
     TEXT,
-    Entry,
-    Leaf,
+    ScalarType,
+    StrictModel,
     one_of,
     optional,
-    whole_number,
+    whole_number_schema,
 )
 from clusterctl.specs.inventory.schema import WaiveEntry
 from clusterctl.specs.job.hooks import HookEntry, NotifyEntry, OnEndEntry, SetupEntry
-from clusterctl.specs.job.model import REASONS, USUAL_REASONS, Reason, Restart
+from clusterctl.specs.job.model import DEFAULT_REASONS, REASONS, Reason, Restart
 from clusterctl.specs.nodeset import parse_pattern
 from clusterctl.specs.text import did_you_mean
 from clusterctl.specs.values import SIZE_PATTERN, parse_size
-from clusterctl.specs.yaml.tree import Listing, Table, quoted
-from clusterctl.specs.yaml.validate import repeated
+from clusterctl.specs.yaml.tree import YamlList, YamlMapping, quoted
+from clusterctl.specs.yaml.validate import find_duplicates
 
 
-def _parse_pattern(text: str) -> str:
+def _parse_file_pattern(text: str) -> str:
     path = PurePosixPath(values.parse_text(text))
     if path.is_absolute() or ".." in path.parts:
         fix = "files below ${output_dir}, such as '**' or '*.pt'"
-        raise BadValueError(f"{quoted(text)} leaves the output directory", fix)
+        raise InvalidValueError(f"{quoted(text)} leaves the output directory", fix)
     return text
 
 
-Word = Annotated[Reason, one_of(*REASONS)]
-Most = Annotated[int, Leaf("a whole number", values.parse_positive, whole_number(minimum=1))]
-Count = Annotated[int, Leaf("a whole number", values.parse_count, whole_number(minimum=0))]
-Pattern = Annotated[str, Leaf("a pattern", _parse_pattern, {"type": "string", "minLength": 1})]
+ReasonName = Annotated[Reason, one_of(*REASONS)]
+RestartLimit = Annotated[
+    int, ScalarType("a whole number", values.parse_positive, whole_number_schema(minimum=1))
+]
+Count = Annotated[int, ScalarType("a whole number", values.parse_count, whole_number_schema(minimum=0))]
+FilePattern = Annotated[str, ScalarType("a pattern", _parse_file_pattern, {"type": "string", "minLength": 1})]
 
 
-class RestartEntry(Entry):
+class RestartEntry(StrictModel):
     """How the nodes start a failed run again by themselves."""
 
     model_config = ConfigDict(title="restart")
 
-    max: Most = Field(3, description="How many times at most the run is started again.")
-    on: tuple[Word, ...] = Field(
-        USUAL_REASONS,
+    max: RestartLimit = Field(3, description="How many times at most the run is started again.")
+    on: tuple[ReasonName, ...] = Field(
+        DEFAULT_REASONS,
         description="For which reasons; an error of the script itself is never among them. See below.",
         json_schema_extra={"uniqueItems": True, "minItems": 1},
     )
     spares: Count = Field(
         0, description="Nodes that are prepared in reserve; each takes the place of a node that is lost."
     )
-    progress: Pattern = Field(
+    progress: FilePattern = Field(
         "**",
         description="Files below `${output_dir}` that change when the run gets on, such as `*.pt`; three attempts in "
         "a row that change none are the last.",
@@ -75,33 +77,33 @@ def restart_of(entry: RestartEntry | None) -> Restart | None:
     return Restart(most=entry.max, on=entry.on, spares=entry.spares, progress=entry.progress)
 
 
-def restart_issues(tree: Table) -> Iterator[Issue]:
+def restart_issues(tree: YamlMapping) -> Iterator[Issue]:
     """Yield what is wrong with these keys together."""
     restart = tree.get("restart")
-    reasons = restart.get("on") if isinstance(restart, Table) else None
-    yield from repeated(reasons, "restart.on")
-    if isinstance(reasons, Listing) and not reasons.items:
+    reasons = restart.get("on") if isinstance(restart, YamlMapping) else None
+    yield from find_duplicates(reasons, "restart.on")
+    if isinstance(reasons, YamlList) and not reasons.items:
         fix = "such as [node_lost, worker_killed], or drop the line for the usual ones"
-        yield Issue(codes.NO_VALUE, "restart.on: expected at least one reason", reasons.place, fix)
+        yield Issue(codes.NO_VALUE, "restart.on: expected at least one reason", reasons.location, fix)
 
 
 def _parse_nproc(word: str) -> int | str:
     if word in ("gpu", "cpu"):
         return word
     if not any(character.isdigit() for character in word):
-        guess = did_you_mean(word, ("gpu", "cpu"))
-        raise BadValueError(f"expected gpu, cpu or a whole number, got {quoted(word)}{guess}")
+        suggestion = did_you_mean(word, ("gpu", "cpu"))
+        raise InvalidValueError(f"expected gpu, cpu or a whole number, got {quoted(word)}{suggestion}")
     return values.parse_positive(word)
 
 
-def _parse_nodes(choice: str) -> int | str:
-    if choice.isdecimal():
-        return values.parse_positive(choice)
+def _parse_nodes(pattern: str) -> int | str:
+    if pattern.isdecimal():
+        return values.parse_positive(pattern)
     try:
-        parse_pattern(choice)
+        parse_pattern(pattern)
     except UsageError as error:
-        raise BadValueError(error.message, error.fix) from error
-    return choice
+        raise InvalidValueError(error.message, error.fix) from error
+    return pattern
 
 
 _EMPTY_ARG = "write '' for an empty argument, 'null' in quotes for the word"
@@ -109,28 +111,34 @@ _EMPTY_ENV = "write '' for an empty value, 'null' in quotes for the word"
 _ENV_NAME = {"type": "string", "pattern": f"^{values.FREE_ENV_PATTERN}$"}
 
 JobName = Annotated[str, NAME]
-Script = Annotated[str | None, Leaf("a path", values.parse_script, {"type": "string", "minLength": 1})]
-Module = Annotated[str | None, Leaf("a module", values.parse_module, {"type": "string", "minLength": 1})]
-Arg = Annotated[str, Leaf("a text", str, ANY_TEXT, if_nothing=_EMPTY_ARG)]
+Script = Annotated[str | None, ScalarType("a path", values.parse_script, {"type": "string", "minLength": 1})]
+Module = Annotated[
+    str | None, ScalarType("a module", values.parse_module, {"type": "string", "minLength": 1})
+]
+Arg = Annotated[str, ScalarType("a text", str, ANY_TEXT, null_fix=_EMPTY_ARG)]
 Nproc = Annotated[
     int | Literal["gpu", "cpu"],
-    Leaf(
+    ScalarType(
         "gpu, cpu or a whole number",
         _parse_nproc,
-        {"anyOf": [{"enum": ["gpu", "cpu"]}, whole_number(minimum=1)]},
+        {"anyOf": [{"enum": ["gpu", "cpu"]}, whole_number_schema(minimum=1)]},
     ),
 ]
 NodeChoice = Annotated[
     int | str,
-    Leaf("a choice of nodes", _parse_nodes, {"type": ["string", "integer"], "minLength": 1, "minimum": 1}),
+    ScalarType(
+        "a choice of nodes", _parse_nodes, {"type": ["string", "integer"], "minLength": 1, "minimum": 1}
+    ),
 ]
-Variable = Annotated[str, Leaf("the name of a variable", values.parse_env_name, _ENV_NAME)]
-EnvValue = Annotated[str, Leaf("a text", str, ANY_TEXT, if_nothing=_EMPTY_ENV)]
+Variable = Annotated[str, ScalarType("the name of a variable", values.parse_env_name, _ENV_NAME)]
+EnvValue = Annotated[str, ScalarType("a text", str, ANY_TEXT, null_fix=_EMPTY_ENV)]
 Launcher = Annotated[
     Literal["torchrun", "launch", "python", "command"], one_of("torchrun", "launch", "python", "command")
 ]
 Flag = Annotated[bool, FLAG]
-GpuIndex = Annotated[int, Leaf("the index of a GPU", values.parse_count, whole_number(minimum=0))]
+GpuIndex = Annotated[
+    int, ScalarType("the index of a GPU", values.parse_count, whole_number_schema(minimum=0))
+]
 Backend = Annotated[Literal["nccl", "gloo"], one_of("nccl", "gloo")]
 Via = Annotated[Literal["auto", "direct", "tree"], one_of("auto", "direct", "tree")]
 _DURATION = {
@@ -139,16 +147,16 @@ _DURATION = {
     "minLength": 1,
     "minimum": 0,
 }
-Duration = Annotated[float, Leaf("a time", values.parse_duration, _DURATION)]
+Duration = Annotated[float, ScalarType("a time", values.parse_duration, _DURATION)]
 Limit = Annotated[float | None, optional("a time", values.parse_limit, _DURATION)]
 _SIZE = {"type": ["string", "integer"], "pattern": f"^({SIZE_PATTERN})$", "minimum": 0, "maximum": 0}
-ByteLimit = Annotated[int, Leaf("a size", parse_size, _SIZE)]
+ByteLimit = Annotated[int, ScalarType("a size", parse_size, _SIZE)]
 Text = Annotated[str, TEXT]
 OptionalPython = Annotated[str | None, PYTHON]
 OptionalText = Annotated[str | None, TEXT]
 
 
-class SyncEntry(Entry):
+class SyncEntry(StrictModel):
     """What of the job's directory goes to the nodes."""
 
     model_config = ConfigDict(title="sync")
@@ -167,7 +175,7 @@ class SyncEntry(Entry):
     )
 
 
-class JobFile(Entry):
+class JobFile(StrictModel):
     """What to run on the nodes, and how; exactly one of `script`, `module` and `command` is given."""
 
     model_config = ConfigDict(

@@ -21,10 +21,18 @@ from ruamel.yaml.events import (
     SequenceStartEvent,
 )
 
-from clusterctl.errors import Issue, Place, SpecError
+from clusterctl.errors import Issue, Location, SpecError
 from clusterctl.specs import codes
-from clusterctl.specs.text import counted
-from clusterctl.specs.yaml.tree import Listing, Scalar, Table, Tree, describe, place_after, quoted
+from clusterctl.specs.text import plural
+from clusterctl.specs.yaml.tree import (
+    YamlList,
+    YamlMapping,
+    YamlScalar,
+    YamlTree,
+    describe,
+    location_after,
+    quoted,
+)
 
 _QUOTE = "put the value in quotes: 'like this'"
 _QUOTE_BRACES = "put a text that holds { or } in quotes: '${run_id}'"
@@ -32,7 +40,7 @@ _SPACES = "indent with spaces only"
 _COLON = "quote the text if the ':' belongs to it; else check the indentation of this line and the one above"
 _INDENT = "check the indentation of this line and the ones above"
 
-_PLAIN_WORDS = (
+_SYNTAX_MESSAGES = (
     (r"found character '\\t'", "a tab where YAML wants spaces", _SPACES),
     (r"found character (.*) that cannot start any token", r"a value cannot begin with \1", _QUOTE),
     ("mapping values are not allowed here", "a ':' that cannot stand here", _COLON),
@@ -55,117 +63,127 @@ _PLAIN_WORDS = (
     ("scanning a directive|incompatible YAML|tag handle", "a '%' line that is not understood", "drop it"),
     ("a tag|expected URI|expected '[!>]'", "a '!' with a special meaning in YAML", _QUOTE),
 )
-_PLACED_AT_OPENING = ("while scanning a quoted scalar",)
+_LOCATED_AT_START = ("while scanning a quoted scalar",)
 
 
-def explain_syntax(problem: str, context: str) -> tuple[str, str]:
+def explain_syntax_error(problem: str, context: str) -> tuple[str, str]:
     """Turn the parser's words into a message and the way out."""
-    for pattern, message, fix in _PLAIN_WORDS:
-        found = re.search(pattern, problem) or re.search(pattern, context)
-        if found:
-            return found.expand(message), fix
+    for pattern, message, fix in _SYNTAX_MESSAGES:
+        match = re.search(pattern, problem) or re.search(pattern, context)
+        if match:
+            return match.expand(message), fix
     return f"this is not YAML: {problem or 'the parser gave up'}", ""
 
 
-def is_placed_at_opening(context: str) -> bool:
+def is_located_at_start(context: str) -> bool:
     """Whether the beginning of the broken value says more than the point where the parser gave up."""
-    return context in _PLACED_AT_OPENING
+    return context in _LOCATED_AT_START
 
 
 # A thousand nodes, each with every key, take 190 kB; reading YAML costs some 5 s of CPU per MiB.
 MOST_BYTES = 256 << 10
 MOST_VALUES = 50_000  # aliases expanded
-DEEPEST = 32
+MOST_LEVELS = 32
 MOST_ISSUES = 200
 
 _NULLS = frozenset(("", "~", "null", "Null", "NULL"))
-_NO_YAML_CHARACTER = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NOT_A_YAML_CHARACTER = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _ONLY_IN_QUOTES = re.compile(
     r"[\x7f-\x84\x86-\x9f]"
 )  # YAML 1.2 has them there for the sake of JSON; ruamel does not
-_STAND_IN = 0xF0000  # a plane of private use: U+007F goes to ruamel as U+F007F
-_STOOD_IN = re.compile(r"[\U000f007f-\U000f0084\U000f0086-\U000f009f]")
+_SUBSTITUTE_OFFSET = 0xF0000  # a plane of private use: U+007F goes to ruamel as U+F007F
+_SUBSTITUTE = re.compile(r"[\U000f007f-\U000f0084\U000f0086-\U000f009f]")
 _UNSENDABLE = re.compile(r"[\x00\ud800-\udfff]")
 _MERGE = "merge keys (<<) are not part of YAML 1.2"
 _MERGE_FIX = "repeat the values; what all nodes share goes to the top level of the inventory"
 
 
-def decode_source(data: bytes, file: str, *, most: int = MOST_BYTES) -> str:
+def decode_source(data: bytes, file: str, *, max_bytes: int = MOST_BYTES) -> str:
     """Turn the bytes of a file into text; raises SpecError for what is not UTF-8 or far too large."""
-    start = Place(file, 1, 1)
-    if len(data) > most:
-        raise SpecError([_too_large(start, most)])
+    start = Location(file, 1, 1)
+    if len(data) > max_bytes:
+        raise SpecError([_too_large_issue(start, max_bytes)])
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        place = place_after(start, data[: error.start].decode("utf-8"))
+        location = location_after(start, data[: error.start].decode("utf-8"))
         message = f"the byte 0x{data[error.start]:02x} is not UTF-8 text"
-        raise SpecError([Issue(codes.NOT_TEXT, message, place, "save the file as UTF-8")]) from error
+        raise SpecError([Issue(codes.NOT_TEXT, message, location, "save the file as UTF-8")]) from error
 
 
-def read_document(text: str, file: str, *, most: int = MOST_BYTES) -> tuple[Table, tuple[Issue, ...]]:
+def read_document(
+    text: str, file: str, *, max_bytes: int = MOST_BYTES
+) -> tuple[YamlMapping, tuple[Issue, ...]]:
     """Read the keys and values of a file, with the issues that leave the rest worth examining.
 
     Raises SpecError when nothing is left to examine.
     """
-    start = Place(file, 1, 1)
-    tree, issues = read_tree(text, start, most=most)
-    if isinstance(tree, Table):
+    start = Location(file, 1, 1)
+    tree, issues = read_tree(text, start, max_bytes=max_bytes)
+    if isinstance(tree, YamlMapping):
         return tree, issues
-    place, found = start, "the file is empty"
-    if tree and not (isinstance(tree, Scalar) and tree.text is None):
-        place, found = tree.place, f"expected keys and values, got {describe(tree)}"
-    issue = Issue(codes.DOCUMENT, found, place, "the file begins with a line such as KEY: VALUE")
-    raise SpecError(in_order((*issues, issue)))
+    location, message = start, "the file is empty"
+    if tree and not (isinstance(tree, YamlScalar) and tree.text is None):
+        location, message = tree.location, f"expected keys and values, got {describe(tree)}"
+    issue = Issue(codes.DOCUMENT, message, location, "the file begins with a line such as KEY: VALUE")
+    raise SpecError(sort_issues((*issues, issue)))
 
 
-def read_tree(text: str, start: Place, *, most: int = MOST_BYTES) -> tuple[Tree | None, tuple[Issue, ...]]:
+def read_tree(
+    text: str, start: Location, *, max_bytes: int = MOST_BYTES
+) -> tuple[YamlTree | None, tuple[Issue, ...]]:
     """Read one YAML value that begins at a place; None stands for no value at all."""
-    if len(text) > most:
-        raise SpecError([_too_large(start, most)])
+    if len(text) > max_bytes:
+        raise SpecError([_too_large_issue(start, max_bytes)])
     text = text.removeprefix("\ufeff")
-    stood_in = not _STOOD_IN.search(text) and bool(_ONLY_IN_QUOTES.search(text))
-    if stood_in:
-        text = _ONLY_IN_QUOTES.sub(lambda found: chr(ord(found.group()) + _STAND_IN), text)
-    if strange := _NO_YAML_CHARACTER.search(text):
-        raise SpecError([_strange(strange.group(), place_after(start, text[: strange.start()]))])
-    reading = _Reading(text, start, stood_in)
-    reading.read()
-    return reading.root, in_order(reading.issues)
+    has_substitutes = not _SUBSTITUTE.search(text) and bool(_ONLY_IN_QUOTES.search(text))
+    if has_substitutes:
+        text = _ONLY_IN_QUOTES.sub(lambda match: chr(ord(match.group()) + _SUBSTITUTE_OFFSET), text)
+    if forbidden := _NOT_A_YAML_CHARACTER.search(text):
+        raise SpecError(
+            [_invalid_character_issue(forbidden.group(), location_after(start, text[: forbidden.start()]))]
+        )
+    reader = _TreeReader(text, start, has_substitutes)
+    reader.read()
+    return reader.root, sort_issues(reader.issues)
 
 
-def _strange(character: str, place: Place) -> Issue:
+def _invalid_character_issue(character: str, location: Location) -> Issue:
     message = f"the character U+{ord(character):04X} must not stand in YAML"
-    return Issue(codes.NOT_TEXT, message, place, "remove it")
+    return Issue(codes.NOT_TEXT, message, location, "remove it")
 
 
-def _put_back(text: str) -> str:
+def _restore_substituted(text: str) -> str:
     """Put the characters in their places for which others stood while ruamel read."""
-    return _STOOD_IN.sub(lambda found: chr(ord(found.group()) - _STAND_IN), text)
+    return _SUBSTITUTE.sub(lambda match: chr(ord(match.group()) - _SUBSTITUTE_OFFSET), text)
 
 
-def in_order(issues: Iterable[Issue]) -> tuple[Issue, ...]:
+def sort_issues(issues: Iterable[Issue]) -> tuple[Issue, ...]:
     """Sort issues by place, drop what is said twice (a value may have several aliases), and end somewhere."""
-    unique = sorted(dict.fromkeys(issues), key=lambda issue: (issue.place or Place("", 0, 0), issue.code))
-    shown, rest = unique[:MOST_ISSUES], unique[MOST_ISSUES:]
-    more = (
-        [Issue(codes.TOO_LARGE, f"and {counted(len(rest), 'more problem')}", rest[0].place)] if rest else []
+    unique = sorted(
+        dict.fromkeys(issues), key=lambda issue: (issue.location or Location("", 0, 0), issue.code)
     )
-    return (*shown, *more)
+    shown, omitted = unique[:MOST_ISSUES], unique[MOST_ISSUES:]
+    summary = (
+        [Issue(codes.TOO_LARGE, f"and {plural(len(omitted), 'more problem')}", omitted[0].location)]
+        if omitted
+        else []
+    )
+    return (*shown, *summary)
 
 
-def _too_large(start: Place, most: int) -> Issue:
+def _too_large_issue(start: Location, max_bytes: int) -> Issue:
     fix = "inventories and jobs are far smaller: is this the right file?"
-    return Issue(codes.TOO_LARGE, f"more than {most >> 10} KiB of text", start, fix)
+    return Issue(codes.TOO_LARGE, f"more than {max_bytes >> 10} KiB of text", start, fix)
 
 
-def refuse_unsendable(text: str, place: Place) -> Issue | None:
+def find_unsendable(text: str, location: Location) -> Issue | None:
     """Point out what can stand in no argument, variable or path."""
-    bad = _UNSENDABLE.search(text)
-    if not bad:
+    match = _UNSENDABLE.search(text)
+    if not match:
         return None
-    message = f"the character U+{ord(bad.group()):04X} cannot be passed on"
-    return Issue(codes.NOT_TEXT, message, place, "remove it")
+    message = f"the character U+{ord(match.group()):04X} cannot be passed on"
+    return Issue(codes.NOT_TEXT, message, location, "remove it")
 
 
 def _join_surrogates(text: str) -> str:
@@ -176,152 +194,156 @@ def _join_surrogates(text: str) -> str:
 
 
 @dataclass(eq=False)
-class _Open:
+class _OpenCollection:
     """A list or mapping whose end has not been read yet."""
 
     event: CollectionStartEvent
-    place: Place
-    children: list[Tree] = field(default_factory=list)
+    location: Location
+    children: list[YamlTree] = field(default_factory=list)
 
 
 @dataclass(eq=False)
-class _Reading:
+class _TreeReader:
     """The state of reading one text, event by event: no recursion, and an end to everything."""
 
     text: str
-    start: Place
-    stood_in: bool = False  # characters that ruamel does not take are told by others
-    root: Tree | None = None
+    start: Location
+    has_substitutes: bool = False  # characters that ruamel does not take are told by others
+    root: YamlTree | None = None
     issues: list[Issue] = field(default_factory=list)
-    anchors: dict[str, Tree] = field(default_factory=dict)
-    stack: list[_Open] = field(default_factory=list)
-    values: int = 0
-    documents: int = 0
+    anchors: dict[str, YamlTree] = field(default_factory=dict)
+    stack: list[_OpenCollection] = field(default_factory=list)
+    value_count: int = 0
+    document_count: int = 0
 
     def read(self) -> None:
         for event in self._events():
             if isinstance(event, DocumentStartEvent):
                 self._begin_document(event)
             elif isinstance(event, (SequenceStartEvent, MappingStartEvent)):
-                self._open(event)
+                self._open_collection(event)
             elif isinstance(event, (SequenceEndEvent, MappingEndEvent)):
-                self._close()
+                self._close_collection()
             elif isinstance(event, ScalarEvent):
-                self._name(event, self._scalar(event))
+                self._register(event, self._read_scalar(event))
             elif isinstance(event, AliasEvent):
-                self._alias(event)
+                self._resolve_alias(event)
 
     def _events(self) -> Iterator[Event]:
-        last = self.start
+        last_location = self.start
         try:
             for event in YAML(typ="safe", pure=True).parse(self.text):
-                last = self._place(event.end_mark)
+                last_location = self._location_of(event.end_mark)
                 yield event
         except MarkedYAMLError as error:
-            self._refuse_syntax(error, last)
+            self._fail_syntax(error, last_location)
         except Exception:  # whatever the parser does on hostile text, the text is at fault
             fix = "look for escapes such as \\U in double quotes behind this point"
-            self._fail(codes.SYNTAX, "something that YAML cannot express", last, fix)
+            self._fail(codes.SYNTAX, "something that YAML cannot express", last_location, fix)
 
-    def _refuse_syntax(self, error: MarkedYAMLError, last: Place) -> None:
+    def _fail_syntax(self, error: MarkedYAMLError, last_location: Location) -> None:
         context = str(error.context or "")
-        mark = error.context_mark if is_placed_at_opening(context) else error.problem_mark
-        message, fix = explain_syntax(str(error.problem or ""), context)
-        self._fail(codes.SYNTAX, message, self._place(mark) if mark else last, fix)
+        mark = error.context_mark if is_located_at_start(context) else error.problem_mark
+        message, fix = explain_syntax_error(str(error.problem or ""), context)
+        self._fail(codes.SYNTAX, message, self._location_of(mark) if mark else last_location, fix)
 
     def _begin_document(self, event: Event) -> None:
-        self.documents += 1
-        if self.documents > 1:
-            place = self._place(event.start_mark)
-            self._fail(codes.DOCUMENT, "a second document begins here", place, "one file holds one document")
+        self.document_count += 1
+        if self.document_count > 1:
+            location = self._location_of(event.start_mark)
+            self._fail(
+                codes.DOCUMENT, "a second document begins here", location, "one file holds one document"
+            )
 
-    def _open(self, event: CollectionStartEvent) -> None:
-        place = self._place(event.start_mark)
-        if len(self.stack) >= DEEPEST:
-            self._fail(codes.TOO_LARGE, f"nested more than {DEEPEST} levels deep", place)
-        self.stack.append(_Open(event, place))
+    def _open_collection(self, event: CollectionStartEvent) -> None:
+        location = self._location_of(event.start_mark)
+        if len(self.stack) >= MOST_LEVELS:
+            self._fail(codes.TOO_LARGE, f"nested more than {MOST_LEVELS} levels deep", location)
+        self.stack.append(_OpenCollection(event, location))
 
-    def _close(self) -> None:
-        top = self.stack.pop()
-        size = 1 + sum(child.size for child in top.children)
-        tree: Tree
-        if isinstance(top.event, MappingStartEvent):
-            tree = Table(self._entries(top.children), top.place, size)
+    def _close_collection(self) -> None:
+        collection = self.stack.pop()
+        size = 1 + sum(child.size for child in collection.children)
+        tree: YamlTree
+        if isinstance(collection.event, MappingStartEvent):
+            tree = YamlMapping(self._read_entries(collection.children), collection.location, size)
         else:
-            tree = Listing(tuple(top.children), top.place, size)
-        self._name(top.event, tree)
+            tree = YamlList(tuple(collection.children), collection.location, size)
+        self._register(collection.event, tree)
 
-    def _entries(self, children: list[Tree]) -> dict[str, tuple[Scalar, Tree]]:
-        entries: dict[str, tuple[Scalar, Tree]] = {}
+    def _read_entries(self, children: list[YamlTree]) -> dict[str, tuple[YamlScalar, YamlTree]]:
+        entries: dict[str, tuple[YamlScalar, YamlTree]] = {}
         for key, value in zip(children[::2], children[1::2], strict=True):
-            if not isinstance(key, Scalar) or key.text is None:
-                self._note(codes.UNSUPPORTED, f"expected a key, got {describe(key)}", key.place)
+            if not isinstance(key, YamlScalar) or key.text is None:
+                self._add_issue(codes.UNSUPPORTED, f"expected a key, got {describe(key)}", key.location)
             elif key.source == "<<":
-                self._note(codes.UNSUPPORTED, _MERGE, key.place, _MERGE_FIX)
+                self._add_issue(codes.UNSUPPORTED, _MERGE, key.location, _MERGE_FIX)
             elif key.text in entries:
-                first = entries[key.text][0].place
+                first_location = entries[key.text][0].location
                 message = f"the key {quoted(key.text)} stands here twice"
-                fix = f"keep one; the other is at {first}"
-                self._note(codes.DUPLICATE_KEY, message, key.place, fix)
+                fix = f"keep one; the other is at {first_location}"
+                self._add_issue(codes.DUPLICATE_KEY, message, key.location, fix)
             else:
                 entries[key.text] = (key, value)
         return entries
 
-    def _scalar(self, event: ScalarEvent) -> Scalar:
-        place = self._place(event.start_mark)
+    def _read_scalar(self, event: ScalarEvent) -> YamlScalar:
+        location = self._location_of(event.start_mark)
         source = self.text[event.start_mark.index : event.end_mark.index]
         text: str | None = _join_surrogates(event.value)
-        if text and self.stood_in and (found := _STOOD_IN.search(source)):
+        if text and self.has_substitutes and (match := _SUBSTITUTE.search(source)):
             if event.style not in ("'", '"'):
-                before = self.text[: event.start_mark.index + found.start()]
-                strange = _strange(_put_back(found.group()), place_after(self.start, before))
-                raise SpecError(in_order((*self.issues, strange)))
-            text, source = _put_back(text), _put_back(source)
-        if text and (issue := refuse_unsendable(text, place)):
+                preceding = self.text[: event.start_mark.index + match.start()]
+                invalid = _invalid_character_issue(
+                    _restore_substituted(match.group()), location_after(self.start, preceding)
+                )
+                raise SpecError(sort_issues((*self.issues, invalid)))
+            text, source = _restore_substituted(text), _restore_substituted(source)
+        if text and (issue := find_unsendable(text, location)):
             self.issues.append(issue)
             text = _UNSENDABLE.sub("", text)
         if text in _NULLS and event.style is None:
             text = None
-        return Scalar(text, source, place)
+        return YamlScalar(text, source, location)
 
-    def _alias(self, event: AliasEvent) -> None:
+    def _resolve_alias(self, event: AliasEvent) -> None:
         tree = self.anchors.get(event.anchor)
-        place = self._place(event.start_mark)
+        location = self._location_of(event.start_mark)
         if tree is None:
             inside = any(frame.event.anchor == event.anchor for frame in self.stack)
-            why = "stands inside what it repeats" if inside else "repeats nothing: no & has its name"
+            reason = "stands inside what it repeats" if inside else "repeats nothing: no & has its name"
             fix = "quote the text if the * belongs to it"
-            self._fail(codes.SYNTAX, f"the alias {quoted('*' + event.anchor)} {why}", place, fix)
-        if isinstance(tree, Scalar):
-            tree = Scalar(tree.text, f"*{event.anchor}", place)
-        self._add(tree, tree.size)
+            self._fail(codes.SYNTAX, f"the alias {quoted('*' + event.anchor)} {reason}", location, fix)
+        if isinstance(tree, YamlScalar):
+            tree = YamlScalar(tree.text, f"*{event.anchor}", location)
+        self._append(tree, tree.size)
 
-    def _name(self, event: ScalarEvent | CollectionStartEvent, tree: Tree) -> None:
+    def _register(self, event: ScalarEvent | CollectionStartEvent, tree: YamlTree) -> None:
         if event.tag is not None:
             message = f"the YAML tag {quoted(str(event.tag))} is not used here"
             fix = "quote the text if the ! belongs to it, else drop the tag"
-            self._note(codes.UNSUPPORTED, message, tree.place, fix)
+            self._add_issue(codes.UNSUPPORTED, message, tree.location, fix)
         if event.anchor is not None:
             self.anchors[event.anchor] = tree
-        self._add(tree, 1)
+        self._append(tree, 1)
 
-    def _add(self, tree: Tree, size: int) -> None:
-        self.values += size
-        if self.values > MOST_VALUES:
+    def _append(self, tree: YamlTree, size: int) -> None:
+        self.value_count += size
+        if self.value_count > MOST_VALUES:
             message = f"more than {MOST_VALUES} values, counting what aliases repeat"
-            self._fail(codes.TOO_LARGE, message, tree.place)
+            self._fail(codes.TOO_LARGE, message, tree.location)
         if self.stack:
             self.stack[-1].children.append(tree)
         else:
             self.root = tree
 
-    def _place(self, mark: Any) -> Place:
+    def _location_of(self, mark: Any) -> Location:
         column = mark.column + (self.start.column if mark.line == 0 else 1)
-        return Place(self.start.file, self.start.line + mark.line, column)
+        return Location(self.start.file, self.start.line + mark.line, column)
 
-    def _note(self, code: str, message: str, place: Place, fix: str = "") -> None:
-        self.issues.append(Issue(code, message, place, fix))
+    def _add_issue(self, code: str, message: str, location: Location, fix: str = "") -> None:
+        self.issues.append(Issue(code, message, location, fix))
 
-    def _fail(self, code: str, message: str, place: Place, fix: str = "") -> NoReturn:
-        self._note(code, message, place, fix)
-        raise SpecError(in_order(self.issues))
+    def _fail(self, code: str, message: str, location: Location, fix: str = "") -> NoReturn:
+        self._add_issue(code, message, location, fix)
+        raise SpecError(sort_issues(self.issues))

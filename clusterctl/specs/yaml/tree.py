@@ -6,67 +6,67 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Union
 
-from clusterctl.errors import Place
+from clusterctl.errors import Location
 
 
 @dataclass(frozen=True, eq=False)
-class Scalar:
+class YamlScalar:
     """One value: its text (None for null), and how and where it was written."""
 
     text: str | None
     source: str
-    place: Place
+    location: Location
     size: int = 1
 
 
 @dataclass(frozen=True, eq=False)
-class Listing:
+class YamlList:
     """A YAML sequence."""
 
-    items: tuple[Tree, ...]
-    place: Place
+    items: tuple[YamlTree, ...]
+    location: Location
     size: int = 1
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class YamlMapping:
     """A YAML mapping: each key, as it was written, and its value."""
 
-    entries: Mapping[str, tuple[Scalar, Tree]]
-    place: Place
+    entries: Mapping[str, tuple[YamlScalar, YamlTree]]
+    location: Location
     size: int = 1
 
-    def key(self, name: str) -> Scalar | None:
+    def get_key(self, name: str) -> YamlScalar | None:
         """Find a key, for its place."""
         return self.entries[name][0] if name in self.entries else None
 
-    def get(self, name: str) -> Tree | None:
+    def get(self, name: str) -> YamlTree | None:
         """Find the value of a key."""
         return self.entries[name][1] if name in self.entries else None
 
-    def put(self, name: str, key: Scalar, value: Tree) -> Table:
+    def with_entry(self, name: str, key: YamlScalar, value: YamlTree) -> YamlMapping:
         """Make a table in which a key has another value."""
-        return Table({**self.entries, name: (key, value)}, self.place)
+        return YamlMapping({**self.entries, name: (key, value)}, self.location)
 
 
-Tree = Union[Scalar, Listing, Table]  # noqa: UP007  evaluated at run time, before Table | ... would work as text
+YamlTree = Union[YamlScalar, YamlList, YamlMapping]  # noqa: UP007  evaluated at run time, before Table | ... would work as text
 Plain = Union[str, None, "list[Plain]", "dict[str, Plain]"]
 
 
-def to_plain(tree: Tree) -> Plain:
+def to_plain(tree: YamlTree) -> Plain:
     """Drop the places: texts, None, lists and dicts."""
-    if isinstance(tree, Scalar):
+    if isinstance(tree, YamlScalar):
         return tree.text
-    if isinstance(tree, Listing):
+    if isinstance(tree, YamlList):
         return [to_plain(item) for item in tree.items]
     return {name: to_plain(value) for name, (_, value) in tree.entries.items()}
 
 
-def describe(tree: Tree) -> str:
+def describe(tree: YamlTree) -> str:
     """Say what stands there, for a message."""
-    if isinstance(tree, Scalar):
+    if isinstance(tree, YamlScalar):
         return "nothing" if tree.text is None else quoted(tree.text)
-    return "a list" if isinstance(tree, Listing) else "keys and values"
+    return "a list" if isinstance(tree, YamlList) else "keys and values"
 
 
 def quoted(text: str, limit: int = 60) -> str:
@@ -74,27 +74,27 @@ def quoted(text: str, limit: int = 60) -> str:
     return repr(text if len(text) <= limit else text[: limit - 3] + "...")
 
 
-def find(tree: Tree, path: Sequence[str | int]) -> tuple[Tree, Scalar | None]:
+def follow_path(tree: YamlTree, path: Sequence[str | int]) -> tuple[YamlTree, YamlScalar | None]:
     """Walk down as far as the path leads; returns the value there and its key."""
-    key: Scalar | None = None
+    key: YamlScalar | None = None
     for step in path:
-        if isinstance(tree, Table) and isinstance(step, str) and (below := tree.get(step)) is not None:
-            key = tree.key(step)
-            tree = below
-        elif isinstance(tree, Listing) and isinstance(step, int) and step < len(tree.items):
+        if isinstance(tree, YamlMapping) and isinstance(step, str) and (child := tree.get(step)) is not None:
+            key = tree.get_key(step)
+            tree = child
+        elif isinstance(tree, YamlList) and isinstance(step, int) and step < len(tree.items):
             tree, key = tree.items[step], None
         else:
             break
     return tree, key
 
 
-def place_within(scalar: Scalar, offset: int) -> Place:
+def location_within(scalar: YamlScalar, offset: int) -> Location:
     """Find the place of a character of a scalar's source."""
-    return place_after(scalar.place, scalar.source[:offset])
+    return location_after(scalar.location, scalar.source[:offset])
 
 
-def place_after(start: Place, text: str) -> Place:
+def location_after(start: Location, text: str) -> Location:
     """Find the place where one stands after reading a text from a place on."""
     lines = text.split("\n")
     column = len(lines[-1]) + (start.column if len(lines) == 1 else 1)
-    return Place(start.file, start.line + len(lines) - 1, column)
+    return Location(start.file, start.line + len(lines) - 1, column)

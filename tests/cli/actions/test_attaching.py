@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clusterctl.cli.actions.attach import Latest
+from clusterctl.cli.actions.attach import RecentLogs
 from clusterctl.client.watch.follower import LogLines
 
 
@@ -32,8 +32,8 @@ def test_old_lines_are_cut_to_their_end_and_new_ones_are_all_shown(
     """Six lines of four bytes from offset 0: those that begin below `before` are old."""
     heard = Heard()
     lines = tuple(f"l{number}x" for number in range(6))
-    entry = LogLines("gpu01", 0, "stdout", "f", 0, None, lines, (4,) * 6, before=before)
+    entry = LogLines("gpu01", 0, "stdout", "f", 0, None, lines, (4,) * 6, initial_size=before)
 
-    Latest(heard, shown).show(entry)
+    RecentLogs(heard, shown).show(entry)
 
     assert heard.lines == [] if first is None else [(4 * number, f"l{number}x") for number in range(first, 6)]

@@ -7,9 +7,9 @@ import sys
 import click
 import pytest
 
-from clusterctl.cli.actions.clean import Clean, Wishes
+from clusterctl.cli.actions.clean import Clean, CleanOptions
 from clusterctl.errors import UsageError
-from clusterctl.plans.cleanup import Bounds, Choice, parse_part
+from clusterctl.plans.cleanup import CleanupPlan, RetentionPolicy, parse_stored_run
 from clusterctl.protocol.untrusted import Untrusted
 
 
@@ -28,7 +28,7 @@ def test_nobody_agrees_to_what_was_not_shown(
     """A person at a terminal says yes to every question; with --json there is none."""
     monkeypatch.setattr(sys.stdin, "isatty", lambda: at_terminal, raising=False)
     monkeypatch.setattr(click, "confirm", lambda *_, **__: True)
-    wishes = Wishes(Bounds(), everyone=False, dry_run=False, yes=yes, as_json=as_json)
+    wishes = CleanOptions(RetentionPolicy(), everyone=False, dry_run=False, yes=yes, as_json=as_json)
     if agreed:
         Clean((), wishes)._confirm()
         return
@@ -56,12 +56,12 @@ def test_files_that_no_other_place_has_are_asked_about(
     monkeypatch.setattr(sys.stdin, "isatty", lambda: at_terminal, raising=False)
     monkeypatch.setattr(click, "confirm", lambda *_, **__: answer)
     parts = [
-        parse_part(
+        parse_stored_run(
             node, Untrusted({"run": f"{run}-20260101T000000-0001", "leaf": f"0-{node}", "outside": outside})
         )
         for run, node, outside in (("a", "gpu01", OUTSIDE), ("a", "gpu02", None), ("b", "gpu01", None))
     ]
-    choice = Choice(tuple((part, "old") for part in parts if part), ())
-    wishes = Wishes(Bounds(), everyone=False, dry_run=False, yes=yes, as_json=False)
-    left = Clean((), wishes)._spare_stranded(choice)
-    assert {part.run[0] for part, _ in left.parts} == ({"b"} if kept else {"a", "b"})
+    choice = CleanupPlan(tuple((part, "old") for part in parts if part), ())
+    wishes = CleanOptions(RetentionPolicy(), everyone=False, dry_run=False, yes=yes, as_json=False)
+    left = Clean((), wishes)._keep_stranded(choice)
+    assert {part.run_id[0] for part, _ in left.removals} == ({"b"} if kept else {"a", "b"})

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from waiting import HANG, wait_until
 
-from clusterctl.cli.actions.notify import check_hooks, remember_hooks, remind, tell_end
+from clusterctl.cli.actions.notify import check_hooks, notify_end, remember_hooks, warn_not_notified
 from clusterctl.errors import UsageError
 from clusterctl.plans.runs.verdict import Verdict
 from clusterctl.protocol.root_cause import Cause, Failure
@@ -81,7 +81,7 @@ def test_the_command_gets_the_verdict(home: Path, capfd: pytest.CaptureFixture[s
     """On stdin, its arguments as they are written, beside the job file; what it prints is no result of ours."""
     script(home, "import sys, os; open('seen', 'w').write(sys.stdin.read()); print(sys.argv[1:])")
     keep(home, "on_end: {command: [./tell.py, '$(id) *', '']}")
-    tell_end(verdict(), 60.0, "clusterctl", [SECRET])
+    notify_end(verdict(), 60.0, "clusterctl", [SECRET])
     seen = json.loads((home / "job" / "seen").read_text())
     out, err = capfd.readouterr()
 
@@ -104,7 +104,7 @@ def test_a_command_that_fails_is_told(
     """And never tried again."""
     script(home, text)
     keep(home, "on_end: {command: [./tell.py]}")
-    tell_end(verdict(), 60.0, "clusterctl", [])
+    notify_end(verdict(), 60.0, "clusterctl", [])
 
     assert f"CC-END-001: {said}" in capfd.readouterr().err
     assert kept(home) == []
@@ -113,7 +113,7 @@ def test_a_command_that_fails_is_told(
 def test_a_command_that_is_not_there(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A code, and no traceback."""
     keep(home, "on_end: {command: [./tell.py]}")
-    tell_end(verdict(), 60.0, "clusterctl", [])
+    notify_end(verdict(), 60.0, "clusterctl", [])
 
     assert "CC-END-001: on_end: ./tell.py cannot be run: No such file" in capfd.readouterr().err
 
@@ -124,7 +124,7 @@ def test_a_command_that_hangs_is_ended_with_its_children(
     """At its time limit, whether it reads its input or not."""
     script(home, "import subprocess, time; subprocess.Popen(['sleep', '31415.9']); time.sleep(3600)")
     keep(home, "on_end: {command: [./tell.py], time_limit: 0.7}")
-    tell_end(verdict(), 60.0, "clusterctl", [])
+    notify_end(verdict(), 60.0, "clusterctl", [])
 
     assert "was ended after 0.7 s" in capfd.readouterr().err
 
@@ -144,7 +144,7 @@ def test_a_webhook_is_sent_once(home: Path, hook: list[Any], capfd: pytest.Captu
     file = home / "state" / "clusterctl" / "ends" / f"{RUN}.json"
     mode, content = stat.S_IMODE(file.stat().st_mode), file.read_text()
     for _ in range(2):
-        tell_end(verdict(), 60.0, "clusterctl", [SECRET])
+        notify_end(verdict(), 60.0, "clusterctl", [SECRET])
 
     assert (mode, "HOOK_URL" in content, "127.0.0.1" in content) == (0o600, True, False)
     assert [body["verdict"]["state"] for body in hook] == ["FAILED"]
@@ -159,7 +159,7 @@ def test_only_the_ends_that_are_wanted(home: Path, hook: list[Any]) -> None:
         home,
         "on_end: {command: [./tell.py], when: failed}\nnotify: [{to: webhook, url_from: HOOK_URL, when: failed}]",
     )
-    tell_end(verdict("SUCCEEDED"), 60.0, "clusterctl", [])
+    notify_end(verdict("SUCCEEDED"), 60.0, "clusterctl", [])
 
     assert (hook, (home / "job" / "seen").exists(), kept(home)) == ([], False, [])
 
@@ -171,12 +171,12 @@ def test_what_could_not_be_sent_waits_for_the_next_attach(
     script(home, "open('seen', 'a').write('x')")
     both = "[{to: webhook, url_from: HOOK_URL}, {to: slack, url_from: OTHER_URL}]"
     keep(home, f"on_end: {{command: [./tell.py]}}\nnotify: {both}")
-    tell_end(verdict(), 60.0, "clusterctl -i a.yaml", [])
+    notify_end(verdict(), 60.0, "clusterctl -i a.yaml", [])
     err = capfd.readouterr().err
     left = kept(home)
     monkeypatch.setenv("OTHER_URL", "http://127.0.0.1:9/x")
     monkeypatch.setattr("clusterctl.client.local.notify.PAUSE", 0.0)
-    tell_end(verdict(), 60.0, "clusterctl", [])
+    notify_end(verdict(), 60.0, "clusterctl", [])
 
     assert (
         "CC-END-003: not sent: a message to slack, its URL from $OTHER_URL: OTHER_URL is not set here" in err
@@ -203,9 +203,9 @@ def test_a_launch_that_could_not_tell_starts_nothing(home: Path, monkeypatch: py
 
 def test_who_leaves_is_told(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Only where there is something to tell."""
-    remind(RUN, "clusterctl attach it")
+    warn_not_notified(RUN, "clusterctl attach it")
     keep(home, "notify: [{to: slack, url_from: X}]")
-    remind(RUN, "clusterctl attach it")
+    warn_not_notified(RUN, "clusterctl attach it")
 
     assert capfd.readouterr().err.splitlines() == [
         "note: no hook reports its end until you attach again from this machine: clusterctl attach it"
@@ -216,7 +216,7 @@ def test_a_full_state_directory_costs_no_verdict(home: Path, capfd: pytest.Captu
     """Where nothing can be kept, that is said, and nothing else happens."""
     (home / "state").write_text("in the way")
     keep(home, "notify: [{to: slack, url_from: X}]")
-    tell_end(verdict(), 60.0, "clusterctl", [])
+    notify_end(verdict(), 60.0, "clusterctl", [])
 
     assert capfd.readouterr().err.startswith("note: nobody will be told of the end: ")
 
@@ -249,8 +249,8 @@ def test_a_name_that_a_node_made_up_leads_nowhere(
     planted = Path(f"{ends / run}.json")
     planted.parent.mkdir(parents=True, exist_ok=True)
     planted.write_text(text)
-    tell_end(replace(verdict(), run=run), 60.0, "clusterctl", [])
-    remind(run, "clusterctl attach it")
+    notify_end(replace(verdict(), run_id=run), 60.0, "clusterctl", [])
+    warn_not_notified(run, "clusterctl attach it")
 
     assert planted.read_text() == text
     assert not (home / "job" / "seen").exists()
@@ -275,7 +275,7 @@ def test_what_is_not_the_hooks_of_the_run_stays(home: Path, plant: Callable[[Pat
     keep(home, "on_end: {command: [./tell.py]}")
     plant(home / "state" / "clusterctl" / "ends" / f"{RUN}.json")
     before = kept(home)
-    tell_end(verdict(), 60.0, "clusterctl", [])
+    notify_end(verdict(), 60.0, "clusterctl", [])
 
     assert f"{RUN}.json" in before == kept(home)
     assert not (home / "job" / "seen").exists()
@@ -298,12 +298,12 @@ def test_hooks_that_others_could_have_put_there_are_not_run(
     except PermissionError:
         pytest.skip("only root gives files away")
     if place.endswith("ends"):
-        tell_end(verdict(), 60.0, "clusterctl", [])
-        remind(RUN, "clusterctl attach it")
+        notify_end(verdict(), 60.0, "clusterctl", [])
+        warn_not_notified(RUN, "clusterctl attach it")
         assert capfd.readouterr().err.count(f"is not read: {home / place} ") == 2
     else:
         with pytest.raises(UsageError, match=str(home / place)) as refusal:
-            tell_end(verdict(), 60.0, "clusterctl", [])
+            notify_end(verdict(), 60.0, "clusterctl", [])
         assert refusal.value.code == "CC-USE-041"
 
     assert not (home / "job" / "seen").exists()
@@ -311,9 +311,9 @@ def test_hooks_that_others_could_have_put_there_are_not_run(
 
 
 TELLS = """
-from clusterctl.cli.actions.notify import tell_end
+from clusterctl.cli.actions.notify import notify_end
 from clusterctl.plans.runs.verdict import Verdict
-tell_end(Verdict("RUN", "FAILED", {"gpu01": "FAILED"}, None, {}, {}), 60.0, "clusterctl", [])
+notify_end(Verdict("RUN", "FAILED", {"gpu01": "FAILED"}, None, {}, {}), 60.0, "clusterctl", [])
 print("the verdict's exit code follows")
 """
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from clusterctl.cli.commands.explain import BOOK
+from clusterctl.cli.commands.explain import CODES_FILE
 from clusterctl.cli.main import run
 from clusterctl.plans import explain
-from clusterctl.plans.checks.registry import checks
+from clusterctl.plans.checks.registry import all_checks
 
 PACKAGE = Path(explain.__file__).parents[1]
-KNOWN = explain.parse_book(json.loads(BOOK.read_text(encoding="utf-8")))
+KNOWN = explain.parse_manual(json.loads(CODES_FILE.read_text(encoding="utf-8")))
 
 
 def test_every_code_of_the_package_is_explained() -> None:
@@ -26,7 +26,7 @@ def test_every_code_of_the_package_is_explained() -> None:
         one = explain.explain(explain.find_code(code, KNOWN), KNOWN)
         assert one.title and one.text, code
         assert one.do or one.kind == "end of a rank", code
-        assert (code not in checks()) or (one.why and one.example and one.example.seen), code
+        assert (code not in all_checks()) or (one.why and one.example and one.example.seen), code
 
 
 def test_a_finding_in_full(capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,7 +62,9 @@ def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out
     assert "CC-TIME-001  the clock is wrong" in shown and "CC-NET" not in shown
     assert run(["explain"]) == 0
-    assert len(re.findall(r"^  CC-", capsys.readouterr().out, re.MULTILINE)) == len(explain.titles(KNOWN))
+    assert len(re.findall(r"^  CC-", capsys.readouterr().out, re.MULTILINE)) == len(
+        explain.list_titles(KNOWN)
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterctl.client.launch.setup import read_setup
+from clusterctl.client.launch.setup import read_setup_files
 from clusterctl.errors import UsageError
 from clusterctl.specs.job.model import Setup
 
@@ -31,7 +31,7 @@ def test_all_that_belongs_to_it(tmp_path: Path) -> None:
     write(tmp_path / "job", **{"last.txt": "a==1\n", "pkg__setup.py": "", "train.py": ""})
     (tmp_path / "job" / "wheels").symlink_to(tmp_path / "shared")
     setup = Setup(kind="venv", lock="requirements.txt", wheelhouse="wheels", files=("pkg",))
-    found = read_setup(setup, {}, tmp_path / "job", None)
+    found = read_setup_files(setup, {}, tmp_path / "job", None)
 
     assert [entry.path for entry in found.scan.manifest.entries] == [
         "last.txt",
@@ -81,7 +81,7 @@ def test_what_is_missing_is_named(
     """Before any node is asked, with the way out."""
     write(tmp_path, **files)
     with pytest.raises(UsageError) as caught:
-        read_setup(setup, {}, tmp_path, None)
+        read_setup_files(setup, {}, tmp_path, None)
 
     assert caught.value.code == "CC-SETUP-003"
     assert said in caught.value.message
@@ -94,6 +94,6 @@ def test_a_link_in_the_place_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "w").mkdir()
     (tmp_path / "w" / "a-1-py3-none-any.whl").symlink_to(tmp_path / "real.whl")
     with pytest.raises(UsageError) as caught:
-        read_setup(Setup(kind="venv", lock="requirements.txt", wheelhouse="w"), {}, tmp_path, None)
+        read_setup_files(Setup(kind="venv", lock="requirements.txt", wheelhouse="w"), {}, tmp_path, None)
 
     assert "w/a-1-py3-none-any.whl: a link, or no file" in caught.value.message

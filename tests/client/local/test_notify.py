@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from clusterctl.client.local import notify
-from clusterctl.client.local.notify import Letter, find_fault, send, send_all
-from clusterctl.plans.notify import Post
+from clusterctl.client.local.notify import Delivery, find_url_problem, send, send_all
+from clusterctl.plans.notify import WebhookRequest
 
 TOKEN = "tok-8d1f0c2e77"
 
@@ -29,9 +29,9 @@ class Service:
     location: str = ""
     url: str = ""
 
-    def letter(self, service: str = "webhook", query: str = "", path: str = f"/hook/{TOKEN}") -> Letter:
+    def letter(self, service: str = "webhook", query: str = "", path: str = f"/hook/{TOKEN}") -> Delivery:
         """Address a message to it."""
-        return Letter(service, f"{self.url}{path}", Post({"text": "grün 坏"}, query))
+        return Delivery(service, f"{self.url}{path}", WebhookRequest({"text": "grün 坏"}, query))
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -142,12 +142,12 @@ def test_nobody_listens() -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         port = server.getsockname()[1]
 
-    assert send(Letter("slack", f"http://127.0.0.1:{port}/", Post({}))) == "Connection refused"
+    assert send(Delivery("slack", f"http://127.0.0.1:{port}/", WebhookRequest({}))) == "Connection refused"
 
 
 def test_silence_has_a_limit(mute: str) -> None:
     """Two tries of one step each."""
-    said = send(Letter("webhook", mute, Post({})))
+    said = send(Delivery("webhook", mute, WebhookRequest({})))
 
     assert said == "no answer within 2 s"
 
@@ -166,7 +166,9 @@ def test_a_server_that_drips_has_a_limit_too(monkeypatch: pytest.MonkeyPatch) ->
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         dripping = threading.Thread(target=drip, args=(server,), daemon=True)
         dripping.start()
-        said = send_all([Letter("slack", f"http://127.0.0.1:{server.getsockname()[1]}/", Post({}))])
+        said = send_all(
+            [Delivery("slack", f"http://127.0.0.1:{server.getsockname()[1]}/", WebhookRequest({}))]
+        )
         stop.set()
         dripping.join()
 
@@ -185,7 +187,7 @@ def test_garbage_is_no_answer(serve: Make) -> None:
                     client.sendall(b"SSH-2.0-nope\r\n")
 
         threading.Thread(target=speak, daemon=True).start()
-        said = send(Letter("webhook", f"http://127.0.0.1:{server.getsockname()[1]}/", Post({})))
+        said = send(Delivery("webhook", f"http://127.0.0.1:{server.getsockname()[1]}/", WebhookRequest({})))
 
     assert said == "it does not answer as a web server does (BadStatusLine)"
     assert send(serve((200, '{"errcode": 310000, "errmsg": "sign not match"}')).letter("dingtalk")).endswith(
@@ -196,7 +198,7 @@ def test_garbage_is_no_answer(serve: Make) -> None:
 def test_all_go_out_at_once(serve: Make, mute: str) -> None:
     """One that is silent does not hold up the others; the answers keep their order."""
     service = serve((200, "ok"))
-    letters = [Letter("slack", mute, Post({})), service.letter(), service.letter("wecom")]
+    letters = [Delivery("slack", mute, WebhookRequest({})), service.letter(), service.letter("wecom")]
 
     assert send_all(letters) == ["no answer within 2 s", "", "its answer is not what wecom says: ok"]
     assert send_all([]) == []
@@ -205,7 +207,9 @@ def test_all_go_out_at_once(serve: Make, mute: str) -> None:
 def test_no_word_holds_the_secret(serve: Make) -> None:
     """Services that echo the address, and query values, are redacted."""
     echo = serve((400, f"bad hook /hook/{TOKEN} or {TOKEN}?key={TOKEN}&sign=abcdefgh"))
-    said = send(replace(echo.letter(path=f"/hook/{TOKEN}?key={TOKEN}"), post=Post({}, "sign=abcdefgh")))
+    said = send(
+        replace(echo.letter(path=f"/hook/{TOKEN}?key={TOKEN}"), message=WebhookRequest({}, "sign=abcdefgh"))
+    )
 
     assert said.startswith("it answers 400: bad hook")
     assert TOKEN not in said
@@ -233,7 +237,7 @@ def test_no_word_holds_the_secret(serve: Make) -> None:
 )
 def test_urls(service: str, url: str, fault: str) -> None:
     """The web only, encrypted but for a plain webhook or this machine; what is wrong is said without the URL."""
-    assert find_fault(service, url) == fault
+    assert find_url_problem(service, url) == fault
 
 
 def test_a_certificate_is_looked_at(self_signed: tuple[str, str]) -> None:
@@ -249,7 +253,7 @@ def test_a_certificate_is_looked_at(self_signed: tuple[str, str]) -> None:
     server.handle_error = lambda *_: None  # type: ignore[method-assign]  # the refused handshakes are no news
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
-        said = send(Letter("slack", f"https://127.0.0.1:{server.server_address[1]}/x", Post({})))
+        said = send(Delivery("slack", f"https://127.0.0.1:{server.server_address[1]}/x", WebhookRequest({})))
     finally:
         server.shutdown()
         server.server_close()

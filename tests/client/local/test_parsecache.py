@@ -11,7 +11,7 @@ from typing import NoReturn
 import pytest
 
 from clusterctl.client.local import parse_cache
-from clusterctl.client.local.parse_cache import MOST, parse_once
+from clusterctl.client.local.parse_cache import MAX_TEXTS, parse_once
 from clusterctl.errors import SpecError
 from clusterctl.specs.inventory.model import Inventory
 from clusterctl.specs.inventory.parse import parse_inventory
@@ -140,10 +140,10 @@ def test_folder_that_cannot_be_written_is_only_slower(tmp_path: Path) -> None:
 def test_only_so_many_are_kept_and_for_the_user_alone(tmp_path: Path) -> None:
     """The folder does not grow without end, and only its owner reads it."""
     kept = tmp_path / "kept"
-    for count in range(MOST + 3):
+    for count in range(MAX_TEXTS + 3):
         parse_once(kept, TEXT.replace("gpus: 4", f"gpus: {count + 1}"), "a.yaml", Inventory, parse_inventory)
     files = list(kept.iterdir())
-    assert len(files) == MOST
+    assert len(files) == MAX_TEXTS
     assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
     assert kept.stat().st_mode & 0o777 == 0o700
 

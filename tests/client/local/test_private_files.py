@@ -16,12 +16,12 @@ from clusterctl.client.local.private_files import (
     append_own,
     check_base,
     check_private,
-    forget_older,
+    claim_own,
     is_own,
     keep_newest,
     make_private,
     read_own,
-    take_own,
+    remove_older,
     write_once,
     write_own,
 )
@@ -105,7 +105,7 @@ def test_a_directory_that_others_could_have_filled_is_refused(
             use(folder)
         assert refusal.value.filename == str(folder)
     keep_newest(folder, 0)
-    forget_older(folder, "*", old + 1)
+    remove_older(folder, "*", old + 1)
 
     assert sorted(tmp_path.rglob("*")) == before
     assert (tmp_path / "elsewhere" if folder.is_symlink() or folder.is_file() else folder).stat()
@@ -176,7 +176,7 @@ def test_one_alone_takes_and_one_alone_writes(tmp_path: Path) -> None:
         write_once(file, text)
     assert read_own(file) == b"first"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert [take_own(file), take_own(file)] == [True, False]
+    assert [claim_own(file), claim_own(file)] == [True, False]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -191,7 +191,7 @@ OTHERS = {
     "cli/actions/push_keys.py": "the user's keys in ~/.ssh",
     "client/results/target_dir.py": "the directory of `pull`, by descriptors of its own",
     "client/local/notify.py:_post": "a URL",
-    "client/results/pull.py:_resumed": "a part of a result, in the directory of `pull`",
+    "client/results/pull.py:_resume_request": "a part of a result, in the directory of `pull`",
     "client/ssh/config.py:_read_lines": "the configuration of ssh",
     "client/sync/contents.py:open_inside": "the code that is sent",
 }

@@ -18,23 +18,23 @@ import pytest
 from waiting import wait_until
 
 from clusterctl.client.results.pull import (
-    Listed,
-    bring,
-    choose_bringer,
-    choose_wants,
-    group_homes,
+    NodeListing,
+    choose_fetching_node,
+    choose_requests,
+    fetch_files,
+    group_by_workdir,
     list_results,
-    make_rest,
-    name_homes,
+    make_folders_and_links,
+    name_shared_homes,
 )
-from clusterctl.client.results.receive import Account, Room
-from clusterctl.client.results.target_dir import Landing, prepare_target
+from clusterctl.client.results.receive import DiskBudget, PullReport
+from clusterctl.client.results.target_dir import TargetDirectory, prepare_target
 from clusterctl.client.rpc import session as conversation
 from clusterctl.client.rpc import tasks
-from clusterctl.client.rpc.session import Frame, Talk
+from clusterctl.client.rpc.session import Frame, ReplyStream
 from clusterctl.client.sync.scan import scan_source
-from clusterctl.errors import ConnectionLost, NodeError, SystemRefusal
-from clusterctl.plans.sync.results import Outside, judge
+from clusterctl.errors import ConnectionLost, LocalSystemError, NodeError
+from clusterctl.plans.sync.results import OutsideFiles, plan_download
 from clusterctl.protocol.untrusted import Untrusted
 
 JOB = "digits"
@@ -84,29 +84,29 @@ class Node:
         overwrite: bool = False,
         parts: tuple[str, ...] = ("logs",),
         **wish: Any,
-    ) -> Account:
+    ) -> PullReport:
         """Bring all home."""
         with self.open(run, parts=parts) as session:
             return fetch(session, target, overwrite=overwrite, **wish)
 
 
 def fetch(
-    session: Talk,
+    session: ReplyStream,
     target: Path,
     *,
     overwrite: bool = False,
     moved: Callable[[int], None] = lambda _: None,
     node: str = "gpu01",
-) -> Account:
+) -> PullReport:
     """Do what the verb does with one node."""
     folds = prepare_target(target)
-    judged = judge(list_results(session, 1000, RUN, node).entries, folds=folds)
-    account, landing = Account(), Landing(target, node)
+    judged = plan_download(list_results(session, 1000, RUN, node).entries, ignores_case=folds)
+    account, landing = PullReport(), TargetDirectory(target, node)
     try:
-        wants = list(choose_wants(judged, landing, account, overwrite=overwrite))
-        bring(session, wants, landing, account, node=node, moved=moved)
-        make_rest(judged, landing, account)
-        landing.sweep()
+        wants = list(choose_requests(judged, landing, account, overwrite=overwrite))
+        fetch_files(session, wants, landing, account, node=node, on_bytes=moved)
+        make_folders_and_links(judged, landing, account)
+        landing.remove_partials()
     finally:
         landing.close()
     return account
@@ -259,7 +259,7 @@ def test_what_was_left_in_the_code_comes_where_nothing_else_can_be(node: Node, t
     (node.outputs / "model.pt").write_text("output")
     with node.open(RUN) as session:
         listed = list_results(session, 1000, RUN, "gpu01")
-    assert listed.outside == Outside(1, 7, ("0.ckpt",))
+    assert listed.outside == OutsideFiles(1, 7, ("0.ckpt",))
     assert {entry.path for entry in listed.entries} == {"model.pt"}
     node.pull(tmp_path / "home", run=RUN, parts=("logs", "code"))
     brought = {path: what for path, what in listing(tmp_path / "home/gpu01").items() if what != "dir"}
@@ -324,7 +324,7 @@ def test_too_many_files_are_refused_before_one_comes(node: Node) -> None:
 def test_a_job_that_put_out_nothing_is_no_error(node: Node, tmp_path: Path) -> None:
     """Neither is one that this node has never seen."""
     node.outputs.rmdir()
-    assert node.pull(tmp_path / "home") == Account()
+    assert node.pull(tmp_path / "home") == PullReport()
 
 
 def test_results_are_no_code(node: Node, tmp_path: Path) -> None:
@@ -492,13 +492,13 @@ def test_a_file_that_is_saved_here_meanwhile_is_left_alone(tmp_path: Path, befor
 def test_two_pulls_do_not_write_into_one_part(tmp_path: Path) -> None:
     """The second is told of the first, and may come when that has ended."""
     prepare_target(tmp_path / "home")
-    first = Landing(tmp_path / "home", "gpu01")
-    with pytest.raises(SystemRefusal) as caught:
-        Landing(tmp_path / "home", "gpu01")
+    first = TargetDirectory(tmp_path / "home", "gpu01")
+    with pytest.raises(LocalSystemError) as caught:
+        TargetDirectory(tmp_path / "home", "gpu01")
     assert caught.value.code == "CC-PULL-007"
-    Landing(tmp_path / "home", "gpu02").close()
+    TargetDirectory(tmp_path / "home", "gpu02").close()
     first.close()
-    Landing(tmp_path / "home", "gpu01").close()
+    TargetDirectory(tmp_path / "home", "gpu01").close()
 
 
 def test_an_empty_part_does_not_hold_up_a_file_that_grew(tmp_path: Path) -> None:
@@ -506,8 +506,8 @@ def test_an_empty_part_does_not_hold_up_a_file_that_grew(tmp_path: Path) -> None
     fetch(Hostile([row("a")], GOOD, WHOLE, THE_END), tmp_path / "home")
     grown = row("a", size=7)
     prepare_target(tmp_path / "home")
-    landing = Landing(tmp_path / "home", "gpu01")
-    landing.part_of(list_results(Hostile([grown]), 9, "logs", "gpu01").entries[0]).touch()
+    landing = TargetDirectory(tmp_path / "home", "gpu01")
+    landing.partial_path(list_results(Hostile([grown]), 9, "logs", "gpu01").entries[0]).touch()
     landing.close()
     sha = hashlib.sha256(b"hello!!").hexdigest()
     rest = ({"file": 0, "at": 5, "packed": False}, b"!!")
@@ -524,7 +524,7 @@ def test_links_among_our_own_files_lead_nowhere(tmp_path: Path) -> None:
     ours.mkdir(parents=True)
     (ours / ".gitignore").symlink_to(tmp_path / "precious/key")
     (ours / "gpu01.parts").symlink_to(tmp_path / "precious")
-    with pytest.raises(SystemRefusal) as caught:
+    with pytest.raises(LocalSystemError) as caught:
         fetch(Hostile([row("a")], GOOD, WHOLE, THE_END), tmp_path / "home")
     assert caught.value.code == "CC-PULL-004"
     assert listing(tmp_path / "precious") == {"key": b"mine"}
@@ -532,8 +532,8 @@ def test_links_among_our_own_files_lead_nowhere(tmp_path: Path) -> None:
 
 def test_whose_name_the_outputs_bear_brings_them() -> None:
     """Two nodes must not write below one name at once: logs go there as well."""
-    assert choose_bringer(["gpu01", "gpu02"], "gpu02") == "gpu02"
-    assert choose_bringer(["gpu01", "gpu02"], "gpu07") == "gpu01"
+    assert choose_fetching_node(["gpu01", "gpu02"], "gpu02") == "gpu02"
+    assert choose_fetching_node(["gpu01", "gpu02"], "gpu07") == "gpu01"
 
 
 def test_a_list_that_unpacks_to_gigabytes_is_refused(tmp_path: Path) -> None:
@@ -549,7 +549,7 @@ def test_a_list_that_unpacks_to_gigabytes_is_refused(tmp_path: Path) -> None:
 
 def test_an_absurd_size_is_told_before_a_byte_comes(tmp_path: Path) -> None:
     """There is no room for it, and it is the node's alone: the others are let in."""
-    room = Room(tmp_path)
+    room = DiskBudget(tmp_path)
     with pytest.raises(NodeError) as caught:
         room.reserve(1 << 60)
     assert caught.value.code == "CC-PULL-002"
@@ -558,7 +558,7 @@ def test_an_absurd_size_is_told_before_a_byte_comes(tmp_path: Path) -> None:
 
 def test_what_one_node_announces_keeps_no_other_out_for_good(tmp_path: Path) -> None:
     """Two that announce nearly all that is free do not begin together; then what the first really brought counts."""
-    room = Room(tmp_path)
+    room = DiskBudget(tmp_path)
     most = shutil.disk_usage(tmp_path).free * 9 // 10
     assert room.reserve(most)
     assert not room.reserve(most)
@@ -606,7 +606,7 @@ def test_a_full_disk_here_is_a_clear_error(tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    assert done.stdout.splitlines() == ["CC-PULL-002 SystemRefusal", "['a']"]
+    assert done.stdout.splitlines() == ["CC-PULL-002 LocalSystemError", "['a']"]
 
 
 # ---- nodes that share a home ----
@@ -615,47 +615,50 @@ def test_a_full_disk_here_is_a_clear_error(tmp_path: Path) -> None:
 MARKS = {f"gpu0{number}": f"mark {number}" for number in range(1, 6)}
 
 
-def listed(first: str, place: str = "id") -> Listed:
+def listed(first: str, place: str = "id") -> NodeListing:
     """Make what a node says that has found another one's mark."""
-    return Listed((), MARKS.get(first, first), place)
+    return NodeListing((), MARKS.get(first, first), place)
 
 
 def test_a_home_keeps_its_name_whoever_answers(tmp_path: Path) -> None:
     """Today its first node is off: the outputs go where they went before."""
     prepare_target(tmp_path)
     everybody = {name: listed("gpu02") for name in ("gpu01", "gpu02", "gpu03")}
-    groups = group_homes(everybody, MARKS)
+    groups = group_by_workdir(everybody, MARKS)
     assert groups == [["gpu01", "gpu02", "gpu03"]]
-    assert name_homes(groups, everybody, tmp_path) == {"gpu01": "gpu01"}
+    assert name_shared_homes(groups, everybody, tmp_path) == {"gpu01": "gpu01"}
     for rest in (["gpu02", "gpu03"], ["gpu03"]):
         some = {name: listed(rest[0]) for name in rest}
-        assert name_homes(group_homes(some, MARKS), some, tmp_path) == {rest[0]: "gpu01"}
+        assert name_shared_homes(group_by_workdir(some, MARKS), some, tmp_path) == {rest[0]: "gpu01"}
 
 
 def test_machines_made_from_one_image_do_not_share(tmp_path: Path) -> None:
     """The same id, but each found its own mark."""
     prepare_target(tmp_path)
     clones = {name: listed(name) for name in ("gpu01", "gpu02")}
-    assert name_homes(group_homes(clones, MARKS), clones, tmp_path) == {"gpu01": "gpu01", "gpu02": "gpu02"}
+    assert name_shared_homes(group_by_workdir(clones, MARKS), clones, tmp_path) == {
+        "gpu01": "gpu01",
+        "gpu02": "gpu02",
+    }
 
 
 @pytest.mark.parametrize("lie", ["gpu02", "", "mark 2 ", "mark", "gpu05"])
 def test_a_node_that_says_it_shares_anothers_home_stands_alone(lie: str) -> None:
     """It can name the node, and not the mark that this node alone was given; so the other's outputs come too."""
-    told = {"gpu01": Listed((), lie, "id")}
+    told = {"gpu01": NodeListing((), lie, "id")}
     told |= {
         name: listed(first) for name, first in (("gpu02", "gpu02"), ("gpu03", "gpu04"), ("gpu04", "gpu01"))
     }
-    assert group_homes(told, MARKS) == [["gpu01"], ["gpu02"], ["gpu03"], ["gpu04"]]
+    assert group_by_workdir(told, MARKS) == [["gpu01"], ["gpu02"], ["gpu03"], ["gpu04"]]
 
 
 def test_the_id_of_anothers_directory_gives_nobody_its_name(tmp_path: Path) -> None:
     """gpu05 was never seen to share that home; its files do not go where those of gpu01 lie."""
     prepare_target(tmp_path)
     shared = {name: listed("gpu01", "home") for name in ("gpu01", "gpu02")}
-    name_homes(group_homes(shared, MARKS), shared, tmp_path)
+    name_shared_homes(group_by_workdir(shared, MARKS), shared, tmp_path)
     liar = {"gpu05": listed("gpu05", "home")}
-    assert name_homes(group_homes(liar, MARKS), liar, tmp_path) == {"gpu05": "gpu05"}
+    assert name_shared_homes(group_by_workdir(liar, MARKS), liar, tmp_path) == {"gpu05": "gpu05"}
 
 
 def test_what_an_older_version_knew_of_homes_is_known(tmp_path: Path) -> None:
@@ -663,7 +666,7 @@ def test_what_an_older_version_knew_of_homes_is_known(tmp_path: Path) -> None:
     prepare_target(tmp_path)
     (tmp_path / ".clusterctl/homes.json").write_text('{"id": "gpu02"}')
     both = {name: listed("gpu01") for name in ("gpu01", "gpu02")}
-    assert name_homes(group_homes(both, MARKS), both, tmp_path) == {"gpu01": "gpu02"}
+    assert name_shared_homes(group_by_workdir(both, MARKS), both, tmp_path) == {"gpu01": "gpu02"}
 
 
 def test_a_damaged_list_of_homes_names_nothing(tmp_path: Path) -> None:
@@ -672,7 +675,7 @@ def test_a_damaged_list_of_homes_names_nothing(tmp_path: Path) -> None:
     one = {"gpu02": listed("gpu02")}
     for text in ("", "[]", '{"id": "../x"}', '{"id": ""}'):
         (tmp_path / ".clusterctl/homes.json").write_text(text)
-        assert name_homes([["gpu02"]], one, tmp_path) == {"gpu02": "gpu02"}
+        assert name_shared_homes([["gpu02"]], one, tmp_path) == {"gpu02": "gpu02"}
 
 
 def test_a_node_that_gets_nowhere_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 import select
 
-from clusterctl.client.rpc.channels import Bell
+from clusterctl.client.rpc.channels import WakeupPipe
 
 
-def rings(bell: Bell) -> bool:
+def rings(bell: WakeupPipe) -> bool:
     """Look whether a reader would wake."""
     return bool(select.select([bell.fileno()], [], [], 0)[0])
 
 
 def test_it_rings_while_any_cord_is_pulled() -> None:
     """Pulling twice is pulling once; the last to let go makes it quiet."""
-    bell = Bell()
-    out, err = bell.cord("stdout"), bell.cord("stderr")
+    bell = WakeupPipe()
+    out, err = bell.event("stdout"), bell.event("stderr")
     assert not rings(bell)
     for cord in (out, out, err):
         cord.set()
@@ -30,8 +30,8 @@ def test_it_rings_while_any_cord_is_pulled() -> None:
 
 def test_a_released_bell_touches_no_descriptor() -> None:
     """Its numbers may belong to another connection by then: a byte too many or too few would end that one."""
-    bell = Bell()
-    cord = bell.cord("stdout")
+    bell = WakeupPipe()
+    cord = bell.event("stdout")
     bell.close()
     reader, writer = os.pipe()  # takes the same two numbers
     os.set_blocking(reader, False)

@@ -37,7 +37,7 @@ def test_a_node_is_logged_in_to_once(serve: Callable[..., Server], tmp_path: Pat
     """Steps that need the same node at the same time share its connection, and so they do after it has died."""
     server = serve()
     node = server.node(config="none")
-    with Cluster(lambda _: None, remember=tmp_path / "answers") as cluster:
+    with Cluster(lambda _: None, cache_dir=tmp_path / "answers") as cluster:
         if early:
             cluster.open_early([node])
         first = ask_at_once(cluster, node)
@@ -55,7 +55,7 @@ def test_a_failure_is_told_and_then_tried_again(serve: Callable[..., Server], tm
     port = free_port()
     server = serve()
     node = server.node(config="none", port=port)
-    with Cluster(lambda _: None, remember=tmp_path / "answers") as cluster:
+    with Cluster(lambda _: None, cache_dir=tmp_path / "answers") as cluster:
         cluster.open_early([node])
         assert {type(one) for one in ask_at_once(cluster, node)} == {Unreachable}
         serve(port=port)

@@ -105,7 +105,7 @@ def test_large_body_in_small_pieces() -> None:
 @pytest.mark.parametrize("verb", [*frames.LIMITS, "exec", "pull", "top"])
 def test_no_frame_of_any_verb_is_worth_much(verb: str) -> None:
     """What a header may hold is counted before it is parsed, and what an answer may be in all before it is taken."""
-    limits = frames.limits_of(verb)
+    limits = frames.limits_for(verb)
     assert limits.header <= 8 << 20
     assert limits.body < 2 << 20
     header = b'{"a":[' + b"{}," * limits.values + b"{}]}"
@@ -126,7 +126,7 @@ def test_what_comes_in_all_is_bounded() -> None:
 
 def test_what_a_sync_may_name_goes_with_the_tree() -> None:
     """Every content can be named, and not much more."""
-    few, many = frames.limits_of_sync(10), frames.limits_of_sync(100_000)
+    few, many = frames.sync_limits(10), frames.sync_limits(100_000)
     names = json.dumps({"missing": ["0" * 64] * 100_000}).encode()
     assert few.header < 100_000 < len(names) < many.header < 2 * len(names)
     assert sum(map(names.count, (b",", b":", b"[", b"{"))) < many.values

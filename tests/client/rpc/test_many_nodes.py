@@ -12,11 +12,11 @@ import pytest
 from simulated import DYING, REFUSED, SILENT, SimulatedCluster, Ways, simulated_nodes
 from waiting import HANG
 
-from clusterctl.cli.actions.preflight import PHASE, choose, prove
+from clusterctl.cli.actions.preflight import PHASE, run_preflight, select_checks
 from clusterctl.client.launch import prepare
 from clusterctl.client.rpc import tasks
-from clusterctl.client.rpc.fanout import MOST
-from clusterctl.client.rpc.tasks import Answer, Collected
+from clusterctl.client.rpc.fanout import MAX_PARALLEL
+from clusterctl.client.rpc.tasks import CommandOutput, OutputCollector
 from clusterctl.client.sync.scan import scan_source
 from clusterctl.console.progress import Phases
 from clusterctl.plans.launch.agent_spec import render_spec
@@ -42,9 +42,9 @@ def test_every_node_has_its_outcome_and_the_right_ones_fail() -> None:
     nodes, most = simulated_nodes(300), {"threads": 0, "descriptors": 0}
     before = open_files()
 
-    def ask(c: object, node: object) -> Answer:
-        kept = Collected()
-        answer = kept.answer(tasks.execute(c, node, PYTHON, ["hostname"], 1000, kept.hear))
+    def ask(c: object, node: object) -> CommandOutput:
+        kept = OutputCollector()
+        answer = kept.finish(tasks.execute(c, node, PYTHON, ["hostname"], 1000, kept.append))
         most["threads"] = max(most["threads"], threading.active_count())
         most["descriptors"] = max(most["descriptors"], open_files())
         return answer
@@ -60,8 +60,8 @@ def test_every_node_has_its_outcome_and_the_right_ones_fail() -> None:
     assert all(one.error is None or one.error.node == name for name, one in outcomes.items())
     said = {name: one.value.stdout for name, one in outcomes.items() if one.value}
     assert said == {name: f"{name}\n".encode() for name in fates if name not in wanted}
-    assert most["threads"] <= MOST + SPARE
-    assert most["descriptors"] <= before + 2 * MOST + SPARE
+    assert most["threads"] <= MAX_PARALLEL + SPARE
+    assert most["descriptors"] <= before + 2 * MAX_PARALLEL + SPARE
     assert open_files() <= before + SPARE
 
 
@@ -71,13 +71,13 @@ def test_a_check_of_hundreds_names_those_that_fail() -> None:
     inventory = Inventory(cluster="simulated", file="inventory.yaml", nodes=nodes)
     with SimulatedCluster(ROUGH, seed=7) as cluster:
         phases = Phases([node.name for node in nodes])
-        proof = prove(cluster, nodes, None, choose(inventory, None), phases)
+        proof = run_preflight(cluster, nodes, None, select_checks(inventory, None), phases)
         lost = {node.name for node in nodes if cluster.fate(node).kind in CODES}
     assert PHASE == "check"
     assert set(proof.failures) == lost and set(proof.facts) == {node.name for node in nodes} - lost
     assert {name for finding in proof.findings for name in finding.nodes} == lost, proof.findings
-    assert proof.wire is not None and len(proof.wire.nodes) == len(nodes) - len(lost)
-    assert all(way.open for way in proof.wire.ways) and not proof.wire.absent
+    assert proof.mesh is not None and len(proof.mesh.nodes) == len(nodes) - len(lost)
+    assert all(way.open for way in proof.mesh.paths) and not proof.mesh.absent
 
 
 @pytest.mark.parametrize("restart", [None, Restart()])
@@ -85,18 +85,18 @@ def test_hundreds_come_to_go(tmp_path: Path, restart: Restart | None) -> None:
     """Where the run may start again all must have come before anybody is ready, however many may be at it at a time."""
     (tmp_path / "train.py").write_text("print()")
     job = Job(name="j", file="job.yaml", script="train.py", nproc_per_node=1, restart=restart)
-    members = [Member(node, node.node_rank) for node in simulated_nodes(MOST + 60)]
+    members = [Member(node, node.node_rank) for node in simulated_nodes(MAX_PARALLEL + 60)]
     measured = {one.name: replace(offline(one), nics=("eth0",), python="/usr/bin/python3") for one in members}
     plan = plan_launch(job, members, measured, run_id="j-20261120T110000-ab12")
-    specs = {node.name: render_spec(plan, node, {}) for node in plan.seats}
-    freight = prepare.Freight(specs, scan_source(tmp_path), {}, "token")
+    specs = {node.name: render_spec(plan, node, {}) for node in plan.all_nodes}
+    freight = prepare.LaunchInputs(specs, scan_source(tmp_path), {}, "token")
     phases = Phases(list(specs))
-    phases.begin("start", "code", "ready")
+    phases.start("start", "code", "ready")
     pythons = dict.fromkeys(specs, PYTHON)
     with SimulatedCluster(Ways(login=0.01, answer=0.005)) as cluster:
         ready = prepare.prepare_all(cluster, plan, pythons, freight, phases)
         port = prepare.go(cluster, plan, pythons, ready)
-        prepare.release(ready.values())
+        prepare.close_sessions(ready.values())
     phases.stop()
     assert port == 29500 and list(specs) == sorted(ready)
 

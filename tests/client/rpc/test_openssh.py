@@ -270,7 +270,7 @@ def test_nobody_is_asked_for_nodes_behind_a_dead_bastion(
     masters: Masters, server: Server, told: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At a terminal the bastion is tried once for all of them, and not once more for each."""
-    monkeypatch.setattr(openssh, "may_ask", lambda: True)
+    monkeypatch.setattr(openssh, "can_prompt", lambda: True)
     port = free_port()
     config = user_config(tmp_path, "UserKnownHostsFile none")
     node = server.node(config=config, jump=f"127.0.0.1:{port}")
@@ -399,7 +399,7 @@ def test_a_login_shell_that_never_stops_does_not_fill_the_disk(
 SPEAKS_ON = """
 import os, sys, tempfile, time
 from clusterctl.client import openssh
-with tempfile.TemporaryFile() as said, openssh._shown(said) as errors:
+with tempfile.TemporaryFile() as said, openssh._tee_to_terminal(said) as errors:
     kept_by_a_master = os.dup(errors)
     os.write(errors, b"at first")
 another = open(sys.argv[1], "wb")

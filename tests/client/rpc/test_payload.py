@@ -45,7 +45,7 @@ def imports_of(name: str) -> set[str]:
 @pytest.mark.parametrize("name", VERBS)
 def test_a_verbs_bundle_is_closed(name: str) -> None:
     """A bundle holds everything that its modules import, and frames."""
-    held = bundle.modules(name)
+    held = bundle.list_modules(name)
     assert {f"node.verbs.{name}", "node.runtime.stream"} <= held
     assert {wanted for module in held for wanted in imports_of(module)} <= held
 
@@ -54,14 +54,14 @@ def test_bundle_holds_the_sources() -> None:
     """A bundle unpacks to the files, and is made once."""
     sources = json.loads(zlib.decompress(bundle.bundle("probe")))
     file = file_of("node.verbs.probe").read_text()
-    assert sources["clusterctl.node.verbs.probe"] == bundle.without_types(file) != file
+    assert sources["clusterctl.node.verbs.probe"] == bundle.strip_typing(file) != file
     assert bundle.bundle("probe") is bundle.bundle("probe")
 
 
 def test_modules_run_without_the_types_they_name(tmp_path: Path) -> None:
     """What is sent needs nothing of `typing`, keeps its lines, and every module of it can be imported."""
     for path in SHIPPED:
-        bare = bundle.without_types(path.read_text())
+        bare = bundle.strip_typing(path.read_text())
         assert bare.count("\n") == path.read_text().count("\n")
         target = tmp_path / "clusterctl" / path.relative_to(bundle.PACKAGE)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -82,7 +82,7 @@ def test_modules_run_without_the_types_they_name(tmp_path: Path) -> None:
 
 def test_probe_does_not_carry_the_agent() -> None:
     """Each verb brings what it needs, not the whole payload."""
-    assert "node.supervise.guardian" not in bundle.modules("probe")
+    assert "node.supervise.guardian" not in bundle.list_modules("probe")
 
 
 def test_zip_is_the_same_everywhere() -> None:
@@ -129,21 +129,21 @@ def test_changed_source_is_another_payload(tmp_path: Path, monkeypatch: pytest.M
     changed.write_bytes(changed.read_bytes() + b"\n")
     before = bundle.payload_zip()[0]
     monkeypatch.setattr(bundle, "PACKAGE", tmp_path)
-    bundle.forget()
+    bundle.clear_cache()
     try:
         assert bundle.payload_zip()[0] != before
     finally:
         monkeypatch.undo()
-        bundle.forget()
+        bundle.clear_cache()
     assert bundle.payload_zip()[0] == before
 
 
 def test_exec_and_sync_load_little() -> None:
     """A command on a node costs its start: no agent's modules are sent for it, and nothing of `typing` is loaded."""
     modules = ("verbs.exec", "runtime.processes", "runtime.stream")
-    assert bundle.modules("exec") == {f"node.{name}" for name in modules}
+    assert bundle.list_modules("exec") == {f"node.{name}" for name in modules}
     for verb in ("exec", "sync", "ps", "top"):
-        sources = [bundle.without_types(file_of(name).read_text()) for name in bundle.modules(verb)]
+        sources = [bundle.strip_typing(file_of(name).read_text()) for name in bundle.list_modules(verb)]
         assert not [source for source in sources if "\nfrom typing import" in source], verb
 
 

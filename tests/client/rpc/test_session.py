@@ -21,7 +21,7 @@ from waiting import HANG, wait_until
 from clusterctl.client.rpc import bundle
 from clusterctl.client.rpc import session as session_module
 from clusterctl.client.rpc.session import Session
-from clusterctl.client.ssh.config import own_home
+from clusterctl.client.ssh.config import passwd_home
 from clusterctl.client.ssh.timeouts import Timeouts
 from clusterctl.errors import (
     ConnectionLost,
@@ -120,10 +120,10 @@ def verbs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     for name, source in VERBS.items():
         (folder / f"{name}.py").write_text(source)
     bundle.PACKAGE = package
-    bundle.forget()
+    bundle.clear_cache()
     yield
     bundle.PACKAGE = original
-    bundle.forget()
+    bundle.clear_cache()
 
 
 @pytest.fixture
@@ -334,7 +334,7 @@ def test_hostile_activate_and_python_arrive(connection: Any, tmp_path: Path) -> 
     with start(connection, "echo", str(python), activate=activate) as session:
         assert session.receive(HANG) == (Untrusted({"request": {}}), b"")
         assert session.stderr == f"$(touch {tmp_path}/pwned) \\né"
-    assert not (own_home() / "pwned").exists()
+    assert not (passwd_home() / "pwned").exists()
     assert not (tmp_path / "pwned").exists()
 
 
@@ -388,7 +388,7 @@ def test_a_node_that_speaks_without_end_is_not_heard_for_ever(
     with start(connection, "burst", frames=64, size=1 << 20) as session:
         with pytest.raises(NodeError, match="without being asked") as caught:
             session.send({}, b"y" * (32 << 20), timeout=HANG)
-        assert sum(len(body) for _, body in session._arrived) < 6 << 20
+        assert sum(len(body) for _, body in session._frames) < 6 << 20
     assert caught.value.code == "CC-RUN-004"
 
 
@@ -404,7 +404,7 @@ def test_connection_killed(serve: Callable[..., Server], client: Client) -> None
         session.receive(HANG)
     assert (caught.value.code, caught.value.node) == ("CC-SSH-015", "n1")
     with pytest.raises(ConnectionLost):
-        session.beat()
+        session.send_heartbeat()
     with pytest.raises(ConnectionLost):
         start(connection, "echo")
     session.close()

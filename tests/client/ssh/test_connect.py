@@ -20,7 +20,7 @@ from waiting import HANG, wait_until
 
 from clusterctl.client.rpc.fanout import fan_out
 from clusterctl.client.rpc.session import Session
-from clusterctl.client.ssh.connect import connect, refuse_login
+from clusterctl.client.ssh.connect import connect, login_refused
 from clusterctl.client.ssh.route import Hop, login_name, plain_hop
 from clusterctl.client.ssh.timeouts import Timeouts
 from clusterctl.errors import AuthenticationFailed, ClusterctlError, ConnectTimeout, HostKeyError, Unreachable
@@ -272,10 +272,10 @@ def test_wrong_key(server: Server, client: Client, tmp_path: Path) -> None:
 def test_the_usual_port_is_not_told() -> None:
     """A command to paste holds no option that says nothing."""
     hop = Hop(name="n", host="10.0.0.1", user="me")
-    assert "try `ssh me@10.0.0.1`" in refuse_login(hop, "no key", ()).fix
+    assert "try `ssh me@10.0.0.1`" in login_refused(hop, "no key", ()).fix
     outer = Hop(name="n", host="b", user="me", bastion="outer")
     inner = Hop(name="n", host="c", user="me", bastion="me@inner:23", jump=outer)
-    assert "try `ssh -J outer,me@inner:23 me@10.0.0.1`" in refuse_login(replace(hop, jump=inner), "", ()).fix
+    assert "try `ssh -J outer,me@inner:23 me@10.0.0.1`" in login_refused(replace(hop, jump=inner), "", ()).fix
 
 
 def test_no_key_at_all(server: Server, client: Client) -> None:
@@ -376,9 +376,9 @@ def test_connections_share_no_settings(server: Server, client: Client) -> None:
 def test_key_files_are_read_once(server: Server, client: Client) -> None:
     """Many connections parse a key file and a known_hosts file once."""
     node = server.node()
-    first = client.keyring.keys(plain_hop(node)).first[0].key
+    first = client.keyring.keys_for(plain_hop(node)).first[0].key
     client.connect(node)
-    assert client.keyring.keys(plain_hop(node)).first[0].key is first
+    assert client.keyring.keys_for(plain_hop(node)).first[0].key is first
 
 
 def test_another_process_sees_the_same(server: Server, tmp_path: Path) -> None:

@@ -24,11 +24,11 @@ from waiting import HANG, wait_until
 
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.session import Session
-from clusterctl.client.ssh.bastion import Gateways
+from clusterctl.client.ssh.bastion import BastionPool
 from clusterctl.client.ssh.connect import connect
-from clusterctl.client.ssh.key_install import Doorway
+from clusterctl.client.ssh.key_install import KeyInstaller
 from clusterctl.client.ssh.route import Hop
-from clusterctl.client.ssh.transport import Trunk
+from clusterctl.client.ssh.transport import BastionTransport
 from clusterctl.errors import AuthenticationFailed, ClusterctlError, HostKeyError, Unreachable
 from clusterctl.specs.inventory.model import Node
 
@@ -38,7 +38,7 @@ Serve = Callable[..., Server]
 @contextmanager
 def opened(tmp_path: Path) -> Iterator[Cluster]:
     """Connect as a command does, and leave nothing open."""
-    with Cluster(lambda _: None, remember=tmp_path / "answers") as cluster:
+    with Cluster(lambda _: None, cache_dir=tmp_path / "answers") as cluster:
         yield cluster
 
 
@@ -101,11 +101,13 @@ def test_a_bastion_that_dies_before_its_first_use() -> None:
 
     class Dying:
         is_connected = True
-        transport = Trunk(ours)
+        transport = BastionTransport(ours)
 
     bastion = Hop(name="b", host="192.0.2.1", user="u", bastion="b")
     with closing(ours), closing(theirs), pytest.raises(Unreachable) as caught:
-        Gateways(lambda _: Dying()).dial(Hop(name="n1", host="192.0.2.2", user="u", jump=bastion), 1.0)
+        BastionPool(lambda _: Dying()).open_tunnel(
+            Hop(name="n1", host="192.0.2.2", user="u", jump=bastion), 1.0
+        )
     assert (caught.value.code, caught.value.node) == ("CC-SSH-018", "n1")
 
 
@@ -324,7 +326,7 @@ def test_a_bastion_without_room_is_tried_once_for_all(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The nodes behind it wait for one series of tries, and tell how many they were."""
-    monkeypatch.setattr("clusterctl.client.ssh.timeouts.PATIENCE", 1.0)
+    monkeypatch.setattr("clusterctl.client.ssh.timeouts.RETRY_LIMIT", 1.0)
     far = serve(name="far")
     met = []
 
@@ -352,12 +354,14 @@ def test_keys_push_meets_a_bastion_and_then_the_node_behind_it(serve: Serve, tmp
     node = server.node(jump=f"{ME}@127.0.0.1:{bastion.port}", known_hosts=str(known))
     public = server.client_key.with_suffix(".pub").read_text()
     codes: list[str] = []
-    with Doorway(server.client_key, public, lambda _: None, remember=tmp_path / "a", ask=None) as doorway:
+    with KeyInstaller(
+        server.client_key, public, lambda _: None, cache_dir=tmp_path / "a", ask_passphrase=None
+    ) as doorway:
         for _ in range(3):
-            (outcome,) = doorway.look([node])
+            (outcome,) = doorway.check_access([node])
             codes.append(outcome.error.code if outcome.error else "")
-            doorway.hostkeys.welcome_all()
-            doorway.welcome()
+            doorway.hostkeys.accept_all()
+            doorway.retry_bastions()
     assert codes == ["CC-SSH-018", "CC-SSH-009", ""]
     assert outcome.value is True
     assert len(known.read_text().splitlines()) == 2

@@ -41,7 +41,7 @@ def test_an_authority_vouches_for_a_host(
     for name in ("127.0.0.*", f"[127.0.0.1]:{server.port}"):
         known = trust(tmp_path, f"@cert-authority {name} {key}")
         assert client.connect(server.node(known_hosts=known)).is_connected
-        client.hostkeys._books.clear()
+        client.hostkeys._files.clear()
     assert client.recorded == []
 
 
@@ -80,7 +80,7 @@ def test_a_tampered_certificate(tmp_path: Path) -> None:
     assert whole.find_flaw("A", now=time.time() - 1e9) == ""  # valid for ever
     for place in range(40, len(blob), 7):
         changed = parse_certificate(blob[:place] + bytes([blob[place] ^ 1]) + blob[place + 1 :])
-        assert changed is None or changed.find_flaw("a") or changed.authority != whole.authority
+        assert changed is None or changed.find_flaw("a") or changed.ca_key != whole.ca_key
     assert all(parse_certificate(blob[:size]) is None for size in range(len(blob)))
 
 
@@ -102,10 +102,10 @@ def test_an_unknown_or_revoked_authority(serve: Serve, client: Client, tmp_path:
         ((f"@cert-authority * {key}", f"@revoked * {host}"), "CC-SSH-011"),
     ):
         known = trust(tmp_path, *lines)
-        client.hostkeys._books.clear()
+        client.hostkeys._files.clear()
         with pytest.raises(ConnectError) as caught:
             client.connect(server.node(known_hosts=known))
         assert caught.value.code == code
-    client.hostkeys._books.clear()
+    client.hostkeys._files.clear()
     known = trust(tmp_path, f"@cert-authority * {other}", f"[127.0.0.1]:{server.port} {host}")
     assert client.connect(server.node(known_hosts=known)).is_connected

@@ -13,7 +13,7 @@ from servers import Server
 from test_trust import inventory
 from waiting import HANG
 
-from clusterctl.client.ssh.config import own_home
+from clusterctl.client.ssh.config import passwd_home
 
 OLDEST = (3, 8)
 
@@ -21,7 +21,7 @@ OLDEST = (3, 8)
 def find_interpreters() -> dict[tuple[int, int], str]:
     """Find one interpreter of each version, on PATH and where pyenv puts them."""
     folders = [Path(folder) for folder in os.get_exec_path()]
-    places = [*folders, *sorted(own_home().glob(".pyenv/versions/*/bin"))]
+    places = [*folders, *sorted(passwd_home().glob(".pyenv/versions/*/bin"))]
     found = {sys.version_info[:2]: sys.executable}
     for folder in places:
         for path in folder.glob("python3.*") if folder.is_dir() else ():

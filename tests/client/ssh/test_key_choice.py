@@ -18,7 +18,7 @@ from test_keyring import accept, add_to_agent, agent
 from waiting import HANG, wait_until
 
 from clusterctl.client.ssh.connect import connect
-from clusterctl.client.ssh.identities import Keyring
+from clusterctl.client.ssh.identities import Identities
 from clusterctl.client.ssh.route import Hop, plain_hop
 from clusterctl.errors import AuthenticationFailed
 
@@ -32,9 +32,9 @@ def without_key(server: Server, **changes: object) -> Hop:
     return replace(plain_hop(server.node(key=None)), **changes)
 
 
-def labels(keyring: Keyring, hop: Hop) -> list[str]:
+def labels(keyring: Identities, hop: Hop) -> list[str]:
     """List what would be tried, shortened to the names."""
-    return [candidate.label.split(" (")[0].rpartition("/")[2] for candidate in keyring.keys(hop)]
+    return [candidate.label.split(" (")[0].rpartition("/")[2] for candidate in keyring.keys_for(hop)]
 
 
 def test_identities_only(server: Server, tmp_path: Path, agent: Path) -> None:
@@ -42,7 +42,7 @@ def test_identities_only(server: Server, tmp_path: Path, agent: Path) -> None:
     named, other = make_key(tmp_path / "named", passphrase="x"), make_key(tmp_path / "other")
     add_to_agent(named, "x")
     add_to_agent(other)
-    keyring = Keyring(home=tmp_path / "h")
+    keyring = Identities(home=tmp_path / "h")
     hop = without_key(server, identities=(str(named), str(tmp_path / "missing")))
     assert labels(keyring, hop) == ["ssh-agent: named", "ssh-agent: other"]
     assert labels(keyring, replace(hop, identities_only=True)) == ["ssh-agent: named"]
@@ -56,7 +56,7 @@ def test_identity_agent(server: Server, tmp_path: Path, monkeypatch: pytest.Monk
     add_to_agent(make_key(tmp_path / "key"))
     place = os.environ["SSH_AUTH_SOCK"]
     monkeypatch.delenv("SSH_AUTH_SOCK")
-    keyring = Keyring(home=tmp_path / "h")
+    keyring = Identities(home=tmp_path / "h")
     assert labels(keyring, without_key(server)) == []
     assert labels(keyring, without_key(server, agent=place)) == ["ssh-agent: key"]
 
@@ -78,8 +78,8 @@ def test_certificate_files(serve: Serve, tmp_path: Path, kind: str) -> None:
     hop = without_key(
         server, identities=(str(other), str(key)), certificates=(str(tmp_path / "elsewhere"), "/none")
     )
-    keyring = Keyring(home=tmp_path / "h")
-    tried = [candidate.label for candidate in keyring.keys(hop)]
+    keyring = Identities(home=tmp_path / "h")
+    tried = [candidate.label for candidate in keyring.keys_for(hop)]
     assert [label.rpartition(" with ")[2] for label in tried if " with " in label] == [
         str(tmp_path / "elsewhere")
     ]
@@ -87,7 +87,7 @@ def test_certificate_files(serve: Serve, tmp_path: Path, kind: str) -> None:
     connect(hop, client.hostkeys, keyring).close()
     add_to_agent(key)
     key.unlink()  # its public half is enough to know it in the agent
-    held = Keyring(home=tmp_path / "h")
+    held = Identities(home=tmp_path / "h")
     connect(replace(hop, identities_only=True), client.hostkeys, held).close()
 
 
@@ -99,7 +99,7 @@ def test_certificate_in_the_agent(serve: Serve, tmp_path: Path) -> None:
     add_to_agent(key)
     server = serve(f"TrustedUserCAKeys {authority}.pub")
     client = make_client(tmp_path / "h")
-    connect(without_key(server), client.hostkeys, Keyring(home=tmp_path / "h")).close()
+    connect(without_key(server), client.hostkeys, Identities(home=tmp_path / "h")).close()
 
 
 def test_one_question_for_each_key_file(server: Server, tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_one_question_for_each_key_file(server: Server, tmp_path: Path) -> None:
         asked.append(path)
         return next(answers)
 
-    keyring = Keyring(home=tmp_path / "h", agent=False, ask=ask)
+    keyring = Identities(home=tmp_path / "h", agent=False, ask_passphrase=ask)
     hops = [plain_hop(server.node(f"n{place}", key=str(key))) for place in range(5)]
     keyring.unlock(hops)
     keyring.unlock(hops)
@@ -121,12 +121,12 @@ def test_one_question_for_each_key_file(server: Server, tmp_path: Path) -> None:
     client = make_client(tmp_path / "h")
     connect(hops[0], client.hostkeys, keyring).close()
 
-    silent = Keyring(home=tmp_path / "h", agent=False, ask=asked.append)
+    silent = Identities(home=tmp_path / "h", agent=False, ask_passphrase=asked.append)
     silent.unlock(hops)
     silent.unlock(hops)
     assert len(asked) == 3
     with pytest.raises(AuthenticationFailed, match="passphrase"):
-        silent.keys(hops[0])
+        silent.keys_for(hops[0])
 
 
 def test_nobody_is_asked_while_another_key_may_do(server: Server, tmp_path: Path) -> None:
@@ -136,10 +136,10 @@ def test_nobody_is_asked_while_another_key_may_do(server: Server, tmp_path: Path
     make_key(folder / "id_ecdsa", "ecdsa", passphrase="secret")
     asked: list[str] = []
     hop = without_key(server)
-    Keyring(home=tmp_path / "h", agent=False, ask=asked.append).unlock([hop])
+    Identities(home=tmp_path / "h", agent=False, ask_passphrase=asked.append).unlock([hop])
     assert asked == [str(folder / "id_ecdsa")]
     make_key(folder / "id_ed25519")
-    Keyring(home=tmp_path / "h", agent=False, ask=asked.append).unlock([hop])
+    Identities(home=tmp_path / "h", agent=False, ask_passphrase=asked.append).unlock([hop])
     assert len(asked) == 1
 
 
@@ -199,7 +199,7 @@ def test_a_key_that_is_offered_comes_before_the_usual_ones(server: Server, tmp_p
     folder = tmp_path / "h" / ".ssh"
     folder.mkdir(parents=True)
     usual, cluster = make_key(folder / "id_ed25519"), make_key(tmp_path / "cluster")
-    keyring, hop = Keyring(home=tmp_path / "h", agent=False), without_key(server)
+    keyring, hop = Identities(home=tmp_path / "h", agent=False), without_key(server)
     assert labels(keyring, replace(hop, offered=str(cluster))) == ["cluster", "id_ed25519"]
     assert labels(keyring, replace(hop, offered=str(usual))) == ["id_ed25519"]
     assert labels(keyring, replace(hop, offered="/none")) == ["id_ed25519"]

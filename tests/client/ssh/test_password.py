@@ -16,7 +16,7 @@ from paramiko.server import InteractiveQuery
 from servers import PATIENT, make_client, node_named
 
 from clusterctl.client.ssh.connect import connect
-from clusterctl.client.ssh.key_install import PasswordLogin
+from clusterctl.client.ssh.key_install import PasswordHandshake
 from clusterctl.client.ssh.route import plain_hop
 from clusterctl.errors import AuthenticationFailed
 
@@ -76,8 +76,8 @@ def enter(server: Asking, home: Path) -> None:
     hop = plain_hop(
         node_named("gpu01", port=server.port, host_keys="accept-new", known_hosts=str(home / "kh"))
     )
-    login = partial(PasswordLogin, password=PASSWORD)
-    connect(replace(hop), client.hostkeys, client.keyring, PATIENT, login=login).close()
+    login = partial(PasswordHandshake, password=PASSWORD)
+    connect(replace(hop), client.hostkeys, client.keyring, PATIENT, handshake_type=login).close()
 
 
 @pytest.mark.parametrize("question", ["Password: ", "(ann@token-ring) password:", "ann 的密码: "])

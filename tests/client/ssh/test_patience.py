@@ -10,7 +10,7 @@ from servers import Client, Server, node_named
 from test_connect import listener
 
 from clusterctl.client.rpc.fanout import fan_out
-from clusterctl.client.ssh.timeouts import insist
+from clusterctl.client.ssh.timeouts import retry_while_busy
 from clusterctl.errors import AuthenticationFailed, ServerBusy, Unreachable
 from clusterctl.specs.inventory.model import Node
 
@@ -34,7 +34,7 @@ def test_logins_that_max_startups_drops_get_in_later(serve: Callable[..., Server
             raise
 
     nodes = [server.node(f"n{place}") for place in range(8)]
-    outcomes = list(fan_out(nodes, lambda node: insist(lambda: enter(node))))
+    outcomes = list(fan_out(nodes, lambda node: retry_while_busy(lambda: enter(node))))
     assert [outcome.error for outcome in outcomes if not outcome.ok] == []
     assert len(dropped) >= 10
 
@@ -50,7 +50,7 @@ def test_patience_ends_and_says_so(client: Client, said: bytes) -> None:
         connection.close()
 
     with listener(answer) as port, pytest.raises(ServerBusy) as caught:
-        insist(lambda: client.connect(node_named("n1", port=port)), patience=1.0)
+        retry_while_busy(lambda: client.connect(node_named("n1", port=port)), limit=1.0)
     assert caught.value.code == "CC-SSH-006"
     assert f"tried {len(met)} times in" in caught.value.evidence
     assert said.decode().strip() in caught.value.evidence
@@ -67,7 +67,7 @@ def test_refusals_and_closed_ports_are_not_tried_again(server: Server, client: C
         return client.connect(node)
 
     with pytest.raises(AuthenticationFailed):
-        insist(lambda: enter(server.node(key=None)))
+        retry_while_busy(lambda: enter(server.node(key=None)))
     with pytest.raises(Unreachable):
-        insist(lambda: enter(node_named("n1", port=1)))
+        retry_while_busy(lambda: enter(node_named("n1", port=1)))
     assert len(tries) == 2

@@ -12,7 +12,7 @@ import pytest
 from counting import check_growth
 from waiting import wait_until
 
-from clusterctl.client.ssh.config import SshConfig, split_paths, trace_files
+from clusterctl.client.ssh.config import SshConfig, find_dependencies, split_paths
 from clusterctl.client.ssh.route import Hop, Routes, login_name
 from clusterctl.errors import ClusterctlError, Unreachable
 from clusterctl.specs.inventory.model import Node, Ssh
@@ -186,7 +186,7 @@ def test_a_young_file_is_not_trusted(desk: Desk, monkeypatch: pytest.MonkeyPatch
     """It may change again without a new time stamp."""
     monkeypatch.undo()
     desk.write("Host gpu1\n  Port 1\n")
-    assert not trace_files(str(desk.folder / "config")).fixed
+    assert not find_dependencies(str(desk.folder / "config")).cacheable
 
 
 def test_two_hundred_hosts_ask_no_program_the_second_time(desk: Desk) -> None:

@@ -19,9 +19,9 @@ import pytest
 from pipenodes import PipeSession
 from waiting import HANG
 
-from clusterctl.client.sync.distribute import Passing, Place
+from clusterctl.client.sync.distribute import Distribution, TransferAddress
 from clusterctl.client.sync.scan import ScanResult, scan_source
-from clusterctl.client.sync.upload import Synced, send_tree
+from clusterctl.client.sync.upload import SyncResult, send_tree
 from clusterctl.errors import ClusterctlError
 from clusterctl.node.sync import transfer as giving
 from clusterctl.node.verbs import sync
@@ -64,18 +64,18 @@ class Nodes:
         self.folder, self.scan = folder, scan
         self.names = [f"gpu{place:02}" for place in range(count)]
         self.notices: list[str] = []
-        places = {name: Place("127.0.0.1") for name in self.names}
-        self.passing = Passing(via, places, self.notices.append)  # type: ignore[arg-type]  # one of three words
+        places = {name: TransferAddress("127.0.0.1") for name in self.names}
+        self.passing = Distribution(via, places, self.notices.append)  # type: ignore[arg-type]  # one of three words
         self.sessions: dict[str, Watched] = {}
         self.meddle: Deed = lambda _nodes, _giver: None
 
-    def bring(self) -> dict[str, Synced]:
+    def bring(self) -> dict[str, SyncResult]:
         """Bring the code to all at once."""
 
-        def one(place: int, name: str) -> Synced | None:
+        def one(place: int, name: str) -> SyncResult | None:
             self.sessions[name] = Watched(self, name, place)
             try:
-                return send_tree(self.sessions[name], self.scan, node=name, passing=self.passing)
+                return send_tree(self.sessions[name], self.scan, node=name, distribution=self.passing)
             except (ClusterctlError, BrokenPipeError):
                 return None
 
@@ -140,13 +140,13 @@ def test_the_code_leaves_here_once(made: Callable[..., Nodes], scan: ScanResult)
         sum(one.sent for one in brought.values()) == scan.manifest.size == SIZE + len("x = 0\n") * 10 + 7 * 30
     )
     assert sorted(one.taken for one in brought.values()) == [0] + [scan.manifest.size] * 5
-    assert len({one.giver for one in brought.values()}) > 2, "those that have it give it on"
+    assert len({one.provider for one in brought.values()}) > 2, "those that have it give it on"
     assert all(nodes.code(name) == held for name in nodes.names)
     ports = [listening(one.process.pid) for one in nodes.sessions.values()]
     assert all(ports)
 
     for session in nodes.sessions.values():
-        nodes.passing.keep(session)
+        nodes.passing.keep_open(session)
     nodes.passing.close()
 
     assert [one.process.returncode for one in nodes.sessions.values()] == [0] * 6
@@ -218,7 +218,7 @@ def knock(port: int) -> None:
 
 def test_who_proves_the_token_drop_by_drop_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """There are few places to take from: nobody keeps one by sending a byte now and then."""
-    monkeypatch.setattr(giving, "PROVE", 0.4)
+    monkeypatch.setattr(giving, "HANDSHAKE_LIMIT", 0.4)
     ours, stranger = socket.socketpair()
     over = threading.Event()
 
@@ -231,7 +231,7 @@ def test_who_proves_the_token_drop_by_drop_is_left(monkeypatch: pytest.MonkeyPat
     dripping.start()
     try:
         with ours, pytest.raises(TimeoutError):
-            giving.examine(ours, b"token")
+            giving.authenticate_receiver(ours, b"token")
     finally:
         over.set()
         dripping.join()
@@ -262,7 +262,7 @@ def test_a_frame_that_unpacks_without_end_is_refused() -> None:
     bomb = zlib.compress(bytes(64 << 20))
     for header in ({"blob": "a" * 64}, {"blobs": [["a" * 64, 64 << 20]]}):
         with pytest.raises(zlib.error, match="more data"):
-            list(sync.contents(header, bomb))
+            list(sync.unpack_contents(header, bomb))
 
 
 def test_a_node_that_has_all_gives_at_once(made: Callable[..., Nodes]) -> None:
@@ -274,7 +274,7 @@ def test_a_node_that_has_all_gives_at_once(made: Callable[..., Nodes]) -> None:
     nodes.folder.rename(more.folder)
     first = Watched(more, "gpu00", 0)
     more.sessions["gpu00"] = first
-    send_tree(first, more.scan, node="gpu00", passing=more.passing)
+    send_tree(first, more.scan, node="gpu00", distribution=more.passing)
     del more.names[0]
     assert [one.sent for one in more.bring().values()] == [0, 0, 0]
 
@@ -292,7 +292,9 @@ def test_a_node_that_has_all_gives_at_once(made: Callable[..., Nodes]) -> None:
 )
 def test_when_the_code_is_passed_on(via: Any, count: int, size: int, passes: bool) -> None:
     """`auto` weighs what would be sent; the two others do as they say."""
-    passing = Passing(via, {f"n{place}": Place("192.0.2.1", (20000, 20100)) for place in range(count)})
+    passing = Distribution(
+        via, {f"n{place}": TransferAddress("192.0.2.1", (20000, 20100)) for place in range(count)}
+    )
     offer = passing.offer("n0", size)
     assert (offer is not None) == passes
     if offer:
@@ -303,14 +305,14 @@ def test_when_the_code_is_passed_on(via: Any, count: int, size: int, passes: boo
 
 def test_who_waits_for_a_node_that_fails_takes_its_place() -> None:
     """The first fails before it has anything: the next is sent it, and the third takes it from the second."""
-    passing = Passing("tree", {name: Place("192.0.2.1") for name in "abc"})
-    assert passing.find("a", 1) is None
+    passing = Distribution("tree", {name: TransferAddress("192.0.2.1") for name in "abc"})
+    assert passing.wait_for_provider("a", 1) is None
     with ThreadPoolExecutor() as pool:
-        waiting = {pool.submit(passing.find, name, 1): name for name in "bc"}
-        passing.leave("a")
+        waiting = {pool.submit(passing.wait_for_provider, name, 1): name for name in "bc"}
+        passing.remove_node("a")
         second = next(name for future, name in waiting.items() if _soon(future) is None)
-        passing.join(second, 4711)
-        passing.leave(second)
+        passing.add_provider(second, 4711)
+        passing.remove_node(second)
         third = next(future for future, name in waiting.items() if name != second)
         assert third.result(HANG).node == second  # type: ignore[union-attr]  # it is a giver
 
@@ -318,18 +320,21 @@ def test_who_waits_for_a_node_that_fails_takes_its_place() -> None:
 def test_nodes_that_do_not_reach_each_other_are_all_sent_it_from_here() -> None:
     """Two that took it from nobody are enough: nobody else waits for a giver that he cannot reach."""
     names = [f"n{number}" for number in range(16)]
-    passing = Passing("tree", {name: Place("192.0.2.1") for name in names})
-    assert passing.find("n0", 1) is None
+    passing = Distribution("tree", {name: TransferAddress("192.0.2.1") for name in names})
+    assert passing.wait_for_provider("n0", 1) is None
     passing.release("n0")
-    passing.join("n0", 4711)
-    passing.leave("n0")
+    passing.add_provider("n0", 4711)
+    passing.remove_node("n0")
     for name in ("n1", "n2"):
-        assert passing.find(name, 1) is not None
+        assert passing.wait_for_provider(name, 1) is not None
         passing.release(name, "it does not answer")
-        passing.join(name, 4711)  # it has been sent it meanwhile
-        passing.leave(name)
+        passing.add_provider(name, 4711)  # it has been sent it meanwhile
+        passing.remove_node(name)
     with ThreadPoolExecutor(len(names)) as pool:
-        assert list(pool.map(lambda name: passing.find(name, 1), names[3:], timeout=HANG)) == [None] * 13
+        assert (
+            list(pool.map(lambda name: passing.wait_for_provider(name, 1), names[3:], timeout=HANG))
+            == [None] * 13
+        )
 
 
 def _soon(future: Any) -> Any:

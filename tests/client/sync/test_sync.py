@@ -19,7 +19,7 @@ from clusterctl.client.rpc import session as conversation
 from clusterctl.client.rpc.frames import Frame
 from clusterctl.client.sync.contents import Contents
 from clusterctl.client.sync.scan import ScanResult, scan_source
-from clusterctl.client.sync.upload import Synced, send_tree
+from clusterctl.client.sync.upload import SyncResult, send_tree
 from clusterctl.errors import ConnectionLost, NodeError, SyncError
 from clusterctl.protocol.untrusted import Untrusted
 
@@ -27,7 +27,7 @@ BIG = 20_000_000
 AWKWARD = ["a b.txt", "quo'te\".txt", "new\nline", "-rf", "$(touch x)", "caf\u00e9", "cafe\u0301", "\u4e2d"]
 
 
-def bring(scan: ScanResult, workdir: Path, **how: Any) -> tuple[Synced, list[str]]:
+def bring(scan: ScanResult, workdir: Path, **how: Any) -> tuple[SyncResult, list[str]]:
     """Send a tree; give what was reported and which contents went over the wire."""
     with session(workdir, **how) as opened:
         return send_tree(opened, scan, node=how.get("node", "gpu01")), opened.blobs
@@ -230,7 +230,7 @@ def test_contents_are_packed_once_for_all_nodes(source: Path, tmp_path: Path) ->
 def test_contents_that_do_not_fit_into_memory_are_read_again(source: Path, tmp_path: Path) -> None:
     """Without room for packed contents every node is served from the source."""
     scan = scan_source(source)
-    scan = replace(scan, contents=Contents(os.fsencode(scan.root), scan.manifest, keep=0))
+    scan = replace(scan, contents=Contents(os.fsencode(scan.root), scan.manifest, cache_bytes=0))
     for name in ("one", "two"):
         bring(scan, tmp_path / name)
         assert listing(code_of(tmp_path / name)) == listing(source)

@@ -8,16 +8,16 @@ from contextlib import suppress
 
 from waiting import HANG
 
-from clusterctl.client.sync.distribute import Turns
+from clusterctl.client.sync.distribute import SharedHomeLocks
 
 
 def test_the_first_goes_alone_and_a_failure_passes_the_turn_on() -> None:
     """Of four at one place the first fails, the second fills it, the rest go together; elsewhere nobody waits."""
-    turns, log, lock = Turns(), list[str](), threading.Lock()
+    turns, log, lock = SharedHomeLocks(), list[str](), threading.Lock()
     together = threading.Barrier(2, timeout=HANG)
 
     def work(name: str, place: str) -> None:
-        with suppress(RuntimeError), turns.take(place):
+        with suppress(RuntimeError), turns.acquire(place):
             with lock:
                 log.append(name)
                 order = len(log)
@@ -33,7 +33,7 @@ def test_the_first_goes_alone_and_a_failure_passes_the_turn_on() -> None:
     workers = [threading.Thread(target=work, args=(name, "nfs")) for name in "abcd"]
     for worker in workers:
         worker.start()
-    with turns.take("disk"), turns.take(""), turns.take(""):
+    with turns.acquire("disk"), turns.acquire(""), turns.acquire(""):
         pass
     for worker in workers:
         worker.join(HANG)

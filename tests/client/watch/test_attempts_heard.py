@@ -9,13 +9,13 @@ from typing import Any, NoReturn
 import pytest
 from waiting import HANG
 
-from clusterctl.cli.actions.logs import Filter
+from clusterctl.cli.actions.logs import LogQuery
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.tasks import await_event
-from clusterctl.client.watch.follower import LogLines, NodeEvent, StateChange, StreamEnd, Streams
-from clusterctl.client.watch.monitor import Attached, Watch
-from clusterctl.client.watch.node_report import Attempts, Part
-from clusterctl.client.watch.reader import Onlooker
+from clusterctl.client.watch.follower import LogLines, NodeEvent, NodeStreams, StateChange, StreamEnd
+from clusterctl.client.watch.monitor import MonitorOptions, RunMonitor
+from clusterctl.client.watch.node_report import AttemptTracker, NodeReport
+from clusterctl.client.watch.reader import LiveReader
 from clusterctl.errors import StartError
 from clusterctl.plans.runs.state import NodeState, parse_state
 from clusterctl.protocol.untrusted import Untrusted
@@ -43,23 +43,23 @@ def pausing(attempt: int) -> dict[str, Any]:
 def test_each_attempt_is_told_once() -> None:
     """Whichever node says so first; the spare that comes in is named."""
     said: list[str] = []
-    heard = Attempts({}, said.append)
+    heard = AttemptTracker({}, said.append)
 
     for known in (state(1, 0, 1, None), state(1, 0, 1, None, lost="gpu02")):
-        assert not heard.hear_state("gpu01", known, ["gpu01"])
-    assert [heard.hear_event("gpu01", Untrusted(pausing(1)), ["gpu01"]) for _ in range(3)] == [
+        assert not heard.on_state("gpu01", known, ["gpu01"])
+    assert [heard.on_event("gpu01", Untrusted(pausing(1)), ["gpu01"]) for _ in range(3)] == [
         True,
         False,
         False,
     ]
-    assert heard.is_settled(1)
-    assert not heard.is_settled(2)
-    assert heard.is_out("gpu02"), "it is lost, though its rank is not given away yet"
-    assert [heard.hear_state("gpu01", state(2, 0, None, 1, lost="gpu02"), ["gpu01"]) for _ in range(2)] == [
+    assert heard.is_superseded(1)
+    assert not heard.is_superseded(2)
+    assert heard.is_not_participating("gpu02"), "it is lost, though its rank is not given away yet"
+    assert [heard.on_state("gpu01", state(2, 0, None, 1, lost="gpu02"), ["gpu01"]) for _ in range(2)] == [
         True,
         False,
     ]
-    heard.hear_nothing()
+    heard.on_idle()
     assert said == [
         "attempt 1: gpu02 is lost; attempt 2 begins in 2 s",
         "attempt 2 begins on gpu01, gpu03 (spare, node 1)",
@@ -69,17 +69,17 @@ def test_each_attempt_is_told_once() -> None:
 def test_who_comes_late_is_told_in_order() -> None:
     """The state comes first then, and after it the events and the lines of the attempt before: these stand first."""
     said: list[str] = []
-    heard = Attempts({}, said.append)
+    heard = AttemptTracker({}, said.append)
 
-    assert heard.hear_state("gpu01", state(3, 0, None, 1, lost="gpu02", word="WAITING"), ["gpu01"])
-    heard.hear_nothing()
+    assert heard.on_state("gpu01", state(3, 0, None, 1, lost="gpu02", word="WAITING"), ["gpu01"])
+    heard.on_idle()
     for number in (1, 2):
-        assert heard.hear_event("gpu01", Untrusted(pausing(number)), ["gpu01"])
+        assert heard.on_event("gpu01", Untrusted(pausing(number)), ["gpu01"])
     for attempt in (1, 2):
-        heard.hear_lines(f"attempt-{attempt}/rank-0.out")
+        heard.on_lines(f"attempt-{attempt}/rank-0.out")
     assert said == []
-    heard.hear_lines("attempt-3/rank-0.out")
-    heard.settle()
+    heard.on_lines("attempt-3/rank-0.out")
+    heard.flush_notices()
     assert said == [
         "attempt 1: gpu02 is lost",
         "attempt 2: gpu02 is lost; attempt 3 begins in 2 s",
@@ -91,18 +91,18 @@ def test_who_comes_later_is_not_moved_by_what_is_settled() -> None:
     """The events of the first attempt are read again; none of them is a failure of the second."""
     said: list[str] = []
     now = state(2, 0, 1, None)
-    watch = Watch("r", NODES, {}, {}, known={node.name: now for node in NODES})
-    attached = Attached(Cluster(said.append), watch, show=lambda _: None, notice=said.append)
+    watch = MonitorOptions("r", NODES, {}, {}, known_states={node.name: now for node in NODES})
+    attached = RunMonitor(Cluster(said.append), watch, show=lambda _: None, notice=said.append)
     killed = {"event": "rank_exited", "rank": 1, "exit": None, "signal": 9, "time": 5.0}
 
-    attached._take(StateChange("gpu02", now))
+    attached._on_update(StateChange("gpu02", now))
     for event in (killed, {"event": "stopping", "reason": "gpu02: rank 1"}, pausing(1)):
-        attached._take(NodeEvent("gpu02", Untrusted(event)))
+        attached._on_update(NodeEvent("gpu02", Untrusted(event)))
     assert said == []
-    attached._take(NodeEvent("gpu02", Untrusted({"event": "attempt", "attempt": 2})))
-    attached._take(LogLines("gpu02", 1, "stderr", "attempt-1/x", 0, None, ("ValueError: old",), (16,)))
-    assert attached._parts["gpu02"].failures(9.0) == []
-    attached._take(NodeEvent("gpu02", Untrusted(killed)))
+    attached._on_update(NodeEvent("gpu02", Untrusted({"event": "attempt", "attempt": 2})))
+    attached._on_update(LogLines("gpu02", 1, "stderr", "attempt-1/x", 0, None, ("ValueError: old",), (16,)))
+    assert attached._reports["gpu02"].failures(9.0) == []
+    attached._on_update(NodeEvent("gpu02", Untrusted(killed)))
     assert said == ["gpu02: rank 1 failed; the nodes are ending this attempt"]
 
 
@@ -110,11 +110,11 @@ def test_an_attempt_that_is_over_is_followed_to_its_end() -> None:
     """A node that has sent all of it is not asked again, though its run goes on; of the one that runs it is."""
     for wanted, over in ((1, True), (2, False), (None, False)):
         about = {"ranks": None, "tail": None, "grep": None, "stream": None, "since": None}
-        wish = Filter(**about, follow=True, attempt=wanted, timed=False, as_json=False).request()
-        onlooker = Onlooker(Cluster(print), "r", NODES, {}, wish, notice=print)
+        wish = LogQuery(**about, follow=True, attempt=wanted, show_times=False, as_json=False).request()
+        onlooker = LiveReader(Cluster(print), "r", NODES, {}, wish, notice=print)
         onlooker._streams.reopen = lambda *_: None  # type: ignore[method-assign]  # there is nobody to ask
-        onlooker._note(StateChange("gpu02", state(2, 0, 1, None)))
-        assert onlooker._ends("gpu02", None) is over
+        onlooker._on_update(StateChange("gpu02", state(2, 0, 1, None)))
+        assert onlooker._has_ended("gpu02", None) is over
         onlooker._streams.close()
 
 
@@ -129,7 +129,7 @@ class Refusing(Cluster):
 def test_a_stream_that_our_own_system_refuses_ends_with_its_reason() -> None:
     """Nobody waits for it in vain, and no thread ends with a traceback."""
     wish = {"events": None, "logs": None}
-    streams = Streams(Refusing(print), "r", NODES[:1], {}, wish, notice=print, longest_pause=1.0)
+    streams = NodeStreams(Refusing(print), "r", NODES[:1], {}, wish, notice=print, longest_pause=1.0)
     streams.open_all()
     ends, until = [], time.monotonic() + HANG
     while not ends and time.monotonic() < until:
@@ -140,13 +140,13 @@ def test_a_stream_that_our_own_system_refuses_ends_with_its_reason() -> None:
 
 def test_a_rank_that_ends_after_its_node_was_told_to_is_known_as_that() -> None:
     """And one that ended before is not."""
-    part = Part(NODES[0], 0.0)
+    part = NodeReport(NODES[0], 0.0)
     for event in (
         {"event": "rank_exited", "rank": 0, "exit": 1, "signal": None, "time": 9.0},
         {"event": "stopping", "reason": "gpu01: rank 0", "time": 10.0},
         {"event": "rank_exited", "rank": 1, "exit": 143, "signal": None, "time": 10.3},
     ):
-        part.hear_event(Untrusted(event))
+        part.on_event(Untrusted(event))
     assert [(failure.rank, failure.after_stop) for failure in part.failures(11.0)] == [(0, False), (1, True)]
 
 
@@ -175,15 +175,20 @@ def test_a_run_that_is_over_before_a_slow_node_begins_has_begun() -> None:
 def test_one_node_alone_moves_nobody_on() -> None:
     """A node that invents attempts or pauses hides no failure of the others: two must say the same."""
     said: list[str] = []
-    heard, everybody = Attempts({}, said.append), ["gpu01", "gpu02", "gpu03"]
+    heard, everybody = AttemptTracker({}, said.append), ["gpu01", "gpu02", "gpu03"]
     for name in everybody:
-        heard.hear_state(name, state(1, 0, 1, None), everybody)
+        heard.on_state(name, state(1, 0, 1, None), everybody)
 
-    assert not heard.hear_state("gpu03", state(10_000, None, None, 0), everybody)
-    assert not heard.hear_state("gpu03", state(1, None, None, 0, lost="gpu02"), everybody)
+    assert not heard.on_state("gpu03", state(10_000, None, None, 0), everybody)
+    assert not heard.on_state("gpu03", state(1, None, None, 0, lost="gpu02"), everybody)
     for number in (1, 2, 9999):
-        assert not heard.hear_event("gpu03", Untrusted(pausing(number)), everybody)
-    assert (heard.number, heard.is_settled(1), heard.is_out("gpu01"), heard.is_out("gpu02")) == (
+        assert not heard.on_event("gpu03", Untrusted(pausing(number)), everybody)
+    assert (
+        heard.number,
+        heard.is_superseded(1),
+        heard.is_not_participating("gpu01"),
+        heard.is_not_participating("gpu02"),
+    ) == (
         1,
         False,
         False,
@@ -191,7 +196,7 @@ def test_one_node_alone_moves_nobody_on() -> None:
     )
     assert said == []
 
-    assert heard.hear_event("gpu01", Untrusted(pausing(1)), everybody)
-    assert not heard.hear_state("gpu01", state(2, 0, None, 1, lost="gpu02"), everybody)
-    assert heard.hear_state("gpu03", state(2, 0, None, 1, lost="gpu02"), everybody)
-    assert heard.is_out("gpu02")
+    assert heard.on_event("gpu01", Untrusted(pausing(1)), everybody)
+    assert not heard.on_state("gpu01", state(2, 0, None, 1, lost="gpu02"), everybody)
+    assert heard.on_state("gpu03", state(2, 0, None, 1, lost="gpu02"), everybody)
+    assert heard.is_not_participating("gpu02")

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from clusterctl.client.rpc.cluster import Cluster
-from clusterctl.client.watch.follower import Follower, LogLines, StreamEnd, Streams
-from clusterctl.client.watch.reader import COST, InOrder, Reading, Window
+from clusterctl.client.watch.follower import Follower, LogLines, NodeStreams, StreamEnd
+from clusterctl.client.watch.reader import LINE_OVERHEAD, LogReader, ReorderWindow, TimeMerger
 from clusterctl.errors import ConnectionLost
 from clusterctl.protocol.untrusted import Untrusted
 
@@ -29,22 +29,22 @@ def entry(node: str, file: str, offset: int, times: list[float], *, began: float
 
 def test_a_line_waits_until_no_node_can_have_an_older_one() -> None:
     """Of whom is waited for, it is known by name."""
-    order = InOrder(["a", "b"])
-    order.hear(entry("a", "x", 0, [1.0, 5.0]))
-    assert list(order.ready()) == []
-    assert order.behind == "b"
-    order.hear(entry("b", "y", 0, [3.0, 4.0]))
-    assert [line for one in order.ready() for line in one.lines] == ["x0   "]
-    assert order.behind == "a"
+    order = TimeMerger(["a", "b"])
+    order.add(entry("a", "x", 0, [1.0, 5.0]))
+    assert list(order.pop_ready()) == []
+    assert order.next_node == "b"
+    order.add(entry("b", "y", 0, [3.0, 4.0]))
+    assert [line for one in order.pop_ready() for line in one.lines] == ["x0   "]
+    assert order.next_node == "a"
     order.end("a")
     order.end("b")
-    assert order.behind is None
-    assert [line for one in order.ready() for line in one.lines] == ["y0   ", "y1   ", "x1   "]
+    assert order.next_node is None
+    assert [line for one in order.pop_ready() for line in one.lines] == ["y0   ", "y1   ", "x1   "]
 
 
 def test_many_files_of_many_nodes() -> None:
     """Parcels come in the order of their first lines, as nodes send them; the lines come out in order of time."""
-    generator, order = random.Random(4), InOrder([f"n{number}" for number in range(4)])
+    generator, order = random.Random(4), TimeMerger([f"n{number}" for number in range(4)])
     shown: list[LogLines] = []
     queues = {}
     for node in range(4):
@@ -54,12 +54,12 @@ def test_many_files_of_many_nodes() -> None:
             for place in range(0, 120, 15):
                 parcels.append(entry(f"n{node}", f"{node}{file}-", place * 10, times[place : place + 15]))
         queues[f"n{node}"] = sorted(parcels, key=lambda parcel: parcel.began)
-    while (name := order.behind) is not None:
+    while (name := order.next_node) is not None:
         if queues[name]:
-            order.hear(queues[name].pop(0))
+            order.add(queues[name].pop(0))
         else:
             order.end(name)
-        shown += order.ready()
+        shown += order.pop_ready()
 
     times = [moment for one in shown for moment in one.times]
     assert times == sorted(times) and len(times) == 4 * 3 * 120
@@ -72,25 +72,27 @@ def test_many_files_of_many_nodes() -> None:
 
 def test_what_was_dropped_is_told_before_the_lines_after_it() -> None:
     """Once, also where nothing follows."""
-    order = InOrder(["a"])
+    order = TimeMerger(["a"])
     first, second = entry("a", "x", 0, [1.0]), entry("a", "x", 500, [7.0, 8.0], began=2.0)
     alone = LogLines("a", 1, "stdout", "y", 900, None, (), (), began=9.0, gone=(100, 900))
     for one in (first, LogLines(**{**vars(second), "gone": (10, 500)}), alone):
-        order.hear(one)
+        order.add(one)
     order.end("a")
-    shown = [(one.file, len(one.lines), one.gone) for one in order.ready()]
+    shown = [(one.file, len(one.lines), one.gone) for one in order.pop_ready()]
     assert shown == [("x", 1, None), ("x", 2, (10, 500)), ("y", 0, (100, 900))]
 
 
 def test_what_an_attempt_wrote_while_we_were_away_is_asked_for() -> None:
     """After a cut, of every attempt from the first of which anything was heard; a node that knows its clock adds it."""
     wish = {"events": None, "logs": {"moment": 100.0}, "follow": True, "clock": True}
-    streams = Streams(Cluster(print), "r", [], {}, wish, notice=print, longest_pause=1.0, clocks={"a": 7.0})
-    first = streams._request("a")
+    streams = NodeStreams(
+        Cluster(print), "r", [], {}, wish, notice=print, longest_pause=1.0, clocks={"a": 7.0}
+    )
+    first = streams._build_request("a")
     assert (first["logs"]["moment"], first["clock"], "since" in first["logs"]) == (100.0, True, False)
     streams._follower.offsets["a"] = {"attempt-2/x": 10, "attempt-3/x": 20}
     streams._measured.add("a")
-    again = streams._request("a")
+    again = streams._build_request("a")
     assert (again["logs"]["since"], again["logs"]["moment"], "clock" in again) == (2, 107.0, False)
     streams.close()
 
@@ -113,7 +115,7 @@ class Pipe:
         self.near.recv(64)
         return [(Untrusted(header), body) for header, body in self.said]
 
-    def beat(self) -> None:
+    def send_heartbeat(self) -> None:
         """Fail, if the way is cut."""
         if self.cut:
             raise LOST
@@ -148,16 +150,16 @@ def test_a_node_that_hung_up_while_others_were_read_is_asked_again_at_its_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """However often that was: its tries are for the time when somebody reads."""
-    reading = Reading(Cluster(print), "r", [], {}, {"follow": False}, clocks={})
+    reading = LogReader(Cluster(print), "r", [], {}, {"follow": False}, clocks={})
     opened: list[str] = []
     monkeypatch.setattr(reading._streams, "reopen", lambda name, _: opened.append(name))
     monkeypatch.setattr(reading._streams, "updates", lambda _, **__: iter(()))
     for _ in range(9):
-        assert list(reading._take(StreamEnd("b", LOST), "a")) == []
+        assert list(reading._retry_cut(StreamEnd("b", LOST), "a")) == []
     assert opened == []
     assert list(reading._read("a")) == [] and opened == []
     assert list(reading._read("b")) == [] and opened == ["b"]
-    assert list(reading._take(StreamEnd("b", LOST), "b")) == []
+    assert list(reading._retry_cut(StreamEnd("b", LOST), "b")) == []
     assert opened == ["b", "b"]
     reading._streams.close()
 
@@ -169,51 +171,51 @@ def told(entries: Any) -> list[str]:
 
 def test_lines_that_are_followed_wait_a_moment_for_older_ones() -> None:
     """What comes within the moment is put in order, across nodes; nothing waits longer."""
-    window = Window(hold=1.0)
-    window.hear(entry("a", "x", 0, [10.0, 10.4]), 100.0, 10.5)
-    window.hear(entry("b", "y", 0, [10.2, 10.6]), 100.5, 10.7)
-    assert told(window.ready(100.9)) == []
-    assert told(window.ready(101.0)) == ["x0", "y0", "x1"]
-    assert told(window.ready(101.5)) == ["y1"]
+    window = ReorderWindow(hold=1.0)
+    window.add(entry("a", "x", 0, [10.0, 10.4]), 100.0, 10.5)
+    window.add(entry("b", "y", 0, [10.2, 10.6]), 100.5, 10.7)
+    assert told(window.pop_ready(100.9)) == []
+    assert told(window.pop_ready(101.0)) == ["x0", "y0", "x1"]
+    assert told(window.pop_ready(101.5)) == ["y1"]
 
 
 def test_a_clock_that_is_ahead_moves_nobody() -> None:
     """A time in the future counts as the moment of arrival, and so does what is no time at all."""
-    window = Window(hold=1.0)
-    window.hear(entry("liar", "z", 0, [float("inf"), float("nan"), 4e9]), 100.0, 10.0)
-    window.hear(entry("a", "x", 0, [9.9, 10.8]), 100.9, 10.9)
-    assert told(window.ready(101.0)) == ["x0", "z0", "z1", "z2"]
-    assert told(window.ready(101.9)) == ["x1"]
+    window = ReorderWindow(hold=1.0)
+    window.add(entry("liar", "z", 0, [float("inf"), float("nan"), 4e9]), 100.0, 10.0)
+    window.add(entry("a", "x", 0, [9.9, 10.8]), 100.9, 10.9)
+    assert told(window.pop_ready(101.0)) == ["x0", "z0", "z1", "z2"]
+    assert told(window.pop_ready(101.9)) == ["x1"]
 
 
 def test_a_node_that_is_late_holds_nobody_up() -> None:
     """Its lines go when they come; a clock that is behind does no more, and its own order stays."""
-    window = Window(hold=1.0)
+    window = ReorderWindow(hold=1.0)
     for number in range(5):
-        window.hear(entry("a", "x", number * 10, [10.0 + number]), 100.0 + number, 10.0 + number)
-    assert told(window.ready(104.0)) == ["x0", "x1", "x2", "x3"]
-    window.hear(entry("late", "y", 0, [3.0, 2.0, 3.5]), 104.0, 14.0)
-    assert told(window.ready(104.1)) == ["y0", "y1", "y2"]
-    assert told(window.rest()) == ["x4"]
+        window.add(entry("a", "x", number * 10, [10.0 + number]), 100.0 + number, 10.0 + number)
+    assert told(window.pop_ready(104.0)) == ["x0", "x1", "x2", "x3"]
+    window.add(entry("late", "y", 0, [3.0, 2.0, 3.5]), 104.0, 14.0)
+    assert told(window.pop_ready(104.1)) == ["y0", "y1", "y2"]
+    assert told(window.pop_all()) == ["x4"]
 
 
 def test_a_flood_does_not_wait() -> None:
     """However much comes in a moment, no more than the limit is kept: the oldest go first, and none is lost."""
-    window, out = Window(hold=1.0, most=50 * (COST + 10)), []
+    window, out = ReorderWindow(hold=1.0, max_bytes=50 * (LINE_OVERHEAD + 10)), []
     for number in range(100):
         moments = [float(number)] * 10
-        window.hear(entry("a", "x", number * 100, moments), 0.0, 1000.0)
-        out += told(window.ready(0.0))
-        assert window._lines.held <= 50 * (COST + 10)
+        window.add(entry("a", "x", number * 100, moments), 0.0, 1000.0)
+        out += told(window.pop_ready(0.0))
+        assert window._lines.held_bytes <= 50 * (LINE_OVERHEAD + 10)
     assert len(out) == 950
-    out += told(window.rest())
+    out += told(window.pop_all())
     assert out == [f"x{number}" for number in range(1000)]
 
 
 def test_what_was_dropped_from_a_log_stands_before_its_lines() -> None:
     """Also where only that is told."""
-    window = Window(hold=1.0)
+    window = ReorderWindow(hold=1.0)
     gone = replace(entry("a", "x", 50, [10.0]), gone=(0, 50))
-    window.hear(gone, 100.0, 10.0)
-    window.hear(replace(gone, lines=(), sizes=(), times=(), gone=(60, 70)), 100.0, 10.0)
-    assert [(one.gone, told([one])) for one in window.ready(102.0)] == [((0, 50), ["x5"]), ((60, 70), [])]
+    window.add(gone, 100.0, 10.0)
+    window.add(replace(gone, lines=(), sizes=(), times=(), gone=(60, 70)), 100.0, 10.0)
+    assert [(one.gone, told([one])) for one in window.pop_ready(102.0)] == [((0, 50), ["x5"]), ((60, 70), [])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clusterctl.client.watch.follower import times_at
+from clusterctl.client.watch.follower import interpolate_times
 
 
 @pytest.mark.parametrize(
@@ -21,4 +21,4 @@ def test_time_goes_with_the_bytes(
     knots: list[tuple[int, float]], places: list[int], times: list[float]
 ) -> None:
     """What ends where a moment is known has that moment; a pause belongs to what comes after it."""
-    assert list(times_at(knots, places)) == times
+    assert list(interpolate_times(knots, places)) == times

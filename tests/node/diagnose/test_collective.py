@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 from waiting import HANG
 
-from clusterctl.node.diagnose.collective import hear, judge, read_answer, read_groups, read_node, result_of
+from clusterctl.node.diagnose.collective import (
+    merge_answers,
+    read_answer,
+    read_groups,
+    read_node,
+    receive_answer,
+    to_result,
+)
 
 ROWS = [[8, 0.0002], [65536, 0.0005], [1048576, 0.002]]
 
@@ -20,7 +27,7 @@ def heard(*said: dict[str, Any], limit: float = HANG, ends: bool = True) -> dict
     os.write(writer, b"".join(json.dumps(line).encode() + b"\n" for line in said))
     if ends:
         os.close(writer)
-    answer = hear(reader, limit)
+    answer = receive_answer(reader, limit)
     os.close(reader)
     if not ends:
         os.close(writer)
@@ -48,18 +55,21 @@ def test_a_process_that_dies() -> None:
 def test_a_complaint_stands_before_those_who_only_waited() -> None:
     """Who ran out of time is not blamed while somebody says what is wrong."""
     late = {"error": "Timed out waiting 9000ms", "late": True, "rows": []}
-    told = judge([late, {"error": "CUDA error: out of memory", "late": False, "rows": []}], [0, 1])
+    told = merge_answers([late, {"error": "CUDA error: out of memory", "late": False, "rows": []}], [0, 1])
     assert (told["ok"], told["rank"], told["error"]) == (False, 1, "CUDA error: out of memory")
-    assert (judge([None, late], [4, 5])["rank"], judge([None, late], [4, 5])["error"]) == (4, "no answer")
+    assert (merge_answers([None, late], [4, 5])["rank"], merge_answers([None, late], [4, 5])["error"]) == (
+        4,
+        "no answer",
+    )
 
 
 def test_a_wrong_sum_is_a_failure() -> None:
     """Quick and wrong is not good."""
     good = {"rows": ROWS, "wrong": False, "joined": 0.1}
-    told = judge([good, {**good, "wrong": True}], [0, 1])
+    told = merge_answers([good, {**good, "wrong": True}], [0, 1])
     assert (told["ok"], told["rank"], told["error"]) == (False, 1, "got a wrong sum")
-    assert not result_of(told, 2).ok
-    assert result_of(judge([good, good], [0, 1]), 2) == (True, 1048576 / 0.002, 0.0002)
+    assert not to_result(told, 2).ok
+    assert to_result(merge_answers([good, good], [0, 1]), 2) == (True, 1048576 / 0.002, 0.0002)
 
 
 def test_what_other_ranks_answer_is_read_in_bounds() -> None:
@@ -76,7 +86,7 @@ def test_what_other_ranks_answer_is_read_in_bounds() -> None:
     ):  # fmt: skip
         answer = read_answer(text)
         assert answer["error"]
-        assert not result_of(judge([answer, whole], [0, 1]), 2).ok
+        assert not to_result(merge_answers([answer, whole], [0, 1]), 2).ok
     assert read_answer(json.dumps({**whole, "rows": ROWS * 50}).encode())["rows"] == (ROWS * 50)[:5]
     assert len(read_answer(json.dumps({"error": "x" * 5000}).encode())["error"]) == 300
 

@@ -16,7 +16,7 @@ import pytest
 from session import Session
 from waiting import HANG
 
-from clusterctl.node.diagnose.mesh import Badge
+from clusterctl.node.diagnose.mesh import Credentials
 
 SIZE = 256 << 10
 TOKEN = "ab" * 32
@@ -235,7 +235,7 @@ class Liar:
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
-        badge, nonce = Badge("n4", bytes.fromhex(TOKEN)), "0" * 32
+        badge, nonce = Credentials("n4", bytes.fromhex(TOKEN)), "0" * 32
         with suppress(OSError):
             conn = self._door.accept()[0]
             with conn:
@@ -277,7 +277,7 @@ def test_a_hostile_listener_ends_no_probe(stack: ExitStack, deed: Callable[[sock
 def test_a_hostile_caller_gets_no_more_than_was_agreed(stack: ExitStack) -> None:
     """It proves the token and floods the door: it is sent away, and the next one is served."""
     nodes = [take(stack, number) for number in (1, 2)]
-    badge, nonce = Badge("n4", bytes.fromhex(TOKEN)), "0" * 32
+    badge, nonce = Credentials("n4", bytes.fromhex(TOKEN)), "0" * 32
     conn = stack.enter_context(closing(socket.create_connection((nodes[1].address, nodes[1].ports[""]))))
     asked = json.loads(conn.recv(4096))["nonce"]
     proof = badge.prove("I call", "n4", "n2", asked, nonce)

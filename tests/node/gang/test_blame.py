@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from clusterctl.node.gang.channel import LONGEST_MESSAGE
-from clusterctl.node.gang.membership import bounds_of
-from clusterctl.node.gang.messages import FIRST, fit, lost_part, make_record
-from clusterctl.node.gang.restart_reason import blame
-from clusterctl.node.gang.restarts import translate
-from clusterctl.node.gang.roster import Course, Told, read_policy, read_told
+from clusterctl.node.gang.membership import read_bounds
+from clusterctl.node.gang.messages import FIRST_FAILURES, limit_size, lost_part, make_record
+from clusterctl.node.gang.restart_reason import judge_record
+from clusterctl.node.gang.restarts import glob_to_regex
+from clusterctl.node.gang.roster import Roster, RosterView, read_policy, read_view
 from clusterctl.protocol.untrusted import Untrusted
 
 LOST_PEER = "RuntimeError: [gloo] Connection closed by peer [10.0.0.2]:4242"
@@ -195,7 +195,7 @@ CASES: list[tuple[str, list[Any], str, str]] = [
 )
 def test_blame(parts: list[Any], reason: str, node: str) -> None:
     """The reason is that of the failure from which the others follow."""
-    found = blame({"parts": parts})
+    found = judge_record({"parts": parts})
 
     assert (found.reason, found.node) == (reason, node)
 
@@ -231,7 +231,7 @@ def test_the_last_sign_of_life_is_what_the_hub_has_seen() -> None:
     """An exception from before it is the script's own error, one from after it follows from the loss."""
     own = part("a", rank(0, said=[said("ValueError: x", at=9.0)]))
     reasons = [
-        blame({"parts": [own, lost_part("b", 1, "silent", 40.0, last_seen)]}).reason
+        judge_record({"parts": [own, lost_part("b", 1, "silent", 40.0, last_seen)]}).reason
         for last_seen in (9.5, 8.5, None)
     ]
 
@@ -245,17 +245,17 @@ def test_a_record_that_is_made_smaller_keeps_the_first_exception_of_a_chain() ->
     long = {"tail": ["y" * 400] * 20}
     parts = [part("a", rank(0, **{**long, "said": [older, *chain]}))]
     parts += [part(f"n{one}", rank(one, said=[older, said(LOST_PEER)], **long)) for one in range(1, 100)]
-    record = fit({"parts": parts})
+    record = limit_size({"parts": parts})
 
     assert [len(one["failures"][0]["said"]) for one in record["parts"][:2]] == [2, 1]
-    assert (blame(record).reason, blame(record).node) == ("code", "a")
+    assert (judge_record(record).reason, judge_record(record).node) == ("code", "a")
 
 
-def course_of(nnodes: int, spares: int) -> Course:
+def course_of(nnodes: int, spares: int) -> Roster:
     """Begin a run's course as seat 0 sees it."""
     ranks = [*range(nnodes), *[None] * spares]
     roster = [{"seat": seat, "node": f"n{seat}", "node_rank": rank} for seat, rank in enumerate(ranks)]
-    return Course({"seat": 0, "seats": len(ranks), "nnodes": nnodes, "attempt": 1, "roster": roster})
+    return Roster({"seat": 0, "seats": len(ranks), "nnodes": nnodes, "attempt": 1, "roster": roster})
 
 
 def test_ranks_stay_where_they_are() -> None:
@@ -270,30 +270,30 @@ def test_ranks_stay_where_they_are() -> None:
     assert course.attempt == 3
 
 
-def told_by(course: Course) -> Told:
+def told_by(course: Roster) -> RosterView:
     """Read what a course tells others, as a member of the same run does."""
-    roster = [{**entry, "lost": None, "unfit": None} for entry in course.roster]
+    roster = [{**entry, "lost": None, "unfit": None} for entry in course.entries]
     spec = {
         "run": "j-1",
         "nnodes": course.nnodes,
-        "seats": course.seats,
+        "seats": course.slot_count,
         "roster": roster,
         "restart": {"max": 9},
     }
-    return read_told(Untrusted(json.loads(json.dumps(course.as_facts()))), bounds_of(spec))
+    return read_view(Untrusted(json.loads(json.dumps(course.to_fields()))), read_bounds(spec))
 
 
 def test_the_hub_is_believed_but_the_lost_stay_lost() -> None:
     """Whoever was given up by anybody is not taken back by the hub's later word."""
     here, there = course_of(2, 2), course_of(2, 2)
-    here.lose(3, "gone")
-    there.lose(1, "gone")
+    here.mark_lost(3, "gone")
+    there.mark_lost(1, "gone")
     there.assign({0, 2})
-    here.follow(told_by(there))
+    here.apply(told_by(there))
 
     assert (here.attempt, here.lost, here.ranks) == (2, {1, 3}, {0: 0, 2: 1})
-    there.lose(0, "the hub")
-    here.follow(told_by(there))
+    there.mark_lost(0, "the hub")
+    here.apply(told_by(there))
     assert 0 not in here.lost, "we are here ourselves"
 
 
@@ -301,29 +301,29 @@ def test_one_liar_decides_nothing() -> None:
     """Alone it names nobody lost, gives no rank, jumps no number and writes no history; two of three may."""
     honest, liar, here = course_of(2, 3), course_of(2, 3), course_of(2, 3)
     for seat in (1, 2, 3):
-        liar.lose(seat, "so I say")
+        liar.mark_lost(seat, "so I say")
     liar.assign({4})
     liar.attempt = 6
-    liar.note({"attempt": 1, "reason": "code", "node": "n1", "text": "", "progress": False})
-    before = json.dumps(here.as_facts())
-    here.agree([told_by(liar), told_by(honest), told_by(honest)])
-    assert json.dumps(here.as_facts()) == before
+    liar.add_attempt({"attempt": 1, "reason": "code", "node": "n1", "text": "", "progress": False})
+    before = json.dumps(here.to_fields())
+    here.reconcile([told_by(liar), told_by(honest), told_by(honest)])
+    assert json.dumps(here.to_fields()) == before
 
-    honest.lose(1, "silent")
+    honest.mark_lost(1, "silent")
     honest.assign({0, 2})
-    here.agree([told_by(liar), told_by(honest)])
+    here.reconcile([told_by(liar), told_by(honest)])
     assert (here.attempt, here.lost, here.ranks) == (2, {1}, {0: 0, 1: 1}), "one ahead, and both name seat 1"
-    here.agree([told_by(honest), told_by(honest), told_by(liar)])
+    here.reconcile([told_by(honest), told_by(honest), told_by(liar)])
     assert here.lost == {1}
 
 
 def test_what_most_tell_alike_is_taken() -> None:
     """An order that the lost hub sent to all but the one that leads now is not lost with it."""
     others, here = course_of(2, 2), course_of(2, 2)
-    others.note({"attempt": 1, "reason": "gpu", "node": "n1", "text": "", "progress": None})
-    others.doubt(1, "its GPU")
+    others.add_attempt({"attempt": 1, "reason": "gpu", "node": "n1", "text": "", "progress": None})
+    others.mark_unfit(1, "its GPU")
     others.assign({0, 2, 3})
-    here.agree([told_by(others), told_by(others)])
+    here.reconcile([told_by(others), told_by(others)])
 
     assert (here.attempt, here.ranks, here.unfit) == (2, {0: 0, 2: 1}, {1})
     assert [entry["reason"] for entry in here.history] == ["gpu"]
@@ -337,10 +337,10 @@ def test_outnumbered(nnodes: int, spares: int, lost: int, outnumbered: bool) -> 
     """Only more than half of all could go on without us."""
     course = course_of(nnodes, spares)
     for seat in range(1, 1 + lost):
-        course.lose(seat, "gone")
+        course.mark_lost(seat, "gone")
 
-    assert course.outnumbered is outnumbered
-    assert not course.may_go_on(lost) or course.outnumbered
+    assert course.in_minority is outnumbered
+    assert not course.can_continue(lost) or course.in_minority
 
 
 def test_policy() -> None:
@@ -371,7 +371,7 @@ def test_policy() -> None:
 )
 def test_patterns_of_progress(pattern: str, path: str, fits: bool) -> None:
     """One star stays within a name, two do not."""
-    assert (translate(pattern).fullmatch(path) is not None) is fits
+    assert (glob_to_regex(pattern).fullmatch(path) is not None) is fits
 
 
 def test_a_record_fits_however_many_have_failed() -> None:
@@ -388,5 +388,7 @@ def test_a_record_fits_however_many_have_failed() -> None:
     assert len(json.dumps(record)) < LONGEST_MESSAGE
     failures = [failure for told in record["parts"] for failure in told["failures"]]
     assert len(failures) == 2048
-    assert [bool(failure["said"]) for failure in failures] == [True] * FIRST + [False] * (2048 - FIRST)
+    assert [bool(failure["said"]) for failure in failures] == [True] * FIRST_FAILURES + [False] * (
+        2048 - FIRST_FAILURES
+    )
     assert {failure["exit"] for failure in failures} == {1}

@@ -12,10 +12,10 @@ import pytest
 
 from clusterctl.node.gang import restarts as progress
 from clusterctl.node.gang.hub import RestartHub
-from clusterctl.node.gang.membership import Order
+from clusterctl.node.gang.membership import StopOrder
 from clusterctl.node.gang.messages import Welcome
 from clusterctl.node.gang.peer import RestartPeer
-from clusterctl.node.gang.restarts import Restarts, Standing
+from clusterctl.node.gang.restarts import GangState, Restarts
 from clusterctl.node.runtime.event_loop import Loop
 
 SPEC: dict[str, Any] = {
@@ -43,7 +43,7 @@ class Memory:
     def __init__(self) -> None:
         self.done: Callable[[], None] = lambda: None
 
-    def then(self, done: Callable[[], None]) -> None:
+    def when_free(self, done: Callable[[], None]) -> None:
         """Take who waits for it."""
         self.done = done
 
@@ -52,25 +52,29 @@ class Memory:
 def agent(tmp_path: Any) -> Any:
     """What `Restarts` has of an agent between two attempts."""
     attempt = SimpleNamespace(
-        ended=True, idle=False, began=None, release=Memory(), sweep=SimpleNamespace(account=list)
+        ended=True,
+        idle=False,
+        began=None,
+        gpu_memory_wait=Memory(),
+        process_tree=SimpleNamespace(signalled=list),
     )
-    record = SimpleNamespace(note=lambda *_, **__: None, set=lambda **_: None, state={"began": None})
-    client = SimpleNamespace(tell=lambda *_, **__: None, close=lambda: None)
-    claim = SimpleNamespace(obey=lambda _: None)
-    about = {"attempt": attempt, "record": record, "client": client, "claim": claim}
+    record = SimpleNamespace(add_event=lambda *_, **__: None, set=lambda **_: None, state={"began": None})
+    client = SimpleNamespace(send_event=lambda *_, **__: None, close=lambda: None)
+    claim = SimpleNamespace(on_order=lambda _: None)
+    about = {"attempt": attempt, "record": record, "client": client, "locks": claim}
     return SimpleNamespace(loop=Loop(), spec={**SPEC, "output_dir": str(tmp_path)}, **about)
 
 
 def test_a_go_after_the_end_of_an_attempt_is_not_followed(agent: Any) -> None:
     """Its gate's pipe is closed, and the descriptor may be something else by now."""
     went: list[int] = []
-    agent.attempt.departure = SimpleNamespace(go=lambda port, _: went.append(port))
+    agent.attempt.startup = SimpleNamespace(on_go=lambda port, _: went.append(port))
     restarts = Restarts(agent)
 
-    restarts.go("127.0.0.1", 20000)
+    restarts.on_go("127.0.0.1", 20000)
     after_the_end = list(went)
     agent.attempt.ended = False
-    restarts.go("127.0.0.1", 20001)
+    restarts.on_go("127.0.0.1", 20001)
 
     assert (after_the_end, went) == ([], [20001])
 
@@ -82,11 +86,13 @@ def test_who_waits_for_the_memory_at_the_very_end_is_not_forgotten(agent: Any) -
 
     def decide(_: Any) -> None:
         restarts.conclude({"state": "", "reason": ""})
-        agent.attempt.release.then(lambda: left.append("gone"))  # as the agent does when the gang is done
+        agent.attempt.gpu_memory_wait.when_free(
+            lambda: left.append("gone")
+        )  # as the agent does when the gang is done
 
-    agent.gang = SimpleNamespace(ended=decide, cleared=lambda *_: None)
-    restarts.attempt_ended({"state": "SUCCEEDED", "reason": "", "node_rank": 0}, [])
-    agent.attempt.release.done()
+    agent.gang = SimpleNamespace(on_end=decide, on_cleared=lambda *_: None)
+    restarts.on_attempt_ended({"state": "SUCCEEDED", "reason": "", "node_rank": 0}, [])
+    agent.attempt.gpu_memory_wait.done()
 
     assert left == ["gone"]
 
@@ -94,16 +100,16 @@ def test_who_waits_for_the_memory_at_the_very_end_is_not_forgotten(agent: Any) -
 def test_no_go_is_given_to_an_attempt_that_is_ending(agent: Any) -> None:
     """A gate becomes ready while the stop of the others is on its way to it."""
     went: list[str] = []
-    agent.gang = SimpleNamespace(ended=lambda _: None)
+    agent.gang = SimpleNamespace(on_end=lambda _: None)
     hub = RestartHub(standing_of(agent))
-    restarts = hub.standing.restarts
-    restarts.go = lambda address, port: went.append(f"{address}:{port}")  # type: ignore[method-assign]  # listens in
-    hub.went()
-    hub.departs("port", {"port": 20000})
-    hub.departs("ready", {})
-    hub._stop_all("gpu02", Order("gpu02: the gate died", 1.0, "failure"))
-    hub._take_ready(1, {"port": None, "address": "127.0.0.2"})
-    hub.departs("listening", {"port": 20000})
+    restarts = hub.state.restarts
+    restarts.on_go = lambda address, port: went.append(f"{address}:{port}")  # type: ignore[method-assign]  # listens in
+    hub.on_go()
+    hub.on_startup_event("port", {"port": 20000})
+    hub.on_startup_event("ready", {})
+    hub._stop_all("gpu02", StopOrder("gpu02: the gate died", 1.0, "failure"))
+    hub._on_ready(1, {"port": None, "address": "127.0.0.2"})
+    hub.on_startup_event("listening", {"port": 20000})
 
     assert went == []
 
@@ -112,12 +118,12 @@ def test_a_wish_that_came_while_nobody_led_is_told_to_who_leads_next(agent: Any)
     """Otherwise the run would be started again although somebody has stopped it here."""
     said: list[dict[str, Any]] = []
     standing = standing_of(agent)
-    standing.hear_wish(Order("stopped by ann@laptop", 5.0, "stop"))
+    standing.record_stop(StopOrder("stopped by ann@laptop", 5.0, "stop"))
     peer = RestartPeer(standing, 1)
-    peer._follows = peer._going = True
+    peer._rejoining = peer._started = True
     peer._channel = SimpleNamespace(send=lambda kind, **facts: said.append({"kind": kind, **facts}))  # type: ignore[assignment]  # what is sent is all that counts
 
-    peer._hear(Welcome())
+    peer._on_message(Welcome())
 
     assert [message["kind"] for message in said] == ["hello", "stop"]
     assert (said[1]["reason"], said[1]["occasion"]) == ("stopped by ann@laptop", "stop")
@@ -127,7 +133,7 @@ def test_a_file_system_that_hangs_holds_nobody_up(agent: Any, monkeypatch: pytes
     """Not even the way to the output directory is looked at but in a thread: the agent has to beat."""
     hangs = threading.Event()
     monkeypatch.setattr(os.path, "realpath", lambda _: hangs.wait())
-    monkeypatch.setattr(progress, "LIMIT", 0.1)
+    monkeypatch.setattr(progress, "SCAN_LIMIT", 0.1)
     told: list[bool | None] = []
 
     restarts = Restarts(agent)
@@ -139,10 +145,10 @@ def test_a_file_system_that_hangs_holds_nobody_up(agent: Any, monkeypatch: pytes
     assert told == [None]
 
 
-def standing_of(agent: Any) -> Standing:
+def standing_of(agent: Any) -> GangState:
     """Make what a seat keeps whoever leads."""
-    names = ("tell", "stop", "keep", "leave")
+    names = ("report", "stop", "save_record", "leave")
     side = SimpleNamespace(
         loop=agent.loop, spec=agent.spec, token=b"", **dict.fromkeys(names, lambda *_, **__: None)
     )
-    return Standing(side, Restarts(agent), lambda _: None)  # type: ignore[arg-type]  # a side by shape
+    return GangState(side, Restarts(agent), lambda _: None)  # type: ignore[arg-type]  # a side by shape

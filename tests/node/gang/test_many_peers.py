@@ -14,10 +14,10 @@ from waiting import HANG
 PLAY = Path(__file__).parents[2] / "support" / "many_peers.py"
 REFUSED = """
 import resource
-from clusterctl.node.gang.listener import Door
+from clusterctl.node.gang.listener import Listener
 from clusterctl.node.runtime.event_loop import Loop
 resource.setrlimit(resource.RLIMIT_NOFILE, (300, 600))
-Door(Loop(), {"run": "j-1", "nnodes": 400, "master_addr": "127.0.0.1"}, b"")
+Listener(Loop(), {"run": "j-1", "nnodes": 400, "master_addr": "127.0.0.1"}, b"")
 """
 
 
@@ -47,10 +47,10 @@ def test_a_node_that_allows_too_few_files_says_so() -> None:
 STARVED = """
 import resource, socket, sys
 sys.path.insert(0, sys.argv[1]); from counting import count_calls
-from clusterctl.node.gang.listener import Door
+from clusterctl.node.gang.listener import Listener
 from clusterctl.node.runtime.event_loop import Loop
 loop = Loop()
-door = Door(loop, {"run": "j-1", "nnodes": 2, "master_addr": "127.0.0.1"}, b"")
+door = Listener(loop, {"run": "j-1", "nnodes": 2, "master_addr": "127.0.0.1"}, b"")
 door.open(lambda _: False)
 knocking, spare = socket.create_connection(("127.0.0.1", door.port)), open("/dev/null")
 resource.setrlimit(resource.RLIMIT_NOFILE, (spare.fileno() + 1, spare.fileno() + 1))
@@ -58,7 +58,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (spare.fileno() + 1, spare.fileno() +
 def serve(seconds):
     loop.stopped = False
     loop.after(seconds, "over", loop.stop)
-    return "busy" if count_calls(loop.run) > 1000 else "calm", len(door._guests)
+    return "busy" if count_calls(loop.run) > 1000 else "calm", len(door._pending)
 
 print(*serve(0.8))
 spare.close()

@@ -10,31 +10,31 @@ from typing import Any
 
 import pytest
 
-from clusterctl.node.gang.channel import LONGEST_MESSAGE, Meeting, Seal, SealError
+from clusterctl.node.gang.channel import LONGEST_MESSAGE, ChannelError, Handshake, SignedLines
 from clusterctl.node.gang.hub import Member
-from clusterctl.node.gang.membership import Bounds, Order, bounds_of
+from clusterctl.node.gang.membership import Bounds, StopOrder, read_bounds
 from clusterctl.node.gang.messages import (
     LARGEST_RECORD,
     TO_HUB,
     TO_PEER,
-    Again,
-    Ask,
-    Beat,
-    Clear,
+    BeatReply,
+    Cleared,
     Ended,
     Failed,
     Go,
-    Gone,
     Hello,
+    HubBeat,
     Listening,
+    NextAttempt,
     Pause,
     Ready,
+    SlotLost,
     Verdict,
-    as_facts,
     make_record,
+    order_fields,
     read_message,
 )
-from clusterctl.node.gang.roster import Told
+from clusterctl.node.gang.roster import RosterView
 from clusterctl.protocol.untrusted import MalformedError, Untrusted, parse_object
 
 NODES = ("gpu01", "gpu02", "gpu03")
@@ -50,7 +50,7 @@ SPEC = {
     "roster": ROSTER,
     "restart": {"max": 3, "on": ["gpu"]},
 }
-BOUNDS = bounds_of(SPEC)
+BOUNDS = read_bounds(SPEC)
 FAILURE = {
     "rank": 3, "exit": 1, "signal": None, "time": 10.0, "last_at": 9.0, "frozen": False,
     "said": [{"at": 9.5, "lines": ["Traceback (most recent call last):", "ValueError: x"]}], "tail": ["ValueError: x"],
@@ -71,26 +71,26 @@ RECORD = {
 }  # fmt: skip
 END = {"gave_up": "max", "state": "", "reason": ""}
 STOP = {"reason": "stopped", "grace": 30.0, "occasion": "stop"}
-TOLD = Told(2, {0: 0, 1: 1}, {}, {}, [ENTRY])
+TOLD = RosterView(2, {0: 0, 1: 1}, {}, {}, [ENTRY])
 WHOLE: list[tuple[str, dict[str, Any], Any]] = [
-    ("hub", {"kind": "beat", "at": 5.0, "time": 6.0}, Beat(5.0, 6.0)),
+    ("hub", {"kind": "beat", "at": 5.0, "time": 6.0}, BeatReply(5.0, 6.0)),
     ("hub", {"kind": "failed", "attempt": 2, "reason": "boom"}, Failed(2, "boom")),
     ("hub", {"kind": "failed", "reason": "boom"}, Failed(1, "boom")),
-    ("hub", {"kind": "stop", **STOP}, Order("stopped", 30.0, "stop")),
+    ("hub", {"kind": "stop", **STOP}, StopOrder("stopped", 30.0, "stop")),
     ("hub", {"kind": "ended", "attempt": 1, "part": PART}, Ended(1, PART)),
     ("hub", {"kind": "hello", "part": PART, "course": COURSE}, Hello(PART, TOLD)),
     ("hub", {"kind": "hello", "part": None, "course": COURSE}, Hello(None, TOLD)),
-    ("hub", {"kind": "clear", "unfit": "", "progress": None}, Clear("", None)),
+    ("hub", {"kind": "clear", "unfit": "", "progress": None}, Cleared("", None)),
     ("hub", {"kind": "ready", "attempt": 2, "port": None, "address": "10.0.0.1"}, Ready(2, None, "10.0.0.1")),
     ("hub", {"kind": "ready", "attempt": 2, "port": 7, "address": "fe80::1"}, Ready(2, 7, "fe80::1")),
     ("hub", {"kind": "listening", "attempt": 2, "port": 65535}, Listening(2, 65535)),
-    ("peer", {"kind": "beat", "at": 5.0}, Ask(5.0)),
-    ("peer", {"kind": "stop", **STOP, "grace": 0}, Order("stopped", 0.0, "stop")),
+    ("peer", {"kind": "beat", "at": 5.0}, HubBeat(5.0)),
+    ("peer", {"kind": "stop", **STOP, "grace": 0}, StopOrder("stopped", 0.0, "stop")),
     ("peer", {"kind": "verdict", "record": RECORD, "end": END}, Verdict(RECORD, END)),
-    ("peer", {"kind": "lost", "seat": 2, "why": "silent"}, Gone(2, "silent")),
+    ("peer", {"kind": "lost", "seat": 2, "why": "silent"}, SlotLost(2, "silent")),
     ("peer", {"kind": "pause", "entry": ENTRY, "seconds": 1.5, "course": COURSE}, Pause(ENTRY, 1.5, TOLD)),
-    ("peer", {"kind": "again", "time_left": None, "course": COURSE}, Again(None, TOLD)),
-    ("peer", {"kind": "again", "time_left": 60, "course": COURSE}, Again(60.0, TOLD)),
+    ("peer", {"kind": "again", "time_left": None, "course": COURSE}, NextAttempt(None, TOLD)),
+    ("peer", {"kind": "again", "time_left": 60, "course": COURSE}, NextAttempt(60.0, TOLD)),
     ("peer", {"kind": "go", "master_addr": "10.0.0.1", "master_port": 1}, Go("10.0.0.1", 1)),
 ]
 
@@ -171,20 +171,23 @@ def test_what_no_agent_sends_is_refused(side: str, message: Any, kind: str) -> N
 
 def test_a_stop_is_sent_with_a_grace_that_is_taken() -> None:
     """A person may wait for a day on one node; the others are asked for no more than they would grant."""
-    facts = as_facts(Order("r", 86400.0, "stop"), BOUNDS)
+    facts = order_fields(StopOrder("r", 86400.0, "stop"), BOUNDS)
     assert read("hub", {"kind": "stop", **facts}).grace == BOUNDS.grace == 3600.0
-    patient = bounds_of({**SPEC, "grace": 7200.0})
-    assert read("hub", {"kind": "stop", **as_facts(Order("r", 86400.0), patient)}, patient).grace == 7200.0
+    patient = read_bounds({**SPEC, "grace": 7200.0})
+    assert (
+        read("hub", {"kind": "stop", **order_fields(StopOrder("r", 86400.0), patient)}, patient).grace
+        == 7200.0
+    )
 
 
 def test_names_without_a_list_of_them_are_names() -> None:
     """A gang whose spec does not name the nodes takes what can be a node's name, and nothing else."""
-    bounds = bounds_of({"run": "r", "nnodes": 3})
+    bounds = read_bounds({"run": "r", "nnodes": 3})
     assert bounds.is_name_of(2, "gpu-03.lab")
     assert not any(
         bounds.is_name_of(2, name) for name in ("", "-x", "a b", "a\n", "x" * 65, "a;reboot", "../a")
     )
-    named = bounds_of({"run": "r", "nnodes": 3, "nodes": NODES})
+    named = read_bounds({"run": "r", "nnodes": 3, "nodes": NODES})
     assert named.is_name_of(2, "gpu03")
     assert not named.is_name_of(1, "gpu03")
 
@@ -199,7 +202,7 @@ def test_lists_and_texts_are_cut() -> None:
     assert {
         (len(one["tail"]), len(one["said"]), len(one["said"][0]["lines"])) for one in part["failures"]
     } == {(20, 4, 16)}
-    wide = bounds_of({**SPEC, "world_size": 4000})
+    wide = read_bounds({**SPEC, "world_size": 4000})
     same_time = {**failure, "tail": ["t" * 400] * 20, "said": []}
     told = Untrusted({"kind": "ended", "part": {**PART, "failures": [same_time] * 4000}})
     part = read_message(told, TO_HUB, wide).part
@@ -212,37 +215,37 @@ def test_a_beat_is_answered_once_asked() -> None:
     said: list[float] = []
 
     class Channel:
-        quiet = 0
+        unanswered_beats = 0
 
         def send(self, kind: str, at: float) -> None:
             assert kind == "beat"
             said.append(at)
 
     member = Member(Channel())  # type: ignore[arg-type]  # stands for a channel
-    member.beat()
-    member.answer(Beat(said[0], said[0] + 100.0))
+    member.send_beat()
+    member.on_reply(BeatReply(said[0], said[0] + 100.0))
     assert 99 < member.offset < 101
-    with pytest.raises(SealError, match="not sent"):
-        member.answer(Beat(said[0] - 1e-3, 5.0))
+    with pytest.raises(ChannelError, match="not sent"):
+        member.on_reply(BeatReply(said[0] - 1e-3, 5.0))
 
 
 def test_a_seal_takes_no_message_without_end() -> None:
     """Pieces that are empty, or more than a message may have, end the connection before they fill anything."""
-    meeting = Meeting("r", 1, "gpu02", "0" * 32, "1" * 32)
+    meeting = Handshake("r", 1, "gpu02", "0" * 32, "1" * 32)
     key = meeting.prove(b"token", "the peer speaks")
-    out, into = Seal(key), Seal(key)
-    for line in out.lines("[" * (LONGEST_MESSAGE + 1)):
+    out, into = SignedLines(key), SignedLines(key)
+    for line in out.sign("[" * (LONGEST_MESSAGE + 1)):
         try:
-            into.open(line.rstrip(b"\n"))
-        except SealError as error:
+            into.verify(line.rstrip(b"\n"))
+        except ChannelError as error:
             assert "without an end" in str(error)
             break
     else:
         raise AssertionError("it was taken")
-    empty = Seal(key)
+    empty = SignedLines(key)
     rest = "+ "
-    with pytest.raises(SealError, match="without an end"):
-        Seal(key).open(f"0 {empty._prove(rest)} {rest}".encode())
+    with pytest.raises(ChannelError, match="without an end"):
+        SignedLines(key).verify(f"0 {empty._hmac(rest)} {rest}".encode())
 
 
 SPOILED = [

@@ -9,7 +9,7 @@ import pytest
 
 from clusterctl.node.logs import lines
 from clusterctl.node.logs.lines import Grep, LineReader, tail_position
-from clusterctl.node.logs.reader import InOrder, Log, Parcel, sift
+from clusterctl.node.logs.reader import Log, LogChunk, TimeMerger, filter_lines
 
 
 @pytest.fixture
@@ -119,9 +119,9 @@ def test_the_tail_of_a_large_file_reads_its_end_only(log: Path) -> None:
 def test_grep_says_where_each_hit_was() -> None:
     """Offsets are those of the file; of a block without a hit it is still known where to read on."""
     header: dict[str, object] = {}
-    assert sift(header, 100, b"a1\nb\na2\na3\nb\n", Grep("^a")) == b"a1\na2\na3\n"
+    assert filter_lines(header, 100, b"a1\nb\na2\na3\nb\n", Grep("^a")) == b"a1\na2\na3\n"
     assert header == {"places": [100, 105, 108], "next": 113}
-    assert sift(header, 100, b"a1\n", Grep("c")) == b""
+    assert filter_lines(header, 100, b"a1\n", Grep("c")) == b""
     assert header == {"places": [], "next": 103}
 
 
@@ -140,8 +140,8 @@ def test_searching_in_all_lines_at_once_finds_the_same(pattern: str) -> None:
             generator.choices("aabb \n\nAé\r", [9, 9, 9, 9, 5, 5, 5, 3, 0.1, 0.1], k=40)
         ).encode()
         whole = content.splitlines(keepends=True) if b"\r" not in content else content.split(b"\n")
-        expected = [line.strip(b"\n") for line in whole if grep.keeps(line)]
-        found = [content[begin:end].strip(b"\n") for begin, end in grep.hits(content)]
+        expected = [line.strip(b"\n") for line in whole if grep.matches(line)]
+        found = [content[begin:end].strip(b"\n") for begin, end in grep.find_hits(content)]
         if b"\r" in content and expected[-1:] == [b""] and content.endswith(b"\n"):
             expected.pop()  # what `split` finds behind the last newline is no line
         assert found == expected, content
@@ -192,14 +192,14 @@ def test_a_long_line_holds_nothing_up_in_the_order_of_time(tmp_path: Path, long:
     for rank, (name, text) in enumerate(content.items()):
         (tmp_path / name).write_bytes(text)
         logs.append(Log(str(tmp_path), name, rank, "stdout", 1))
-        logs[-1].begin({"times": True})
-        logs[-1].reader.limit = logs[-1].before
+        logs[-1].start({"times": True})
+        logs[-1].reader.limit = logs[-1].initial_size
     sent: dict[str, bytes] = {}
 
-    def take(parcel: Parcel) -> None:
+    def take(parcel: LogChunk) -> None:
         sent[parcel.header["log"]] = sent.get(parcel.header["log"], b"") + parcel.body
 
-    InOrder(logs, None, lambda _: ended, lambda: None).send(take)
+    TimeMerger(logs, None, lambda _: ended, lambda: None).send(take)
     whole = b"first\n" + long + b"\nlast\n"
     assert sent["b.log"] == content["b.log"]
     assert sent["a.log"] == content["a.log"] if ended else sent["a.log"].startswith(whole)

@@ -14,10 +14,10 @@ import pytest
 
 from clusterctl.node.logs import lines, recorder, truncation
 from clusterctl.node.logs.lines import LineReader, tail_position
-from clusterctl.node.logs.recorder import Limit
-from clusterctl.node.logs.truncation import punch, read_cut
+from clusterctl.node.logs.recorder import SizeLimit
+from clusterctl.node.logs.truncation import punch, read_truncation
 from clusterctl.node.state.run_record import Record
-from clusterctl.node.state.workdir import lay_ballast
+from clusterctl.node.state.workdir import reserve_disk
 
 MB = 1 << 20
 
@@ -75,12 +75,12 @@ def read_all(path: Path) -> tuple[list[bytes], list[tuple[int, int]]]:
 
 def test_the_middle_of_the_longest_goes(folder: Path) -> None:
     """All together stay within the limit; first and last lines are there, and nothing in between is torn."""
-    limit, (long, short) = Limit(record_in(folder), 4 * MB), (folder / "long.log", folder / "short.log")
+    limit, (long, short) = SizeLimit(record_in(folder), 4 * MB), (folder / "long.log", folder / "short.log")
     fill(short, MB // 2)
     number = 0
     for size in range(MB // 2, 12 * MB, MB // 2):
         number = fill(long, size, number)
-        limit.hold({str(path): path.stat().st_size for path in (long, short)})
+        limit.enforce({str(path): path.stat().st_size for path in (long, short)})
         assert held(long) + held(short) < 4 * MB + 64 * 1024
     lines, ((begin, end),) = read_all(long)
 
@@ -90,16 +90,16 @@ def test_the_middle_of_the_longest_goes(folder: Path) -> None:
     assert gap > 1000 and len(numbers) - gap > 1000
     assert all(len(line.split(b" ")[2]) == int(line.split(b" ")[1]) % 150 for line in lines)
     assert sum(map(len, lines)) + len(lines) == long.stat().st_size - (end - begin)
-    assert read_cut(str(short)) is None
+    assert read_truncation(str(short)) is None
     assert [event["event"] for event in events(folder)] == ["logs_cut"]
 
 
 def test_tails_reach_over_the_hole(folder: Path) -> None:
     """Without reading zeros."""
-    limit, log = Limit(record_in(folder), 2 * MB), folder / "a.log"
+    limit, log = SizeLimit(record_in(folder), 2 * MB), folder / "a.log"
     last = fill(log, 6 * MB)
     for _ in range(9):
-        limit.hold({str(log): log.stat().st_size})
+        limit.enforce({str(log): log.stat().st_size})
     lines, _ = read_all(log)
     for count in (1, 10, len(lines) - 10, len(lines) + 10):
         reader = LineReader(str(log), tail_position(str(log), count, None, True))
@@ -110,11 +110,11 @@ def test_tails_reach_over_the_hole(folder: Path) -> None:
 
 def test_a_reader_that_is_slower_than_the_cut(folder: Path) -> None:
     """It meets the hole where it did not expect it: no zeros come out, and every line is whole."""
-    limit, log = Limit(record_in(folder), MB), folder / "a.log"
+    limit, log = SizeLimit(record_in(folder), MB), folder / "a.log"
     reader, lines, lost, number = LineReader(str(log)), [], 0, 0
     for size in range(1 << 18, 8 * MB, 1 << 18):
         number = fill(log, size, number)
-        limit.hold({str(log): size})
+        limit.enforce({str(log): size})
         if size % (1 << 20) == 0:
             lines += reader.read(most=1 << 17)[1].splitlines()
             lost += reader.skipped[1] - reader.skipped[0]
@@ -132,10 +132,10 @@ def test_a_reader_that_is_slower_than_the_cut(folder: Path) -> None:
 
 def test_a_line_without_end_is_cut_as_well(folder: Path) -> None:
     """There is no beginning of a line to go by."""
-    limit, log = Limit(record_in(folder), MB), folder / "a.log"
+    limit, log = SizeLimit(record_in(folder), MB), folder / "a.log"
     log.write_bytes(b"y" * 4 * MB)
     for _ in range(9):
-        limit.hold({str(log): 4 * MB})
+        limit.enforce({str(log): 4 * MB})
     content = b"".join(read_all(log)[0])
     assert held(log) <= MB
     assert set(content) == {ord("y")} and len(content) >= MB - 2 * 4096
@@ -150,7 +150,7 @@ def test_zeros_that_the_job_wrote_are_its_own(folder: Path) -> None:
 
 def test_writers_are_not_disturbed(folder: Path) -> None:
     """Whoever holds the file open and writes on finds nothing changed."""
-    limit, log = Limit(record_in(folder), MB), folder / "a.log"
+    limit, log = SizeLimit(record_in(folder), MB), folder / "a.log"
     done = threading.Event()
 
     def write() -> None:
@@ -162,10 +162,10 @@ def test_writers_are_not_disturbed(folder: Path) -> None:
     writer = threading.Thread(target=write)
     writer.start()
     while not done.wait(0.01):
-        limit.hold({str(log): log.stat().st_size if log.exists() else 0})
+        limit.enforce({str(log): log.stat().st_size if log.exists() else 0})
     writer.join()
     for _ in range(9):
-        limit.hold({str(log): log.stat().st_size})
+        limit.enforce({str(log): log.stat().st_size})
     lines, _ = read_all(log)
     assert lines[0].startswith(b"line 0 ") and lines[-1].startswith(b"line 59999 ")
     assert held(log) < MB + 64 * 1024
@@ -178,13 +178,13 @@ def test_where_nothing_can_be_freed_it_is_said_once(folder: Path, monkeypatch: p
         raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
 
     monkeypatch.setattr(truncation, "punch", refuse)
-    limit, log = Limit(record_in(folder), MB), folder / "a.log"
+    limit, log = SizeLimit(record_in(folder), MB), folder / "a.log"
     fill(log, 3 * MB)
     for _ in range(3):
-        limit.hold({str(log): 3 * MB})
+        limit.enforce({str(log): 3 * MB})
     (event,) = events(folder)
     assert (event["event"], event["limit"], event["why"]) == ("logs_unbounded", MB, "Operation not supported")
-    assert read_cut(str(log)) is None
+    assert read_truncation(str(log)) is None
     assert len(read_all(log)[1]) == 0
 
 
@@ -192,34 +192,34 @@ def test_no_limit_and_small_logs_are_left_alone(folder: Path) -> None:
     """`log_limit: 0`; and logs of many ranks of which none is long."""
     log = folder / "a.log"
     fill(log, 3 * MB)
-    Limit(record_in(folder), 0).hold({str(log): 3 * MB})
-    Limit(record_in(folder), 4 * MB).hold({str(log): 3 * MB})
-    assert read_cut(str(log)) is None
+    SizeLimit(record_in(folder), 0).enforce({str(log): 3 * MB})
+    SizeLimit(record_in(folder), 4 * MB).enforce({str(log): 3 * MB})
+    assert read_truncation(str(log)) is None
     assert recorder.MOST_CUT >= recorder.MOST_HEAD
 
 
 def test_a_log_that_somebody_removed_does_not_end_the_limit(folder: Path) -> None:
     """Nor does one that he emptied: the others are held all the same, and no hole is told of that is gone."""
-    limit, (one, two) = Limit(record_in(folder), MB), (folder / "a.log", folder / "b.log")
+    limit, (one, two) = SizeLimit(record_in(folder), MB), (folder / "a.log", folder / "b.log")
     fill(one, 2 * MB)
     fill(two, 3 * MB)
     for _ in range(9):
-        limit.hold({str(path): path.stat().st_size for path in (one, two)})
+        limit.enforce({str(path): path.stat().st_size for path in (one, two)})
     one.unlink()
-    limit.hold({str(one): 9 * MB, str(two): 3 * MB})  # the agent has not looked yet
+    limit.enforce({str(one): 9 * MB, str(two): 3 * MB})  # the agent has not looked yet
     for _ in range(9):
-        limit.hold({str(one): 0, str(two): two.stat().st_size})
+        limit.enforce({str(one): 0, str(two): two.stat().st_size})
         fill(two, two.stat().st_size + MB)
-    limit.hold({str(one): 0, str(two): two.stat().st_size})
+    limit.enforce({str(one): 0, str(two): two.stat().st_size})
     assert held(two) <= MB + 64 * 1024
-    assert read_cut(str(one)) is None
+    assert read_truncation(str(one)) is None
     assert [event["event"] for event in events(folder)] == ["logs_cut"]
 
 
 def test_a_full_disk_does_not_end_the_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is when room is needed most: what was kept in reserve is given for the word, and it is tried again."""
-    lay_ballast(str(folder))
-    limit, log, write = Limit(record_in(folder), MB), folder / "a.log", truncation.write_atomically
+    reserve_disk(str(folder))
+    limit, log, write = SizeLimit(record_in(folder), MB), folder / "a.log", truncation.write_atomically
 
     def fails(path: str, content: bytes) -> None:
         if (folder / "ballast").exists():
@@ -228,27 +228,27 @@ def test_a_full_disk_does_not_end_the_limit(folder: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(truncation, "write_atomically", fails)
     fill(log, 3 * MB)
-    limit.hold({str(log): 3 * MB})
-    assert read_cut(str(log)) is None and not (folder / "ballast").exists()
+    limit.enforce({str(log): 3 * MB})
+    assert read_truncation(str(log)) is None and not (folder / "ballast").exists()
     limit._shorten(str(log), 3 * MB, 1000)
-    assert read_cut(str(log)) is not None and (folder / "ballast").exists()
+    assert read_truncation(str(log)) is not None and (folder / "ballast").exists()
 
 
 def test_a_hole_that_grows_while_it_is_skipped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No zeros come out between the word and the deed."""
-    limit, log = Limit(record_in(folder), MB), folder / "a.log"
+    limit, log = SizeLimit(record_in(folder), MB), folder / "a.log"
     last = fill(log, 6 * MB)
     limit._shorten(str(log), 6 * MB, 1000)
-    looked, look = [], lines.read_cut
+    looked, look = [], lines.read_truncation
 
-    def grow(path: str) -> truncation.Cut | None:
+    def grow(path: str) -> truncation.Truncation | None:
         found = look(path)
         if len(looked) < 5:
             looked.append(found)
             limit._shorten(path, 6 * MB, 1000)
         return found
 
-    monkeypatch.setattr(lines, "read_cut", grow)
+    monkeypatch.setattr(lines, "read_truncation", grow)
     shown, ((begin, end),) = read_all(log)
     assert not any(b"\0" in line for line in shown)
     assert shown[-1].startswith(b"line %d " % (last - 1)) and len(looked) == 5

@@ -10,7 +10,7 @@ import pytest
 
 from clusterctl.node.probe import gpu
 from clusterctl.node.probe.gpu import (
-    gather_xids,
+    count_xids,
     gpu_health,
     openers,
     pci_gpus,
@@ -116,7 +116,7 @@ def test_reports_of_the_kernel() -> None:
         "4,3,3000000,-;NVRM: Xid (PCI:0000:18:00): 31, pid=78, name=python, Ch 00000009, MMU Fault",
         "4,4,9000000,-;NVRM: Xid (PCI:0000:2a:00): 79, GPU has fallen off the bus.\n SUBSYSTEM=pci",
     ]
-    assert gather_xids(iter(records), 10.0) == [
+    assert count_xids(iter(records), 10.0) == [
         {
             "count": 2,
             "bus": "0000:18:00",

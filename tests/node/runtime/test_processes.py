@@ -12,9 +12,9 @@ import pytest
 from waiting import wait_until
 
 from clusterctl.node.runtime import processes, sockets
-from clusterctl.node.runtime.exit_status import Seen, judge
+from clusterctl.node.runtime.exit_status import Observed, judge
 from clusterctl.node.supervise import spawn
-from clusterctl.node.supervise.torchrun import Workers, status_of
+from clusterctl.node.supervise.torchrun import Workers, read_exit_status
 
 
 @pytest.mark.parametrize("name", ["python", "a b", ")", "evil) Z 1 (", "x) R 7 (y)", ""])
@@ -35,11 +35,11 @@ def test_a_signal_reaches_only_the_process_meant() -> None:
         stale = identity._replace(starttime=identity.starttime - 1)
 
         assert not processes.send_signal(stale, signal.SIGKILL)
-        assert processes.alive(identity) and not processes.alive(stale)
+        assert processes.is_alive(identity) and not processes.is_alive(stale)
         assert processes.send_signal(identity, signal.SIGKILL)
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        assert not processes.alive(identity), "a zombie is not alive"
-        zombie = processes.look(identity)
+        assert not processes.is_alive(identity), "a zombie is not alive"
+        zombie = processes.find_process(identity)
         assert zombie is not None and zombie.exit_code == signal.SIGKILL
     assert not processes.send_signal(identity, signal.SIGKILL)
 
@@ -62,7 +62,7 @@ def test_descendants_of_every_thread_and_generation_are_found(
         wanted = ["sh", "sleep", "sleep"]
         wait_until(lambda: sorted(stat.name for stat in processes.descendants(child.pid)) == wanted, "three")
         found = processes.descendants(child.pid)
-        spared = processes.descendants(child.pid, spare=(found[0].pid,))
+        spared = processes.descendants(child.pid, exclude=(found[0].pid,))
         for stat in found:
             os.kill(stat.pid, signal.SIGKILL)
         child.kill()
@@ -82,7 +82,7 @@ def test_a_tag_is_compared_whole() -> None:
     try:
         # A process in the middle of exec has no environment yet, although Popen has already returned.
         wait_until(lambda: all(Path(f"/proc/{child.pid}/environ").read_bytes() for child in children), "exec")
-        found = [stat.pid for stat in processes.tagged("t/gpu01/1")]
+        found = [stat.pid for stat in processes.find_tagged("t/gpu01/1")]
     finally:
         for child in children:
             child.kill()
@@ -98,7 +98,7 @@ def test_the_kernel_tells_the_end_of_a_reaped_process() -> None:
     child.wait()
     release = tuple(int(part) for part in os.uname().release.split(".")[:2])
 
-    assert status_of(pidfd) == (7 << 8 if release >= (6, 15) else None)
+    assert read_exit_status(pidfd) == (7 << 8 if release >= (6, 15) else None)
     os.close(pidfd)
 
 
@@ -114,15 +114,15 @@ def test_unseen_ends_are_taken_from_torchruns_table() -> None:
         "  exitcode  : -9 (pid: 4711)\n  error_file: <N/A>\n"
         "  rank      : 2 (local_rank: 2)\n  exitcode  : 3 (pid: 4712)\n"
     )
-    failed = workers.conclude(1, table)
+    failed = workers.fill_unseen_ends(1, table)
 
     assert [(worker.rank, worker.exit, worker.signal) for worker in failed] == [(1, None, 9), (2, 3, None)]
     assert not workers.by_rank[0].ended
-    workers.conclude(0, "")
+    workers.fill_unseen_ends(0, "")
     assert workers.by_rank[0].exit == 0
 
 
-GOOD = Seen(went=True, exit=0, processes=2, world_size=4, worlds={0: 4, 1: 4})
+GOOD = Observed(went=True, exit=0, processes=2, world_size=4, worlds={0: 4, 1: 4})
 
 
 @pytest.mark.parametrize(
@@ -140,23 +140,23 @@ GOOD = Seen(went=True, exit=0, processes=2, world_size=4, worlds={0: 4, 1: 4})
             "rank 3 exited with 7",
         ),
         (GOOD._replace(lost="the guardian was killed"), "FAILED", "the guardian was killed"),
-        (Seen(went=False, lost="gone"), "FAILED_SETUP", "gone"),
-        (Seen(went=False, gate_failed="no torch"), "FAILED_SETUP", "no torch"),
-        (Seen(went=False, cancelled="the client left"), "CANCELLED", "the client left"),
+        (Observed(went=False, lost="gone"), "FAILED_SETUP", "gone"),
+        (Observed(went=False, gate_failed="no torch"), "FAILED_SETUP", "no torch"),
+        (Observed(went=False, cancelled="the client left"), "CANCELLED", "the client left"),
     ],
 )
-def test_the_verdict(seen: Seen, state: str, reason: str) -> None:
+def test_the_verdict(seen: Observed, state: str, reason: str) -> None:
     """Success needs exit 0, every worker, and the planned world."""
     assert judge(seen) == (state, reason)
 
 
 def test_texts_are_filled_where_they_can_be() -> None:
     """Strings are taken as they are, segments joined, unknown holes left for later."""
-    text: spawn.Text = ["tcp://", {"fill": "addr"}, ":", {"fill": "master_port"}]
+    text: spawn.Template = ["tcp://", {"fill": "addr"}, ":", {"fill": "master_port"}]
 
-    assert spawn.fill("a ${b}", {}) == "a ${b}"
-    assert not spawn.can_fill(text, {"addr": "x"})
-    assert spawn.fill(text, {"addr": "x", "master_port": "7"}) == "tcp://x:7"
+    assert spawn.render_template("a ${b}", {}) == "a ${b}"
+    assert not spawn.can_render(text, {"addr": "x"})
+    assert spawn.render_template(text, {"addr": "x", "master_port": "7"}) == "tcp://x:7"
 
 
 def test_ports_lie_outside_the_ephemeral_range() -> None:

@@ -343,8 +343,9 @@ def test_what_a_command_leaves_in_the_background(node: Make) -> None:
 def test_a_log_without_end_begins_anew(tmp_path: Path) -> None:
     """A command that prints for ever fills neither memory nor the disk; of an endless line the last part is shown."""
     script = (
-        "from clusterctl.node.setup import commands as steps; steps.MOST = 1 << 20; steps.TELL_EVERY = 0.05\n"
-        f"one = steps.Steps({str(tmp_path / 'log')!r}, {str(tmp_path)!r}, {{}}, lambda text: None)\n"
+        "from clusterctl.node.setup import commands as steps\n"
+        "steps.LARGEST_LOG = 1 << 20; steps.REPORT_INTERVAL = 0.05\n"
+        f"one = steps.StepRunner({str(tmp_path / 'log')!r}, {str(tmp_path)!r}, {{}}, lambda text: None)\n"
         "try: one.run(['sh', '-c', 'head -c 9000000 /dev/zero; sleep 0.2; echo; echo last; exit 4'], 'much')\n"
         "except steps.StepFailed as error: print(error.text.splitlines()[-1], error.reason)\n"
     )
@@ -359,7 +360,7 @@ def test_a_maker_that_was_silent_keeps_what_it_has(tmp_path: Path) -> None:
     """Whose lock was taken loses no directory to who took it; one that has died here loses both at once."""
     script = (
         "import os, sys, time; from clusterctl.node.setup import build as s\n"
-        "lock = s.SetupLock('lock', sys.argv[1]); print(lock.take(lambda: False, print), flush=True)\n"
+        "lock = s.SetupLock('lock', sys.argv[1]); print(lock.acquire(lambda: False, print), flush=True)\n"
         "os.mkdir(sys.argv[1]); lock.claim(os.path.abspath(sys.argv[1])); print('made', flush=True); sys.stdin.read()\n"
     )
     env = {**os.environ, "PYTHONPATH": str(PAYLOAD.parents[1])}
@@ -370,9 +371,9 @@ def test_a_maker_that_was_silent_keeps_what_it_has(tmp_path: Path) -> None:
     assert first.stdout is not None
     assert [first.stdout.readline() for _ in range(2)] == ["True\n", "made\n"]
     script = (
-        "import os; from clusterctl.node.setup import build as s; s.SILENT = 0.5\n"
+        "import os; from clusterctl.node.setup import build as s; s.HOLDER_TIMEOUT = 0.5\n"
         "lock = s.SetupLock('lock', 'two'); s._has_died = lambda words: False\n"
-        "lock.take(lambda: False, print); print(list(s.unclaimed('.')))\n"
+        "lock.acquire(lambda: False, print); print(list(s.find_unclaimed('.')))\n"
     )
     os.kill(first.pid, signal.SIGSTOP)
     second = subprocess.run(
@@ -384,7 +385,7 @@ def test_a_maker_that_was_silent_keeps_what_it_has(tmp_path: Path) -> None:
         [
             sys.executable,
             "-c",
-            "from clusterctl.node.setup import build as s; print(list(s.unclaimed('.')))",
+            "from clusterctl.node.setup import build as s; print(list(s.find_unclaimed('.')))",
         ],
         cwd=tmp_path,
         env=env,

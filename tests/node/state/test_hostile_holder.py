@@ -14,7 +14,7 @@ from hostile.holder import NOBODY, Holder
 from noderun import NodeRun
 
 from clusterctl.node.runtime.event_loop import Loop
-from clusterctl.node.state.lock_holders import ANSWER, ask_holders, is_of, read_answer
+from clusterctl.node.state.lock_holders import LONGEST_ANSWER, ask_holders, belongs_to, read_answer
 from clusterctl.node.state.locks import Locks
 
 Make = Callable[..., NodeRun]
@@ -25,7 +25,7 @@ ANSWERS = {
     "a huge time": f'{{"run": "x", "since": {HUGE}}}',
     "a time without end": '{"run": "x", "since": 1e999}',
     "no number": '{"run": "x", "since": "long ago", "submitted": NaN}',
-    "depth": "[" * ANSWER,
+    "depth": "[" * LONGEST_ANSWER,
     "a list": "[1, 2]",
     "control characters": json.dumps({"run": "x", "by": "\x1b]0;owned\x07", "job": "\u202e" * 4000}),
     "odd types": json.dumps(
@@ -90,7 +90,7 @@ def test_an_honest_answer_is_read_whole() -> None:
         "submitted": 5.0,
         "gpus": [],
     }
-    said = read_answer(Locks(Loop(), spec, lambda: True)._words())
+    said = read_answer(Locks(Loop(), spec, lambda: True)._render_answer())
 
     assert (said["run"], said["node"], said["job"], said["by"]) == (RUN, "gpu01", "job", "ann@desk")
     assert (said["submitted"], said["going"], said["agent"]) == (5.0, True, os.getpid())
@@ -119,9 +119,9 @@ def test_who_claims_our_run_from_another_account_is_none_of_ours(hold: Hold) -> 
         gpu = hold(json.dumps({"run": RUN}), uid)
         (holder,) = ask_holders([f"clusterctl/gpu/{gpu}"])
         assert holder["run"] == RUN
-        assert is_of(holder, RUN) is ours
+        assert belongs_to(holder, RUN) is ours
         spec = {"run": RUN, "node": "gpu01", "gpus": [{"id": gpu}], "submitted": 1.0}
-        in_the_way = Locks(Loop(), spec, lambda: False).look()
+        in_the_way = Locks(Loop(), spec, lambda: False).find_holders()
         assert [one["name"] for one in in_the_way] == ([] if ours else [f"clusterctl/gpu/{gpu}"])
 
 

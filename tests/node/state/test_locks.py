@@ -34,7 +34,7 @@ def obey():
         sys.exit()
     say(getattr(locks, word)() or [])
 loop.watch(0, obey)
-say(locks.take())
+say(locks.acquire())
 loop.run()
 """
 ASK = """
@@ -155,17 +155,17 @@ def test_the_kernel_frees_a_killed_holders_locks(hold: Hold, gpu: Callable[[int]
 
     first.end()
 
-    assert second.tell("take") == [True, []]
+    assert second.tell("acquire") == [True, []]
 
 
 def test_a_lock_is_let_go_on_request(hold: Hold, gpu: Callable[[int], Any]) -> None:
     """What one drops another may take; looking takes nothing."""
     first, second = hold("first", gpu(0)), hold("second", gpu(0))
 
-    assert [holder["run"] for holder in second.tell("look")[1]] == ["first"]
-    assert first.tell("drop") == [False, []]
-    assert second.tell("look") == [False, []]
-    assert second.tell("take") == [True, []]
+    assert [holder["run"] for holder in second.tell("find_holders")[1]] == ["first"]
+    assert first.tell("release") == [False, []]
+    assert second.tell("find_holders") == [False, []]
+    assert second.tell("acquire") == [True, []]
 
 
 def test_of_many_at_once_one_at_most_gets_all(gpu: Callable[[int], Any]) -> None:
@@ -203,7 +203,7 @@ def test_the_whole_node_and_its_parts_exclude_each_other(hold: Hold, gpu: Callab
     assert "sharing" in others
     sharing.end()
     if others == {"sharing"}:  # else real runs use this machine, and the tests leave them alone
-        assert alone.tell("take") == [True, []]
+        assert alone.tell("acquire") == [True, []]
         assert hold("late", gpu(0)).runs_in_the_way == {"alone"}
         assert hold("later", exclusive=True).runs_in_the_way == {"alone"}
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from waiting import wait_until
 
-from clusterctl.node.logs.activity import Pulses
+from clusterctl.node.logs.activity import ActivityReader
 from clusterctl.node.logs.reader import logs_since
-from clusterctl.node.runtime.processes import identify, look
+from clusterctl.node.runtime.processes import find_process, identify
 from clusterctl.node.state.run_record import (
     STATES,
     Record,
@@ -22,12 +22,12 @@ from clusterctl.node.state.run_record import (
     new_state,
     read_spec,
     read_state,
-    tag_of,
+    run_tag,
     with_record,
 )
 from clusterctl.node.state.workdir import read_json
 from clusterctl.node.verbs.ps import list_runs
-from clusterctl.node.verbs.stop import account_of, remains
+from clusterctl.node.verbs.stop import find_remaining, list_ended
 
 SPEC = {
     "run": "job-1",
@@ -44,9 +44,9 @@ def test_a_disk_that_refuses_delays_and_loses_nothing(tmp_path: Path) -> None:
     """Events come out in order, with the time they happened, once writing is possible again."""
     rundir = tmp_path / "run"
     record = Record(str(rundir), new_state(SPEC))
-    record.note("preparing")
+    record.add_event("preparing")
     record.set(state="RUNNING")
-    record.note("going")
+    record.add_event("going")
     assert not record.flush()
     rundir.mkdir()
     assert record.flush()
@@ -67,7 +67,7 @@ def test_since_follows_the_state(tmp_path: Path) -> None:
 
 def test_the_tag_names_run_node_and_attempt() -> None:
     """It is what every process of the attempt carries."""
-    assert tag_of(SPEC) == "job-1/gpu01/2"
+    assert run_tag(SPEC) == "job-1/gpu01/2"
 
 
 def test_a_rank_that_a_signal_has_stopped_is_marked() -> None:
@@ -76,10 +76,10 @@ def test_a_rank_that_a_signal_has_stopped_is_marked() -> None:
         entry = {"local_rank": 0, **identify(worker.pid).as_dict(), "exit": None, "signal": None}
         state = {**new_state(SPEC), "ranks": {"0": entry, "1": {**entry, "exit": 0}}}
         worker.send_signal(signal.SIGSTOP)
-        wait_until(lambda: look(identify(worker.pid)).state == "T", "the stop")
+        wait_until(lambda: find_process(identify(worker.pid)).state == "T", "the stop")
         marked = mark_stopped(state)["ranks"]
         worker.send_signal(signal.SIGCONT)
-        wait_until(lambda: look(identify(worker.pid)).state != "T", "its life")
+        wait_until(lambda: find_process(identify(worker.pid)).state != "T", "its life")
         after = mark_stopped(state)["ranks"]
         worker.kill()
 
@@ -144,10 +144,10 @@ def test_what_another_node_wrote_cannot_crash_a_verb(tmp_path: Path) -> None:
             )
         for state in (with_record(str(rundir), one) for one in list_runs(str(tmp_path), None, None, None)):
             assert state["state"] in STATES
-            account_of(state, {5: "x"}, [], state["left"])
-            remains(state, "no tag of any process")
+            list_ended(state, {5: "x"}, [], state["left"])
+            find_remaining(state, "no tag of any process")
             list(logs_since(str(rundir), state, {"ranks": [0], "since": 1}))
-            Pulses(str(rundir), 0.0).put_into(state)
+            ActivityReader(str(rundir), 0.0).add_to(state)
         read_spec(str(rundir))
     for text in ("[" * 100_000, "1" * 5000, '{"since": 1e999}', "\xff", ""):
         (rundir / "state.json").write_bytes(text.encode("latin-1"))

@@ -10,8 +10,8 @@ from waiting import HANG
 
 from clusterctl.node.runtime import processes
 from clusterctl.node.runtime.event_loop import Loop
-from clusterctl.node.runtime.processes import Sweep
-from clusterctl.node.supervise.shutdown import Deadline
+from clusterctl.node.runtime.processes import ProcessTree
+from clusterctl.node.supervise.shutdown import KillSchedule
 
 # Says how often it was asked to end, when it may.
 COUNTS = """
@@ -37,10 +37,10 @@ class Moments(Loop):
 def test_a_later_stop_does_not_prolong_an_earlier_one() -> None:
     """Whoever stops with a long grace after somebody with a short one waits for the short one."""
     loop = Moments()
-    deadline = Deadline(loop, Sweep("none/"), lambda: 1, print)
+    deadline = KillSchedule(loop, ProcessTree("none/"), lambda: 1, print)
     seen = []
     for grace in (30.0, 300.0, 5.0, 60.0):
-        deadline.within(grace)
+        deadline.kill_after(grace)
         seen.append(loop.seconds)
 
     assert [seconds <= limit for seconds, limit in zip(seen, (30.0, 30.0, 5.0, 5.0), strict=True)] == [
@@ -56,13 +56,13 @@ def test_a_process_is_asked_to_end_once() -> None:
     )
     assert child.stdout is not None
     assert child.stdout.readline() == "ready\n"
-    stat = processes.look(processes.identify(child.pid))
+    stat = processes.find_process(processes.identify(child.pid))
     assert stat is not None
-    sweep = Sweep("none/")
+    sweep = ProcessTree("none/")
     for _ in range(3):
-        sweep.ask([stat])
+        sweep.terminate([stat])
         time.sleep(0.1)  # signals that wait to be taken are one
     out, _ = child.communicate("", timeout=HANG)
 
     assert out == "1\n"
-    assert sweep.account() == [{"pid": child.pid, "name": stat.name}]
+    assert sweep.signalled() == [{"pid": child.pid, "name": stat.name}]

@@ -67,7 +67,7 @@ def test_errors_without_a_guard_end_the_loop() -> None:
     with pytest.raises(IndexError):
         loop.run()
     seen: list[Exception] = []
-    loop.failed = seen.append
+    loop.on_error = seen.append
     for count in range(3):
         loop.after(0, f"bad {count}", fail)
     loop.after(0.01, "stop", loop.stop)

@@ -19,8 +19,8 @@ from hostile.giver import Deed, Giver, knock, send
 from clusterctl.node.runtime.stream import Stream, encode
 from clusterctl.node.sync import transfer
 from clusterctl.node.sync.store import Store
-from clusterctl.node.sync.transfer import time_for
-from clusterctl.node.verbs.sync import contents
+from clusterctl.node.sync.transfer import time_limit
+from clusterctl.node.verbs.sync import unpack_contents
 
 TOKEN = "ab" * 32
 DATA = b"print(1)\n" * 500
@@ -122,7 +122,9 @@ def test_a_hostile_giver_is_left(
     (tmp_path / "work").mkdir(mode=0o700)
     missing, began = {SHA}, time.monotonic()
     with Store(str(tmp_path / "work")) as store:
-        problem = transfer.take(store, {SHA: len(DATA)}, missing, giver.where, contents, lambda: None)
+        problem = transfer.receive(
+            store, {SHA: len(DATA)}, missing, giver.where, unpack_contents, lambda: None
+        )
         left = [path for path in (tmp_path / "work" / "store").rglob("*") if path.is_file()]
 
     assert why in problem
@@ -140,7 +142,7 @@ class Giving:
         self.store.add(SHA, DATA, len(DATA))
         self.store.add(OTHER, b"another run's", 100)
         offer = {"address": "127.0.0.1", "ports": None, "token": TOKEN}
-        self.giver = transfer.Giver(self.store, {SHA: len(DATA)}, offer)
+        self.giver = transfer.Provider(self.store, {SHA: len(DATA)}, offer)
         stack.callback(self.giver.close)
         self.where = {"address": "127.0.0.1", "port": self.giver.port, "token": TOKEN}
 
@@ -148,7 +150,10 @@ class Giving:
         """Tell whether an honest taker gets what it needs."""
         folder.mkdir(mode=0o700)
         with Store(str(folder)) as store:
-            return transfer.take(store, {SHA: len(DATA)}, {SHA}, self.where, contents, lambda: None) == ""
+            return (
+                transfer.receive(store, {SHA: len(DATA)}, {SHA}, self.where, unpack_contents, lambda: None)
+                == ""
+            )
 
 
 def read_all(conn: socket.socket) -> list[Any]:
@@ -200,13 +205,15 @@ def test_a_taker_that_does_not_read_is_left(
 ) -> None:
     """It reads a byte now and then; the giver does not stay with it for longer than the contents may take."""
     monkeypatch.setattr(transfer, "GRACE", 1.0)
-    monkeypatch.setattr(transfer, "SLOWEST", 1e9)
+    monkeypatch.setattr(transfer, "LOWEST_RATE", 1e9)
     (tmp_path / "work").mkdir(mode=0o700)
     large = secrets.token_bytes(1 << 20) * 16
     sha = hashlib.sha256(large).hexdigest()
     store = stack.enter_context(Store(str(tmp_path / "work")))
     store.add(sha, large, len(large))
-    giver = transfer.Giver(store, {sha: len(large)}, {"address": "127.0.0.1", "ports": None, "token": TOKEN})
+    giver = transfer.Provider(
+        store, {sha: len(large)}, {"address": "127.0.0.1", "ports": None, "token": TOKEN}
+    )
     stack.callback(giver.close)
     with knock(giver.port, TOKEN) as taker:
         taker.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -230,16 +237,16 @@ def giver_is_busy() -> bool:
 def test_strangers_do_not_keep_takers_away(tmp_path: Path, stack: ExitStack) -> None:
     """Many that connect and say nothing have no place that a taker needs; the oldest go first."""
     giving = Giving(tmp_path / "work", stack)
-    for _ in range(3 * transfer.GUESTS):
+    for _ in range(3 * transfer.MOST_PENDING):
         stack.enter_context(socket.create_connection(("127.0.0.1", giving.giver.port), 10))
     assert giving.serves(tmp_path / "next")
-    assert len(giving.giver._guests) <= transfer.GUESTS
+    assert len(giving.giver._pending) <= transfer.MOST_PENDING
 
 
 def test_time_is_known_from_the_sizes() -> None:
     """A megabyte a second, and half a minute."""
-    assert time_for([]) == 30.0
-    assert time_for([500_000, 500_000]) == 31.0
+    assert time_limit([]) == 30.0
+    assert time_limit([500_000, 500_000]) == 31.0
 
 
 def test_a_header_is_bounded_by_what_the_tree_holds(tmp_path: Path, stack: ExitStack) -> None:

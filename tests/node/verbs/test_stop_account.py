@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from session import Session
 
-from clusterctl.node.state.lock_holders import share_of
-from clusterctl.node.verbs.stop import JUST_NOW, LAST_EVENTS, account_elsewhere, just_ended
+from clusterctl.node.state.lock_holders import share_name
+from clusterctl.node.verbs.stop import LAST_EVENTS, RECENT, find_other_account, find_recently_ended
 
 # Holds the lock of a run as an agent does, and tells one visitor whose it is.
 HOLD = """
@@ -47,18 +47,18 @@ def end(state: str, ago: float) -> dict[str, Any]:
 def test_an_end_a_moment_ago_is_told(tmp_path: Path) -> None:
     """Also behind more events than are looked at, the first of them cut in two."""
     noise = [{"time": 0.0, "event": "workers", "filler": "x" * 1000}] * (LAST_EVENTS // 1000 + 5)
-    assert just_ended(write(tmp_path, *noise, end("CANCELLED", 1.0))) == [RANK]
+    assert find_recently_ended(write(tmp_path, *noise, end("CANCELLED", 1.0))) == [RANK]
 
 
-@pytest.mark.parametrize(("state", "ago"), [("CANCELLED", JUST_NOW + 1), ("SUCCEEDED", 0.0), ("FAILED", 0.0)])
+@pytest.mark.parametrize(("state", "ago"), [("CANCELLED", RECENT + 1), ("SUCCEEDED", 0.0), ("FAILED", 0.0)])
 def test_another_end_is_not_ours(tmp_path: Path, state: str, ago: float) -> None:
     """Long ago, or by itself: there was nothing left to stop."""
-    assert just_ended(write(tmp_path, end(state, ago))) == []
+    assert find_recently_ended(write(tmp_path, end(state, ago))) == []
 
 
 def test_a_run_without_events_has_none(tmp_path: Path) -> None:
     """It was never more than a directory."""
-    assert just_ended(str(tmp_path)) == []
+    assert find_recently_ended(str(tmp_path)) == []
 
 
 @pytest.mark.parametrize("content", ["", "{"])
@@ -79,7 +79,7 @@ def test_a_run_of_another_account_is_named(tmp_path: Path) -> None:
         pytest.skip("only root can be somebody else")
     run, somebody = f"t-20261120T110000-{os.getpid() % 65536:04x}", pwd.getpwnam("nobody")
     holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD, share_of(run, "n"), run, str(somebody.pw_uid)],
+        [sys.executable, "-c", HOLD, share_name(run, "n"), run, str(somebody.pw_uid)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
@@ -90,4 +90,4 @@ def test_a_run_of_another_account_is_named(tmp_path: Path) -> None:
             told = session.frames()[0][0]["stopped"]
         holder.stdin.close()
     assert told == {"ended": [], "left": [], "state": None, "elsewhere": "nobody"}
-    assert account_elsewhere(run, "n") is None
+    assert find_other_account(run, "n") is None

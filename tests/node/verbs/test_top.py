@@ -11,7 +11,7 @@ from typing import Any
 from session import Session
 from waiting import HANG
 
-from clusterctl.node.verbs.top import Gauges, read_amd
+from clusterctl.node.verbs.top import UtilizationSampler, read_amd
 
 TWO_GPUS = """cat <<'EOF'
 0, NVIDIA H100 80GB HBM3, 97, 70123, 81559, 61, 455.31
@@ -59,7 +59,7 @@ def test_samples_of_this_machine() -> None:
 
 def test_what_the_processors_and_nics_did() -> None:
     """Work shows: a busy loop as a share of the processors."""
-    gauges = Gauges()
+    gauges = UtilizationSampler()
     until = time.monotonic() + 0.3
     while time.monotonic() < until:
         pass

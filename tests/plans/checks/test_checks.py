@@ -9,10 +9,10 @@ import pytest
 from cases import ASKED, HEARD, answers, every_case, judge, nodes
 from rich.console import Console
 
-from clusterctl.console.findings import render_check, to_json
+from clusterctl.console.findings import check_to_json, render_check
 from clusterctl.errors import Unreachable
-from clusterctl.plans.checks.framework import SEVERITIES, Hit, Situation, across, check, split_votes
-from clusterctl.plans.checks.registry import checks, evaluate, join_evidence, join_fixes
+from clusterctl.plans.checks.framework import SEVERITIES, CheckContext, Hit, across_nodes, check, split_votes
+from clusterctl.plans.checks.registry import all_checks, evaluate, join_evidence, join_fixes
 from clusterctl.plans.facts.facts import parse_facts
 
 CASES = list(every_case())
@@ -40,7 +40,7 @@ def test_case(case: dict[str, Any]) -> None:
 def test_every_check_fires_in_some_case() -> None:
     """No check is without a case that makes it speak."""
     fired = {told["code"] for _, case in CASES for told in case.get("findings", [])}
-    assert sorted(set(checks()) - fired) == []
+    assert sorted(set(all_checks()) - fired) == []
 
 
 @pytest.mark.parametrize("count", [1, 2, 8])
@@ -57,7 +57,7 @@ def test_healthy_nodes_have_no_findings(count: int) -> None:
 
 def test_every_check_can_be_explained() -> None:
     """Each check has a title, a reason of one sentence, and an explanation that says more."""
-    for one in checks().values():
+    for one in all_checks().values():
         assert one.severity in SEVERITIES
         assert one.title and not one.title.endswith(".")
         assert one.why.endswith(".") and len(one.why) < 140, one.code
@@ -75,7 +75,7 @@ def test_codes_are_taken_once() -> None:
     with pytest.raises(ValueError, match="CC-NET-001 is taken"):
 
         @check("CC-NET-001", "error", "again", why="Because.")
-        def again(seen: Situation) -> list[Any]:
+        def again(seen: CheckContext) -> list[Any]:
             return list(seen.nodes)
 
 
@@ -102,7 +102,7 @@ def test_votes_that_agree_are_no_split() -> None:
 
 def test_long_evidence_and_fixes_are_cut() -> None:
     """Many different lines end in a line that says how many more there are."""
-    hits = [across((f"a{n:02}",), f"line {n}", f"fix {n}") for n in range(30)]
+    hits = [across_nodes((f"a{n:02}",), f"line {n}", f"fix {n}") for n in range(30)]
     assert join_evidence(hits).endswith("line 11\nand 18 more")
     assert join_fixes(hits).endswith("fix 3\n# and likewise on a[04-29]")
 
@@ -127,7 +127,7 @@ def test_two_hundred_nodes_are_a_screen_that_can_be_read() -> None:
     failures = {name: Unreachable(text, code="CC-SSH-003") for name, text in gone.items()}
     case = {"nodes": 200, "facts": {**odd, **low}}
     told_by = {name: raw for name, raw in answers(case).items() if name not in gone}
-    facts = {name: parse_facts(raw, asked=ASKED, heard=HEARD) for name, raw in told_by.items()}
+    facts = {name: parse_facts(raw, sent_at=ASKED, received_at=HEARD) for name, raw in told_by.items()}
     findings = evaluate(nodes(case), facts, failures)
     console = Console(file=io.StringIO(), width=100)
     render_check(console, nodes(case), facts, findings)
@@ -136,5 +136,5 @@ def test_two_hundred_nodes_are_a_screen_that_can_be_read() -> None:
     assert len(shown.splitlines()) < 50, shown
     assert "gpu[13-17]: there is no way to 10.0.0.13 (gpu13; the others are alike)" in shown
     assert shown.rstrip().endswith("200 nodes: not fit: 2 errors, 3 warnings")
-    told = to_json(nodes(case), facts, findings)
+    told = check_to_json(nodes(case), facts, findings)
     assert len(told["nodes"]) == 200 and sum(node["answered"] for node in told["nodes"]) == 195

@@ -7,7 +7,7 @@ import io
 from rich.console import Console
 
 from clusterctl.console.diagnose import render_deep
-from clusterctl.plans.diagnose.collective import Deep, DeepRound, Group
+from clusterctl.plans.diagnose.collective import DeepCheckResult, DeepRound, Group
 
 SIZE = 1 << 20
 
@@ -18,10 +18,10 @@ def group(*nodes: int, seconds: float = 0.0) -> Group:
     return Group(nodes=nodes, ranks=len(nodes), ok=bool(seconds), rows=rows)
 
 
-def deep(*rounds: DeepRound) -> Deep:
+def deep(*rounds: DeepRound) -> DeepCheckResult:
     """Build what a deep check of three nodes has shown."""
     whole = DeepRound("all", groups=(group(0, 1, 2, seconds=0.001),))
-    return Deep("gloo", ("gpu01", "gpu02", "gpu03"), 3, (whole, *rounds))
+    return DeepCheckResult("gloo", ("gpu01", "gpu02", "gpu03"), 3, (whole, *rounds))
 
 
 def test_a_pair_that_was_tried_twice_counts_once() -> None:

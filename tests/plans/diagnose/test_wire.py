@@ -9,15 +9,15 @@ import pytest
 from cases import change, healthy_answer
 
 from clusterctl.plans.diagnose.mesh import (
-    Listening,
-    Wire,
-    choose_takers,
-    plan_orders,
+    MeshListener,
+    MeshResult,
+    choose_mesh_members,
+    parse_listener,
+    parse_paths,
+    plan_mesh_connections,
     plan_rails,
-    read_listening,
-    read_ways,
 )
-from clusterctl.plans.facts.facts import FULL, Facts, parse_facts, plan_calls
+from clusterctl.plans.facts.facts import FULL_MESH_LIMIT, Facts, parse_facts, plan_neighbours
 from clusterctl.plans.launch.network import resolve_network
 from clusterctl.specs.inventory.model import Node
 
@@ -38,25 +38,25 @@ def facts(number: int, **changes: Any) -> Facts:
 def taken(nodes: list[Node], known: dict[str, Facts]) -> dict[str, dict[str, str]]:
     """Give who takes part, with his addresses."""
     networks = {one.name: resolve_network(one, known.get(one.name)) for one in nodes}
-    return plan_rails(choose_takers(nodes, known, networks), known, networks)
+    return plan_rails(choose_mesh_members(nodes, known, networks), known, networks)
 
 
-@pytest.mark.parametrize("count", [2, 3, 8, FULL])
+@pytest.mark.parametrize("count", [2, 3, 8, FULL_MESH_LIMIT])
 def test_up_to_the_limit_all_call_all(count: int) -> None:
     """Every ordered pair once."""
     names = [f"n{number}" for number in range(count)]
-    calls = plan_calls(names)
+    calls = plan_neighbours(names)
     assert {(one, other) for one in calls for other in calls[one]} == {
         (a, b) for a in names for b in names if a != b
     }
     assert all(len(set(peers)) == count - 1 for peers in calls.values())
 
 
-@pytest.mark.parametrize("count", [FULL + 1, 64, 200, 1000])
+@pytest.mark.parametrize("count", [FULL_MESH_LIMIT + 1, 64, 200, 1000])
 def test_above_it_a_sample_that_connects_all(count: int) -> None:
     """Each calls both neighbours and a few others, is called as often, and nobody calls himself or twice."""
     names = [f"n{number}" for number in range(count)]
-    calls = plan_calls(names)
+    calls = plan_neighbours(names)
     called = [peer for peers in calls.values() for peer in peers]
     for place, name in enumerate(names):
         assert {names[place - 1], names[(place + 1) % count]} <= set(calls[name])
@@ -99,10 +99,10 @@ def test_further_nics_meet_in_their_networks() -> None:
 
 def test_orders_name_address_port_and_rail() -> None:
     """Each node is told whom to call where, and all the others node 0's second door."""
-    one = Listening({"": "10.0.0.1", "r": "10.9.0.1"}, {"": 4001, "r": 4002}, 20003)
-    two = Listening({"": "10.0.0.2", "r": "10.9.0.2"}, {"": 5001, "r": 5002})
-    three = Listening({"": "10.0.0.3"}, {"": 6001})
-    orders = plan_orders({"a": one, "b": two, "c": three})
+    one = MeshListener({"": "10.0.0.1", "r": "10.9.0.1"}, {"": 4001, "r": 4002}, 20003)
+    two = MeshListener({"": "10.0.0.2", "r": "10.9.0.2"}, {"": 5001, "r": 5002})
+    three = MeshListener({"": "10.0.0.3"}, {"": 6001})
+    orders = plan_mesh_connections({"a": one, "b": two, "c": three})
     told = {
         name: [(peer["name"], peer["address"], peer["port"], peer["door"], peer["rail"]) for peer in peers]
         for name, peers in orders.items()
@@ -130,7 +130,7 @@ def test_orders_name_address_port_and_rail() -> None:
 def test_who_does_not_listen_says_why_or_nothing(answer: dict[str, Any]) -> None:
     """Whatever is no answer to the question is told as that."""
     assert str(
-        read_listening(answer.get("listening"), answer.get("problem", ""), {"": "10.0.0.1"})
+        parse_listener(answer.get("listening"), answer.get("problem", ""), {"": "10.0.0.1"})
     ).startswith("it cannot listen on 10.0.0.1: ")
 
 
@@ -139,14 +139,14 @@ def test_only_what_was_asked_is_believed() -> None:
     order = [{"name": "b", "door": "mesh", "rail": ""}]
     true = {"peer": "b", "door": "mesh", "rail": "", "step": "done", "got": 262144, "caller": "z"}
     lies = [{**true, "peer": "c"}, {**true, "door": "master"}, {**true, "rail": "r"}, 7, {"peer": ["b"]}]
-    (way,) = read_ways([true, *lies, true], "a", order)
+    (way,) = parse_paths([true, *lies, true], "a", order)
     assert (way.ends, way.open) == (("a", "b"), True)
-    assert read_ways("nonsense", "a", order) == ()
+    assert parse_paths("nonsense", "a", order) == ()
 
 
 def test_who_is_absent_does_not_count() -> None:
     """Calls from and to a node that fell silent say nothing of the way."""
     orders = [{"name": name, "door": "mesh", "rail": ""} for name in ("b", "c")]
     told = [{"peer": name, "step": "greet", "error": "nobody answers"} for name in ("b", "c")]
-    wire = Wire(("a", "b", "c"), read_ways(told, "a", orders), {"b": "it did not report"})
-    assert [way.ends for way in wire.through("mesh")] == [("a", "c")]
+    wire = MeshResult(("a", "b", "c"), parse_paths(told, "a", orders), {"b": "it did not report"})
+    assert [way.ends for way in wire.select_paths("mesh")] == [("a", "c")]

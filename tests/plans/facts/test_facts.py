@@ -9,7 +9,7 @@ from cases import healthy_answer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clusterctl.plans.facts.facts import FULL, Facts, parse_facts, probe_request
+from clusterctl.plans.facts.facts import FULL_MESH_LIMIT, Facts, parse_facts, probe_request
 from clusterctl.plans.facts.untrusted import MAX_ITEMS, MAX_TEXT, clean_text
 from clusterctl.specs.inventory.model import Node
 
@@ -87,10 +87,10 @@ def test_lists_and_numbers_are_bounded() -> None:
 
 def test_offset_is_bounded_by_our_own_clock() -> None:
     """The request left before it arrived and so did the answer: that brackets the offset."""
-    facts = parse_facts({"clock": {"received": 105.0, "answered": 105.2}}, asked=100.0, heard=100.4)
+    facts = parse_facts({"clock": {"received": 105.0, "answered": 105.2}}, sent_at=100.0, received_at=100.4)
     assert facts.clock.offset == pytest.approx(4.9)
     assert facts.clock.error == pytest.approx(0.1)
-    assert parse_facts({"clock": {"received": 105.0}}, asked=100.0, heard=100.4).clock.offset is None
+    assert parse_facts({"clock": {"received": 105.0}}, sent_at=100.0, received_at=100.4).clock.offset is None
 
 
 JSON = st.recursive(
@@ -122,5 +122,5 @@ def test_among_very_many_a_node_is_asked_for_the_ways_to_few() -> None:
     nodes = tuple(Node(name=f"n{rank}", node_rank=rank, host=f"h{rank}") for rank in range(1000))
     peers = probe_request(nodes[500], nodes, "ff")["peers"]
     assert set(peers) == {f"n{rank}" for rank in (0, 12, 499, 501, 502, 504, 508, 516, 532, 564, 628, 756)}
-    few = nodes[:FULL]
-    assert len(probe_request(few[5], few, "ff")["peers"]) == FULL - 1
+    few = nodes[:FULL_MESH_LIMIT]
+    assert len(probe_request(few[5], few, "ff")["peers"]) == FULL_MESH_LIMIT - 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clusterctl.plans.facts.gpu_use import render_memory
+from clusterctl.plans.facts.gpu_use import render_gpu_memory
 from clusterctl.protocol.untrusted import Untrusted
 
 
@@ -13,7 +13,7 @@ def test_who_holds_memory() -> None:
         {"pid": 12, "user": "", "command": ""},
     ]
     raw = [{"gpu": 0, "used": 70000, "by": processes}, {"gpu": 1, "used": 600, "by": []}]
-    first, second = render_memory([Untrusted(entry) for entry in raw])
+    first, second = render_gpu_memory([Untrusted(entry) for entry in raw])
 
     assert first == "GPU 0: 70000 MiB, by pid 4711 of bob (python train.py), pid 12"
     assert second.startswith("GPU 1: 600 MiB, by no process that this node shows")
@@ -22,6 +22,6 @@ def test_who_holds_memory() -> None:
 def test_what_a_node_says_of_it_is_read_with_distrust() -> None:
     """Other types, control characters and long lists do no harm."""
     raw = {"gpu": "0\n", "used": "\x1b[2J", "by": [{"pid": "a\nb", "user": "\x1b[2J", "command": "\n"}] * 99}
-    (line,) = render_memory([Untrusted(raw)])
+    (line,) = render_gpu_memory([Untrusted(raw)])
     assert line.isprintable()
     assert line.count("pid ?") == 8

@@ -7,7 +7,7 @@ import pytest
 from clusterctl.errors import UsageError
 from clusterctl.plans.launch.agent_spec import render_spec
 from clusterctl.plans.launch.placement import plan_placement
-from clusterctl.plans.launch.plan import LaunchPlan, Measured, offline, plan_launch, render_plan
+from clusterctl.plans.launch.plan import LaunchPlan, PlanFacts, offline, plan_launch, render_plan
 from clusterctl.specs.inventory.parse import parse_inventory
 from clusterctl.specs.job.parse import parse_job
 
@@ -31,7 +31,7 @@ def make_plan(
     parsed = parse_job(job, "job.yaml")
     members = plan_placement(INVENTORY, parsed, pattern=pattern)
     known = {
-        member.name: Measured(f"10.0.0.{member.node_rank + 1}", ("eth9",), 8, 16, "/opt/py")
+        member.name: PlanFacts(f"10.0.0.{member.node_rank + 1}", ("eth9",), 8, 16, "/opt/py")
         for member in members
     }
     return plan_launch(
@@ -41,9 +41,9 @@ def make_plan(
 
 def words(plan: LaunchPlan, rank: int = 0) -> list[str]:
     """Give a node's torchrun words with holes shown."""
-    from clusterctl.plans.launch.template import render
+    from clusterctl.plans.launch.template import render_template
 
-    return [render(word) for word in plan.nodes[rank].argv]
+    return [render_template(word) for word in plan.nodes[rank].argv]
 
 
 def test_every_node_gets_its_own_rank_and_the_first_nodes_address() -> None:
@@ -94,7 +94,7 @@ def test_the_inventorys_gpus_beat_the_count_found_and_unequal_counts_add_up() ->
     """`nproc_per_node: gpu` is per node."""
     plan = make_plan("{name: j, script: t.py}")
 
-    assert [node.nproc for node in plan.nodes] == [4, 2, 8]
+    assert [node.nproc_per_node for node in plan.nodes] == [4, 2, 8]
     assert plan.world_size == 14
 
 
@@ -104,7 +104,7 @@ def test_what_is_not_known_offline_shows_as_a_hole_and_names_itself() -> None:
 
     assert plan.world_size is None
     assert "--nproc-per-node <gpus@gpu03>" in render_plan(plan)
-    assert plan.nodes[2].missing == (
+    assert plan.nodes[2].unmeasured == (
         "gpus@gpu03",
         "run_id",
         "nic@gpu03",
@@ -200,7 +200,7 @@ def test_chosen_gpus_are_shown_to_the_job_and_counted() -> None:
     plan = make_plan("{name: j, script: t.py, gpus: [1, 3]}")
     env = render_spec(plan, plan.nodes[0], {})["env"]
 
-    assert [node.nproc for node in plan.nodes] == [2, 2, 2]
+    assert [node.nproc_per_node for node in plan.nodes] == [2, 2, 2]
     assert (env["CUDA_VISIBLE_DEVICES"], env["CUDA_DEVICE_ORDER"]) == ("1,3", "PCI_BUS_ID")
     every = make_plan("{name: j, script: t.py}")
     assert "CUDA_VISIBLE_DEVICES" not in every.nodes[0].env
@@ -215,7 +215,7 @@ def test_a_users_own_choice_of_gpus_wins(value: str, nproc: list[int]) -> None:
         f"{{name: j, script: t.py, env: {{CUDA_VISIBLE_DEVICES: {value!s}}}}}".replace("0,2,5", "'0,2,5'")
     )
 
-    assert [node.nproc for node in plan.nodes] == nproc
+    assert [node.nproc_per_node for node in plan.nodes] == nproc
     assert plan.overridden == ("CUDA_VISIBLE_DEVICES",)
 
 

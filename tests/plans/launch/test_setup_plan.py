@@ -7,17 +7,17 @@ from dataclasses import replace
 import pytest
 
 from clusterctl.plans.launch.setup import (
-    content_on,
-    included,
-    needed,
+    content_hash_on_node,
+    list_included_files,
+    list_local_sources,
     plan_setup,
-    setup_question,
+    setup_probe_request,
     setup_to_spec,
 )
-from clusterctl.plans.sync.manifest import Entry, manifest_of
+from clusterctl.plans.sync.manifest import TreeEntry, make_manifest
 from clusterctl.specs.job.model import Setup
 
-FILES = manifest_of([Entry("requirements.txt", "file", 0o644, "a" * 64, 9)])
+FILES = make_manifest([TreeEntry("requirements.txt", "file", 0o644, "a" * 64, 9)])
 VENV = Setup(kind="venv", lock="requirements.txt", wheelhouse="wheels")
 
 
@@ -72,19 +72,19 @@ def test_commands_go_to_a_shell_as_they_are() -> None:
 def test_what_counts_as_content() -> None:
     """Files, steps, what steers an installer, and what prepares the shell; not time, and no other variable."""
     plan = plan_setup(VENV, FILES, "", {"LR": "1"})
-    other = manifest_of([Entry("requirements.txt", "file", 0o644, "b" * 64, 9)])
+    other = make_manifest([TreeEntry("requirements.txt", "file", 0o644, "b" * 64, 9)])
 
-    assert plan_setup(replace(VENV, time_limit=5), FILES, "", {"LR": "2"}).content == plan.content
-    assert content_on(plan, None) == plan.content
+    assert plan_setup(replace(VENV, time_limit=5), FILES, "", {"LR": "2"}).content_hash == plan.content_hash
+    assert content_hash_on_node(plan, None) == plan.content_hash
     different = [
-        plan_setup(VENV, other, "", {}).content,
-        plan_setup(replace(VENV, run=("true",)), FILES, "", {}).content,
-        plan_setup(replace(VENV, system_site_packages=True), FILES, "", {}).content,
-        plan_setup(VENV, FILES, "", {"PIP_EXTRA_INDEX_URL": "https://x"}).content,
-        plan_setup(VENV, FILES, "", {"CFLAGS": "-O3"}).content,
-        content_on(plan, "module load cuda/12.4"),
+        plan_setup(VENV, other, "", {}).content_hash,
+        plan_setup(replace(VENV, run=("true",)), FILES, "", {}).content_hash,
+        plan_setup(replace(VENV, system_site_packages=True), FILES, "", {}).content_hash,
+        plan_setup(VENV, FILES, "", {"PIP_EXTRA_INDEX_URL": "https://x"}).content_hash,
+        plan_setup(VENV, FILES, "", {"CFLAGS": "-O3"}).content_hash,
+        content_hash_on_node(plan, "module load cuda/12.4"),
     ]
-    assert len({plan.content, *different}) == len(different) + 1
+    assert len({plan.content_hash, *different}) == len(different) + 1
 
 
 @pytest.mark.parametrize(
@@ -101,17 +101,22 @@ def test_what_counts_as_content() -> None:
 def test_whose_torch_it_will_be(locked: str, sees: bool, brings: bool) -> None:
     """The node's own only where the environment sees it and the lock file does not name another."""
     plan = plan_setup(replace(VENV, system_site_packages=sees), FILES, locked, {})
-    question = setup_question(plan, None)
+    question = setup_probe_request(plan, None)
     assert question is not None
     assert question["brings_torch"] is brings
-    assert setup_question(plan_setup(Setup(run=("true",)), FILES, "", {}), None) is None
+    assert setup_probe_request(plan_setup(Setup(run=("true",)), FILES, "", {}), None) is None
 
 
 def test_what_a_lock_file_leads_to() -> None:
     """Other requirements files, also from an environment.yml, and places beside it that are installed."""
     text = "-r base.txt\n--constraint=../c.txt\n  - -r 'my reqs.txt'\n-rshort.txt\n# -r no.txt\n-r https://x/y.txt\n"
-    assert included(text, "env/r.txt") == ("env/base.txt", "c.txt", "env/my reqs.txt", "env/short.txt")
+    assert list_included_files(text, "env/r.txt") == (
+        "env/base.txt",
+        "c.txt",
+        "env/my reqs.txt",
+        "env/short.txt",
+    )
     local = "-e ./pkg\n./w/x.whl ; python_version>'3'\nnumpy\n.\n-e .[dev]\npkg @ file:../up\n...\n"
-    assert needed(local, "r.txt") == ("pkg", "w/x.whl", ".", ".", "../up")
+    assert list_local_sources(local, "r.txt") == ("pkg", "w/x.whl", ".", ".", "../up")
     lock = 'source = { virtual = "." }\nsource = { editable = "packages/a" }\nsource = { registry = "../wheels" }\n'
-    assert needed(lock, "p/uv.lock") == ("p/packages/a",)
+    assert list_local_sources(lock, "p/uv.lock") == ("p/packages/a",)

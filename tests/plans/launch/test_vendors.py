@@ -6,7 +6,7 @@ import pytest
 from cases import healthy_answer
 
 from clusterctl.plans.facts.facts import parse_facts
-from clusterctl.plans.launch.launchers import VENDORS, network_env, vendor_of, visible_env
+from clusterctl.plans.launch.launchers import VENDOR_NIC_RULES, network_env, vendor_of, visible_env
 
 
 def test_nccl_is_told_exact_names_and_gloo_plain_ones() -> None:
@@ -19,7 +19,7 @@ def test_nccl_is_told_exact_names_and_gloo_plain_ones() -> None:
     }
 
 
-@pytest.mark.parametrize("vendor", VENDORS)
+@pytest.mark.parametrize("vendor", VENDOR_NIC_RULES)
 def test_gloo_is_told_for_every_vendor(vendor: str) -> None:
     """CPU tensors travel by Gloo whatever the accelerator."""
     assert network_env(vendor, ("eth0",))["GLOO_SOCKET_IFNAME"] == "eth0"

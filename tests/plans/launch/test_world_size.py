@@ -9,11 +9,11 @@ import pytest
 from clusterctl.plans.launch.world_size import (
     describe_unaware,
     describe_world_event,
+    list_scripts,
     render_unplanned,
-    scripts_of,
 )
 from clusterctl.plans.runs.state import parse_state
-from clusterctl.plans.runs.verdict import judge, to_json
+from clusterctl.plans.runs.verdict import judge, verdict_to_json
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.job.model import Job
 
@@ -73,11 +73,11 @@ def test_shell_scripts_count_by_what_they_read() -> None:
 def test_the_files_that_a_job_runs_are_found_in_its_words() -> None:
     """A script, a module, and whatever a command names that is part of the code."""
     code = {"train.py", "pkg/main.py", "train.sh", "README.md"}
-    assert scripts_of(job(script="./train.py"), code) == ("train.py",)
-    assert scripts_of(job(script=None, module="pkg.main"), code) == ("pkg/main.py",)
+    assert list_scripts(job(script="./train.py"), code) == ("train.py",)
+    assert list_scripts(job(script=None, module="pkg.main"), code) == ("pkg/main.py",)
     command = job(launcher="command", script=None, command=("accelerate", "launch", "train.py"))
-    assert scripts_of(command, code) == ("train.py",)
-    assert scripts_of(job(script="/opt/train.py"), code) == ()
+    assert list_scripts(command, code) == ("train.py",)
+    assert list_scripts(job(script="/opt/train.py"), code) == ()
 
 
 @pytest.mark.parametrize("seen", [None, "2", True, 2.0, [2]])
@@ -100,6 +100,6 @@ def test_another_world_size_is_a_warning_of_the_verdict() -> None:
     }
     verdict = judge("r", parts, [])
     assert verdict.state == "SUCCEEDED"
-    assert to_json(verdict)["world_sizes"] == {"gpu01": 2, "gpu02": 2}
-    (line,) = render_unplanned(verdict.worlds)
+    assert verdict_to_json(verdict)["world_sizes"] == {"gpu01": 2, "gpu02": 2}
+    (line,) = render_unplanned(verdict.world_sizes)
     assert line.startswith("gpu[01-02]: CC-RUN-051: workers run with WORLD_SIZE 2, planned are 4")

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from clusterctl.node.gang.roster import Course
+from clusterctl.node.gang.roster import Roster
 from clusterctl.plans.runs.gang_record import GIVEN_UP, warn_of_losses
-from clusterctl.plans.runs.selection import gather_runs, is_complete, may_hold
+from clusterctl.plans.runs.selection import gather_runs, is_complete, may_have_processes
 from clusterctl.plans.runs.state import (
     NodeState,
     attempts_of,
     parse_state,
     roster_of,
+    run_state,
     taking_part,
-    whole_state,
 )
-from clusterctl.plans.runs.verdict import judge, to_json
+from clusterctl.plans.runs.verdict import judge, verdict_to_json
 from clusterctl.protocol.root_cause import Failure
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.untrusted import Untrusted
@@ -53,9 +53,9 @@ def test_an_idle_spare_does_not_count() -> None:
     for spare in (part("SUCCEEDED", spare=True), part("LOST", spare=True), None):
         parts = {**done, "gpu03": spare}
         verdict = judge("r", parts, [])
-        assert (whole_state(parts), verdict.state, verdict.spares) == ("SUCCEEDED", "SUCCEEDED", ("gpu03",))
+        assert (run_state(parts), verdict.state, verdict.spares) == ("SUCCEEDED", "SUCCEEDED", ("gpu03",))
     assert list(taking_part({**done, "gpu03": None})) == ["gpu01", "gpu02"]
-    assert whole_state({"gpu01": done["gpu01"], "gpu02": None, "gpu03": part("SUCCEEDED")}) == "UNKNOWN"
+    assert run_state({"gpu01": done["gpu01"], "gpu02": None, "gpu03": part("SUCCEEDED")}) == "UNKNOWN"
 
 
 def test_a_node_whose_place_was_taken_does_not_count() -> None:
@@ -67,8 +67,8 @@ def test_a_node_whose_place_was_taken_does_not_count() -> None:
     for gone in (None, old):
         verdict = judge("r", {**done, "gpu02": gone}, [failed])
         assert (verdict.state, verdict.exit_code, verdict.cause) == ("SUCCEEDED", 0, None)
-        assert verdict.parts["gpu02"] == "LOST"
-    told = to_json(verdict)
+        assert verdict.node_states["gpu02"] == "LOST"
+    told = verdict_to_json(verdict)
     assert (told["attempt"], told["spares"], told["gave_up"]) == (2, [], None)
     assert told["attempts"] == [{**FIRST, "began": None, "ended": None}]
 
@@ -85,7 +85,7 @@ def test_spares_are_parts_of_a_run_too() -> None:
     one, two = part("RUNNING", node="gpu01"), part("RUNNING", node="gpu02")
 
     assert gather_runs({"gpu01": [one], "gpu02": [two]}, ["gpu03"])[RUN]["gpu03"] is None
-    assert may_hold("gpu03", {"gpu01": one, "gpu02": two}, ["gpu03"])
+    assert may_have_processes("gpu03", {"gpu01": one, "gpu02": two}, ["gpu03"])
 
 
 def test_what_a_node_says_of_attempts_is_read_with_distrust() -> None:
@@ -97,7 +97,7 @@ def test_what_a_node_says_of_attempts_is_read_with_distrust() -> None:
         (0, (), None),
         (1, (1,), None),
     ]
-    assert (read.gave_up, len(read.roster)) == ("", 1)
+    assert (read.gave_up_reason, len(read.roster)) == ("", 1)
     assert attempts_of({"a": read, "b": None}) == read.attempts
 
 
@@ -166,10 +166,10 @@ def lose_all(nodes: int, spares: int) -> tuple[int, str | None]:
         {"seat": seat, "node": f"n{seat}", "node_rank": seat if seat < nodes else None}
         for seat in range(nodes + spares)
     ]
-    course = Course({"seat": 0, "seats": nodes + spares, "nnodes": nodes, "attempt": 1, "roster": roster})
+    course = Roster({"seat": 0, "seats": nodes + spares, "nnodes": nodes, "attempt": 1, "roster": roster})
     for lost in range(nodes + spares):
         here = nodes + spares - lost - 1
-        why = course.too_few(here, here)
+        why = course.find_shortage(here, here)
         if why is not None:
             return lost, why
     return nodes + spares, None

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from clusterctl.protocol.root_cause import Failure, find_cause, render_ending
-from clusterctl.protocol.tracebacks import Words, is_exception_line
+from clusterctl.protocol.tracebacks import StderrParser, is_exception_line
 
 TRACEBACK = (
     "Traceback (most recent call last):",
@@ -48,11 +48,11 @@ def failure(
     )
 
 
-def heard(*lines: str, time: float = 0.0) -> Words:
+def heard(*lines: str, time: float = 0.0) -> StderrParser:
     """Hear lines one by one."""
-    words = Words()
+    words = StderrParser()
     for line in lines:
-        words.hear(line, time)
+        words.feed(line, time)
     return words
 
 
@@ -198,7 +198,7 @@ def test_prose_is_no_exception() -> None:
 
 
 def heard_failure(
-    rank: int, time: float, words: Words, *, code: int | None = 1, by: int | None = None
+    rank: int, time: float, words: StderrParser, *, code: int | None = 1, by: int | None = None
 ) -> Failure:
     """Build a failure from what was heard."""
     return Failure(
@@ -213,7 +213,7 @@ def heard_failure(
         words.raised_at,
         origin=words.origin,
         where=words.where,
-        went_on=words.went_on,
+        went_on=words.survived,
     )
 
 
@@ -247,7 +247,7 @@ def test_the_exception_that_counts(lines: tuple[str, ...], rank: int, exception:
 def test_an_exception_that_was_survived_takes_no_blame() -> None:
     """A rank logged a traceback, went on, and was stopped with the run: the rank that was killed is the cause."""
     words = heard(*TRACEBACK, time=2.0)
-    words.notice(9.0)
+    words.on_output(9.0)
     cause = find_cause(
         [heard_failure(0, 10.3, words, by=signal.SIGTERM), failure(1, 10.0, by=signal.SIGKILL)], 10.2
     )
@@ -283,11 +283,11 @@ def test_the_rank_that_does_not_complain_was_waited_for() -> None:
     frozen = find_cause([waiting, silent[0], replace(silent[1], frozen=True)], 5.1)
 
     assert one is not None
-    assert (one.failure.rank, one.awaited) == (1, True)
+    assert (one.failure.rank, one.waited_for) == (1, True)
     assert several is not None
-    assert (several.failure.rank, several.awaited, several.silent) == (0, False, tuple(silent))
+    assert (several.failure.rank, several.waited_for, several.silent) == (0, False, tuple(silent))
     assert frozen is not None
-    assert (frozen.failure.rank, frozen.awaited) == (2, True)
+    assert (frozen.failure.rank, frozen.waited_for) == (2, True)
 
 
 def test_a_rank_that_left_early_is_the_cause() -> None:
@@ -328,8 +328,8 @@ def test_the_kernels_count_tells_who_killed() -> None:
     cause = find_cause([replace(failure(0, 1.0, by=signal.SIGKILL), starved=True)], None)
 
     assert cause is not None
-    assert cause.known is not None
-    assert cause.known.symptom.code == "CC-JOB-040"
+    assert cause.symptom_match is not None
+    assert cause.symptom_match.symptom.code == "CC-JOB-040"
 
 
 @pytest.mark.parametrize(("survived_at", "blamed"), [(1.0, 0), (98.0, 1)])
@@ -360,5 +360,5 @@ def test_the_first_exception_of_a_chain_is_recognised_where_the_last_is_not() ->
 
     assert cause is not None
     assert cause.failure.exception.startswith("ModuleNotFoundError: Could not import")
-    assert cause.known is not None
-    assert cause.known.symptom.code == "CC-JOB-062"
+    assert cause.symptom_match is not None
+    assert cause.symptom_match.symptom.code == "CC-JOB-062"

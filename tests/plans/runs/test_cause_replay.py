@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from clusterctl.client.watch.follower import LogLines
-from clusterctl.client.watch.node_report import Part
-from clusterctl.plans.runs.verdict import judge, to_json
+from clusterctl.client.watch.node_report import NodeReport
+from clusterctl.plans.runs.verdict import judge, verdict_to_json
 from clusterctl.protocol.root_cause import Cause, Failure, find_cause
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.parse import parse_inventory
@@ -26,18 +26,18 @@ ORDERS = tuple(itertools.permutations(range(3)))
 TIMED = {"three-at-once"}  # all fail by themselves: only the time tells the first
 
 
-def replay(heard: Sequence[Any], delays: Sequence[float]) -> tuple[list[Part], float | None]:
+def replay(heard: Sequence[Any], delays: Sequence[float]) -> tuple[list[NodeReport], float | None]:
     """Let three nodes say what was recorded; each node's lines arrive later by its delay."""
-    parts = {node.name: Part(node, 0.0) for node in NODES}
+    parts = {node.name: NodeReport(node, 0.0) for node in NODES}
     delay = dict(zip(parts, delays, strict=True))
     for time, node, *told in sorted(heard, key=lambda each: each[0]):
         if len(told) == 2:
             rank, line = told
             entry = LogLines(node, rank, "stderr", "f", 0, None, (line,), (len(line) + 1,))
-            parts[node].hear_lines(entry, time + delay[node])
+            parts[node].on_lines(entry, time + delay[node])
         else:
             event, *ends = told
-            parts[node].hear_event(
+            parts[node].on_event(
                 Untrusted({"time": time, "event": event, **dict(zip(ENDS, ends, strict=True))})
             )
     stops = [part.stopped_at for part in parts.values() if part.stopped_at is not None]
@@ -82,7 +82,7 @@ def test_whatever_comes_first_the_right_rank_is_named(case: Path) -> None:
     content = json.loads(case.read_text(encoding="utf-8"))
     expected: Mapping[str, Any] = content["expected"]
     for failures, stopped_at in arrivals(case.stem, content["heard"]):
-        told: Any = to_json(judge("r", {}, failures, stopped_at=stopped_at))["cause"]
+        told: Any = verdict_to_json(judge("r", {}, failures, stopped_at=stopped_at))["cause"]
 
         assert (told["node"], told["rank"]) == (f"gpu0{expected['rank'] + 1}", expected["rank"])
         assert re.search(expected["said"], f"{told['exception']} {told['ending']}")
@@ -157,7 +157,7 @@ def test_texts_of_gpus_name_the_right_rank(name: str) -> None:
         cause = find_cause(failures, stopped_at)
 
         assert isinstance(cause, Cause)
-        assert (cause.failure.rank, cause.known and cause.known.symptom.code) == (rank, code)
+        assert (cause.failure.rank, cause.symptom_match and cause.symptom_match.symptom.code) == (rank, code)
 
 
 def test_a_killed_torchrun_is_the_cause_and_not_what_we_ended_for_it() -> None:

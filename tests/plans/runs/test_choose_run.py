@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from clusterctl.errors import UsageError
-from clusterctl.plans.runs.selection import Owner, choose_live_run, choose_run, gather_runs, own_first
-from clusterctl.plans.runs.state import NodeState, parse_state, whole_state
+from clusterctl.plans.runs.selection import Owner, choose_live_run, choose_run, gather_runs, sort_own_first
+from clusterctl.plans.runs.state import NodeState, parse_state, run_state
 from clusterctl.protocol.untrusted import Untrusted
 
 ME = Owner("ann@laptop", "1a")
@@ -69,7 +69,7 @@ def test_whose_a_run_is_goes_by_the_id_then_by_the_name(name: str, mark: str, ow
         "r-20260101T000000-0001"
     ]
 
-    assert list(own_first({"z-1": other, **runs}, ME)) == (
+    assert list(sort_own_first({"z-1": other, **runs}, ME)) == (
         ["r-20260101T000000-0001", "z-1"] if own else ["z-1", "r-20260101T000000-0001"]
     )
 
@@ -137,7 +137,7 @@ def test_the_worst_part_names_the_run(states: list[str | None], whole: str) -> N
     """Success needs every node; a live part keeps the run live."""
     parts = {f"n{i}": part("r", f"n{i}", state) if state else None for i, state in enumerate(states)}
 
-    assert whole_state(parts) == whole
+    assert run_state(parts) == whole
 
 
 @pytest.mark.parametrize(

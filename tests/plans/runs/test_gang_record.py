@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clusterctl.plans.runs.gang_record import best_record, given_up, with_losses
+from clusterctl.plans.runs.gang_record import choose_record, find_given_up_nodes, with_losses
 from clusterctl.plans.runs.state import NodeState, parse_state
 from clusterctl.plans.runs.verdict import judge_recorded
 from clusterctl.protocol.end_record import parse_record
@@ -64,7 +64,7 @@ def test_the_cause_is_what_was_said_first() -> None:
     verdict = judge_recorded("a-1", parts)
 
     assert verdict is not None
-    assert (verdict.state, verdict.parts) == ("FAILED", {"gpu01": "FAILED", "gpu02": "FAILED"})
+    assert (verdict.state, verdict.node_states) == ("FAILED", {"gpu01": "FAILED", "gpu02": "FAILED"})
     assert verdict.cause is not None
     failure = verdict.cause.failure
     assert (failure.node, failure.rank, failure.exception) == ("gpu02", 1, "ValueError: bad loss")
@@ -78,7 +78,7 @@ def test_a_lost_hub_leaves_what_the_others_know() -> None:
         parse_record(Untrusted(record(lost, part(f"gpu0{rank + 1}", rank, "CANCELLED"), whole=False)))
         for rank in (1, 2)
     ]
-    best = best_record(ones, {"gpu01", "gpu02", "gpu03"})
+    best = choose_record(ones, {"gpu01", "gpu02", "gpu03"})
 
     assert best is not None
     assert {one.node: one.state for one in best.parts} == {
@@ -87,7 +87,7 @@ def test_a_lost_hub_leaves_what_the_others_know() -> None:
         "gpu03": "CANCELLED",
     }
     assert [(failure.node, failure.lost) for failure in best.failures] == [("gpu01", True)]
-    assert best.on_clock(2.0).failures[0].time == 11.0
+    assert best.shift_to_clock(2.0).failures[0].time == 11.0
 
 
 def test_a_live_run_has_no_verdict() -> None:
@@ -133,11 +133,14 @@ def test_a_node_that_only_its_peers_lost_is_the_cause() -> None:
     assert told is not None
     stopped = Failure("gpu02", 1, None, 9, 12.0)
 
-    assert [(one.node, one.reason) for one in given_up(told, [stopped], 10.3)] == [
+    assert [(one.node, one.reason) for one in find_given_up_nodes(told, [stopped], 10.3)] == [
         ("gpu02", f"lost: {SILENT}")
     ]
     assert (
-        given_up(told, [Failure("gpu02", None, None, None, 9.0, reason="the agent was killed")], 10.3) == []
+        find_given_up_nodes(
+            told, [Failure("gpu02", None, None, None, 9.0, reason="the agent was killed")], 10.3
+        )
+        == []
     )
 
 
@@ -153,7 +156,7 @@ def test_a_hub_that_lost_all_others_is_itself_cut_off() -> None:
     )
     assert told is not None
 
-    assert [one.node for one in given_up(told, [], 10.3)] == ["gpu01"]
+    assert [one.node for one in find_given_up_nodes(told, [], 10.3)] == ["gpu01"]
 
 
 def test_what_the_kernel_killed_for_memory_is_on_record() -> None:
@@ -173,7 +176,7 @@ def test_a_record_that_one_node_alone_keeps_decides_nothing() -> None:
     lie = record(*(part(f"x{number}", number, "SUCCEEDED") for number in range(50)))
     liar = parse_record(Untrusted({**lie, "attempts": [{}] * 9999}))
     for records in ([honest, honest, liar], [liar, honest, honest]):
-        assert best_record(records, {"gpu01", "gpu02", *(f"x{number}" for number in range(50))}) == honest
+        assert choose_record(records, {"gpu01", "gpu02", *(f"x{number}" for number in range(50))}) == honest
 
 
 def test_a_node_that_answers_us_but_not_its_peers_is_lost_to_them() -> None:
@@ -189,7 +192,7 @@ def test_a_node_that_answers_us_but_not_its_peers_is_lost_to_them() -> None:
 
     assert cause is not None
     assert (cause.failure.reason, restart_reason(cause)) == ("the agent was killed", "node_lost")
-    assert told.on_clock(2.0).failures[-1].last_seen == 7.1
+    assert told.shift_to_clock(2.0).failures[-1].last_seen == 7.1
 
 
 def test_a_record_of_an_older_version_has_no_last_sign_of_life() -> None:

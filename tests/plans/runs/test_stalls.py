@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from clusterctl.console.runs import MOST_LINES, pulse_to_json, render_last_lines, render_pulse
+from clusterctl.console.runs import MOST_LINES, activity_to_json, render_last_lines, render_timing
 from clusterctl.plans.runs.state import (
     NodeState,
-    Pulse,
+    RankActivity,
     find_stall,
     find_stalls,
-    measure_rest,
-    measure_skew,
-    parse_pulses,
+    measure_remaining,
+    measure_start_skew,
+    parse_activity,
     parse_state,
 )
 from clusterctl.protocol.untrusted import Untrusted
@@ -30,16 +30,16 @@ def part(pulses: dict[str, Any], **more: Any) -> NodeState:
 @pytest.mark.parametrize(
     ("pulse", "why"),
     [
-        (Pulse(0, "x", NOW - 5, "S"), ""),
-        (Pulse(0, "x", NOW - 599, "R"), ""),
-        (Pulse(0, "x", NOW - 750, "R"), "no output for 12 min 30 s"),
-        (Pulse(0, "x", NOW - 5, "D"), ""),
-        (Pulse(0, "x", NOW - 45, "D"), "waits in the kernel (state D), no output for 45 s"),
-        (Pulse(0, "", None, "S"), ""),
-        (Pulse(0, "x", NOW + 50, "S"), ""),
+        (RankActivity(0, "x", NOW - 5, "S"), ""),
+        (RankActivity(0, "x", NOW - 599, "R"), ""),
+        (RankActivity(0, "x", NOW - 750, "R"), "no output for 12 min 30 s"),
+        (RankActivity(0, "x", NOW - 5, "D"), ""),
+        (RankActivity(0, "x", NOW - 45, "D"), "waits in the kernel (state D), no output for 45 s"),
+        (RankActivity(0, "", None, "S"), ""),
+        (RankActivity(0, "x", NOW + 50, "S"), ""),
     ],
 )
-def test_a_rank_that_says_nothing(pulse: Pulse, why: str) -> None:
+def test_a_rank_that_says_nothing(pulse: RankActivity, why: str) -> None:
     """Ten minutes of silence, or half a minute in the kernel."""
     assert find_stall(pulse, NOW) == why
 
@@ -56,19 +56,19 @@ def test_clocks_are_corrected() -> None:
     offsets = {"a": 0.0, "b": 3600.0}
 
     assert find_stalls(parts, offsets, NOW) == {}
-    assert measure_skew(parts, offsets) == pytest.approx(0.02)
-    assert measure_rest(parts, offsets, NOW) == pytest.approx(3550.0)
-    assert render_pulse(parts, offsets, NOW) == "time limit 1 h, 59 min 10 s left; ranks began within 0.02 s"
+    assert measure_start_skew(parts, offsets) == pytest.approx(0.02)
+    assert measure_remaining(parts, offsets, NOW) == pytest.approx(3550.0)
+    assert render_timing(parts, offsets, NOW) == "time limit 1 h, 59 min 10 s left; ranks began within 0.02 s"
     assert set(find_stalls(parts, {"b": -3600.0}, NOW)) == set()
     assert set(find_stalls(parts, {"a": 3600.0}, NOW)) == {"a"}
 
 
 def test_what_is_not_known_is_not_said() -> None:
     """No limit, one rank, a node that did not answer, a run that has ended."""
-    assert render_pulse({"a": part({"0": {"started": 1.0}}), "b": None}, {}, NOW) == ""
-    assert measure_rest({"a": part({}, time_limit=5.0)}, {}, NOW) is None
+    assert render_timing({"a": part({"0": {"started": 1.0}}), "b": None}, {}, NOW) == ""
+    assert measure_remaining({"a": part({}, time_limit=5.0)}, {}, NOW) is None
     ended = parse_state(Untrusted({"state": "TIMEOUT", "began": 1.0, "time_limit": 5.0}))
-    assert render_pulse({"a": ended}, {}, NOW) == "time limit 5 s"
+    assert render_timing({"a": ended}, {}, NOW) == "time limit 5 s"
 
 
 def test_last_lines() -> None:
@@ -85,13 +85,13 @@ def test_last_lines() -> None:
 
 def test_pulses_as_json() -> None:
     """Times by our clock; nulls where a rank is gone."""
-    assert pulse_to_json(Pulse(3, "x", NOW - 700 + 60, "S", 1.0), 60.0, NOW) == {
+    assert activity_to_json(RankActivity(3, "x", NOW - 700 + 60, "S", 1.0), 60.0, NOW) == {
         "process": "S",
         "last_line": "x",
         "written": NOW - 700,
         "stalled": "no output for 11 min 40 s",
     }
-    assert set(pulse_to_json(None, 0.0, NOW).values()) == {None}
+    assert set(activity_to_json(None, 0.0, NOW).values()) == {None}
 
 
 @pytest.mark.parametrize(
@@ -108,4 +108,4 @@ def test_pulses_as_json() -> None:
 )
 def test_a_node_may_say_anything(raw: Any) -> None:
     """Nothing raises, nothing of the wrong type stays."""
-    assert parse_pulses(Untrusted({"pulses": raw}), 9) in ((), (Pulse(1),))
+    assert parse_activity(Untrusted({"pulses": raw}), 9) in ((), (RankActivity(1),))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clusterctl.plans.runs.state import NodeState, parse_state
-from clusterctl.plans.runs.verdict import judge, to_json
+from clusterctl.plans.runs.verdict import judge, verdict_to_json
 from clusterctl.protocol.root_cause import Failure
 from clusterctl.protocol.untrusted import Untrusted
 
@@ -33,10 +33,10 @@ def test_a_lost_node_makes_the_run_lost_and_is_named_so() -> None:
     """The others were stopped because of it; that they were cancelled is not the news."""
     verdict = judge("r", {"gpu01": part("CANCELLED"), "gpu02": None}, [LOST], stopped_at=5.0)
 
-    assert (verdict.state, dict(verdict.parts)) == ("LOST", {"gpu01": "CANCELLED", "gpu02": "LOST"})
+    assert (verdict.state, dict(verdict.node_states)) == ("LOST", {"gpu01": "CANCELLED", "gpu02": "LOST"})
     assert verdict.cause is not None
     assert verdict.cause.failure.node == "gpu02"
-    assert to_json(verdict)["exit_code"] == 1
+    assert verdict_to_json(verdict)["exit_code"] == 1
 
 
 def test_a_time_limit_is_the_verdict_unless_a_rank_failed_by_itself() -> None:
@@ -82,7 +82,7 @@ def test_a_node_that_answers_without_its_agent_is_not_away() -> None:
     """Guardian and agent were killed there: what may be left can be stopped at once."""
     parts = {"a": part("LOST", "agent and guardian are gone"), "gpu02": None}
     verdict = judge("r", parts, [LOST], stopped_at=10.0)
-    assert (dict(verdict.parts), verdict.unwatched) == ({"a": "LOST", "gpu02": "LOST"}, ("a",))
+    assert (dict(verdict.node_states), verdict.unwatched) == ({"a": "LOST", "gpu02": "LOST"}, ("a",))
 
 
 def test_ranks_that_were_stopped_do_not_explain_a_node_that_failed_without_one() -> None:

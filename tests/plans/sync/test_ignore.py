@@ -16,7 +16,14 @@ from types import FrameType
 import pytest
 
 from clusterctl.errors import UsageError
-from clusterctl.plans.sync.ignore import LARGEST, LONGEST_RULE, MOST_RULES, Ignore, compile_pattern, rules_of
+from clusterctl.plans.sync.ignore import (
+    LARGEST_GITIGNORE,
+    LONGEST_RULE,
+    MAX_RULES,
+    IgnoreRules,
+    compile_pattern,
+    make_ignore_rules,
+)
 
 TREES = 120
 LETTERS = 200
@@ -34,7 +41,7 @@ ATOMS = [*PLAIN_ATOMS.split(), "\\ ", " ", "\t"]
 
 def ignored(path: str, *lines: str, exclude: tuple[str, ...] = (), is_dir: bool = False) -> bool:
     """Ask about one path below a root whose `.gitignore` has these lines."""
-    return rules_of(exclude).entering("", "\n".join(lines).encode()).ignores(path, is_dir)
+    return make_ignore_rules(exclude).with_gitignore("", "\n".join(lines).encode()).ignores(path, is_dir)
 
 
 @pytest.mark.parametrize(
@@ -87,8 +94,8 @@ def test_a_slash_at_the_end_means_a_directory() -> None:
 
 def test_a_deeper_file_wins_below_its_folder_only() -> None:
     """The nearest `.gitignore` decides; its anchored patterns begin at its own folder."""
-    outer = rules_of(()).entering("", b"*.bin\n/top")
-    inner = outer.entering("keep", b"!w.bin\n/top")
+    outer = make_ignore_rules(()).with_gitignore("", b"*.bin\n/top")
+    inner = outer.with_gitignore("keep", b"!w.bin\n/top")
     assert not inner.ignores("keep/w.bin", False)
     assert inner.ignores("keep/top", False)
     assert not inner.ignores("keep/deep/top", False)
@@ -112,7 +119,7 @@ def test_some_names_never_travel(name: str) -> None:
 def test_rules_above_the_source_root_hold() -> None:
     """A source that is part of a checkout obeys the `.gitignore` files above it, each from its own place."""
     above = [("", b"*.ckpt\n/play/a/out\n/out"), ("play", b"/a/tmp\n/tmp")]
-    rules = rules_of(("/mine",), prefix="play/a", above=above)
+    rules = make_ignore_rules(("/mine",), prefix="play/a", above=above)
     assert [rules.ignores(path, False) for path in ("x.ckpt", "out", "tmp", "mine")] == [True] * 4
     assert not rules.ignores("deep/out", False)
     assert not rules.ignores("deep/mine", False)
@@ -141,7 +148,7 @@ def test_no_pattern_blows_up(shape: Callable[[int], bytes], name: Callable[[int]
 
 
 def _steps(pattern: bytes, name: str) -> int:
-    rules = rules_of(()).entering("", pattern)
+    rules = make_ignore_rules(()).with_gitignore("", pattern)
     calls = 0
 
     def count(_frame: FrameType, event: str, _argument: object) -> None:
@@ -180,12 +187,15 @@ def _expressions(value: object) -> Iterator[bytes]:
 
 def test_rules_without_end_are_refused() -> None:
     """Too many rules, a rule too long and a file too large each end in an error that says where."""
-    deep = rules_of(("*.a",)).entering("", b"*.x\n" * (MOST_RULES - 1))
+    deep = make_ignore_rules(("*.a",)).with_gitignore("", b"*.x\n" * (MAX_RULES - 1))
     cases = [
-        (lambda: deep.entering("sub", b"*.y\n"), "sub/.gitignore"),
-        (lambda: rules_of(()).entering("", b"a\n" + b"b" * (LONGEST_RULE + 1)), ".gitignore:2"),
-        (lambda: rules_of(()).entering("", b"#" * (LARGEST + 1)), ".gitignore"),
-        (lambda: rules_of(("a", "b" * (LONGEST_RULE + 1))), "sync.exclude[1]"),
+        (lambda: deep.with_gitignore("sub", b"*.y\n"), "sub/.gitignore"),
+        (
+            lambda: make_ignore_rules(()).with_gitignore("", b"a\n" + b"b" * (LONGEST_RULE + 1)),
+            ".gitignore:2",
+        ),
+        (lambda: make_ignore_rules(()).with_gitignore("", b"#" * (LARGEST_GITIGNORE + 1)), ".gitignore"),
+        (lambda: make_ignore_rules(("a", "b" * (LONGEST_RULE + 1))), "sync.exclude[1]"),
     ]
     for grow, place in cases:
         with pytest.raises(UsageError) as refusal:
@@ -217,10 +227,10 @@ def _grow(rng: random.Random, folder: Path, depth: int) -> None:
         (folder / ".gitignore").write_bytes(text.encode())
 
 
-def _walk(folder: Path, ignore: Ignore, below: str = "") -> Iterator[str]:
+def _walk(folder: Path, ignore: IgnoreRules, below: str = "") -> Iterator[str]:
     rules = folder / ".gitignore"
     if rules.is_file():
-        ignore = ignore.entering(below, rules.read_bytes())
+        ignore = ignore.with_gitignore(below, rules.read_bytes())
     for entry in folder.iterdir():
         path = f"{below}/{entry.name}" if below else entry.name
         is_dir = entry.is_dir() and not entry.is_symlink()
@@ -251,7 +261,7 @@ def test_random_trees_are_read_as_git_reads_them(tmp_path: Path, seed: int) -> N
     words = [f"--exclude={line}" for line in exclude]
     out = _git(tmp_path, "ls-files", "-co", "--exclude-standard", "-z", *words)
     expected = {os.fsdecode(name) for name in out.split(b"\0") if name}
-    odd = sorted(expected.symmetric_difference(_walk(tmp_path, rules_of(exclude))))
+    odd = sorted(expected.symmetric_difference(_walk(tmp_path, make_ignore_rules(exclude))))
     tree = tmp_path / (odd[0] if odd else "").split("/")[0]
     rules = {path: path.read_bytes() for path in tree.rglob(".gitignore")} if odd else {}
     assert not odd, f"{odd[:5]} by {rules}"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from clusterctl.plans.runs.state import parse_state
-from clusterctl.plans.runs.verdict import judge, to_json
-from clusterctl.plans.sync.results import Outside, found_outside, parse_outside
+from clusterctl.plans.runs.verdict import judge, verdict_to_json
+from clusterctl.plans.sync.results import OutsideFiles, parse_outside, with_outside_files
 from clusterctl.protocol.untrusted import Untrusted
 
 RAW = {"files": 2, "bytes": 13, "names": ["0.ckpt", "1.ckpt"], "more": False}
@@ -16,7 +16,7 @@ RAW = {"files": 2, "bytes": 13, "names": ["0.ckpt", "1.ckpt"], "more": False}
 
 def test_a_record_is_read() -> None:
     """Its numbers and names."""
-    assert parse_outside(Untrusted(RAW)) == Outside(2, 13, ("0.ckpt", "1.ckpt"))
+    assert parse_outside(Untrusted(RAW)) == OutsideFiles(2, 13, ("0.ckpt", "1.ckpt"))
 
 
 @pytest.mark.parametrize(
@@ -56,9 +56,11 @@ def test_the_verdict_has_it_of_the_nodes_that_have_some() -> None:
     }
     verdict = judge("r", parts, [])
     assert verdict.state == "SUCCEEDED"
-    assert to_json(verdict)["outside"] == {"gpu01": RAW}
+    assert verdict_to_json(verdict)["outside"] == {"gpu01": RAW}
 
 
 def test_more_than_can_be_counted_is_some() -> None:
     """A walk that came to its end before it found a file."""
-    assert found_outside({"a": Outside(0, 0, (), more=True), "b": Outside(0, 0, ())}).keys() == {"a"}
+    assert with_outside_files(
+        {"a": OutsideFiles(0, 0, (), more=True), "b": OutsideFiles(0, 0, ())}
+    ).keys() == {"a"}

@@ -12,18 +12,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterctl.plans.sync.results import Entry, judge, read_rows, stays_inside, why_bad_path
+from clusterctl.plans.sync.results import (
+    OutputEntry,
+    find_path_problem,
+    parse_output_rows,
+    plan_download,
+    stays_inside,
+)
 from clusterctl.protocol.untrusted import Row, parse_rows
 
 
-def entry(path: str, kind: str = "file", target: str = "", index: int = 0) -> Entry:
+def entry(path: str, kind: str = "file", target: str = "", index: int = 0) -> OutputEntry:
     """Make an entry."""
-    return Entry(index, path, kind, 1, (1, 2, 3, 4), target, False)
+    return OutputEntry(index, path, kind, 1, (1, 2, 3, 4), target, False)
 
 
-def refused(*entries: Entry, folds: bool = False) -> dict[str, str]:
+def refused(*entries: OutputEntry, folds: bool = False) -> dict[str, str]:
     """Judge entries; gives what is not taken and why."""
-    return {one.path: one.why for one in judge(entries, folds=folds).refused}
+    return {one.path: one.reason for one in plan_download(entries, ignores_case=folds).refused}
 
 
 @pytest.mark.parametrize(
@@ -120,13 +126,13 @@ def test_names_that_differ_in_case_only_depend_on_the_file_system() -> None:
 def test_what_is_no_row_is_not_read(rows: Any) -> None:
     """One error, whatever it is."""
     with pytest.raises(ValueError, match=r"row|list"):
-        list(read_rows(parse_rows(json.dumps(rows).encode()), 0, "x"))
+        list(parse_output_rows(parse_rows(json.dumps(rows).encode()), 0, "x"))
 
 
 def test_logs_have_a_directory_of_their_own() -> None:
     """Outputs cannot be taken for logs: equal names collide and one is refused."""
     rows = [["outputs", "logs-x/a", "file", 1, 2, 3, 4, ""], ["logs", "a", "file", 1, 2, 3, 4, ""]]
-    entries = list(read_rows(map(Row, rows), 7, "x"))
+    entries = list(parse_output_rows(map(Row, rows), 7, "x"))
     assert [(one.index, one.path, one.own) for one in entries] == [
         (7, "logs-x/a", False),
         (8, "logs-x/a", True),
@@ -142,7 +148,7 @@ WILD = st.one_of(PATHS, st.text(max_size=12))
 @given(WILD)
 def test_a_path_that_is_taken_stays_below(path: str) -> None:
     """However it is written."""
-    if why_bad_path(path) == "":
+    if find_path_problem(path) == "":
         assert os.path.normpath(f"/home/x/{path}") == f"/home/x/{path}"
         assert "\0" not in path
 
@@ -150,7 +156,9 @@ def test_a_path_that_is_taken_stays_below(path: str) -> None:
 @given(st.lists(st.tuples(PATHS, PATHS), max_size=8), st.booleans())
 def test_no_set_of_links_leads_out(pairs: list[tuple[str, str]], folds: bool) -> None:
     """All links that are taken are really made; none of them, followed through the others, leaves the directory."""
-    judged = judge([entry(path, "link", target, n) for n, (path, target) in enumerate(pairs)], folds=folds)
+    judged = plan_download(
+        [entry(path, "link", target, n) for n, (path, target) in enumerate(pairs)], ignores_case=folds
+    )
     with tempfile.TemporaryDirectory() as folder:
         top = Path(folder).resolve() / "top"
         top.mkdir()

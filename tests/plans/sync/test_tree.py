@@ -14,35 +14,35 @@ from clusterctl.plans.sync.manifest import (
     MAX_BYTES,
     MAX_FILES,
     MOST_FILES,
-    Entry,
+    TreeEntry,
     check_limits,
-    largest,
+    decode_name,
+    find_largest,
     leaves_tree,
-    manifest_of,
-    text_of,
+    make_manifest,
 )
 
 SHA = hashlib.sha256(b"x").hexdigest()
-FILE = Entry("pkg/train.py", "file", 0o644, SHA, 1)
+FILE = TreeEntry("pkg/train.py", "file", 0o644, SHA, 1)
 
 
 def test_order_is_that_of_bytes() -> None:
     """Entries are sorted by their UTF-8 bytes, wherever they were found."""
     names = ["b", "a/b", "a", "a.b", "\U0001f680", "\uffff", "Z", "é"]
-    found = [entry.path for entry in manifest_of(replace(FILE, path=name) for name in names).entries]
+    found = [entry.path for entry in make_manifest(replace(FILE, path=name) for name in names).entries]
     assert found == sorted(names, key=str.encode)
     assert found.index("\uffff") < found.index("\U0001f680")
 
 
 def test_the_hash_is_the_documented_one() -> None:
     """The format is a contract between versions: it is spelt out here once more."""
-    link, folder = Entry("link", "link", 0, "../x"), Entry("logs", "dir", 0, "")
-    entries = [FILE, link, folder, Entry("run", "file", 0o755, SHA, 1)]
+    link, folder = TreeEntry("link", "link", 0, "../x"), TreeEntry("logs", "dir", 0, "")
+    entries = [FILE, link, folder, TreeEntry("run", "file", 0o755, SHA, 1)]
     fields = ["link", "", "../x", "link", "dir", "", "", "logs"]
     fields += ["file", "644", SHA, "pkg/train.py", "file", "755", SHA, "run", ""]
     text = "clusterctl-tree 1\n" + "\0".join(fields)
-    assert manifest_of(entries).hash == hashlib.sha256(text.encode()).hexdigest()
-    assert manifest_of(reversed(entries)).hash == manifest_of(entries).hash
+    assert make_manifest(entries).hash == hashlib.sha256(text.encode()).hexdigest()
+    assert make_manifest(reversed(entries)).hash == make_manifest(entries).hash
 
 
 @pytest.mark.parametrize(
@@ -51,18 +51,18 @@ def test_the_hash_is_the_documented_one() -> None:
         replace(FILE, path="pkg/trai.py"),
         replace(FILE, mode=0o755),
         replace(FILE, content=hashlib.sha256(b"y").hexdigest()),
-        Entry(FILE.path, "link", 0, SHA),
-        Entry(FILE.path, "dir", 0, ""),
+        TreeEntry(FILE.path, "link", 0, SHA),
+        TreeEntry(FILE.path, "dir", 0, ""),
     ],
 )
-def test_the_hash_sees_every_difference(other: Entry) -> None:
+def test_the_hash_sees_every_difference(other: TreeEntry) -> None:
     """Name, mode, content and kind all count."""
-    assert manifest_of([other]).hash != manifest_of([FILE]).hash
+    assert make_manifest([other]).hash != make_manifest([FILE]).hash
 
 
 def test_equal_contents_are_one_blob() -> None:
     """A content that occurs twice is sent once, from the first place it is in."""
-    manifest = manifest_of([FILE, replace(FILE, path="other.py"), Entry("l", "link", 0, "x")])
+    manifest = make_manifest([FILE, replace(FILE, path="other.py"), TreeEntry("l", "link", 0, "x")])
     assert {sha: entry.path for sha, entry in manifest.blobs.items()} == {SHA: "other.py"}
     assert manifest.size == 2
 
@@ -100,21 +100,21 @@ def test_too_many_bytes_name_the_heaviest() -> None:
     assert "579 MB, the limit is 500 MB; largest: data/raw/ 570 MB, m.pt 9.0 MB" in caught.value.message
     assert (caught.value.code, caught.value.exit_code) == ("CC-SYNC-002", 2)
     assert "exclude: [data/raw/]" in caught.value.fix
-    check_limits(files, big=True)
+    check_limits(files, allow_big=True)
 
 
 def test_too_many_files_name_the_fullest() -> None:
     """Counting that was given up says so."""
     files = [(f"env/lib/{index}", 0) for index in range(MAX_FILES)] + [("a", 0)]
     with pytest.raises(UsageError, match=r"at least 50001 files.*limit is 50000.*env/lib/ 50000 files"):
-        check_limits(files, more=True)
+        check_limits(files, incomplete=True)
 
 
 def test_no_word_sends_more_files_than_can_be_named() -> None:
     """Beyond what one frame can name there is another way out than `--big`."""
-    check_limits([("a", 0)] * MOST_FILES, big=True)
+    check_limits([("a", 0)] * MOST_FILES, allow_big=True)
     with pytest.raises(UsageError, match="900001 files, the most") as caught:
-        check_limits([("a", 0)] * (MOST_FILES + 1), big=True)
+        check_limits([("a", 0)] * (MOST_FILES + 1), allow_big=True)
     assert "--big" not in caught.value.fix
     assert len(json.dumps({"missing": ["0" * 64] * MOST_FILES})) <= MAX_HEADER
 
@@ -122,22 +122,22 @@ def test_no_word_sends_more_files_than_can_be_named() -> None:
 def test_largest_descends_only_while_one_child_holds_nearly_all() -> None:
     """A folder whose weight is spread is named itself."""
     files = [("a/b/c/one", 99), ("a/two", 1), ("d/three", 30), ("d/four", 30), ("e", 5)]
-    assert largest(files, limit=2) == [("a/b/c/one", 99), ("d/", 60)]
+    assert find_largest(files, limit=2) == [("a/b/c/one", 99), ("d/", 60)]
 
 
 def test_names_are_kept_as_they_are() -> None:
     """Composed and decomposed letters stay two different names."""
-    assert text_of("caf\u00e9".encode()) != text_of("cafe\u0301".encode())
+    assert decode_name("caf\u00e9".encode()) != decode_name("cafe\u0301".encode())
 
 
 def test_a_name_that_is_not_utf8_is_shown_escaped() -> None:
     """The odd byte is visible in the message."""
     with pytest.raises(UsageError, match=r"pkg/\\xff\.py") as caught:
-        text_of(b"pkg/\xff.py")
+        decode_name(b"pkg/\xff.py")
     assert caught.value.code == "CC-SYNC-004"
 
 
 def test_links_and_empty_directories_are_not_counted_as_files() -> None:
     """What `launch` and `sync` call files are files."""
-    entries = [FILE, Entry("link", "link", 0, "../x"), Entry("logs", "dir", 0, "")]
-    assert (manifest_of(entries).files, len(manifest_of(entries).entries)) == (1, 3)
+    entries = [FILE, TreeEntry("link", "link", 0, "../x"), TreeEntry("logs", "dir", 0, "")]
+    assert (make_manifest(entries).files, len(make_manifest(entries).entries)) == (1, 3)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from test_import_inventory import INI, YAML
 
 from clusterctl.errors import SpecError
-from clusterctl.specs.importers.detect import FORMS, parse_foreign
-from clusterctl.specs.importers.imported import MOST_FOREIGN
+from clusterctl.specs.importers.detect import FORMATS, parse_imported
+from clusterctl.specs.importers.imported import MOST_CHARACTERS
 from clusterctl.specs.inventory.parse import parse_inventory
 from clusterctl.specs.inventory.render import render_inventory
 
@@ -54,7 +54,7 @@ words = st.lists(st.sampled_from(WORDS), max_size=30).map("".join)
 def judge_import(text: str, file: str, form: str, group: str | None) -> None:
     """Import it; what is written parses, and an error is one that can be shown."""
     try:
-        written = render_inventory(parse_foreign(text, file, form, group), group or "")
+        written = render_inventory(parse_imported(text, file, form, group), group or "")
     except SpecError as error:
         judge(error, text)
         return
@@ -65,7 +65,7 @@ def judge_import(text: str, file: str, form: str, group: str | None) -> None:
 @given(
     st.one_of(damaged([INI, YAML, *HOSTFILES]), noise, words),
     st.sampled_from(["f", "f.yml", "f.ini"]),
-    st.sampled_from(["auto", *FORMS]),
+    st.sampled_from(["auto", *FORMATS]),
     st.sampled_from([None, None, "gpu", "all", "x"]),
 )
 def test_any_text(text: str, file: str, form: str, group: str | None) -> None:
@@ -73,7 +73,7 @@ def test_any_text(text: str, file: str, form: str, group: str | None) -> None:
     judge_import(text, "f" if file == "f" else file, form, group)
 
 
-MANY = MOST_FOREIGN - 200
+MANY = MOST_CHARACTERS - 200
 # How often something is repeated in the largest file, and the file with that or another number of repetitions.
 HUGE: dict[str, tuple[int, Callable[[int], str]]] = {
     "a long line": (MANY, lambda n: "a" * n),

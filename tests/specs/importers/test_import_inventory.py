@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clusterctl.errors import SpecError
-from clusterctl.specs.importers.detect import parse_foreign
+from clusterctl.specs.importers.detect import parse_imported
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.inventory.parse import parse_inventory
 from clusterctl.specs.inventory.render import render_inventory
@@ -17,7 +17,7 @@ def take(
     text: str, file: str = "hosts", form: str = "auto", group: str | None = None
 ) -> tuple[str, Inventory]:
     """Import a text; gives the written file and what clusterctl reads in it."""
-    written = render_inventory(parse_foreign(text, file, form, group), group or "")
+    written = render_inventory(parse_imported(text, file, form, group), group or "")
     return written, parse_inventory(written, "written")
 
 
@@ -68,7 +68,7 @@ def test_a_list_of_hosts_is_no_ssh_configuration() -> None:
 def test_groups_are_named_where_all_hosts_were_taken() -> None:
     """Login and storage nodes train nothing; a group that holds every host is no choice."""
     written, inventory = taken_file("slurm-and-kubernetes.ini")
-    parts = parse_foreign((REAL / "slurm-and-kubernetes.ini").read_text(), "x").groups
+    parts = parse_imported((REAL / "slurm-and-kubernetes.ini").read_text(), "x").groups
     chosen, few = taken_file("slurm-and-kubernetes.ini", "slurm-node")
 
     assert len(inventory.nodes) == 4
@@ -100,7 +100,7 @@ def test_only_local_hosts() -> None:
     with pytest.raises(SpecError) as caught:
         taken_file("only-local.ini")
     (issue,) = caught.value.issues
-    assert (issue.code, issue.place and issue.place.line) == ("CC-SPEC-022", 2)
+    assert (issue.code, issue.location and issue.location.line) == ("CC-SPEC-022", 2)
     assert "no host is reached by SSH: 'localhost' is left out" in issue.message
 
 
@@ -359,5 +359,5 @@ def test_values_are_quoted_where_yaml_wants_it() -> None:
 def test_a_proxy_command_keeps_its_own_signs(option: str) -> None:
     """ssh takes a space or `=` between an option's name and its value; a later `=` belongs to the value."""
     text = f"""all: {{hosts: {{a: {{ansible_ssh_common_args: "-o '{option}'"}}}}}}"""
-    (host,) = parse_foreign(text, "hosts.yml").hosts
+    (host,) = parse_imported(text, "hosts.yml").hosts
     assert host.proxy_command == "ssh -o A=b -W %h:%p gate"

@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from clusterctl.errors import Place, SpecError
+from clusterctl.errors import Location, SpecError
 from clusterctl.specs.job.model import Job, Notify, OnEnd, Restart, Sync
 from clusterctl.specs.job.parse import parse_job
 
@@ -41,9 +41,9 @@ def test_the_launchers() -> None:
     """A command with its arguments; torch.distributed.launch in the way of old scripts and of newer ones."""
     command = parse_job("name: a\nlauncher: command\ncommand: [./go.sh, 1e-4]\ngpus: [1, 0]", "job.yaml")
 
-    assert (command.command, command.gpus, command.one_process) == (("./go.sh", "1e-4"), (1, 0), True)
-    assert parse("launcher: python").one_process
-    assert not parse("launcher: launch").one_process
+    assert (command.command, command.gpus, command.is_single_process) == (("./go.sh", "1e-4"), (1, 0), True)
+    assert parse("launcher: python").is_single_process
+    assert not parse("launcher: launch").is_single_process
     assert [parse(f"launcher: launch\nuse_env: {word}").use_env for word in ("true", "false")] == [
         True,
         False,
@@ -241,9 +241,9 @@ def test_a_byte_that_the_locale_cannot_read_is_called_that(override: tuple[str, 
         parse("", override)
 
     (issue,) = caught.value.issues
-    assert (issue.code, issue.place) == (
+    assert (issue.code, issue.location) == (
         "CC-SPEC-002",
-        Place("--set", 1, len(override[0]) + override[1].index("\udcc3") + 2),
+        Location("--set", 1, len(override[0]) + override[1].index("\udcc3") + 2),
     )
     assert "0xc3" in issue.message and "locale is not UTF-8" in issue.message
     assert "LC_ALL=C.UTF-8" in issue.fix and "remove" not in issue.fix

@@ -134,7 +134,7 @@ def test_control_characters_are_shown_by_number(text: str, line: int, column: in
         read_document(text, "f")
 
     (issue,) = caught.value.issues
-    assert (issue.code, issue.place and (issue.place.line, issue.place.column)) == (
+    assert (issue.code, issue.location and (issue.location.line, issue.location.column)) == (
         "CC-SPEC-002",
         (line, column),
     )
@@ -167,7 +167,7 @@ def test_bytes_that_are_no_text_have_a_place() -> None:
         decode_source("name: ü\nscript: ".encode() + b"\xff.py", "f")
 
     (issue,) = caught.value.issues
-    assert (issue.code, str(issue.place), issue.message) == (
+    assert (issue.code, str(issue.location), issue.message) == (
         "CC-SPEC-002",
         "f:2:9",
         "the byte 0xff is not UTF-8 text",
