@@ -208,8 +208,8 @@ for name in {names}:
     import_module("clusterctl.node." + name)
 judge = ["root_cause", "known_errors", "tracebacks", "end_record", "leaver"]
 before = [name for name in judge if "clusterctl.protocol." + name in sys.modules]
-from clusterctl.node.gang.restart_reason import blame
-print(before, blame({{"parts": []}}).reason, "clusterctl.protocol.root_cause" in sys.modules)
+from clusterctl.node.gang.restart_reason import judge_record
+print(before, judge_record({{"parts": []}}).reason, "clusterctl.protocol.root_cause" in sys.modules)
 """
 
 
