@@ -17,7 +17,7 @@ from clusterctl.plans.diagnose.collective import LINE_PREFIX, DeepCheckResult, p
 from clusterctl.plans.facts.utilization import NodeUsage, parse_sample
 from clusterctl.specs.inventory.model import Node, Ssh
 
-NODES = tuple(Node(name=f"gpu{n}", node_rank=n, host=f"10.0.0.{n}", ssh=Ssh()) for n in range(3))
+NODES = tuple(Node(name=f"gpu{n}", index=n, host=f"10.0.0.{n}", ssh=Ssh()) for n in range(3))
 few = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 leaf = st.one_of(

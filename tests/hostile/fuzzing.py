@@ -96,7 +96,7 @@ Saved = tuple[dict[str, Any], str]
 def node_named(name: str = "gpu02") -> Node:
     """Describe a node."""
     ssh = Ssh(user="ada", key=None, proxy_command=None, known_hosts=None, host_keys="strict")
-    return Node(name=name, node_rank=1, host="192.0.2.2", ssh=ssh)
+    return Node(name=name, index=1, host="192.0.2.2", ssh=ssh)
 
 
 NODE, INTERPRETER = node_named(), tasks.Interpreter("python3", None)

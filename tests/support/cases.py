@@ -88,7 +88,7 @@ def nodes(case: Mapping[str, Any]) -> tuple[Node, ...]:
     wanted = case.get("inventory", {})
     found = []
     for rank in range(case.get("nodes", 3)):
-        node = Node(name=f"gpu{rank + 1}", node_rank=rank, host=f"10.0.0.{rank + 1}", ssh=Ssh(user="alice"))
+        node = Node(name=f"gpu{rank + 1}", index=rank, host=f"10.0.0.{rank + 1}", ssh=Ssh(user="alice"))
         values = {**wanted.get("all", {}), **wanted.get(node.name, {})}
         values = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
         if "ssh" in values:

@@ -30,6 +30,7 @@ from clusterctl.errors import ClusterctlError
 from clusterctl.plans.runs.selection import Parts, choose_to_attach, is_live, owner_of, submitted_at
 from clusterctl.plans.runs.state import run_state
 from clusterctl.plans.runs.verdict import verdict_to_json
+from clusterctl.protocol.ranks import NodeRank
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.text import command_line, plural
@@ -42,9 +43,9 @@ class RunOutput:
     as_json: bool
     command: str
 
-    def logs(self, run_id: str, ranks: Mapping[str, int], world_size: int | None) -> LogSink:
-        """Give what shows log lines; `ranks` are the node ranks by name."""
-        return JsonLogPrinter(run_id, ranks) if self.as_json else LogPrinter(ranks, world_size or 1)
+    def logs(self, run_id: str, node_ranks: Mapping[str, NodeRank], world_size: int | None) -> LogSink:
+        """Return what shows log lines."""
+        return JsonLogPrinter(run_id, node_ranks) if self.as_json else LogPrinter(node_ranks, world_size or 1)
 
     def write_end(self, state: str, exit_code: int, error: str | None = None) -> None:
         """Close the NDJSON of a run that was not followed to its end."""
@@ -177,8 +178,8 @@ def _announce(run_id: str, parts: Parts, output: RunOutput) -> None:
 
 def _logs(output: RunOutput, run_id: str, parts: Parts) -> LogSink:
     states = [part for part in parts.values() if part]
-    ranks = {part.node: part.node_rank for part in states}
-    return output.logs(run_id, ranks, max((part.world_size or 1 for part in states), default=1))
+    node_ranks = {part.node: part.node_rank for part in states}
+    return output.logs(run_id, node_ranks, max((part.world_size or 1 for part in states), default=1))
 
 
 def _start_time(parts: Parts) -> float:

@@ -37,6 +37,7 @@ from clusterctl.plans.diagnose.collective import (
 from clusterctl.plans.launch.agent_spec import render_spec
 from clusterctl.plans.launch.placement import Member
 from clusterctl.plans.launch.plan import LaunchPlan, plan_launch
+from clusterctl.protocol.ranks import Slot
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.text import plural
@@ -103,7 +104,7 @@ class DeepCheckRun:
 
     def run(self, deep: DeepCheckResult, scan: ScanResult) -> DeepCheckResult:
         """Start the job, hear what its leader says, and remove all traces."""
-        members = [Member(node, rank) for rank, node in enumerate(self._nodes)]
+        members = [Member(node, Slot(number)) for number, node in enumerate(self._nodes)]
         measured = {
             node.name: measure(self._job, node, self._preflight.facts[node.name]) for node in self._nodes
         }
@@ -175,7 +176,7 @@ def _environment_python(prefix: str | None) -> dict[str, str]:
 
 def _output_dir(run_id: str, member: Member) -> str:
     """Give an output directory that goes with the run."""
-    return f"{member.node.workdir}/runs/{run_id}/{member.node_rank}-{member.name}/outputs"
+    return f"{member.node.workdir}/runs/{run_id}/{member.slot}-{member.name}/outputs"
 
 
 class _StepObserver:

@@ -246,11 +246,11 @@ class Launch:
     def _follow(
         self, cluster: Cluster, plan: LaunchPlan, preflight: Preflight, secrets: Mapping[str, str]
     ) -> int:
-        ranks = {node.name: node.member.node_rank for node in plan.all_nodes}
+        node_ranks = {node.name: node.member.node_rank for node in plan.all_nodes}
         options = MonitorOptions(
             plan.run_id, self._nodes, self._interpreters, preflight.offsets, tuple(secrets.values())
         )
-        logs = self._output.logs(plan.run_id, ranks, plan.world_size)
+        logs = self._output.logs(plan.run_id, node_ranks, plan.world_size)
         return watch_run(cluster, options, self._output, logs, self._began)
 
 

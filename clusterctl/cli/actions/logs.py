@@ -29,6 +29,7 @@ from clusterctl.errors import UsageError
 from clusterctl.plans.launch.placement import choose_nodes
 from clusterctl.plans.runs.selection import Parts, choose_run
 from clusterctl.plans.runs.state import NodeState
+from clusterctl.protocol.ranks import Rank
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import command_line
@@ -40,7 +41,7 @@ CHECK_INTERVAL = 0.1  # seconds between two looks at lines that wait for their t
 class LogQuery:
     """Which lines are wanted; `since` is in seconds since 1970, `show_times` shows times."""
 
-    ranks: tuple[int, ...] | None
+    ranks: tuple[Rank, ...] | None
     tail: int | None
     grep: str | None
     stream: str | None

@@ -28,7 +28,7 @@ SHOWN_DIGITS = 12  # digits of a tree hash that people compare
 
 def sync_code(job: Job, members: Sequence[Member], scan: ScanResult, *, as_json: bool) -> int:
     """Send the code to all nodes at once; gives the exit code of the verb."""
-    names, ranks = [member.name for member in members], {member.name: member.node_rank for member in members}
+    names, slots = [member.name for member in members], {member.name: member.slot for member in members}
     results: dict[str, SyncResult] = {}
     errors: dict[str, ClusterctlError] = {}
     phases, home_locks = Phases(names), SharedHomeLocks() if len(members) > 1 else None
@@ -41,7 +41,7 @@ def sync_code(job: Job, members: Sequence[Member], scan: ScanResult, *, as_json:
             node,
             interpreter(node, job),
             None,
-            ranks[node.name],
+            slots[node.name],
             scan,
             count_sent,
             home_locks,

@@ -24,6 +24,7 @@ from clusterctl.plans.launch.setup import (
     plan_setup,
 )
 from clusterctl.plans.sync.manifest import TreeEntry, decode_name, make_manifest
+from clusterctl.protocol.ranks import Slot
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import Setup
@@ -163,7 +164,7 @@ class SetupUpload:
         c: Connection,
         node: Node,
         interpreter: tasks.Interpreter,
-        node_rank: int,
+        slot: Slot,
         session: Session,
         progress: Callable[[int], None],
     ) -> None:
@@ -173,7 +174,7 @@ class SetupUpload:
             self.sent[node.name] = self.sent.get(node.name, 0) + count
             progress(count)
 
-        tasks.sync(c, node, interpreter, None, node_rank, self.scan, count_sent, passing=self.distribution)
+        tasks.sync(c, node, interpreter, None, slot, self.scan, count_sent, passing=self.distribution)
         session.send({"do": "setup"})
 
 

@@ -15,6 +15,7 @@ from clusterctl.client.rpc.errors import start_error, start_timed_out
 from clusterctl.client.rpc.frames import Frame, FrameLimits, sync_limits
 from clusterctl.client.rpc.session import Session
 from clusterctl.errors import ClusterctlError, ConnectTimeout, NodeError
+from clusterctl.protocol.ranks import Slot
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 
@@ -200,7 +201,7 @@ def sync(
     node: Node,
     interpreter: Interpreter,
     run_id: str | None,
-    node_rank: int,
+    slot: Slot,
     scan: ScanResult,
     progress: Callable[[int], None],
     turns: SharedHomeLocks | None = None,
@@ -214,7 +215,7 @@ def sync(
     from clusterctl.client.sync.upload import send_tree
 
     offer = passing.offer(node.name, scan.manifest.size) if passing else None
-    target = {"workdir": node.workdir, "run": run_id, "node": node.name, "node_rank": node_rank}
+    target = {"workdir": node.workdir, "run": run_id, "node": node.name, "node_rank": slot}
     limits = sync_limits(len(scan.manifest.blobs))
     request = {**target, "turn": turns is not None, "give": offer}
     session = _open_session(c, "sync", request, interpreter, limits=limits)

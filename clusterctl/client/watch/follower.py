@@ -22,7 +22,8 @@ from clusterctl.client.rpc.tasks import measure_clock
 from clusterctl.errors import ClusterctlError, ConnectError, ConnectionLost, HostKeyError, NodeError
 from clusterctl.plans.runs.gang_record import attempt_of
 from clusterctl.plans.runs.state import NodeState, parse_state
-from clusterctl.protocol.end_record import MOST_RANK
+from clusterctl.protocol.end_record import parse_rank
+from clusterctl.protocol.ranks import NodeRank, Rank
 from clusterctl.protocol.untrusted import LATEST, MalformedError, Untrusted, parse_object
 from clusterctl.specs.inventory.model import Node
 
@@ -55,7 +56,7 @@ class LogLines:
     """Complete lines of one file; `sizes` counts each line's bytes in the file, its newline included."""
 
     node: str
-    rank: int | None
+    rank: Rank | None
     stream: str
     file: str
     offset: int
@@ -64,7 +65,7 @@ class LogLines:
     sizes: tuple[int, ...]
     written_at: float | None = None  # when the last was written, by the node's clock, if that can be trusted
     initial_size: int = 0  # where a tail was asked for: how long the file was then
-    node_rank: int | None = None  # of the node in the attempt that wrote it, where that is known
+    node_rank: NodeRank | None = None  # of the node in the attempt that wrote it, where that is known
     places: tuple[int, ...] = ()  # where each line begins, if they do not follow one another
     times: tuple[float, ...] = ()  # when each line was written, by our clock, if that was asked for
     began: float = 0.0  # with times: nothing that this node sends later is older
@@ -132,7 +133,7 @@ class Follower:
         self._wakeup_writer, self._wakeup_reader = socket.socketpair()
         self._wakeup_reader.setblocking(False)
         self._selector.register(self._wakeup_reader, selectors.EVENT_READ, None)
-        self._node_ranks: dict[str, dict[int, int | None]] = {}  # of nodes, by attempt
+        self._node_ranks: dict[str, dict[int, NodeRank | None]] = {}  # of nodes, by attempt
 
     def add(self, node: str, session: Session) -> None:
         """Begin to read a node's stream."""
@@ -255,7 +256,7 @@ class Follower:
             raw_lines.pop()
         entry = LogLines(
             node=node,
-            rank=header.integer("rank", 0, MOST_RANK),
+            rank=parse_rank(header),
             stream=header.one_of("stream", ("stdout", "stderr")),
             file=file,
             offset=offset,
