@@ -13,7 +13,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from clusterctl import errors
-from clusterctl.plans.checks.framework import LocalFacts
+from clusterctl.plans.checks.framework import LocalFacts, Observations
 from clusterctl.plans.checks.registry import (
     CheckSelection,
     Finding,
@@ -110,7 +110,8 @@ def judge(case: Mapping[str, Any]) -> tuple[Finding, ...]:
     told = case.get("here", {})
     here = LocalFacts(told.get("open_keys", {}), tuple(told.get("beside_script", ())))
     job = Job(name="j", file="job.yaml", script="t.py", **case["job"]) if "job" in case else None
-    return evaluate(nodes(case), facts, failures, job, wire_of(case), deep_of(case), choice_of(case), here)
+    observed = Observations(facts, failures, wire_of(case), deep_of(case), here)
+    return evaluate(nodes(case), observed, job, choice_of(case))
 
 
 def choice_of(case: Mapping[str, Any]) -> CheckSelection:

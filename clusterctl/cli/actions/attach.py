@@ -17,6 +17,7 @@ from clusterctl.cli.context.nodes import (
     reading_exit_code,
     report_failures,
 )
+from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.watch.follower import LogLines, StateChange, StreamEnd
 from clusterctl.client.watch.monitor import MonitorOptions, RunMonitor
@@ -202,7 +203,8 @@ def watch_status(
     pythons = {node.name: found_runs.pythons.get(node.name) or interpreter(node) for node in taking_part}
     unanswered = {error.node for error in found_runs.errors}
     request = {"events": None, "logs": None, "pulse": PULSE}
-    reader = LiveReader(cluster, run_id, taking_part, pythons, request, notice=notice)
+    run = tasks.RunHandle(cluster, run_id, taking_part, pythons)
+    reader = LiveReader(run, request, notice=notice)
     with make_status_view(run_id, found_runs.offsets, as_json=as_json) as view:
         view.show(parts)
         for update in reader.updates():

@@ -19,6 +19,7 @@ from clusterctl.client.launch import prepare
 from clusterctl.client.launch.locks import LockPolicy
 from clusterctl.client.launch.setup import SetupFiles, SetupUpload
 from clusterctl.client.maintenance import remove_run
+from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.sync.distribute import Distribution, TransferAddress
 from clusterctl.client.sync.scan import ScanResult
@@ -181,7 +182,7 @@ class Launch:
         except BaseException as error:
             self._phases.stop()
             if isinstance(error, NodesBusy):  # it was refused, and never was a run
-                remove_run(cluster, self._nodes, self._interpreters, plan.run_id)
+                remove_run(tasks.RunHandle(cluster, plan.run_id, self._nodes, self._interpreters))
             info("nothing was started; what had been prepared is ended")
             raise
         torch = ready[plan.nodes[0].name].torch

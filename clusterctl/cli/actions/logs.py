@@ -118,10 +118,11 @@ class LogRequest:
     line_filter: LineFilter
 
     @property
-    def pythons(self) -> dict[str, tasks.Interpreter]:
-        """Give each node's interpreter: the one that answered, else the inventory's."""
+    def run(self) -> tasks.RunHandle:
+        """Return the run; each node's interpreter is the one that answered, else the inventory's."""
         answered = self.found_runs.pythons
-        return {node.name: answered.get(node.name) or interpreter(node) for node in self.nodes}
+        pythons = {node.name: answered.get(node.name) or interpreter(node) for node in self.nodes}
+        return tasks.RunHandle(self.cluster, self.run_id, self.nodes, pythons)
 
 
 def read_logs(inventory: Inventory, run_prefix: str | None, pattern: str | None, query: LogQuery) -> int:
@@ -200,10 +201,7 @@ def _follow(request: LogRequest) -> set[str]:
     failed = {error.node for error in request.found_runs.errors}
     stream_request, clocks = request.wanted.request(), request.found_runs.offsets
     reader = LiveReader(
-        request.cluster,
-        request.run_id,
-        request.nodes,
-        request.pythons,
+        request.run,
         stream_request,
         notice=notice,
         clocks=clocks,
@@ -228,10 +226,7 @@ def _follow_in_order(request: LogRequest) -> set[str]:
     )
     stream_request, clocks, window = request.wanted.request(), request.found_runs.offsets, ReorderWindow()
     live_reader = LiveReader(
-        request.cluster,
-        request.run_id,
-        request.nodes,
-        request.pythons,
+        request.run,
         stream_request,
         notice=notice,
         clocks=clocks,
@@ -283,10 +278,7 @@ def _print_in_order(log_reader: LogReader, line_filter: LineFilter) -> set[str]:
 def _log_reader(request: LogRequest) -> LogReader:
     clocks = request.found_runs.offsets
     return LogReader(
-        request.cluster,
-        request.run_id,
-        request.nodes,
-        request.pythons,
+        request.run,
         request.wanted.request(),
         clocks=clocks,
     )

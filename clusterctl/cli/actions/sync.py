@@ -14,7 +14,7 @@ from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.sync.distribute import Distribution, SharedHomeLocks, TransferAddress
 from clusterctl.client.sync.scan import ScanResult
-from clusterctl.client.sync.upload import SyncResult
+from clusterctl.client.sync.upload import SyncResult, TreeUpload
 from clusterctl.console.progress import Phases, render_size, render_upload
 from clusterctl.console.text import json_text, sanitize
 from clusterctl.errors import ClusterctlError
@@ -42,10 +42,8 @@ def sync_code(job: Job, members: Sequence[Member], scan: ScanResult, *, as_json:
             interpreter(node, job),
             None,
             slots[node.name],
-            scan,
+            TreeUpload(scan, home_locks, distribution),
             count_sent,
-            home_locks,
-            distribution,
         )
         return result
 

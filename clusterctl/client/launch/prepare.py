@@ -26,6 +26,7 @@ from clusterctl.client.rpc.session import Session
 from clusterctl.client.rpc.tasks import stop_everywhere
 from clusterctl.client.sync.distribute import Distribution, SharedHomeLocks
 from clusterctl.client.sync.scan import ScanResult
+from clusterctl.client.sync.upload import TreeUpload
 from clusterctl.errors import ClusterctlError, NodeError, StartError
 from clusterctl.plans.facts.records import LockHolder
 from clusterctl.plans.launch.plan import LaunchPlan, NodePlan
@@ -209,9 +210,8 @@ def prepare(
                 interpreter,
                 run_id,
                 slot,
-                inputs.scan,
+                TreeUpload(inputs.scan, distribution=inputs.distribution),
                 partial(observer.add_bytes_sent, node.name),
-                passing=inputs.distribution,
             )
         observer.mark_done("code", node.name)
         observer.set_step(node.name, "getting ready")
@@ -295,7 +295,8 @@ def go(
     except BaseException as error:
         cancel_all(ready)
         nodes = [node.member.node for node in plan.all_nodes]
-        stop_everywhere(cluster, nodes, interpreters, plan.run_id, describe_start_failure(error))
+        run = tasks.RunHandle(cluster, plan.run_id, nodes, interpreters)
+        stop_everywhere(run, describe_start_failure(error))
         raise
 
 

@@ -15,7 +15,6 @@ from itertools import accumulate
 from typing import Any
 
 from clusterctl.client.rpc import tasks
-from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.fanout import run_on
 from clusterctl.client.rpc.session import Session
 from clusterctl.client.rpc.tasks import measure_clock
@@ -322,10 +321,7 @@ class NodeStreams:
 
     def __init__(
         self,
-        cluster: Cluster,
-        run_id: str,
-        nodes: Iterable[Node],
-        interpreters: Mapping[str, tasks.Interpreter],
+        run: tasks.RunHandle,
         request: Mapping[str, Any],
         *,
         notice: Callable[[str], None],
@@ -337,13 +333,8 @@ class NodeStreams:
 
         `offsets` are where to go on in each node's files, where something of them was read before.
         """
-        self._cluster, self._run_id, self._interpreters, self._base_request = (
-            cluster,
-            run_id,
-            interpreters,
-            request,
-        )
-        self._nodes = {node.name: node for node in nodes}
+        self._run, self._base_request = run, request
+        self._nodes = {node.name: node for node in run.nodes}
         self._notice, self._longest_pause = notice, longest_pause
         self._follower = Follower(live=bool(request.get("follow", True)))
         self._follower.clock_offsets.update(clocks or {})
@@ -418,10 +409,10 @@ class NodeStreams:
 
     def _open_session(self, node: Node, stale: bool) -> Session:
         if stale:
-            self._cluster.forget(node)  # it may look alive and be dead
-        c = self._cluster.connection(node)
+            self._run.cluster.forget(node)  # it may look alive and be dead
+        c = self._run.cluster.connection(node)
         request = self._build_request(node.name)
-        stream: Session = tasks.follow(c, node, self._interpreters[node.name], self._run_id, request)
+        stream: Session = tasks.follow(c, node, self._run.interpreters[node.name], self._run.run_id, request)
         if request.get("clock"):
             self._follower.clock_offsets[node.name] = measure_clock(stream)
             self._measured.add(node.name)
