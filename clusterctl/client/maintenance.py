@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +11,7 @@ from typing import Any
 from fabric import Connection, task
 
 from clusterctl.client.rpc import tasks
-from clusterctl.client.rpc.cluster import Cluster
-from clusterctl.client.rpc.session import ReplyReader, Session
+from clusterctl.client.rpc.session import ReplyReader, Session, SessionLimits
 from clusterctl.client.rpc.tasks import ANSWER_LIMIT, SILENCE_LIMIT, Interpreter
 from clusterctl.errors import ClusterctlError, NodeError
 from clusterctl.plans.cleanup import Orphan, Orphans, StoredRun, parse_orphans, parse_stored_run
@@ -140,9 +139,8 @@ def end_orphans(
 def _request_orphans(c: Connection, node: Node, interpreter: Interpreter, to_end: Any, key: str) -> Untrusted:
     request = {"workdir": node.workdir, "node": node.name, "end": to_end}
     python, activate = interpreter.python, interpreter.activate
-    with Session(
-        c, "orphans", request, python=python, activate=activate, silence_limit=SILENCE_LIMIT
-    ) as session:
+    limits = SessionLimits(silence=SILENCE_LIMIT)
+    with Session(c, "orphans", request, python=python, activate=activate, limits=limits) as session:
         while (frame := session.receive(ANSWER_LIMIT)) is not None:
             if key in frame[0]:
                 return frame[0]
@@ -153,18 +151,16 @@ NEVER = 10 * 365 * 86400.0  # seconds after which a node would spare what it was
 TRIES = 3
 
 
-def remove_run(
-    cluster: Cluster, nodes: Sequence[Node], interpreters: Mapping[str, tasks.Interpreter], run_id: str
-) -> None:
+def remove_run(run: tasks.RunHandle) -> None:
     """Remove a run's directories; where that fails, `clean` will do it some day."""
 
     def remove(c: Any, node: Node) -> None:
         for attempt in range(TRIES):
             time.sleep(attempt)  # the agent may just be ending
-            with tasks.clean(c, node, interpreters[node.name], NEVER) as session:
+            with tasks.clean(c, node, run.interpreters[node.name], NEVER) as session:
                 storage = read_storage(session, node.name)
                 stored_runs = (
-                    [stored_run for stored_run in storage.stored_runs if stored_run.run_id == run_id]
+                    [stored_run for stored_run in storage.stored_runs if stored_run.run_id == run.run_id]
                     if storage
                     else []
                 )
@@ -172,5 +168,5 @@ def remove_run(
                     return
 
     with suppress(ClusterctlError):
-        for _ in cluster.each(nodes, remove):
+        for _ in run.cluster.each(run.nodes, remove):
             pass

@@ -71,12 +71,12 @@ class _MeshTest:
     def _listen(self) -> dict[str, MeshListener]:
         """Have all listen; gives where, in the order of the nodes."""
         token = secrets.token_hex(32)
-        for node_rank, (name, member) in enumerate(self._members.items()):
+        for index, (name, member) in enumerate(self._members.items()):
             listen_options = {
                 "name": name,
                 "addresses": dict(member.addresses),
                 "ports": member.ports,
-                "master": node_rank == 0,
+                "master": index == 0,
             }
             self._send(name, {"mesh": "listen", "token": token, **listen_options})
         answers = self._receive_answers(self._members, {"listening", "problem"}, LISTEN_LIMIT, "listen")

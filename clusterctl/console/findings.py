@@ -261,7 +261,7 @@ def _node_to_json(node: Node, facts: Facts | None, findings: Sequence[Finding]) 
     network = resolve_network(node, facts)
     return {
         "name": node.name,
-        "node_rank": node.node_rank,
+        "node_rank": node.index,
         "host": node.host,
         "answered": facts is not None,
         "ip": network.ip,

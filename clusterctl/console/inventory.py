@@ -26,7 +26,7 @@ def print_inventory(console: Console, inventory: Inventory) -> None:
 
 def _row(node: Node) -> tuple[str, ...]:
     return (
-        str(node.node_rank),
+        str(node.index),
         f"{node.name} (spare)" if node.spare else node.name,
         render_ssh_target(node),
         node.ip or f"({node.host})",
@@ -57,7 +57,7 @@ def inventory_to_json(inventory: Inventory) -> dict[str, Any]:
 def _node_to_json(node: Node) -> dict[str, Any]:
     return {
         "name": node.name,
-        "node_rank": node.node_rank,
+        "node_rank": node.index,
         "host": node.host,
         "port": node.ssh.port,
         "user": node.ssh.user,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from clusterctl.console.terminal import wants_color
 from clusterctl.console.text import json_text, sanitize
+from clusterctl.protocol.ranks import NodeRank
 
 if TYPE_CHECKING:
     from clusterctl.client.watch.follower import LogLines
@@ -99,7 +100,7 @@ class LogPrinter:
 class JsonLogPrinter:
     """Writes log lines as NDJSON, one object a line, text as it came."""
 
-    def __init__(self, run_id: str, node_ranks: Mapping[str, int]) -> None:
+    def __init__(self, run_id: str, node_ranks: Mapping[str, NodeRank]) -> None:
         self._run_id = run_id
         self._node_ranks = node_ranks
 

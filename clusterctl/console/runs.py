@@ -40,6 +40,7 @@ from clusterctl.plans.runs.state import (
 )
 from clusterctl.plans.runs.verdict import attempt_to_json, cause_to_json, judge_recorded
 from clusterctl.plans.sync.results import outside_to_json, with_outside_files
+from clusterctl.protocol.ranks import NodeRank, Rank
 from clusterctl.protocol.root_cause import signal_name
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.tracebacks import clip
@@ -115,7 +116,7 @@ _STYLES = {SUCCEEDED: "green", FAILED: "red", FAILED_SETUP: "red", LOST: "red"}
 ClockOffsets = Mapping[str, float]  # the nodes' clocks minus ours, in seconds
 NO_CLOCK_OFFSETS: ClockOffsets = MappingProxyType({})
 LONGEST_DIRECTORY = 60
-NO_STALLS: Mapping[int, str] = MappingProxyType({})
+NO_STALLS: Mapping[Rank, str] = MappingProxyType({})
 
 
 def show_runs(runs: Mapping[RunId, Parts], viewer: Owner) -> None:
@@ -244,18 +245,18 @@ def render_directory(path: str) -> str:
     return text if len(text) <= LONGEST_DIRECTORY else f"...{text[3 - LONGEST_DIRECTORY :]}"
 
 
-def _node_rank_key(node_rank: int | None) -> int:
+def _node_rank_key(node_rank: NodeRank | None) -> int:
     return 1 << 30 if node_rank is None else node_rank
 
 
-def _render_rank(node_rank: int | None, slot: SlotState | None) -> str:
+def _render_rank(node_rank: NodeRank | None, slot: SlotState | None) -> str:
     if node_rank is not None:
         return str(node_rank)
     return "?" if slot is None else "spare" if slot.is_idle else "-"
 
 
 def _status_row(
-    name: str, node: NodeState | None, stalls: Mapping[int, str] = NO_STALLS, slot: SlotState | None = None
+    name: str, node: NodeState | None, stalls: Mapping[Rank, str] = NO_STALLS, slot: SlotState | None = None
 ) -> tuple[str | Text, ...]:
     if node is None and slot is not None and slot.lost:
         return name, Text(LOST, "red"), "", "", Text(sanitize(slot.reason))
@@ -342,13 +343,15 @@ def _run_to_json(run_id: RunId, node_states: Parts) -> dict[str, Any]:
     }
 
 
-def _node_to_json(name: str, rank: int | None, node: NodeState | None, offset: float) -> dict[str, Any]:
+def _node_to_json(
+    name: str, node_rank: NodeRank | None, node: NodeState | None, offset: float
+) -> dict[str, Any]:
     if node is None:
-        return {"node": name, "node_rank": rank, "state": "UNKNOWN", "ranks": []}
+        return {"node": name, "node_rank": node_rank, "state": "UNKNOWN", "ranks": []}
     activities = {activity.rank: activity for activity in node.rank_activity}
     return {
         "node": name,
-        "node_rank": rank,
+        "node_rank": node_rank,
         "attempt": node.attempt,
         "state": node.state,
         "since": node.since,

@@ -238,7 +238,7 @@ def top_to_json(nodes: Sequence[NodeUsage], now: float) -> dict[str, Any]:
         "nodes": [
             {
                 "name": gauged.node.name,
-                "node_rank": gauged.node.node_rank,
+                "node_rank": gauged.node.index,
                 "answered": gauged.sample is not None,
                 "age": None if gauged.updated_at is None else round(now - gauged.updated_at, 3),
                 "error": gauged.error or None,

@@ -41,14 +41,19 @@ _SUBNETS = range(1, 255)
 
 @dataclass(frozen=True)
 class LabOptions:
-    """What `lab up` was asked for."""
+    """What `lab up` was asked for; a bound lab ends with this process.
 
-    name: str
-    count: int
-    nics: Sequence[str] | None
-    shared_home: bool
-    is_bound: bool
+    With `shared_home` all nodes have one home, as over NFS; with `gpus` each seems to have so many GPUs. With the
+    backend `auto` a machine that cannot have namespaces gets a lab without them.
+    """
+
+    name: str = DEFAULT_NAME
+    count: int = 3
+    nics: Sequence[str] | None = None
+    shared_home: bool = False
+    bound: bool = False
     gpus: int = 0
+    backend: str = "netns"
 
     def directory(self, state_dir: Path) -> str:
         """Where the lab's files go."""
@@ -133,36 +138,24 @@ main(*sys.argv[2:])"""
 
 def up(
     state_dir: Path,
-    *,
-    name: str = DEFAULT_NAME,
-    count: int = 3,
-    nics: Sequence[str] | None = None,
-    shared_home: bool = False,
-    bound: bool = False,
-    gpus: int = 0,
-    backend: str = "netns",
+    options: LabOptions = LabOptions(),
     on_fallback: Callable[[str], None] = lambda _: None,
 ) -> Lab:
-    """Build a lab and return when SSH answers on every node; a bound one ends with this process.
+    """Build a lab and return when SSH answers on every node.
 
-    With `shared_home` all nodes have one home, as over NFS; with `gpus` each seems to have so many GPUs. With the
-    backend `auto` a machine that cannot have namespaces gets a lab without them, and `on_fallback` is told why and
-    what it cannot show.
+    `on_fallback` is called with the reason why there are no namespaces, and what cannot be shown without.
     """
     require_linux()
-    _check_names(name, count, nics)
-    _check_gpus(gpus)
-    options = LabOptions(
-        name=name, count=count, nics=nics, shared_home=shared_home, is_bound=bound, gpus=gpus
-    )
-    if backend != "inproc":
+    _check_names(options.name, options.count, options.nics)
+    _check_gpus(options.gpus)
+    if options.backend != "inproc":
         try:
             return _start_lab(state_dir, lambda: plan_netns_lab(state_dir, options), options)
         except LabError as error:
-            if backend != "auto" or error.code not in _NO_NAMESPACES or nics is not None:
+            if options.backend != "auto" or error.code not in _NO_NAMESPACES or options.nics is not None:
                 raise
             on_fallback(f"{error.message}; {LIMITS_OF_INPROC}")
-    elif nics is not None:
+    elif options.nics is not None:
         message = "nodes without namespaces have no NICs of their own"
         raise LabError(message, code="CC-LAB-010", fix="leave --nics out, or use --backend netns")
     return _start_lab(state_dir, lambda: plan_inproc_lab(state_dir, options), options)
@@ -179,7 +172,7 @@ def _start_lab(state_dir: Path, make_plan: Callable[[], LabPlan], options: LabOp
         plan = make_plan()  # two labs must not find the same addresses free
         directory = _create_directory(plan)
         try:
-            return _build(plan, directory, bound=options.is_bound)
+            return _build(plan, directory, bound=options.bound)
         except BaseException:
             remove_lab(directory)
             raise

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from .ranks import NodeRank, Rank
 from .root_cause import Failure
 from .tracebacks import StderrParser
 from .untrusted import Untrusted
@@ -28,7 +29,7 @@ class RecordedPart:
     """One node's part as the hub wrote it down; times are seconds on the hub's clock."""
 
     node: str
-    node_rank: int
+    node_rank: NodeRank
     state: str
     reason: str
     stopped_at: float | None
@@ -105,8 +106,14 @@ def _parse_part(raw: Untrusted) -> RecordedPart:
         last_seen = raw.moment("last_seen") if "last_seen" in raw else ended or None
         lost = Failure(node, None, None, None, ended, reason=f"lost: {reason}", lost=True)
         failures.append(replace(lost, last_seen=last_seen))
-    rank, address = raw.count("node_rank", MOST_SLOTS), raw.text("address", LONGEST_ADDRESS)
-    return RecordedPart(node, rank, state, reason, stopped_at, tuple(failures), address)
+    node_rank, address = NodeRank(raw.count("node_rank", MOST_SLOTS)), raw.text("address", LONGEST_ADDRESS)
+    return RecordedPart(node, node_rank, state, reason, stopped_at, tuple(failures), address)
+
+
+def parse_rank(raw: Untrusted) -> Rank | None:
+    """Read the rank of a worker; None if there is none, as of torchrun itself."""
+    number = raw.integer("rank", 0, MOST_RANK)
+    return None if number is None else Rank(number)
 
 
 def _parse_failure(node: str, ended: float, stopped_at: float | None, raw: Untrusted) -> Failure:
@@ -114,7 +121,7 @@ def _parse_failure(node: str, ended: float, stopped_at: float | None, raw: Untru
     stderr = _parse_stderr(raw, raw.moment("last_at") or moment)
     return Failure(
         node=node,
-        rank=raw.integer("rank", 0, MOST_RANK),
+        rank=parse_rank(raw),
         exit=raw.integer("exit", -MOST_EXIT, MOST_EXIT),
         signal=raw.integer("signal", 1, MOST_SIGNAL),
         time=moment,

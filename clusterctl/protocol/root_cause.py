@@ -23,6 +23,7 @@ from types import MappingProxyType
 from . import reasons
 from .known_errors import ENDED_EARLY, FOLLOWING, KILLS, STARVED, SymptomMatch, recognise
 from .leaver import RankEnd, find_leavers
+from .ranks import Rank
 from .tracebacks import strip_rank
 
 SHORTEST_GRACE = 0.5  # seconds; a KILL sooner after our stop is not ours
@@ -55,7 +56,7 @@ class Failure:
     """
 
     node: str
-    rank: int | None
+    rank: Rank | None
     exit: int | None
     signal: int | None
     time: float

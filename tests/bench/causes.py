@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from clusterctl.lab import labs
-from clusterctl.lab.build import up
+from clusterctl.lab.build import LabOptions, up
 from clusterctl.lab.labs import Lab, LabNode
 from clusterctl.lab.layout import DEFAULT_NICS
 
@@ -338,7 +338,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="cb-") as folder:
         os.environ["XDG_STATE_HOME"] = folder
         state = Path(folder) / "clusterctl" / "lab"
-        lab = up(state, name="bench", count=3, nics=DEFAULT_NICS, bound=True)
+        lab = up(state, LabOptions(name="bench", count=3, nics=DEFAULT_NICS, bound=True))
         try:
             wrong = [
                 name for name in asked.scenarios or SCENARIOS if not measure(lab, Path(folder), name, asked)

@@ -36,7 +36,7 @@ from victims import PLAIN, WORKER, Struck, begin
 from waiting import wait_until
 
 from clusterctl.lab import labs
-from clusterctl.lab.build import up
+from clusterctl.lab.build import LabOptions, up
 from clusterctl.lab.labs import Lab
 
 NICS = ("mgmt0+enp65s0f0", "mgmt0+ib0np0", "mgmt0+eno2")  # SSH does not go over the NIC that is cut
@@ -136,7 +136,7 @@ def lab_of(count: int) -> Iterator[tuple[Lab, Path]]:
     with tempfile.TemporaryDirectory(prefix="cb-") as folder:
         os.environ["XDG_STATE_HOME"] = folder
         state = Path(folder) / "clusterctl" / "lab"
-        lab = up(state, name="bench", count=count, nics=NICS, bound=True)
+        lab = up(state, LabOptions(name="bench", count=count, nics=NICS, bound=True))
         try:
             yield lab, Path(folder)
         finally:

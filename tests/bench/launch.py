@@ -29,7 +29,7 @@ from faulting import put
 from measuring import Bar, Sample, Way, alternate, compare, options_for, report, wall_of
 
 from clusterctl.lab import labs
-from clusterctl.lab.build import up
+from clusterctl.lab.build import LabOptions, up
 from clusterctl.lab.labs import Lab
 from clusterctl.lab.layout import DEFAULT_NICS
 
@@ -65,7 +65,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="cb-") as folder:
         os.environ["XDG_STATE_HOME"] = folder
         place = Path(folder) / "clusterctl" / "lab"
-        lab = up(place, name="bench", count=asked.nodes + bool(peers), nics=DEFAULT_NICS, bound=True)
+        lab = up(place, LabOptions(name="bench", count=asked.nodes + bool(peers), nics=DEFAULT_NICS, bound=True))
         try:
             ways = ways_of(lab, Path(folder), asked.nodes, peers)
             seen = alternate(ways, asked.rounds)

@@ -37,7 +37,7 @@ from driving import STUBBED, cctl, environment, make_project
 from measuring import Bar, Cell, Table, options_for, report, tell
 
 from clusterctl.lab import labs
-from clusterctl.lab.build import up
+from clusterctl.lab.build import LabOptions, up
 from clusterctl.lab.labs import Lab, LabNode
 
 RANKS = 16
@@ -113,7 +113,7 @@ def main() -> int:
     bars: list[Bar] = []
     with tempfile.TemporaryDirectory(prefix="cb-") as folder:
         state_dir = Path(folder) / "clusterctl" / "lab"
-        lab = up(state_dir, name="bench", count=2, bound=True)
+        lab = up(state_dir, LabOptions(name="bench", count=2, bound=True))
         try:
             for part in asked.only:
                 MEASURES[part](Bench(lab, Path(folder), asked.rounds, asked.seconds), tables, bars)

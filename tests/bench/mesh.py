@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from measuring import Bar, Table, options_for, report, tell
 
 from clusterctl.lab import labs
-from clusterctl.lab.build import up
+from clusterctl.lab.build import LabOptions, up
 from clusterctl.lab.labs import Lab
 from clusterctl.lab.layout import DEFAULT_NICS
 
@@ -54,7 +54,7 @@ def measure(count: int, rounds: int) -> tuple[Any, ...]:
     """Raise a lab and check it; gives one row of medians."""
     with tempfile.TemporaryDirectory(prefix="cb-") as folder:
         state_dir = Path(folder) / "clusterctl" / "lab"
-        lab = up(state_dir, name="bench", count=count, nics=DEFAULT_NICS, bound=True)
+        lab = up(state_dir, LabOptions(name="bench", count=count, nics=DEFAULT_NICS, bound=True))
         try:
             told = [check(lab, folder) for _ in range(rounds + 1)][1:]
             proof = statistics.median(one["wire"]["seconds"] for one, _ in told)

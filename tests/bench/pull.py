@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from clusterctl.lab import labs
-from clusterctl.lab.build import up
+from clusterctl.lab.build import LabOptions, up
 from clusterctl.lab.labs import Lab
 from clusterctl.lab.layout import DEFAULT_NICS
 
@@ -41,7 +41,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="cb-") as folder:
         os.environ["XDG_STATE_HOME"] = folder
         state = Path(folder) / "clusterctl" / "lab"
-        lab = up(state, name="bench", count=asked.nodes, nics=DEFAULT_NICS, bound=True)
+        lab = up(state, LabOptions(name="bench", count=asked.nodes, nics=DEFAULT_NICS, bound=True))
         try:
             compare(lab, Path(folder), asked.rounds, asked.megabytes)
         finally:

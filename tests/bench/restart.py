@@ -22,7 +22,7 @@ from typing import Any
 from measuring import Bar, Table, options_for, report, tell
 
 from clusterctl.lab import labs
-from clusterctl.lab.build import up
+from clusterctl.lab.build import LabOptions, up
 from clusterctl.lab.labs import Lab, break_node, heal_node
 from clusterctl.lab.layout import DEFAULT_NICS
 
@@ -50,7 +50,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="cb-") as folder:
         os.environ["XDG_STATE_HOME"] = folder
         place = Path(folder) / "clusterctl" / "lab"
-        lab = up(place, name="bench", count=3, nics=DEFAULT_NICS, bound=True)
+        lab = up(place, LabOptions(name="bench", count=3, nics=DEFAULT_NICS, bound=True))
         try:
             job = make_project(Path(folder) / "project")
             seen = {name: [measure(lab, job, name) for _ in range(asked.rounds)] for name in FAULTS}

@@ -60,7 +60,7 @@ def plan(count: int) -> Ended:
 
 def make_plan(inventory: Inventory) -> LaunchPlan:
     """Plan a launch on all nodes."""
-    members = [Member(node, node.node_rank) for node in inventory.nodes]
+    members = [Member(node, node.index) for node in inventory.nodes]
     measured = {one.name: replace(offline(one), nics=("eth0",), python="/usr/bin/python3") for one in members}
     return plan_launch(JOB, members, measured, run_id="j-20261120T110000-ab12")
 

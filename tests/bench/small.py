@@ -96,7 +96,7 @@ def know_hosts() -> float:
         config.write_text("Host *\n  Port 2200\n", encoding="utf-8")
         time.sleep(3)  # a file that was written just now is not trusted to stay as it is
         ssh = Ssh(config=str(config))
-        nodes = [Node(name=f"n{n}", node_rank=n, host=f"gpu{n}", ssh=ssh) for n in range(200)]
+        nodes = [Node(name=f"n{n}", index=n, host=f"gpu{n}", ssh=ssh) for n in range(200)]
 
         def prepare() -> None:
             Routes(SshConfig(tell, folder=Path(folder, "answers"))).prepare(nodes)

@@ -18,7 +18,7 @@ from clusterctl.specs.inventory.model import Node
 
 def make_nodes(count: int) -> tuple[Node, ...]:
     """Give nodes gpu01, gpu02 and so on."""
-    return tuple(Node(name=f"gpu{n:02}", node_rank=n - 1, host=f"10.0.0.{n}") for n in range(1, count + 1))
+    return tuple(Node(name=f"gpu{n:02}", index=n - 1, host=f"10.0.0.{n}") for n in range(1, count + 1))
 
 
 def make_facts(node: Node, **changes: Any) -> Facts:

@@ -19,7 +19,7 @@ def shown(*nodes: Node) -> str:
 
 def test_what_the_inventory_does_not_say_is_not_claimed() -> None:
     """Without `gpus` nothing is known of GPUs before a check."""
-    first, second = (Node(name=f"gpu{n}", node_rank=n, host=f"10.0.0.{n}") for n in (0, 1))
+    first, second = (Node(name=f"gpu{n}", index=n, host=f"10.0.0.{n}") for n in (0, 1))
     assert "(found by check)" in shown(first)
     assert shown(first).startswith("cluster lab-a: 1 node\n")
     assert shown(first, second).startswith("cluster lab-a: 2 nodes\n")
@@ -30,7 +30,7 @@ def test_json_tells_all_of_a_node() -> None:
     ssh = Ssh(
         user="me", port=2222, key="~/k", proxy_command="nc %h %p", known_hosts="~/h", host_keys="accept-new"
     )
-    node = Node(name="gpu1", node_rank=0, host="10.0.0.1", ssh=ssh, ports=(20000, 20100), nic=("eth0",))
+    node = Node(name="gpu1", index=0, host="10.0.0.1", ssh=ssh, ports=(20000, 20100), nic=("eth0",))
     told = inventory_to_json(Inventory(cluster="c", file="f", nodes=(node,)))["nodes"][0]
 
     assert (told["key"], told["proxy_command"], told["known_hosts"]) == ("~/k", "nc %h %p", "~/h")
@@ -40,7 +40,7 @@ def test_json_tells_all_of_a_node() -> None:
 
 def test_a_narrow_terminal_breaks_no_words() -> None:
     """A name or an address stays whole, to be copied; what follows a table is as narrow as before."""
-    node = Node(name="a-long-name-01", node_rank=0, host="192.168.100.235", nic=("enp65s0f0np0",))
+    node = Node(name="a-long-name-01", index=0, host="192.168.100.235", nic=("enp65s0f0np0",))
     screen = io.StringIO()
     console = Console(file=screen, width=40)
     print_inventory(console, Inventory(cluster="lab-a", file="inventory.yaml", nodes=(node,)))

@@ -89,7 +89,7 @@ def test_hints_that_name_a_run(name: str) -> None:
     """How to come back to a run, what a notification says, what the own ssh would be."""
     report = RunOutput(False, "clusterctl")
     commands = [shlex.split(line) for line in report.describe_commands(name).split("\n  ")]
-    node = Node(name="n", node_rank=0, host=name, ssh=Ssh(user="ann", key=f"/k/{name}", jump=f"b{name}"))
+    node = Node(name="n", index=0, host=name, ssh=Ssh(user="ann", key=f"/k/{name}", jump=f"b{name}"))
 
     assert [words[:3] for words in commands] == [
         ["clusterctl", verb, name] for verb in ("attach", "status", "stop")

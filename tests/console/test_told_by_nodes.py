@@ -12,12 +12,13 @@ from rich.console import Console
 
 from clusterctl.console.diagnose import deep_to_json, render_deep
 from clusterctl.console.top import render_top, top_to_json
+from clusterctl.plans.checks.framework import Observations
 from clusterctl.plans.checks.registry import evaluate
 from clusterctl.plans.diagnose.collective import LINE_PREFIX, DeepCheckResult, parse_deep_result
 from clusterctl.plans.facts.utilization import NodeUsage, parse_sample
 from clusterctl.specs.inventory.model import Node, Ssh
 
-NODES = tuple(Node(name=f"gpu{n}", node_rank=n, host=f"10.0.0.{n}", ssh=Ssh()) for n in range(3))
+NODES = tuple(Node(name=f"gpu{n}", index=n, host=f"10.0.0.{n}", ssh=Ssh()) for n in range(3))
 few = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 leaf = st.one_of(
@@ -88,7 +89,7 @@ def test_deep_checks(entries: list[Any]) -> None:
     """Findings name our nodes only, whatever a leader says."""
     lines = [LINE_PREFIX + json.dumps(one) for one in entries]
     deep = parse_deep_result(lines, DeepCheckResult("gloo", tuple(node.name for node in NODES), 3))
-    for finding in evaluate(NODES, {}, {}, deep=deep):
+    for finding in evaluate(NODES, Observations({}, {}, deep=deep)):
         assert set(finding.nodes) <= {node.name for node in NODES}
     render_deep(Console(file=io.StringIO()), deep)
     json.dumps(deep_to_json(deep), allow_nan=False)

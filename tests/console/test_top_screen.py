@@ -12,7 +12,7 @@ from clusterctl.specs.inventory.model import Node, Ssh
 
 def node(number: int, *nics: str) -> Node:
     """Make a node of an inventory."""
-    return Node(name=f"gpu{number:03}", node_rank=number, host=f"10.0.0.{number}", ssh=Ssh(), nic=nics)
+    return Node(name=f"gpu{number:03}", index=number, host=f"10.0.0.{number}", ssh=Ssh(), nic=nics)
 
 
 def gauged(number: int, busy: int = 97, heard: float = 100.0, **more: object) -> NodeUsage:

@@ -14,7 +14,7 @@ from ground import Ground
 
 from clusterctl.errors import LabError
 from clusterctl.lab import labs
-from clusterctl.lab.build import up
+from clusterctl.lab.build import LabOptions, up
 
 
 @pytest.fixture(scope="session")
@@ -36,7 +36,7 @@ def laid(backend: str) -> Iterator[Ground]:
     """Build a lab, and run the jobs on it."""
     folder = Path(tempfile.mkdtemp(prefix="ch-"))
     try:
-        lab = up(folder / "lab", name="hostile", count=3, bound=True, backend=backend)
+        lab = up(folder / "lab", LabOptions(name="hostile", count=3, bound=True, backend=backend))
         ground = Ground(lab, folder)
         ground.prepare()
         yield ground

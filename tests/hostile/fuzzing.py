@@ -39,6 +39,7 @@ from clusterctl.client.rpc import session as sessions
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.tasks import OutputCollector, measure_clock
 from clusterctl.client.sync.scan import ScanResult, scan_source
+from clusterctl.client.sync.upload import TreeUpload
 from clusterctl.client.watch.follower import Follower, LogLines, NodeEvent, StateChange
 from clusterctl.client.watch.monitor import describe_log_event
 from clusterctl.client.watch.node_report import AttemptTracker, NodeReport
@@ -96,7 +97,7 @@ Saved = tuple[dict[str, Any], str]
 def node_named(name: str = "gpu02") -> Node:
     """Describe a node."""
     ssh = Ssh(user="ada", key=None, proxy_command=None, known_hosts=None, host_keys="strict")
-    return Node(name=name, node_rank=1, host="192.0.2.2", ssh=ssh)
+    return Node(name=name, index=1, host="192.0.2.2", ssh=ssh)
 
 
 NODE, INTERPRETER = node_named(), tasks.Interpreter("python3", None)
@@ -387,8 +388,8 @@ def drive_orphans(line: Line, _: Place) -> object:
 def drive_pull(line: Line, place: Place) -> object:
     """List results and bring them."""
     account = PullReport()
-    wish = {"parts": ["logs"], "most": 1000, "beacon": "b", "mark": "m"}
-    with tasks.pull(line, NODE, INTERPRETER, "demo", None, **wish) as session:
+    wanted = tasks.PullRequest("demo", None, ["logs"], 1000, "b")
+    with tasks.pull(line, NODE, INTERPRETER, wanted, "m") as session:
         listed = list_results(session, 1000, "demo", "gpu02")
         judged = plan_download(listed.entries, ignores_case=False)
         target = place.fresh()
@@ -406,7 +407,7 @@ def drive_pull(line: Line, place: Place) -> object:
 
 def drive_sync(line: Line, place: Place) -> object:
     """Bring code to a node."""
-    return tasks.sync(line, NODE, INTERPRETER, "demo-20261122T000000-abcd", 1, place.scan, lambda _: None)
+    return tasks.sync(line, NODE, INTERPRETER, "demo-20261122T000000-abcd", 1, TreeUpload(place.scan), print)
 
 
 DRIVERS: dict[str, tuple[Callable[..., object], ...]] = {

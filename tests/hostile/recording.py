@@ -21,7 +21,7 @@ from pathlib import Path
 from ground import HERE, Ground, World
 
 from clusterctl.lab import labs
-from clusterctl.lab.build import up
+from clusterctl.lab.build import LabOptions, up
 
 FRAMES = HERE / "frames"
 ROOT = HERE.parents[1]
@@ -55,7 +55,7 @@ def main() -> None:
     """Make the runs, look at them, and write what was sent."""
     folder = Path(tempfile.mkdtemp(prefix="ch-"))
     try:
-        lab = up(folder / "lab", name="record", count=3, bound=True, backend="inproc")
+        lab = up(folder / "lab", LabOptions(name="record", count=3, bound=True, backend="inproc"))
         ground = Ground(lab, folder)
         ground.prepare()
         world = ground.world("record", "any.record", "all")

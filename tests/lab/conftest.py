@@ -20,7 +20,7 @@ import pytest
 
 from clusterctl.errors import LabError
 from clusterctl.lab import labs
-from clusterctl.lab.build import up
+from clusterctl.lab.build import LabOptions, up
 from clusterctl.lab.labs import Lab
 from clusterctl.lab.layout import DEFAULT_NICS
 from clusterctl.lab.machine import find_program, visible_paths
@@ -51,9 +51,9 @@ _KEEPER = """
 import json, sys
 from pathlib import Path
 from clusterctl.errors import LabError
-from clusterctl.lab.build import up
+from clusterctl.lab.build import LabOptions, up
 try:
-    lab = up(Path(sys.argv[1]), bound=True, **json.loads(sys.argv[2]))
+    lab = up(Path(sys.argv[1]), LabOptions(bound=True, **json.loads(sys.argv[2])))
     print("up", flush=True)
 except LabError as error:
     print(json.dumps([error.message, error.code, error.fix, error.evidence]), flush=True)
@@ -180,7 +180,7 @@ def _make(stack: ExitStack, user: str | None, wish: dict[str, Any]) -> Bed:
     prefix: tuple[str, ...] = ()
     try:
         if account is None or account.pw_uid == os.geteuid():
-            lab = up(state_dir, **wish, bound=True)
+            lab = up(state_dir, LabOptions(**wish, bound=True))
         else:
             for folder in (top, home):
                 os.chown(folder, account.pw_uid, account.pw_gid)

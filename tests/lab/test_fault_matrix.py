@@ -24,7 +24,7 @@ from victims import begin
 from waiting import wait_until
 
 from clusterctl.lab import labs
-from clusterctl.lab.build import up
+from clusterctl.lab.build import LabOptions, up
 from clusterctl.lab.labs import Lab
 
 NICS = ("mgmt0+enp65s0f0", "mgmt0+ib0np0", "mgmt0+eno2")  # SSH does not go over the NIC that is cut
@@ -67,7 +67,7 @@ def matrix(
         folder = Path(tempfile.mkdtemp(prefix="cl-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         state = folder / "s" / "clusterctl" / "lab"
-        lab = up(state, name="matrix", count=15, nics=NICS, bound=True)
+        lab = up(state, LabOptions(name="matrix", count=15, nics=NICS, bound=True))
         stack.callback(labs.down, state)
         pool = stack.enter_context(ThreadPoolExecutor(len(FAULTS)))
         seen: dict[str, Future[Seen]] = {}

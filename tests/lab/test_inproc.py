@@ -27,7 +27,7 @@ from waiting import wait_until
 
 from clusterctl.errors import LabError
 from clusterctl.lab import labs
-from clusterctl.lab.build import up
+from clusterctl.lab.build import LabOptions, up
 from clusterctl.lab.labs import Lab
 
 ROOT = str(Path(__file__).parents[2])
@@ -42,7 +42,7 @@ time.sleep(600)
 @pytest.fixture
 def lab(place: Path) -> Iterator[Lab]:
     """Two nodes without namespaces; nothing of them is left."""
-    built = up(place, count=2, bound=True, backend="inproc")
+    built = up(place, LabOptions(count=2, bound=True, backend="inproc"))
     yield built
     labs.down(place)
     assert bearing(built.directory) == []
@@ -210,7 +210,7 @@ def test_what_it_cannot_show_is_refused(lab: Lab, place: Path) -> None:
     with pytest.raises(LabError, match="no NIC of its own") as refused:
         labs.break_node(lab, "gpu01", "nic-down")
     with pytest.raises(LabError, match="no NICs of their own"):
-        up(place, name="other", nics=["eth0"], backend="inproc")
+        up(place, LabOptions(name="other", nics=["eth0"], backend="inproc"))
 
     assert refused.value.code == "CC-LAB-010"
 
@@ -229,7 +229,7 @@ def test_a_broken_sshd_lets_nobody_in_while_open_sessions_live(lab: Lab) -> None
 
 def test_labs_side_by_side(lab: Lab, place: Path) -> None:
     """A second lab gets other addresses; one going leaves the other."""
-    second = up(place, name="two", count=2, backend="inproc", shared_home=True)
+    second = up(place, LabOptions(name="two", count=2, backend="inproc", shared_home=True))
     second.find_node("gpu01").run(["touch", "mark"])
 
     assert {node.plan.host for node in second.nodes}.isdisjoint(node.plan.host for node in lab.nodes)
@@ -243,7 +243,7 @@ def test_a_killed_holder_and_a_killed_init_leave_nothing_to_find(
     place: Path, request: pytest.FixtureRequest
 ) -> None:
     """The nodes end with their holder; an init killed besides leaves orphans, which the next `lab` ends."""
-    lab = up(place, count=2, backend="inproc")
+    lab = up(place, LabOptions(count=2, backend="inproc"))
     request.addfinalizer(lambda: labs.down(place))  # also when this test fails half way
     with client(lab, "gpu01") as opened:
         opened.exec_command("setsid sleep 604 >/dev/null 2>&1 </dev/null &")

@@ -16,7 +16,7 @@ from waiting import HANG, wait_until
 
 from clusterctl.errors import LabError
 from clusterctl.lab import labs
-from clusterctl.lab.build import up
+from clusterctl.lab.build import LabOptions, up
 from clusterctl.lab.labs import Lab, LabNode
 from clusterctl.lab.machine import find_program
 from clusterctl.lab.state import Process, identify
@@ -351,8 +351,8 @@ def test_breaking_what_is_not_there_is_refused(cluster) -> None:
 
 def test_several_labs_at_once(place) -> None:
     """Labs by name have the same addresses and know nothing of each other; one going leaves the other."""
-    first = up(place, name="one", count=1, bound=True)
-    second = up(place, name="two", count=2, bound=True)
+    first = up(place, LabOptions(name="one", count=1, bound=True))
+    second = up(place, LabOptions(name="two", count=2, bound=True))
     first.find_node("gpu01").run(["touch", f"{first.plan.account.home}/one"])
 
     assert [lab.name for lab in labs.list_running(place)] == ["one", "two"]
@@ -371,7 +371,7 @@ def test_the_same_name_twice_is_refused_and_the_first_lab_lives(make_lab) -> Non
     """A second lab of one name changes nothing."""
     lab = make_lab(n=1)
     with pytest.raises(LabError, match="exists already"):
-        up(lab.state_dir, name="lab", count=1)
+        up(lab.state_dir, LabOptions(name="lab", count=1))
 
     assert lab.ssh("gpu01", "hostname") == "gpu01\n"
 
@@ -388,7 +388,7 @@ def test_the_same_name_twice_is_refused_and_the_first_lab_lives(make_lab) -> Non
 def test_words_that_make_no_lab(place, wish) -> None:
     """Names and numbers are judged before anything is made."""
     with pytest.raises(LabError) as refused:
-        up(place, **wish)
+        up(place, LabOptions(**wish))
 
     assert refused.value.code == "CC-LAB-003"
     assert refused.value.fix
@@ -413,8 +413,8 @@ def test_down_leaves_nothing_and_may_be_repeated(place) -> None:
     code = """
 import sys
 from pathlib import Path
-from clusterctl.lab.build import up
-up(Path(sys.argv[1]), count=2)
+from clusterctl.lab.build import LabOptions, up
+up(Path(sys.argv[1]), LabOptions(count=2))
 """
     subprocess.run(python_here(code, str(place)), check=True)
     lab = labs.load(place)
@@ -432,11 +432,11 @@ up(Path(sys.argv[1]), count=2)
 
 def test_a_dead_lab_is_recognised_and_its_name_is_free(place) -> None:
     """What a crash left behind is neither default nor in the way; status removes it."""
-    lab = up(place, count=1)
+    lab = up(place, LabOptions(count=1))
     os.kill(lab.holder.pid, signal.SIGKILL)
     wait_until(lambda: labs.list_running(place) == [], "the lab is down")
     assert lab.directory.exists()
-    again = up(place, count=1, bound=True)
+    again = up(place, LabOptions(count=1, bound=True))
     assert again.find_node("gpu01").read_state().is_on
     os.kill(again.holder.pid, signal.SIGKILL)
     wait_until(lambda: labs.list_running(place) == [], "the lab is down")
@@ -448,7 +448,7 @@ def test_a_dead_lab_is_recognised_and_its_name_is_free(place) -> None:
 @pytest.mark.parametrize("change", [{"starttime": 1}, {"boot_id": "another"}, {"pid": 2**22 + 1}])
 def test_another_process_with_the_holders_number_is_not_taken_for_it(place, change) -> None:
     """PID, start time and boot must all agree before a process counts as the holder."""
-    lab = up(place, count=1, bound=True)
+    lab = up(place, LabOptions(count=1, bound=True))
     file = lab.directory / "lab.json"
     values = json.loads(file.read_text())
     file.write_text(json.dumps({**values, "holder": {**values["holder"], **change}}))
@@ -484,8 +484,8 @@ def test_a_bound_lab_dies_with_its_process(place) -> None:
     code = """
 import sys
 from pathlib import Path
-from clusterctl.lab.build import up
-lab = up(Path(sys.argv[1]), count=1, bound=True)
+from clusterctl.lab.build import LabOptions, up
+lab = up(Path(sys.argv[1]), LabOptions(count=1, bound=True))
 print(lab.holder.pid, flush=True)
 sys.stdin.read()
 """
@@ -550,9 +550,9 @@ def attempt(place: Path, *before: str) -> list[str]:
 import sys
 from pathlib import Path
 from clusterctl.errors import LabError
-from clusterctl.lab.build import up
+from clusterctl.lab.build import LabOptions, up
 try:
-    up(Path(sys.argv[1]), count=2)
+    up(Path(sys.argv[1]), LabOptions(count=2))
     print("up")
 except LabError as error:
     print(error.code, error.message, error.fix, sep="\\n")
@@ -593,7 +593,7 @@ def test_a_missing_sshd_is_told_with_the_package(place) -> None:
 
 def test_a_lab_in_a_long_and_odd_place(place) -> None:
     """Neither spaces nor more letters than a socket's path may have get in the way."""
-    lab = up(place / ("a b%c " * 8) / ("x" * 90), count=1, bound=True)
+    lab = up(place / ("a b%c " * 8) / ("x" * 90), LabOptions(count=1, bound=True))
     done = subprocess.run(lab.ssh_command("gpu01", ["hostname"]), capture_output=True, text=True, check=False)
 
     assert done.stdout == "gpu01\n", done.stderr
@@ -642,7 +642,7 @@ def test_a_closed_port_is_refused_through_the_relay(cluster) -> None:
 
 def test_a_lab_of_another_version_can_be_ended(place: Path) -> None:
     """A plan that this version cannot read hides the lab, never ends it by itself, and `down` still ends it."""
-    lab = up(place, name="old", count=1, bound=True)
+    lab = up(place, LabOptions(name="old", count=1, bound=True))
     plan = lab.directory / "plan.json"
     plan.write_text(plan.read_text(encoding="utf-8").replace('"account"', '"owner"'), encoding="utf-8")
 
@@ -656,7 +656,7 @@ def test_a_lab_of_another_version_can_be_ended(place: Path) -> None:
 
 def test_with_several_labs_one_must_be_named(place: Path) -> None:
     """Breaking a node of the wrong lab is no accident that may happen; only the inventory has a default."""
-    kept = [up(place, name=name, count=1, bound=True) for name in ("lab", "other")]
+    kept = [up(place, LabOptions(name=name, count=1, bound=True)) for name in ("lab", "other")]
 
     with pytest.raises(LabError, match="2 labs are running: lab, other"):
         labs.load(place)

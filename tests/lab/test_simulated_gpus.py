@@ -12,7 +12,7 @@ from driving import cctl
 
 from clusterctl.errors import LabError
 from clusterctl.lab import labs
-from clusterctl.lab.build import up
+from clusterctl.lab.build import LabOptions, up
 from clusterctl.lab.labs import Lab
 from clusterctl.lab.simulated_gpus import MODE_FILE, render_smi
 
@@ -20,7 +20,7 @@ from clusterctl.lab.simulated_gpus import MODE_FILE, render_smi
 @pytest.fixture
 def simulated(place: Path, namespaces: None) -> Iterator[Lab]:  # noqa: ARG001 - skips where there can be none
     """Two nodes with two simulated GPUs each."""
-    yield up(place / "lab", count=2, gpus=2, bound=True)
+    yield up(place / "lab", LabOptions(count=2, gpus=2, bound=True))
     labs.down(place / "lab")
 
 
@@ -55,7 +55,7 @@ def test_such_a_lab_passes_check_and_runs_a_playbook(simulated: Lab) -> None:
 def test_the_number_of_gpus_has_bounds(place: Path) -> None:
     """A number that cannot be is refused before anything is built."""
     with pytest.raises(LabError, match="0 to 16 GPUs, not 99"):
-        up(place / "lab", gpus=99)
+        up(place / "lab", LabOptions(gpus=99))
 
 
 def test_the_program_says_that_it_is_simulated(tmp_path: Path) -> None:

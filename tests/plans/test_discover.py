@@ -30,7 +30,7 @@ def facts_of(number: int, changes: dict[str, Any]) -> Facts:
 def discovered(count: int, changes: dict[int, dict[str, Any]] | None = None, *lost: int) -> DiscoveredCluster:
     """Discover gpu1, gpu2, ...; `changes` of number 0 are for all."""
     told = changes or {}
-    nodes = [Node(name=f"gpu{n}", node_rank=n - 1, host=f"gpu{n}") for n in range(1, count + 1)]
+    nodes = [Node(name=f"gpu{n}", index=n - 1, host=f"gpu{n}") for n in range(1, count + 1)]
     facts = {
         f"gpu{n}": facts_of(n, {**told.get(0, {}), **told.get(n, {})})
         for n in range(1, count + 1)

@@ -23,7 +23,7 @@ NOTHING = ConnectionSharing(None, persists=False, accepts_new_keys=False)
 
 def node(host: str = "gpu01", **ssh: object) -> Node:
     """Describe a node."""
-    return Node(name="n", node_rank=0, host=host, ssh=Ssh(**ssh))  # type: ignore[arg-type]  # of the test's own
+    return Node(name="n", index=0, host=host, ssh=Ssh(**ssh))  # type: ignore[arg-type]  # of the test's own
 
 
 def test_what_the_inventory_says_is_handed_on() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from clusterctl import errors
-from clusterctl.plans.checks.framework import LocalFacts
+from clusterctl.plans.checks.framework import LocalFacts, Observations
 from clusterctl.plans.checks.registry import (
     CheckSelection,
     Finding,
@@ -88,7 +88,7 @@ def nodes(case: Mapping[str, Any]) -> tuple[Node, ...]:
     wanted = case.get("inventory", {})
     found = []
     for rank in range(case.get("nodes", 3)):
-        node = Node(name=f"gpu{rank + 1}", node_rank=rank, host=f"10.0.0.{rank + 1}", ssh=Ssh(user="alice"))
+        node = Node(name=f"gpu{rank + 1}", index=rank, host=f"10.0.0.{rank + 1}", ssh=Ssh(user="alice"))
         values = {**wanted.get("all", {}), **wanted.get(node.name, {})}
         values = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
         if "ssh" in values:
@@ -110,7 +110,8 @@ def judge(case: Mapping[str, Any]) -> tuple[Finding, ...]:
     told = case.get("here", {})
     here = LocalFacts(told.get("open_keys", {}), tuple(told.get("beside_script", ())))
     job = Job(name="j", file="job.yaml", script="t.py", **case["job"]) if "job" in case else None
-    return evaluate(nodes(case), facts, failures, job, wire_of(case), deep_of(case), choice_of(case), here)
+    observed = Observations(facts, failures, wire_of(case), deep_of(case), here)
+    return evaluate(nodes(case), observed, job, choice_of(case))
 
 
 def choice_of(case: Mapping[str, Any]) -> CheckSelection:

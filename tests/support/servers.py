@@ -60,7 +60,7 @@ def free_port() -> int:
 def node_named(name: str, **ssh: Any) -> Node:
     """Describe a node at 127.0.0.1 as an inventory would; `ssh` names fields of its `ssh`."""
     settings = {"user": ME, "key": None, "proxy_command": None, "known_hosts": None, "host_keys": "strict"}
-    return Node(name=name, node_rank=0, host="127.0.0.1", ssh=Ssh(**{**settings, **ssh}))
+    return Node(name=name, index=0, host="127.0.0.1", ssh=Ssh(**{**settings, **ssh}))
 
 
 def hop_named(name: str, **ssh: Any) -> Hop:

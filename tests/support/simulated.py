@@ -96,14 +96,14 @@ def address_of(rank: int) -> str:
 def simulated_nodes(count: int) -> tuple[Node, ...]:
     """Describe so many nodes as an inventory would."""
     return tuple(
-        Node(name=f"gpu{rank:05}", node_rank=rank, host=address_of(rank), ssh=Ssh(user="alice"))
+        Node(name=f"gpu{rank:05}", index=rank, host=address_of(rank), ssh=Ssh(user="alice"))
         for rank in range(count)
     )
 
 
 def facts_of(node: Node, request: Mapping[str, Any]) -> dict[str, Any]:
     """Answer as the probe of a healthy node would, its routes to its peers included."""
-    text = _healthy_text().replace("10.0.0.NUMBER", node.host).replace("NUMBER", f"{node.node_rank:04}")
+    text = _healthy_text().replace("10.0.0.NUMBER", node.host).replace("NUMBER", f"{node.index:04}")
     routes = {
         name: {"address": host, "source": node.host, "nic": "eth0"} for name, host in request["peers"].items()
     }

@@ -17,6 +17,7 @@ from clusterctl.cli.context.nodes import (
     reading_exit_code,
     report_failures,
 )
+from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.watch.follower import LogLines, StateChange, StreamEnd
 from clusterctl.client.watch.monitor import MonitorOptions, RunMonitor
@@ -30,6 +31,7 @@ from clusterctl.errors import ClusterctlError
 from clusterctl.plans.runs.selection import Parts, choose_to_attach, is_live, owner_of, submitted_at
 from clusterctl.plans.runs.state import run_state
 from clusterctl.plans.runs.verdict import verdict_to_json
+from clusterctl.protocol.ranks import NodeRank
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.text import command_line, plural
@@ -42,9 +44,9 @@ class RunOutput:
     as_json: bool
     command: str
 
-    def logs(self, run_id: str, ranks: Mapping[str, int], world_size: int | None) -> LogSink:
-        """Give what shows log lines; `ranks` are the node ranks by name."""
-        return JsonLogPrinter(run_id, ranks) if self.as_json else LogPrinter(ranks, world_size or 1)
+    def logs(self, run_id: str, node_ranks: Mapping[str, NodeRank], world_size: int | None) -> LogSink:
+        """Return what shows log lines."""
+        return JsonLogPrinter(run_id, node_ranks) if self.as_json else LogPrinter(node_ranks, world_size or 1)
 
     def write_end(self, state: str, exit_code: int, error: str | None = None) -> None:
         """Close the NDJSON of a run that was not followed to its end."""
@@ -177,8 +179,8 @@ def _announce(run_id: str, parts: Parts, output: RunOutput) -> None:
 
 def _logs(output: RunOutput, run_id: str, parts: Parts) -> LogSink:
     states = [part for part in parts.values() if part]
-    ranks = {part.node: part.node_rank for part in states}
-    return output.logs(run_id, ranks, max((part.world_size or 1 for part in states), default=1))
+    node_ranks = {part.node: part.node_rank for part in states}
+    return output.logs(run_id, node_ranks, max((part.world_size or 1 for part in states), default=1))
 
 
 def _start_time(parts: Parts) -> float:
@@ -201,7 +203,8 @@ def watch_status(
     pythons = {node.name: found_runs.pythons.get(node.name) or interpreter(node) for node in taking_part}
     unanswered = {error.node for error in found_runs.errors}
     request = {"events": None, "logs": None, "pulse": PULSE}
-    reader = LiveReader(cluster, run_id, taking_part, pythons, request, notice=notice)
+    run = tasks.RunHandle(cluster, run_id, taking_part, pythons)
+    reader = LiveReader(run, request, notice=notice)
     with make_status_view(run_id, found_runs.offsets, as_json=as_json) as view:
         view.show(parts)
         for update in reader.updates():

@@ -18,12 +18,13 @@ from clusterctl.client.launch import prepare
 from clusterctl.client.maintenance import remove_run
 from clusterctl.client.rpc.bundle import PACKAGE
 from clusterctl.client.rpc.cluster import Cluster
-from clusterctl.client.rpc.tasks import stop_everywhere
+from clusterctl.client.rpc.tasks import RunHandle, stop_everywhere
 from clusterctl.client.sync.scan import ScanResult, scan_source
 from clusterctl.client.watch.follower import LogLines
 from clusterctl.client.watch.monitor import MonitorOptions, RunMonitor
 from clusterctl.console.progress import Phases
 from clusterctl.errors import ClusterctlError
+from clusterctl.plans.checks.framework import LocalFacts, Observations
 from clusterctl.plans.checks.registry import evaluate
 from clusterctl.plans.diagnose.collective import (
     LINE_PREFIX,
@@ -37,6 +38,7 @@ from clusterctl.plans.diagnose.collective import (
 from clusterctl.plans.launch.agent_spec import render_spec
 from clusterctl.plans.launch.placement import Member
 from clusterctl.plans.launch.plan import LaunchPlan, plan_launch
+from clusterctl.protocol.ranks import Slot
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.text import plural
@@ -71,9 +73,8 @@ def _with_deep_result(
     nodes: Sequence[Node], job: Job | None, preflight: Preflight, deep: DeepCheckResult
 ) -> Preflight:
     facts, failures = preflight.facts, preflight.failures
-    findings = evaluate(
-        nodes, facts, failures, job, preflight.mesh, deep, preflight.selection, preflight.local_facts
-    )
+    observed = Observations(facts, failures, preflight.mesh, deep, preflight.local_facts or LocalFacts())
+    findings = evaluate(nodes, observed, job, preflight.selection)
     return replace(preflight, findings=findings, deep=deep)
 
 
@@ -103,7 +104,7 @@ class DeepCheckRun:
 
     def run(self, deep: DeepCheckResult, scan: ScanResult) -> DeepCheckResult:
         """Start the job, hear what its leader says, and remove all traces."""
-        members = [Member(node, rank) for rank, node in enumerate(self._nodes)]
+        members = [Member(node, Slot(number)) for number, node in enumerate(self._nodes)]
         measured = {
             node.name: measure(self._job, node, self._preflight.facts[node.name]) for node in self._nodes
         }
@@ -117,7 +118,7 @@ class DeepCheckRun:
             raise
         finally:
             self._phases.stop()
-            remove_run(self._cluster, self._nodes, self._interpreters, plan.run_id)
+            remove_run(self._handle(plan.run_id))
         result = parse_deep_result(self._lines, replace(deep, ranks=plan.world_size or 0))
         for node in self._nodes:
             self._phases.mark_done("deep", node.name)
@@ -165,7 +166,10 @@ class DeepCheckRun:
 
     def _stop(self, run_id: str) -> None:
         """End the job wherever it is, also on nodes that were still preparing; nobody else will."""
-        stop_everywhere(self._cluster, self._nodes, self._interpreters, run_id, "the deep check was left")
+        stop_everywhere(self._handle(run_id), "the deep check was left")
+
+    def _handle(self, run_id: str) -> RunHandle:
+        return RunHandle(self._cluster, run_id, self._nodes, self._interpreters)
 
 
 def _environment_python(prefix: str | None) -> dict[str, str]:
@@ -175,7 +179,7 @@ def _environment_python(prefix: str | None) -> dict[str, str]:
 
 def _output_dir(run_id: str, member: Member) -> str:
     """Give an output directory that goes with the run."""
-    return f"{member.node.workdir}/runs/{run_id}/{member.node_rank}-{member.name}/outputs"
+    return f"{member.node.workdir}/runs/{run_id}/{member.slot}-{member.name}/outputs"
 
 
 class _StepObserver:

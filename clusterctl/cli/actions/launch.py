@@ -19,6 +19,7 @@ from clusterctl.client.launch import prepare
 from clusterctl.client.launch.locks import LockPolicy
 from clusterctl.client.launch.setup import SetupFiles, SetupUpload
 from clusterctl.client.maintenance import remove_run
+from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.sync.distribute import Distribution, TransferAddress
 from clusterctl.client.sync.scan import ScanResult
@@ -181,7 +182,7 @@ class Launch:
         except BaseException as error:
             self._phases.stop()
             if isinstance(error, NodesBusy):  # it was refused, and never was a run
-                remove_run(cluster, self._nodes, self._interpreters, plan.run_id)
+                remove_run(tasks.RunHandle(cluster, plan.run_id, self._nodes, self._interpreters))
             info("nothing was started; what had been prepared is ended")
             raise
         torch = ready[plan.nodes[0].name].torch
@@ -246,11 +247,11 @@ class Launch:
     def _follow(
         self, cluster: Cluster, plan: LaunchPlan, preflight: Preflight, secrets: Mapping[str, str]
     ) -> int:
-        ranks = {node.name: node.member.node_rank for node in plan.all_nodes}
+        node_ranks = {node.name: node.member.node_rank for node in plan.all_nodes}
         options = MonitorOptions(
             plan.run_id, self._nodes, self._interpreters, preflight.offsets, tuple(secrets.values())
         )
-        logs = self._output.logs(plan.run_id, ranks, plan.world_size)
+        logs = self._output.logs(plan.run_id, node_ranks, plan.world_size)
         return watch_run(cluster, options, self._output, logs, self._began)
 
 

@@ -29,6 +29,7 @@ from clusterctl.errors import UsageError
 from clusterctl.plans.launch.placement import choose_nodes
 from clusterctl.plans.runs.selection import Parts, choose_run
 from clusterctl.plans.runs.state import NodeState
+from clusterctl.protocol.ranks import Rank
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import command_line
@@ -40,7 +41,7 @@ CHECK_INTERVAL = 0.1  # seconds between two looks at lines that wait for their t
 class LogQuery:
     """Which lines are wanted; `since` is in seconds since 1970, `show_times` shows times."""
 
-    ranks: tuple[int, ...] | None
+    ranks: tuple[Rank, ...] | None
     tail: int | None
     grep: str | None
     stream: str | None
@@ -117,10 +118,11 @@ class LogRequest:
     line_filter: LineFilter
 
     @property
-    def pythons(self) -> dict[str, tasks.Interpreter]:
-        """Give each node's interpreter: the one that answered, else the inventory's."""
+    def run(self) -> tasks.RunHandle:
+        """Return the run; each node's interpreter is the one that answered, else the inventory's."""
         answered = self.found_runs.pythons
-        return {node.name: answered.get(node.name) or interpreter(node) for node in self.nodes}
+        pythons = {node.name: answered.get(node.name) or interpreter(node) for node in self.nodes}
+        return tasks.RunHandle(self.cluster, self.run_id, self.nodes, pythons)
 
 
 def read_logs(inventory: Inventory, run_prefix: str | None, pattern: str | None, query: LogQuery) -> int:
@@ -199,10 +201,7 @@ def _follow(request: LogRequest) -> set[str]:
     failed = {error.node for error in request.found_runs.errors}
     stream_request, clocks = request.wanted.request(), request.found_runs.offsets
     reader = LiveReader(
-        request.cluster,
-        request.run_id,
-        request.nodes,
-        request.pythons,
+        request.run,
         stream_request,
         notice=notice,
         clocks=clocks,
@@ -227,10 +226,7 @@ def _follow_in_order(request: LogRequest) -> set[str]:
     )
     stream_request, clocks, window = request.wanted.request(), request.found_runs.offsets, ReorderWindow()
     live_reader = LiveReader(
-        request.cluster,
-        request.run_id,
-        request.nodes,
-        request.pythons,
+        request.run,
         stream_request,
         notice=notice,
         clocks=clocks,
@@ -282,10 +278,7 @@ def _print_in_order(log_reader: LogReader, line_filter: LineFilter) -> set[str]:
 def _log_reader(request: LogRequest) -> LogReader:
     clocks = request.found_runs.offsets
     return LogReader(
-        request.cluster,
-        request.run_id,
-        request.nodes,
-        request.pythons,
+        request.run,
         request.wanted.request(),
         clocks=clocks,
     )

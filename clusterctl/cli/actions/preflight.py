@@ -13,7 +13,7 @@ from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.session import Session
 from clusterctl.console.progress import Phases
 from clusterctl.errors import ClusterctlError, ConnectError, ConnectionLost
-from clusterctl.plans.checks.framework import Finding, LocalFacts
+from clusterctl.plans.checks.framework import Finding, LocalFacts, Observations
 from clusterctl.plans.checks.registry import (
     ALL_CHECKS,
     CheckSelection,
@@ -113,7 +113,9 @@ def run_preflight(
         for session in open_probes.values():
             session.close()
     local_facts = read_local_facts(nodes, job)
-    findings = evaluate(nodes, facts, failures, job, mesh, selection=selection, local_facts=local_facts)
+    findings = evaluate(
+        nodes, Observations(facts, failures, mesh, local_facts=local_facts), job, selection
+    )
     return Preflight(facts, failures, findings, mesh, selection=selection, local_facts=local_facts)
 
 

@@ -193,20 +193,11 @@ class Pull:
     def _open_pull(self, c: Any, node: Node, shared_home_probe: str) -> NodePull:
         max_files = NO_LIMIT if self._options.no_limit else MAX_ENTRIES
         parts = [LOGS, CODE] if self._options.everything else [LOGS] if self._options.logs else []
+        request = tasks.PullRequest(self._job, self._run_id, parts, max_files, shared_home_probe)
 
         def open_session(python: tasks.Interpreter) -> NodePull:
-            mark, max_name_bytes = self._marks[node.name], None if self._options.no_limit else MAX_NAMES
-            session = tasks.pull(
-                c,
-                node,
-                python,
-                self._job,
-                self._run_id,
-                parts=parts,
-                most=max_files,
-                beacon=shared_home_probe,
-                mark=mark,
-            )
+            max_name_bytes = None if self._options.no_limit else MAX_NAMES
+            session = tasks.pull(c, node, python, request, self._marks[node.name])
             try:
                 listing = list_results(
                     session, max_files, self._run_id, node.name, max_name_bytes=max_name_bytes

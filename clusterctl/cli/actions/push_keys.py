@@ -170,7 +170,7 @@ class KeyPush:
         for attempt in range(TRIES):
             if not self._pending:
                 return
-            self._pending.sort(key=lambda node: node.node_rank)
+            self._pending.sort(key=lambda node: node.index)
             passwords = self._ask_passwords(attempt)
             targets, self._pending = [node for node in self._pending if node.name in passwords], []
             self._install_with(installer, targets, passwords)

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 import click
 
 from clusterctl.cli.context.nodes import current_owner, report_failures
 from clusterctl.cli.options import confirm
 from clusterctl.client.rpc import tasks
-from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.console.runs import describe_launch, describe_run
 from clusterctl.console.text import sanitize
 from clusterctl.errors import NodeError, UsageError
 from clusterctl.plans.runs.selection import Parts, Runs, choose_live_run, is_live, owner_of
 from clusterctl.plans.runs.verdict import STOPPED_BY
 from clusterctl.protocol.run_id import RunId
-from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.nodeset import fold_names
 
 MOST_SHOWN = 20  # lines
@@ -56,11 +54,8 @@ def _confirm(reason: str, command: str) -> None:
 
 
 def stop_run(
-    cluster: Cluster,
-    nodes: Sequence[Node],
+    run: tasks.RunHandle,
     unanswered: Sequence[str],
-    pythons: Mapping[str, tasks.Interpreter],
-    run_id: str,
     grace: float | None,
     *,
     was_live: bool = False,
@@ -76,10 +71,16 @@ def stop_run(
     any_stopped = False
     reason = f"{STOPPED_BY}{current_owner().name}"
 
-    for outcome in cluster.each(
-        nodes,
+    for outcome in run.cluster.each(
+        run.nodes,
         lambda c, node: tasks.stop(
-            c, node, pythons[node.name], run_id, grace, reason, lived=node.name not in ended_before
+            c,
+            node,
+            run.interpreters[node.name],
+            run.run_id,
+            grace,
+            reason,
+            lived=node.name not in ended_before,
         ),
     ):
         if outcome.value is not None and outcome.value.other_account:
@@ -100,7 +101,7 @@ def stop_run(
             missed.append(outcome.node.name)
             codes.add(4 if outcome.error.exit_code == 4 else 5)
     report_failures(wrong_account)
-    name = sanitize(run_id)
+    name = sanitize(run.run_id)
     stopped = "stopped" if any_stopped else "nothing of it was left to stop"
     click.echo(f"{name}: not stopped on {fold_names(missed)}" if missed else f"{name}: {stopped}")
     return min(codes, default=0)

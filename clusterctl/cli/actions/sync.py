@@ -14,7 +14,7 @@ from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.sync.distribute import Distribution, SharedHomeLocks, TransferAddress
 from clusterctl.client.sync.scan import ScanResult
-from clusterctl.client.sync.upload import SyncResult
+from clusterctl.client.sync.upload import SyncResult, TreeUpload
 from clusterctl.console.progress import Phases, render_size, render_upload
 from clusterctl.console.text import json_text, sanitize
 from clusterctl.errors import ClusterctlError
@@ -28,7 +28,7 @@ SHOWN_DIGITS = 12  # digits of a tree hash that people compare
 
 def sync_code(job: Job, members: Sequence[Member], scan: ScanResult, *, as_json: bool) -> int:
     """Send the code to all nodes at once; gives the exit code of the verb."""
-    names, ranks = [member.name for member in members], {member.name: member.node_rank for member in members}
+    names, slots = [member.name for member in members], {member.name: member.slot for member in members}
     results: dict[str, SyncResult] = {}
     errors: dict[str, ClusterctlError] = {}
     phases, home_locks = Phases(names), SharedHomeLocks() if len(members) > 1 else None
@@ -41,11 +41,9 @@ def sync_code(job: Job, members: Sequence[Member], scan: ScanResult, *, as_json:
             node,
             interpreter(node, job),
             None,
-            ranks[node.name],
-            scan,
+            slots[node.name],
+            TreeUpload(scan, home_locks, distribution),
             count_sent,
-            home_locks,
-            distribution,
         )
         return result
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -54,15 +54,20 @@ def lab(settings: Settings) -> None:
 )
 def up(count: int, name: str, nics: str | None, gpus: int, shared_home: bool, backend: str) -> None:
     """Build a lab; it runs until `lab down`."""
-    from clusterctl.lab.build import up as build
+    from clusterctl.lab import build
 
     source = click.get_current_context().get_parameter_source("name")
     typed_name = name if source is click.core.ParameterSource.COMMANDLINE else None
     nic_names = None if nics is None else [item.strip() for item in nics.split(",")]
-    options: dict[str, Any] = {"nics": nic_names, "shared_home": shared_home, "gpus": gpus}
-    new_lab = build(
-        lab_dir(), name=_name(typed_name) or name, count=count, backend=backend, on_fallback=info, **options
+    options = build.LabOptions(
+        name=_name(typed_name) or name,
+        count=count,
+        nics=nic_names,
+        shared_home=shared_home,
+        gpus=gpus,
+        backend=backend,
     )
+    new_lab = build.up(lab_dir(), options, on_fallback=info)
     info(f"lab {new_lab.name} is up with {plural(count, 'node')}; its inventory:")
     click.echo(str(new_lab.inventory))
 

@@ -6,6 +6,7 @@ import click
 
 from clusterctl.cli.context.load import load_inventory
 from clusterctl.cli.options import Settings, shared_options
+from clusterctl.protocol.ranks import Rank
 
 
 @click.command()
@@ -54,7 +55,7 @@ def logs(
     from clusterctl.cli.actions.logs import LogQuery, read_logs
 
     query = LogQuery(
-        ranks=rank or None,
+        ranks=tuple(map(Rank, rank)) or None,
         tail=tail,
         grep=_checked(grep),
         stream=stream,

@@ -29,6 +29,7 @@ def stop(settings: Settings, run: str | None, grace: float | None, yes: bool) ->
     from clusterctl.cli.actions.find_runs import find_runs
     from clusterctl.cli.actions.stop import choose_to_stop, confirm_stop, stop_run
     from clusterctl.cli.context.nodes import open_cluster, report_failures
+    from clusterctl.client.rpc.tasks import RunHandle
     from clusterctl.plans.runs.selection import is_live, may_have_processes
 
     inventory, inventory_choice = load_chosen_inventory(settings)
@@ -50,11 +51,8 @@ def stop(settings: Settings, run: str | None, grace: float | None, yes: bool) ->
             [name for name, part in parts.items() if part and not part.live],
         )
         return stop_run(
-            cluster,
-            nodes,
+            RunHandle(cluster, run_id, nodes, found_runs.pythons),
             unanswered,
-            found_runs.pythons,
-            run_id,
             grace,
             was_live=was_live,
             ended_before=ended_before,

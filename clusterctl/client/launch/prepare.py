@@ -26,15 +26,17 @@ from clusterctl.client.rpc.session import Session
 from clusterctl.client.rpc.tasks import stop_everywhere
 from clusterctl.client.sync.distribute import Distribution, SharedHomeLocks
 from clusterctl.client.sync.scan import ScanResult
+from clusterctl.client.sync.upload import TreeUpload
 from clusterctl.errors import ClusterctlError, NodeError, StartError
 from clusterctl.plans.facts.records import LockHolder
 from clusterctl.plans.launch.plan import LaunchPlan, NodePlan
+from clusterctl.protocol.ranks import Slot
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 
 HUB_LIMIT = 330.0  # seconds; node 0 itself fails before that
 
-ListenerAddress = tuple[int, str, int]  # an agent's seat, its address, and the port at which it can be met
+ListenerAddress = tuple[Slot, str, int]  # an agent's slot, its address, and the port at which it can be met
 
 
 class HubAddress:
@@ -180,7 +182,7 @@ def prepare(
     """Bring one node to the gate: agent up, code there and proven equal, torchrun imported, unless it is a spare."""
     spec = inputs.specs[node.name]
     run_id = str(spec["run"])
-    node_rank = node.member.node_rank
+    slot = node.member.slot
     session = tasks.start(c, node.member.node, interpreter, spec, inputs.secrets, inputs.token)
     try:
         events = tasks.await_event(session, "started", tasks.ANSWER_LIMIT, node=node.name)
@@ -192,14 +194,14 @@ def prepare(
             inputs.hub_address.set_port(_parse_port(events["hub"], node.name))
         if "door" in events:
             inputs.hub_address.add_listener(
-                (node_rank, str(node.ip), _parse_port(events["door"], node.name)), len(inputs.specs)
+                (slot, str(node.ip), _parse_port(events["door"], node.name)), len(inputs.specs)
             )
         creates_environment = inputs.setup_upload is not None and needs_setup(events)
         if inputs.setup_upload is not None and creates_environment:
             observer.set_step(node.name, "taking the files of its setup")
             with inputs.home_locks.acquire(workdir_id):
                 on_bytes = partial(observer.add_bytes_sent, node.name)
-                inputs.setup_upload.send(c, node.member.node, interpreter, node_rank, session, on_bytes)
+                inputs.setup_upload.send(c, node.member.node, interpreter, slot, session, on_bytes)
         observer.set_step(node.name, "taking the code")
         with inputs.home_locks.acquire(workdir_id):
             tasks.sync(
@@ -207,16 +209,15 @@ def prepare(
                 node.member.node,
                 interpreter,
                 run_id,
-                node_rank,
-                inputs.scan,
+                slot,
+                TreeUpload(inputs.scan, distribution=inputs.distribution),
                 partial(observer.add_bytes_sent, node.name),
-                passing=inputs.distribution,
             )
         observer.mark_done("code", node.name)
         observer.set_step(node.name, "getting ready")
         events = _await_ready(session, node, inputs, observer, creates_environment=creates_environment)
     except BaseException as error:
-        if node_rank == 0 or has_listeners(spec):
+        if node.member.node_rank == 0 or has_listeners(spec):
             inputs.hub_address.fail(error)
         cancel(session)
         raise
@@ -294,7 +295,8 @@ def go(
     except BaseException as error:
         cancel_all(ready)
         nodes = [node.member.node for node in plan.all_nodes]
-        stop_everywhere(cluster, nodes, interpreters, plan.run_id, describe_start_failure(error))
+        run = tasks.RunHandle(cluster, plan.run_id, nodes, interpreters)
+        stop_everywhere(run, describe_start_failure(error))
         raise
 
 

@@ -15,6 +15,7 @@ from clusterctl.client.rpc.session import Session
 from clusterctl.client.sync.contents import Contents, StatCache, hash_stable_file, stamp_of
 from clusterctl.client.sync.distribute import Distribution
 from clusterctl.client.sync.scan import ScanResult
+from clusterctl.client.sync.upload import TreeUpload
 from clusterctl.errors import StartError, UsageError
 from clusterctl.plans.launch.setup import (
     SetupPlan,
@@ -24,6 +25,7 @@ from clusterctl.plans.launch.setup import (
     plan_setup,
 )
 from clusterctl.plans.sync.manifest import TreeEntry, decode_name, make_manifest
+from clusterctl.protocol.ranks import Slot
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import Setup
@@ -163,7 +165,7 @@ class SetupUpload:
         c: Connection,
         node: Node,
         interpreter: tasks.Interpreter,
-        node_rank: int,
+        slot: Slot,
         session: Session,
         progress: Callable[[int], None],
     ) -> None:
@@ -173,7 +175,8 @@ class SetupUpload:
             self.sent[node.name] = self.sent.get(node.name, 0) + count
             progress(count)
 
-        tasks.sync(c, node, interpreter, None, node_rank, self.scan, count_sent, passing=self.distribution)
+        upload = TreeUpload(self.scan, distribution=self.distribution)
+        tasks.sync(c, node, interpreter, None, slot, upload, count_sent)
         session.send({"do": "setup"})
 
 

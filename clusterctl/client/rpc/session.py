@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from clusterctl.client.openssh import OpensshConnection
@@ -37,6 +38,17 @@ MOST_HELD = 64 << 20  # bytes beyond two headers that are taken in before they a
 Deadline = tuple[float, Callable[[], ClusterctlError]]
 
 
+@dataclass(frozen=True)
+class SessionLimits:
+    """How long a node may be silent once it has started, in seconds, and how large its frames may be."""
+
+    silence: float | None = None
+    frames: FrameLimits | None = None
+
+
+NO_LIMITS = SessionLimits()
+
+
 class Session:
     """A verb running on a node, and the frames to and from it."""
 
@@ -49,15 +61,14 @@ class Session:
         python: str,
         activate: str | None = None,
         timeouts: Timeouts | None = None,
-        silence_limit: float | None = None,
-        limits: FrameLimits | None = None,
+        limits: SessionLimits = NO_LIMITS,
     ) -> None:
-        limits = limits or limits_for(verb)
+        frame_limits = limits.frames or limits_for(verb)
         self.verb = verb
         self.python = python
         self.activate = activate
         self.timeouts = timeouts or Timeouts()
-        self.silence_limit = silence_limit
+        self.silence_limit = limits.silence
         self.ended = False
         self._frames: deque[Frame] = deque()
         self._failure: ClusterctlError | None = None
@@ -65,8 +76,8 @@ class Session:
         self._read_lock, self._send_lock = threading.RLock(), threading.Lock()
         self._beats = self._held_bytes = 0
         sentinel = secrets.token_hex(16)
-        self._reader = FrameReader(sentinel, limits)
-        self._max_held = MOST_HELD + 2 * limits.header
+        self._reader = FrameReader(sentinel, frame_limits)
+        self._max_held = MOST_HELD + 2 * frame_limits.header
         self._channel = _open_channel(connection, verb, self.timeouts.channel)
         self._started = self._last_heard = time.monotonic()
         try:

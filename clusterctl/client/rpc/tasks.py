@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fabric import Connection, task
@@ -12,16 +12,15 @@ from fabric import Connection, task
 from clusterctl.client.rpc.bundle import payload_zip
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.errors import start_error, start_timed_out
-from clusterctl.client.rpc.frames import Frame, FrameLimits, sync_limits
-from clusterctl.client.rpc.session import Session
+from clusterctl.client.rpc.frames import Frame, sync_limits
+from clusterctl.client.rpc.session import NO_LIMITS, Session, SessionLimits
 from clusterctl.errors import ClusterctlError, ConnectTimeout, NodeError
+from clusterctl.protocol.ranks import Slot
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 
 if TYPE_CHECKING:
-    from clusterctl.client.sync.distribute import Distribution, SharedHomeLocks
-    from clusterctl.client.sync.scan import ScanResult
-    from clusterctl.client.sync.upload import SyncResult
+    from clusterctl.client.sync.upload import SyncResult, TreeUpload
     from clusterctl.plans.facts.facts import Facts
     from clusterctl.plans.runs.state import NodeState
 
@@ -120,6 +119,34 @@ class Interpreter:
 
 
 @dataclass(frozen=True)
+class RunHandle:
+    """A run and how its nodes are reached."""
+
+    cluster: Cluster
+    run_id: str
+    nodes: Sequence[Node]
+    interpreters: Mapping[str, Interpreter]
+
+    def on(self, nodes: Iterable[Node]) -> RunHandle:
+        """Return the same run on some of its nodes."""
+        return replace(self, nodes=tuple(nodes))
+
+
+@dataclass(frozen=True)
+class PullRequest:
+    """What is wanted of a job's results, of all nodes alike: its outputs and, of a run, some parts.
+
+    `most` bounds the number of files, `beacon` is the shared-home probe that all nodes get.
+    """
+
+    job: str
+    run_id: str | None
+    parts: Sequence[str]
+    most: int
+    beacon: str
+
+
+@dataclass(frozen=True)
 class RunListing:
     """The runs that a node remembers, newest first; `offset` is its clock minus ours, in seconds.
 
@@ -200,33 +227,29 @@ def sync(
     node: Node,
     interpreter: Interpreter,
     run_id: str | None,
-    node_rank: int,
-    scan: ScanResult,
+    slot: Slot,
+    upload: TreeUpload,
     progress: Callable[[int], None],
-    turns: SharedHomeLocks | None = None,
-    passing: Distribution | None = None,
 ) -> SyncResult:
-    """Bring the code to a node by content; the tree there hashes as the tree here, or this raises.
+    """Send the code to a node by content; the tree there hashes as the tree here, or this raises.
 
-    Without a run only the store is filled; `turns` let nodes that share a work directory go one by one, and with
-    `passing` nodes may take the code from each other.
+    Without a run only the store is filled.
     """
     from clusterctl.client.sync.upload import send_tree
 
-    offer = passing.offer(node.name, scan.manifest.size) if passing else None
-    target = {"workdir": node.workdir, "run": run_id, "node": node.name, "node_rank": node_rank}
-    limits = sync_limits(len(scan.manifest.blobs))
-    request = {**target, "turn": turns is not None, "give": offer}
-    session = _open_session(c, "sync", request, interpreter, limits=limits)
+    scan, distribution = upload.scan, upload.distribution
+    offer = distribution.offer(node.name, scan.manifest.size) if distribution else None
+    target = {"workdir": node.workdir, "run": run_id, "node": node.name, "node_rank": slot}
+    request = {**target, "turn": upload.home_locks is not None, "give": offer}
+    limits = SessionLimits(frames=sync_limits(len(scan.manifest.blobs)))
+    session = _open_session(c, "sync", request, interpreter, limits)
     try:
-        synced = send_tree(
-            session, scan, node=node.name, home_locks=turns, distribution=passing, progress=progress
-        )
+        synced = send_tree(session, upload, node=node.name, progress=progress)
     except BaseException:
         session.close()
         raise
-    if passing is not None and offer is not None:
-        passing.keep_open(session)
+    if distribution is not None and offer is not None:
+        distribution.keep_open(session)
     else:
         session.close()
     return synced
@@ -316,7 +339,7 @@ def stop(
     """
     target = {"workdir": node.workdir, "run": run_id, "node": node.name}
     request = {**target, "grace": grace, "reason": reason, "lived": lived}
-    with _open_session(c, "stop", request, interpreter, silence_limit=SILENCE_LIMIT) as session:
+    with _open_session(c, "stop", request, interpreter, limits=SessionLimits(silence=SILENCE_LIMIT)) as session:
         deadline = time.monotonic() + (grace if grace is not None else 3600.0) + ANSWER_LIMIT
         while True:
             header, _ = _receive_answer(session, deadline - time.monotonic())
@@ -370,7 +393,7 @@ def execute(
 ) -> CommandEnd:
     """Run a command on a node; `on_output` is told what it writes, of each stream at most `max_bytes` bytes."""
     request = {"argv": list(argv), "keep": max_bytes, "node": node.name}
-    with _open_session(c, "exec", request, interpreter, silence_limit=SILENCE_LIMIT) as session:
+    with _open_session(c, "exec", request, interpreter, limits=SessionLimits(silence=SILENCE_LIMIT)) as session:
         return receive_output(session, max_bytes, on_output)
 
 
@@ -379,22 +402,21 @@ def pull(
     c: Connection,
     node: Node,
     interpreter: Interpreter,
-    job: str,
-    run_id: str | None,
-    *,
-    parts: Sequence[str],
-    most: int,
-    beacon: str,
+    wanted: PullRequest,
     mark: str,
 ) -> Session:
-    """Begin to bring results home: a job's outputs and, of a run, the parts that are wanted of it on this node.
-
-    All nodes are told the same `beacon`; the `mark` is this node's alone.
-    """
-    selection = {"job": job, "run": run_id, "parts": list(parts), "most": most}
-    request = {**selection, "beacon": beacon, "mark": mark}
-    full_request = {"workdir": node.workdir, "node": node.name, **request}
-    return _open_session(c, "pull", full_request, interpreter)
+    """Begin to download results; the `mark` is this node's alone."""
+    request = {
+        "workdir": node.workdir,
+        "node": node.name,
+        "job": wanted.job,
+        "run": wanted.run_id,
+        "parts": list(wanted.parts),
+        "most": wanted.most,
+        "beacon": wanted.beacon,
+        "mark": mark,
+    }
+    return _open_session(c, "pull", request, interpreter)
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
@@ -415,12 +437,10 @@ def _open_session(
     verb: str,
     request: Mapping[str, Any],
     interpreter: Interpreter,
-    silence_limit: float | None = None,
-    limits: FrameLimits | None = None,
+    limits: SessionLimits = NO_LIMITS,
 ) -> Session:
-    python, activate = interpreter.python, interpreter.activate
     return Session(
-        c, verb, request, python=python, activate=activate, silence_limit=silence_limit, limits=limits
+        c, verb, request, python=interpreter.python, activate=interpreter.activate, limits=limits
     )
 
 
@@ -463,18 +483,14 @@ FAILURE_GRACE = (
 )
 
 
-def stop_everywhere(
-    cluster: Cluster,
-    nodes: Sequence[Node],
-    interpreters: Mapping[str, Interpreter],
-    run_id: str,
-    reason: str,
-) -> dict[str, ClusterctlError]:
-    """Stop the run on these nodes; gives the errors of those on which it could not be stopped."""
+def stop_everywhere(run: RunHandle, reason: str) -> dict[str, ClusterctlError]:
+    """Stop a run on its nodes; gives the errors of those on which it could not be stopped."""
 
     def stop_node(c: Connection, node: Node) -> StopReport:
-        stopped: StopReport = stop(c, node, interpreters[node.name], run_id, FAILURE_GRACE, reason)
+        stopped: StopReport = stop(
+            c, node, run.interpreters[node.name], run.run_id, FAILURE_GRACE, reason
+        )
         return stopped
 
-    outcomes = cluster.each(nodes, stop_node)
+    outcomes = run.cluster.each(run.nodes, stop_node)
     return {outcome.node.name: outcome.error for outcome in outcomes if outcome.error is not None}

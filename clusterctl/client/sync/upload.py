@@ -31,21 +31,31 @@ class SyncResult:
     provider: str = ""  # that node
 
 
+@dataclass(frozen=True)
+class TreeUpload:
+    """A tree that many nodes get.
+
+    With `home_locks`, of the nodes that share a work directory one is sent what it lacks, and then the others look.
+    With `distribution`, nodes may take contents from each other; a session whose node gives them is kept by it.
+    """
+
+    scan: ScanResult
+    home_locks: SharedHomeLocks | None = None
+    distribution: Distribution | None = None
+
+
 def send_tree(
     session: ReplyStream,
-    scan: ScanResult,
+    upload: TreeUpload,
     *,
     node: str,
-    home_locks: SharedHomeLocks | None = None,
-    distribution: Distribution | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> SyncResult:
     """Send the tree; `progress` is told the bytes of each piece that left.
 
-    With `home_locks`, of the nodes that share a work directory one is sent what it lacks, and then the others look.
-    With `distribution`, nodes may take contents from each other; a session whose node gives them is kept by it.
     Raises SyncError if the node cannot take it, or holds something else in the end (CC-SYNC-003).
     """
+    scan, home_locks, distribution = upload.scan, upload.home_locks, upload.distribution
     transfer = _Transfer(session, scan, node, progress, distribution)
     try:
         session.send({"manifest": True}, scan.contents.listing)

@@ -15,14 +15,14 @@ from itertools import accumulate
 from typing import Any
 
 from clusterctl.client.rpc import tasks
-from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.fanout import run_on
 from clusterctl.client.rpc.session import Session
 from clusterctl.client.rpc.tasks import measure_clock
 from clusterctl.errors import ClusterctlError, ConnectError, ConnectionLost, HostKeyError, NodeError
 from clusterctl.plans.runs.gang_record import attempt_of
 from clusterctl.plans.runs.state import NodeState, parse_state
-from clusterctl.protocol.end_record import MOST_RANK
+from clusterctl.protocol.end_record import parse_rank
+from clusterctl.protocol.ranks import NodeRank, Rank
 from clusterctl.protocol.untrusted import LATEST, MalformedError, Untrusted, parse_object
 from clusterctl.specs.inventory.model import Node
 
@@ -55,7 +55,7 @@ class LogLines:
     """Complete lines of one file; `sizes` counts each line's bytes in the file, its newline included."""
 
     node: str
-    rank: int | None
+    rank: Rank | None
     stream: str
     file: str
     offset: int
@@ -64,7 +64,7 @@ class LogLines:
     sizes: tuple[int, ...]
     written_at: float | None = None  # when the last was written, by the node's clock, if that can be trusted
     initial_size: int = 0  # where a tail was asked for: how long the file was then
-    node_rank: int | None = None  # of the node in the attempt that wrote it, where that is known
+    node_rank: NodeRank | None = None  # of the node in the attempt that wrote it, where that is known
     places: tuple[int, ...] = ()  # where each line begins, if they do not follow one another
     times: tuple[float, ...] = ()  # when each line was written, by our clock, if that was asked for
     began: float = 0.0  # with times: nothing that this node sends later is older
@@ -132,7 +132,7 @@ class Follower:
         self._wakeup_writer, self._wakeup_reader = socket.socketpair()
         self._wakeup_reader.setblocking(False)
         self._selector.register(self._wakeup_reader, selectors.EVENT_READ, None)
-        self._node_ranks: dict[str, dict[int, int | None]] = {}  # of nodes, by attempt
+        self._node_ranks: dict[str, dict[int, NodeRank | None]] = {}  # of nodes, by attempt
 
     def add(self, node: str, session: Session) -> None:
         """Begin to read a node's stream."""
@@ -255,7 +255,7 @@ class Follower:
             raw_lines.pop()
         entry = LogLines(
             node=node,
-            rank=header.integer("rank", 0, MOST_RANK),
+            rank=parse_rank(header),
             stream=header.one_of("stream", ("stdout", "stderr")),
             file=file,
             offset=offset,
@@ -321,10 +321,7 @@ class NodeStreams:
 
     def __init__(
         self,
-        cluster: Cluster,
-        run_id: str,
-        nodes: Iterable[Node],
-        interpreters: Mapping[str, tasks.Interpreter],
+        run: tasks.RunHandle,
         request: Mapping[str, Any],
         *,
         notice: Callable[[str], None],
@@ -336,13 +333,8 @@ class NodeStreams:
 
         `offsets` are where to go on in each node's files, where something of them was read before.
         """
-        self._cluster, self._run_id, self._interpreters, self._base_request = (
-            cluster,
-            run_id,
-            interpreters,
-            request,
-        )
-        self._nodes = {node.name: node for node in nodes}
+        self._run, self._base_request = run, request
+        self._nodes = {node.name: node for node in run.nodes}
         self._notice, self._longest_pause = notice, longest_pause
         self._follower = Follower(live=bool(request.get("follow", True)))
         self._follower.clock_offsets.update(clocks or {})
@@ -417,10 +409,10 @@ class NodeStreams:
 
     def _open_session(self, node: Node, stale: bool) -> Session:
         if stale:
-            self._cluster.forget(node)  # it may look alive and be dead
-        c = self._cluster.connection(node)
+            self._run.cluster.forget(node)  # it may look alive and be dead
+        c = self._run.cluster.connection(node)
         request = self._build_request(node.name)
-        stream: Session = tasks.follow(c, node, self._interpreters[node.name], self._run_id, request)
+        stream: Session = tasks.follow(c, node, self._run.interpreters[node.name], self._run.run_id, request)
         if request.get("clock"):
             self._follower.clock_offsets[node.name] = measure_clock(stream)
             self._measured.add(node.name)

@@ -100,7 +100,8 @@ class RunMonitor:
         show: Callable[[LogLines], None],
         notice: Callable[[str], None],
     ) -> None:
-        self._cluster, self._options = cluster, options
+        self._options = options
+        self._run = tasks.RunHandle(cluster, options.run_id, options.nodes, options.interpreters)
         self._reports = {node.name: options.new_report(node) for node in options.nodes}
         self._show, self._notice, self._secrets = show, notice, tuple(options.secrets)
         self._attempts = AttemptTracker(
@@ -109,15 +110,7 @@ class RunMonitor:
         first_attempt = self._attempts.number  # it may be over before we come to look
         logs = {"ranks": None, "streams": ["stdout", "stderr"], "tail": options.tail, "since": first_attempt}
         request = {"events": 0, "logs": logs}
-        self._streams = NodeStreams(
-            cluster,
-            options.run_id,
-            options.nodes,
-            options.interpreters,
-            request,
-            notice=notice,
-            longest_pause=LONGEST_PAUSE,
-        )
+        self._streams = NodeStreams(self._run, request, notice=notice, longest_pause=LONGEST_PAUSE)
         self._return_limits: dict[str, float] = {}
         self._breaks: dict[str, int] = {}  # of each node's stream, since it last sent lines or events
         self._no_node_since: float | None = None
@@ -372,9 +365,7 @@ class RunMonitor:
                 if name not in self._stopped_nodes and not report.lost_reason
             ]
             nodes = [report.node for report in reports]
-            errors = stop_everywhere(
-                self._cluster, nodes, self._options.interpreters, self._options.run_id, self._reason
-            )
+            errors = stop_everywhere(self._run.on(nodes), self._reason)
             self._stopped_nodes |= {node.name for node in nodes} - set(errors)
             if not errors:
                 return

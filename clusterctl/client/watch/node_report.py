@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from clusterctl.client.watch.follower import LogLines
 from clusterctl.plans.runs.gang_record import SlotState, attempt_of
 from clusterctl.plans.runs.state import LOST, UNKNOWN, WAITING, NodeState, roster_of
-from clusterctl.protocol.end_record import MOST_ATTEMPTS, MOST_EXIT, MOST_RANK, MOST_SIGNAL
+from clusterctl.protocol.end_record import MOST_ATTEMPTS, MOST_EXIT, MOST_SIGNAL, parse_rank
+from clusterctl.protocol.ranks import Rank
 from clusterctl.protocol.root_cause import Failure, signal_name
 from clusterctl.protocol.tracebacks import StderrParser
 from clusterctl.protocol.untrusted import Untrusted
@@ -50,10 +51,10 @@ class NodeReport:
     stopped_at: float | None = None  # when the node was first told to end the run, on our clock
     supervisor_end: ProcessEnd | None = None
     torchrun_end: ProcessEnd | None = None
-    failed_exits: dict[int, ProcessEnd] = field(default_factory=dict)
-    clean_exits: dict[int, ProcessEnd] = field(default_factory=dict)
-    parsers: dict[int | None, StderrParser] = field(default_factory=dict)
-    frozen: set[int] = field(default_factory=set)  # ranks that SIGSTOP held, as last heard while they lived
+    failed_exits: dict[Rank, ProcessEnd] = field(default_factory=dict)
+    clean_exits: dict[Rank, ProcessEnd] = field(default_factory=dict)
+    parsers: dict[Rank | None, StderrParser] = field(default_factory=dict)
+    frozen: set[Rank] = field(default_factory=set)  # ranks that SIGSTOP held, as last heard while they lived
     attempt: int = 1
     attempt_ended: bool = False  # this node's part of it has ended, and another one may follow
 
@@ -92,7 +93,7 @@ class NodeReport:
         """Take an event; gives what failed by it, or nothing."""
         kind, rank, end = (
             event.text("event", 40),
-            event.integer("rank", 0, MOST_RANK),
+            parse_rank(event),
             parse_process_end(event),
         )
         if kind == "attempt":
@@ -151,7 +152,7 @@ class NodeReport:
             )
             yield self._rank_failure(rank, end)
 
-    def _rank_failure(self, rank: int | None, end: ProcessEnd) -> Failure:
+    def _rank_failure(self, rank: Rank | None, end: ProcessEnd) -> Failure:
         parser = self.parsers.get(rank) or StderrParser()
         return Failure(
             node=self.node.name,

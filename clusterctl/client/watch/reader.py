@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 from clusterctl.client.rpc import tasks
-from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.watch.follower import (
     LogLines,
     NodeStreams,
@@ -20,7 +19,6 @@ from clusterctl.client.watch.follower import (
     can_reconnect,
 )
 from clusterctl.errors import ClusterctlError
-from clusterctl.specs.inventory.model import Node
 
 MIN_TIME, MAX_TIME = float("-inf"), float("inf")
 HOLD_SECONDS = 1.0  # seconds that a line which is followed waits for older ones of other nodes
@@ -155,25 +153,15 @@ class LogReader:
 
     def __init__(
         self,
-        cluster: Cluster,
-        run_id: str,
-        nodes: Sequence[Node],
-        interpreters: Mapping[str, tasks.Interpreter],
+        run: tasks.RunHandle,
         request: Mapping[str, Any],
         *,
         clocks: Mapping[str, float],
     ) -> None:
-        self._remaining = [node.name for node in nodes]
+        self._remaining = [node.name for node in run.nodes]
         self._cut_streams: dict[str, ClusterctlError] = {}  # streams that ended while it was not their turn
         self._streams = NodeStreams(
-            cluster,
-            run_id,
-            nodes,
-            interpreters,
-            request,
-            notice=_ignore_notice,
-            longest_pause=LONGEST_PAUSE,
-            clocks=clocks,
+            run, request, notice=_ignore_notice, longest_pause=LONGEST_PAUSE, clocks=clocks
         )
 
     @property
@@ -244,10 +232,7 @@ class LiveReader:
 
     def __init__(
         self,
-        cluster: Cluster,
-        run_id: str,
-        nodes: Sequence[Node],
-        interpreters: Mapping[str, tasks.Interpreter],
+        run: tasks.RunHandle,
         request: Mapping[str, Any],
         *,
         notice: Callable[[str], None],
@@ -255,17 +240,14 @@ class LiveReader:
         offsets: Mapping[str, Mapping[str, int]] | None = None,
     ) -> None:
         self._streams = NodeStreams(
-            cluster,
-            run_id,
-            nodes,
-            interpreters,
+            run,
             request,
             notice=notice,
             longest_pause=LIVE_LONGEST_PAUSE,
             clocks=clocks,
             offsets=offsets,
         )
-        self._remaining = {node.name for node in nodes}
+        self._remaining = {node.name for node in run.nodes}
         self._attempt: int | None = (request.get("logs") or {}).get("attempt")  # the only one that is wanted
         self._ended_nodes: set[str] = set()
         self._lost_nodes: set[str] = (

@@ -22,6 +22,7 @@ import time
 from hashlib import sha256
 from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional
 
+from ...protocol.ranks import Slot
 from ...protocol.untrusted import MalformedError, Untrusted, parse_object
 from ..runtime.event_loop import Loop
 from ..runtime.sockets import is_same_proof, prove
@@ -42,7 +43,7 @@ class Handshake(NamedTuple):
     """What both sides of one connection know when they prove the token to each other."""
 
     run_id: str
-    slot: int
+    slot: Slot
     node: str
     hub_nonce: str
     peer_nonce: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Dict, List, Optional, Set
 
+from ...protocol.ranks import Slot
 from .hub import GATHERING, Member, RestartHub
 from .listener import Listener
 from .membership import Gang, GangContext, JsonObject, NodePart, StopOrder, silence_limit
@@ -22,12 +23,12 @@ class SuccessorHub(RestartHub):
     def __init__(self, state: GangState) -> None:
         super().__init__(state)
         self._last_seen.update(state.last_seen)
-        self._views: Dict[int, RosterView] = {}
-        self._fallen = 0  # the seat that led before
+        self._views: Dict[Slot, RosterView] = {}
+        self._fallen = Slot(0)  # the hub before
 
-    def lead_after(self, lost_node: int) -> None:
+    def lead_after(self, lost_slot: Slot) -> None:
         """Lead on, after a hub that is lost: wait for the others."""
-        self._fallen = lost_node
+        self._fallen = lost_slot
         self._started = True
         self.phase = GATHERING
         self._lost_by_silence = True
@@ -43,8 +44,8 @@ class SuccessorHub(RestartHub):
         )
         self._advance()
 
-    def _awaited_slots(self) -> Set[int]:
-        return set(range(self.roster.slot_count)) - {self.slot} - self.roster.lost
+    def _awaited_slots(self) -> Set[Slot]:
+        return self.roster.all_slots - {self.slot} - self.roster.lost
 
     def _on_hello(self, member: Member, hello: Hello) -> None:
         slot = member.channel.slot
@@ -62,17 +63,17 @@ class SuccessorHub(RestartHub):
         self.roster.reconcile(list(present.values()))
         for slot in self._awaited_slots() - set(present):
             self.roster.mark_lost(slot, "it did not come to the next hub")
-        self.expected = set(self.roster.ranks)
+        self.expected = set(self.roster.node_ranks)
         for slot in self.expected - set(self.parts):
             self.parts[slot] = self._part_of_lost(slot)
         if self._fallen not in self.expected:
             self._beside = [self._part_of_lost(self._fallen)]
         self._all_ended()
 
-    def _part_of_lost(self, seat: int) -> NodePart:
-        why = next((one.get("reason") for one in self.roster.entries if one["seat"] == seat), "")
-        seen = self._last_seen.get(seat)
-        return lost_part(self.roster.node(seat), self.node_rank_of(seat), why or "", time.time(), seen)
+    def _part_of_lost(self, slot: Slot) -> NodePart:
+        why = next((one.get("reason") for one in self.roster.entries if one["seat"] == slot), "")
+        seen = self._last_seen.get(slot)
+        return lost_part(self.roster.node(slot), self.node_rank_of(slot), why or "", time.time(), seen)
 
     def _on_message(self, member: Member, message: Message) -> None:
         if not isinstance(message, Hello):
@@ -99,7 +100,7 @@ class FailoverGang(Gang):
         self.state = GangState(context, restarts, self.elect_hub)
         self.roster = restarts.roster
         is_hub = self.roster.own_slot == 0
-        self.role: Gang = RestartHub(self.state) if is_hub else RestartPeer(self.state, 0)
+        self.role: Gang = RestartHub(self.state) if is_hub else RestartPeer(self.state, Slot(0))
 
     def open(self) -> None:
         """Listen, where there are others; VerbError if that is not possible."""
@@ -112,7 +113,7 @@ class FailoverGang(Gang):
     def set_listen_addresses(self, addresses: List[Any]) -> None:
         """Remember where the others could be found."""
         self.roster.listen_addresses = {
-            int(slot): (str(address), int(port)) for slot, address, port in addresses
+            Slot(int(slot)): (str(address), int(port)) for slot, address, port in addresses
         }
 
     def join(self, port: int) -> None:
@@ -156,7 +157,7 @@ class FailoverGang(Gang):
         self.state.close()
         super().leave()
 
-    def elect_hub(self, lost_slot: int) -> None:
+    def elect_hub(self, lost_slot: Slot) -> None:
         """Our part has ended, and the hub is gone: find who follows, or do so."""
         now, state = time.monotonic(), self.state
         state.election_deadline = state.election_deadline or now + SUCCESSION_LIMIT * silence_limit(

@@ -6,6 +6,7 @@ import time
 from collections import deque
 from typing import Any, Deque, Dict, List, Optional, Set, Tuple
 
+from ...protocol.ranks import NodeRank, Slot
 from ...protocol.reasons import CODE, NODE_LOST
 from ..state.run_record import time_to_prepare
 from .channel import ChannelError, SecureChannel, render_message
@@ -87,15 +88,15 @@ class Hub(Gang):
     def __init__(self, context: GangContext) -> None:
         super().__init__(context)
         self.bounds = read_bounds(context.spec)
-        self.slot = 0
-        self.expected = set(range(context.spec["nnodes"]))  # whose parts make up the run
+        self.slot = Slot(0)
+        self.expected = set(map(Slot, range(context.spec["nnodes"])))  # whose parts make up the run
         self.listener: Optional[Listener] = None
-        self.members: Dict[int, Member] = {}
-        self.parts: Dict[int, NodePart] = {}
+        self.members: Dict[Slot, Member] = {}
+        self.parts: Dict[Slot, NodePart] = {}
         self.stop: Optional[JsonObject] = None
-        self._known_names: Dict[int, str] = {}  # the names of those who were ever here
-        self._left_early: Dict[int, str] = {}  # why they left before GO
-        self._last_seen: Dict[int, float] = {}  # the last sign of life of those that left
+        self._known_names: Dict[Slot, str] = {}  # the names of those who were ever here
+        self._left_early: Dict[Slot, str] = {}  # why they left before GO
+        self._last_seen: Dict[Slot, float] = {}  # the last sign of life of those that left
         self._started = False
         self._verdict_sent = False
         self._shortest_grace = float("inf")  # the shortest that the others were told
@@ -128,12 +129,12 @@ class Hub(Gang):
         for slot in self.expected - {self.slot} - set(self.members) - set(self.parts):
             self._mark_lost(slot, self.node_name(slot), self._absence_reason(slot))
 
-    def node_name(self, slot: int) -> str:
+    def node_name(self, slot: Slot) -> str:
         """Give the name of the node at a seat; one that never came may be known to nobody here."""
         known = self.bounds.nodes[slot] if self.bounds.nodes else self._known_names.get(slot)
         return known or f"node-{slot}"
 
-    def _absence_reason(self, slot: int) -> str:
+    def _absence_reason(self, slot: Slot) -> str:
         left = self._left_early.get(slot)
         return f"it went away before the start: {left}" if left is not None else "it did not come"
 
@@ -211,14 +212,14 @@ class Hub(Gang):
             self._left_early[slot] = why
             self._remove(member)
 
-    def _mark_lost(self, slot: int, node: str, why: str) -> None:
+    def _mark_lost(self, slot: Slot, node: str, why: str) -> None:
         part = lost_part(node, self.node_rank_of(slot), why, time.time(), self._last_seen.get(slot))
         self.parts[slot] = part
         self._check_end(node, part)
 
-    def node_rank_of(self, slot: int) -> int:
-        """Return the node rank of who came as `slot`."""
-        return slot
+    def node_rank_of(self, slot: Slot) -> NodeRank:
+        """Return the node rank of an agent; without spares and restarts it is the same number."""
+        return NodeRank(slot)
 
     def _remove(self, member: Member) -> None:
         if self.members.get(member.channel.slot) is member:
@@ -315,9 +316,9 @@ class RestartHub(Hub):
         self.roster, self.policy = state.roster, state.restarts.policy
         self.slot = self.roster.own_slot
         self.phase = RUNNING
-        self.clear: Dict[int, Cleared] = {}
+        self.clear: Dict[Slot, Cleared] = {}
         self.blamed = RestartReason("", "", "")
-        self._ready: Dict[int, Ready] = {}
+        self._ready: Dict[Slot, Ready] = {}
         self._master_port: Optional[int] = None
         self._lost_by_silence = False
         self._go_time = 0.0
@@ -326,15 +327,15 @@ class RestartHub(Hub):
         self._reset_round()
 
     def _reset_round(self) -> None:
-        self.expected = set(self.roster.ranks)
+        self.expected = set(self.roster.node_ranks)
         self.parts, self.clear, self._ready = {}, {}, {}
         self.stop, self._master_port, self._sent_go = None, None, False
         self._shortest_grace = float("inf")
         self.phase = RUNNING
 
-    def node_rank_of(self, slot: int) -> int:
-        """Return the rank that the attempt gives a seat; its own number if none."""
-        return self.roster.ranks.get(slot, slot)
+    def node_rank_of(self, slot: Slot) -> NodeRank:
+        """Return the node rank that the attempt gives a slot; its own number if none."""
+        return self.roster.node_ranks.get(slot, NodeRank(slot))
 
     def open(self) -> None:
         """Let the others in, and tell the client where."""
@@ -352,9 +353,7 @@ class RestartHub(Hub):
         if not self._started:
             self._started = True
             self.state.close()
-            for slot in (
-                set(range(self.roster.slot_count)) - {self.slot} - set(self.members) - set(self.parts)
-            ):
+            for slot in self.roster.all_slots - {self.slot} - set(self.members) - set(self.parts):
                 self._mark_lost(slot, self.roster.node(slot), self._absence_reason(slot))
 
     # who is here
@@ -370,7 +369,7 @@ class RestartHub(Hub):
             )
             self._mark_lost(member.channel.slot, member.channel.node, why)
 
-    def _mark_lost(self, slot: int, node: str, why: str) -> None:
+    def _mark_lost(self, slot: Slot, node: str, why: str) -> None:
         self.roster.mark_lost(slot, why)
         self.state.restarts.show_roster()
         self._send_all("lost", seat=slot, why=why)
@@ -434,7 +433,7 @@ class RestartHub(Hub):
         """We could begin anew ourselves."""
         self._on_clear(self.slot, Cleared(unfit, progress))
 
-    def _on_clear(self, slot: int, message: Cleared) -> None:
+    def _on_clear(self, slot: Slot, message: Cleared) -> None:
         self.clear[slot] = message
         self._advance()
 
@@ -473,7 +472,7 @@ class RestartHub(Hub):
         return found
 
     @property
-    def _present_slots(self) -> Set[int]:
+    def _present_slots(self) -> Set[Slot]:
         return {self.slot, *self.members} - self.roster.lost
 
     def _advance(self) -> None:
@@ -481,7 +480,7 @@ class RestartHub(Hub):
         if self.phase == CLEARING and self._present_slots & self.expected <= set(self.clear):
             self._decide()
 
-    def _fit_slots(self) -> Set[int]:
+    def _fit_slots(self) -> Set[Slot]:
         """Name who could take part: spares at once, others when nothing is left there."""
         for slot in self._present_slots & self.expected:
             message = self.clear.get(slot)
@@ -551,18 +550,18 @@ class RestartHub(Hub):
         return READY_LIMIT + time_to_prepare(self.context.spec)
 
     @property
-    def _first_slot(self) -> int:
+    def _first_slot(self) -> Slot:
         """The seat of rank 0."""
         return next(slot for slot in self.expected if self.node_rank_of(slot) == 0)
 
-    def _on_ready(self, slot: int, message: Ready) -> None:
+    def _on_ready(self, slot: Slot, message: Ready) -> None:
         if slot in self.expected:
             if self.node_rank_of(slot) == 0 and message.port is None:
                 raise ChannelError("it is ready for the master's place, and holds no port")
             self._ready[slot] = message
             self._go_if_ready()
 
-    def _on_listening(self, slot: int, message: Listening) -> None:
+    def _on_listening(self, slot: Slot, message: Listening) -> None:
         """Believe nobody but rank 0, and only once it was let go, that it listens."""
         if slot in self.expected and self.node_rank_of(slot) == 0 and self._sent_go:
             self._start_others(message.port)
@@ -591,7 +590,7 @@ class RestartHub(Hub):
             if self.node_rank_of(slot) != 0:
                 self._send_go(slot)
 
-    def _send_go(self, slot: int) -> None:
+    def _send_go(self, slot: Slot) -> None:
         first_slot, port = self._first_slot, self._master_port
         address = self.roster.address(first_slot) or self._ready[first_slot].address
         if slot == self.slot:

@@ -9,6 +9,7 @@ import resource
 import socket
 from typing import Any, Callable, Dict, Iterator, Optional, Sequence
 
+from ...protocol.ranks import Slot
 from ...protocol.untrusted import Untrusted, parse_object
 from ..runtime.event_loop import Loop
 from ..runtime.sockets import candidates, is_same_proof
@@ -40,7 +41,7 @@ class Listener:
         self._loop = loop
         self._spec = spec
         self._token = token
-        self._own_slot = int(spec.get("seat") or 0)
+        self._own_slot = Slot(int(spec.get("seat") or 0))
         self._bounds = read_bounds(spec)
         self._slot_count = self._bounds.slots
         self._on_channel: Callable[[SecureChannel], bool] = lambda _: False
@@ -100,13 +101,14 @@ class Listener:
 
     def authenticate(self, peer: PendingPeer, answer: Untrusted) -> None:
         """Let a guest in, or raise ChannelError."""
-        slot, node, nonce = (
+        number, node, nonce = (
             answer.integer("rank", 0, self._slot_count - 1),
             answer.text("node"),
             answer.text("nonce"),
         )
-        if slot is None or slot == self._own_slot:
+        if number is None or number == self._own_slot:
             raise ChannelError("no such rank")
+        slot = Slot(number)
         if not self._bounds.is_name_of(slot, node) or len(nonce) != NONCE_LENGTH:
             raise ChannelError("no answer")
         handshake = Handshake(self._spec["run"], slot, node, peer.nonce, nonce)

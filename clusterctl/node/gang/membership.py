@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, TypeVar
 
+from ...protocol.ranks import Slot
 from ...protocol.untrusted import MalformedError
 from ..runtime.event_loop import Loop
 
@@ -137,7 +138,7 @@ class Bounds(NamedTuple):
             return node in self.nodes
         return len(node) <= LONGEST_NODE and NODE_NAME.fullmatch(node) is not None
 
-    def is_name_of(self, slot: int, node: str) -> bool:
+    def is_name_of(self, slot: Slot, node: str) -> bool:
         """Tell whether a seat can have this name."""
         return self.is_name(node) and (not self.nodes or self.nodes[slot] == node)
 

@@ -23,6 +23,7 @@ import json
 import re
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Set
 
+from ...protocol.ranks import NodeRank, Slot
 from ...protocol.reasons import CODE
 from ...protocol.untrusted import LATEST, MalformedError, Untrusted
 from ..state.run_record import FINAL
@@ -60,7 +61,9 @@ NodePart = Dict[str, Any]
 JsonObject = Dict[str, Any]
 
 
-def lost_part(node: str, node_rank: int, reason: str, time: float, last_seen: Optional[float]) -> NodePart:
+def lost_part(
+    node: str, node_rank: NodeRank, reason: str, time: float, last_seen: Optional[float]
+) -> NodePart:
     """Write the part of a node that cannot do it itself any more; `last_seen` is its last sign of life, if known."""
     identity = {
         "node": node,
@@ -182,7 +185,7 @@ def read_record(message: Untrusted, bounds: Bounds) -> JsonObject:
 
 def _read_recorded(message: Untrusted, bounds: Bounds) -> NodePart:
     state = required(message.one_of("state", (*END_STATES, LOST)) or None, "state")
-    node_rank = required(message.integer("node_rank", 0, bounds.slots - 1), "node rank")
+    node_rank = NodeRank(required(message.integer("node_rank", 0, bounds.slots - 1), "node rank"))
     end = {
         "state": state,
         "reason": message.text("reason"),
@@ -315,7 +318,7 @@ class Verdict(NamedTuple):
 class SlotLost(NamedTuple):
     """A seat is lost."""
 
-    slot: int
+    slot: Slot
     why: str
 
 
@@ -416,7 +419,7 @@ def _read_end(message: Untrusted) -> JsonObject:
 
 
 def _read_slot_lost(message: Untrusted, bounds: Bounds) -> SlotLost:
-    slot = required(message.integer("seat", 0, bounds.slots - 1), "seat")
+    slot = Slot(required(message.integer("seat", 0, bounds.slots - 1), "seat"))
     return SlotLost(slot, message.text("why", LONGEST_REASON))
 
 

@@ -8,6 +8,7 @@ import socket
 import time
 from typing import Optional
 
+from ...protocol.ranks import NodeRank, Slot
 from ...protocol.untrusted import parse_object
 from ..runtime.sockets import is_same_proof
 from .channel import (
@@ -62,8 +63,8 @@ class Peer(Gang):
         super().__init__(context)
         spec = context.spec
         self.bounds = read_bounds(spec)
-        self._slot = int(spec.get("seat", spec["node_rank"]))
-        self._address, self._hub_name, self._hub_slot = str(spec["master_addr"]), str(spec["hub"]), 0
+        self._slot = Slot(int(spec.get("seat", spec["node_rank"])))
+        self._address, self._hub_name, self._hub_slot = str(spec["master_addr"]), str(spec["hub"]), Slot(0)
         self._port = 0
         self._join_deadline = 0.0
         self._conn: Optional[socket.socket] = None
@@ -276,7 +277,7 @@ class Peer(Gang):
     def _end_without_hub(self) -> None:
         """Keep what is known here: our part, and that the hub is gone."""
         if self._lost_reason and self._part is not None and not self._verdict_received:
-            hub = lost_part(self._hub_name, 0, self._lost_reason, time.time(), self._last_seen)
+            hub = lost_part(self._hub_name, NodeRank(0), self._lost_reason, time.time(), self._last_seen)
             self.context.save_record(make_record(self.context.spec, [hub, self._part], None, whole=False))
         self._shut_down()
 
@@ -293,7 +294,7 @@ class Peer(Gang):
 class RestartPeer(Peer):
     """The gang as any seat but the hub's sees it."""
 
-    def __init__(self, state: GangState, hub_slot: int) -> None:
+    def __init__(self, state: GangState, hub_slot: Slot) -> None:
         super().__init__(state.context)
         self.state = state
         self.roster = state.roster

@@ -17,6 +17,7 @@ import time
 from contextlib import suppress
 from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Optional, Pattern, Protocol, Tuple
 
+from ...protocol.ranks import Slot
 from ..runtime.event_loop import Loop, call_in_thread, run_in_thread
 from ..state.run_record import time_to_prepare
 from ..supervise.agent_api import AgentApi
@@ -206,7 +207,7 @@ class Restarts:
 
     def start_next_attempt(self) -> None:
         """Begin the attempt that the course is at now, with the rank that it gives us, or none."""
-        agent, node_rank = self._agent, self.roster.ranks.get(self.roster.own_slot)
+        agent, node_rank = self._agent, self.roster.node_ranks.get(self.roster.own_slot)
         attempt_number = self.roster.attempt
         agent.record.add_event("attempt", attempt=attempt_number, node_rank=node_rank)
         agent.loop.cancel("go")  # a spare may be called in before the client's GO has come to it
@@ -274,7 +275,7 @@ class Restarts:
 class GangState:
     """The run's course, this node's part of the attempt, and a door for the time when this agent leads."""
 
-    def __init__(self, context: GangContext, restarts: Restarts, elect_hub: Callable[[int], None]) -> None:
+    def __init__(self, context: GangContext, restarts: Restarts, elect_hub: Callable[[Slot], None]) -> None:
         self.context = context
         self.restarts = restarts
         self.roster: Roster = restarts.roster
@@ -284,7 +285,7 @@ class GangState:
         self.part: Optional[NodePart] = None
         self.clear: Optional[JsonObject] = None
         self.idle = bool(context.spec.get("spare"))
-        self.last_seen: Dict[int, float] = {}  # the last sign of life of those who led, by seat
+        self.last_seen: Dict[Slot, float] = {}  # the last sign of life of each hub before
         self.election_deadline = 0.0  # when the search for the next hub is given up; 0 where there is one
 
     @property
@@ -305,7 +306,7 @@ class GangState:
     def begin(self) -> None:
         """Another attempt begins here; nothing of the one before counts any more."""
         self.part, self.clear = None, None
-        self.idle = self.roster.own_slot not in self.roster.ranks
+        self.idle = self.roster.own_slot not in self.roster.node_ranks
         self.restarts.start_next_attempt()
 
     def on_hub_found(self) -> None:

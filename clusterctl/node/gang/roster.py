@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
+from ...protocol.ranks import NodeRank, Slot
 from ...protocol.reasons import CODE
 from ...protocol.untrusted import MalformedError, Untrusted
 from .membership import LONGEST_NODE, LONGEST_PAUSE, Bounds, required
@@ -55,9 +56,9 @@ class RosterView(NamedTuple):
     """What another agent knows of the whole run: who has which rank, who is lost or unfit, and why."""
 
     attempt: int
-    ranks: Dict[int, int]
-    lost: Dict[int, str]
-    unfit: Dict[int, str]
+    node_ranks: Dict[Slot, NodeRank]
+    lost: Dict[Slot, str]
+    unfit: Dict[Slot, str]
     history: List[JsonObject]
 
     def is_like(self, other: RosterView) -> bool:
@@ -70,10 +71,10 @@ def read_view(message: Untrusted, bounds: Bounds) -> RosterView:
     roster = message.record("course")
     attempt = required(roster.integer("attempt", 1, bounds.attempts), "attempt")
     entries = read_roster(roster, bounds)
-    ranks = {entry["seat"]: entry["node_rank"] for entry in entries if entry["node_rank"] is not None}
+    node_ranks = {entry["seat"]: entry["node_rank"] for entry in entries if entry["node_rank"] is not None}
     lost = {entry["seat"]: entry["reason"] for entry in entries if "lost" in entry}
     unfit = {entry["seat"]: entry["unfit"] for entry in entries if "unfit" in entry}
-    return RosterView(attempt, ranks, lost, unfit, read_history(roster, "history", bounds))
+    return RosterView(attempt, node_ranks, lost, unfit, read_history(roster, "history", bounds))
 
 
 def read_roster(message: Untrusted, bounds: Bounds) -> List[JsonObject]:
@@ -81,14 +82,14 @@ def read_roster(message: Untrusted, bounds: Bounds) -> List[JsonObject]:
     roster = [_read_slot(entry, bounds) for entry in message.records("roster", bounds.slots + 1)]
     if [entry["seat"] for entry in roster] != list(range(bounds.slots)):
         raise MalformedError("no roster of this run")
-    ranks = [entry["node_rank"] for entry in roster if entry["node_rank"] is not None]
-    if len(set(ranks)) < len(ranks):
+    node_ranks = [entry["node_rank"] for entry in roster if entry["node_rank"] is not None]
+    if len(set(node_ranks)) < len(node_ranks):
         raise MalformedError("a rank that two nodes have")
     return roster
 
 
 def _read_slot(message: Untrusted, bounds: Bounds) -> JsonObject:
-    slot = required(message.integer("seat", 0, bounds.slots - 1), "seat")
+    slot = Slot(required(message.integer("seat", 0, bounds.slots - 1), "seat"))
     node_rank = message.integer("node_rank", 0, bounds.node_ranks - 1)
     if not bounds.is_name_of(slot, message.text("node")) or (
         node_rank is None and not message.is_null("node_rank")
@@ -126,46 +127,51 @@ class Roster:
     """What every agent knows of the whole run, so that any of them could lead it on."""
 
     def __init__(self, spec: JsonObject) -> None:
-        self.own_slot = int(spec["seat"])
+        self.own_slot = Slot(int(spec["seat"]))
         self.slot_count = int(spec["seats"])
         self.nnodes = int(spec["nnodes"])
         self.attempt = int(spec["attempt"])
         self.history: List[JsonObject] = []
-        self.listen_addresses: Dict[int, Tuple[str, int]] = {}
+        self.listen_addresses: Dict[Slot, Tuple[str, int]] = {}
         self.entries: List[JsonObject] = [dict(entry) for entry in spec["roster"]]
 
     @property
-    def ranks(self) -> Dict[int, int]:
-        """Give the rank of every seat that has one."""
+    def all_slots(self) -> Set[Slot]:
+        """Return every agent of the run."""
+        return set(map(Slot, range(self.slot_count)))
+
+    @property
+    def node_ranks(self) -> Dict[Slot, NodeRank]:
+        """Return the node rank of every slot that has one."""
         return {entry["seat"]: entry["node_rank"] for entry in self.entries if entry["node_rank"] is not None}
 
     @property
-    def lost(self) -> Set[int]:
+    def lost(self) -> Set[Slot]:
         """Name the seats that are gone for good."""
         return {entry["seat"] for entry in self.entries if entry.get("lost")}
 
-    def node(self, slot: int) -> str:
+    def node(self, slot: Slot) -> str:
         """Return a seat's node."""
         return next((str(entry["node"]) for entry in self.entries if entry["seat"] == slot), f"seat {slot}")
 
-    def address(self, slot: int) -> str:
+    def address(self, slot: Slot) -> str:
         """Return a seat's training IP; empty where the spec does not name it."""
         return next((str(entry.get("address") or "") for entry in self.entries if entry["seat"] == slot), "")
 
-    def mark_lost(self, slot: int, why: str) -> None:
+    def mark_lost(self, slot: Slot, why: str) -> None:
         """A seat is gone, and will not come back."""
         for entry in self.entries:
             if entry["seat"] == slot and not entry.get("lost"):
                 entry.update(lost=True, reason=why)
 
-    def mark_unfit(self, slot: int, why: str) -> None:
+    def mark_unfit(self, slot: Slot, why: str) -> None:
         """A seat can take part no more, although its agent is here; no reason: it can."""
         for entry in self.entries:
             if entry["seat"] == slot and why:
                 entry["unfit"] = why
 
     @property
-    def unfit(self) -> Set[int]:
+    def unfit(self) -> Set[Slot]:
         """Name the seats that can take part no more."""
         return {entry["seat"] for entry in self.entries if entry.get("unfit")}
 
@@ -188,16 +194,16 @@ class Roster:
             return NODES
         return None if 2 * present > self.slot_count else MAJORITY
 
-    def assign(self, fit_slots: Iterable[int]) -> bool:
+    def assign(self, fit_slots: Iterable[Slot]) -> bool:
         """Give every rank to a seat that is fit; who has one keeps it. False if there are not enough."""
         candidates = sorted(fit_slots)
-        kept = {rank: slot for slot, rank in self.ranks.items() if slot in candidates}
+        kept = {node_rank: slot for slot, node_rank in self.node_ranks.items() if slot in candidates}
         free = [slot for slot in candidates if slot not in kept.values()]
-        for rank in sorted(set(range(self.nnodes)) - set(kept)):
+        for node_rank in sorted(set(map(NodeRank, range(self.nnodes))) - set(kept)):
             if not free:
                 return False
-            kept[rank] = free.pop(0)
-        assigned = {slot: rank for rank, slot in kept.items()}
+            kept[node_rank] = free.pop(0)
+        assigned = {slot: node_rank for node_rank, slot in kept.items()}
         for entry in self.entries:
             entry["node_rank"] = assigned.get(entry["seat"])
         self.attempt += 1
@@ -229,7 +235,7 @@ class Roster:
         is named lost, no rank given and no number jumped to because one agent says so.
         """
         present = len(views) + 1
-        for slot in set(range(self.slot_count)) - {self.own_slot}:
+        for slot in self.all_slots - {self.own_slot}:
             reasons = [view.lost[slot] for view in views if slot in view.lost]
             if 2 * len(reasons) > present:
                 self.mark_lost(slot, reasons[0])
@@ -246,5 +252,5 @@ class Roster:
     def _adopt(self, view: RosterView) -> None:
         self.attempt, self.history = view.attempt, list(view.history)
         for entry in self.entries:
-            entry["node_rank"] = view.ranks.get(entry["seat"])
+            entry["node_rank"] = view.node_ranks.get(entry["seat"])
             self.mark_unfit(entry["seat"], view.unfit.get(entry["seat"], ""))

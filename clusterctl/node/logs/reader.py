@@ -13,6 +13,7 @@ import os
 import time
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
+from ...protocol.ranks import Rank
 from ..state.run_record import State
 from .lines import BLOCK, PIECE, Grep, LineReader
 from .time_index import TimeIndex
@@ -33,7 +34,7 @@ class LogChunk(NamedTuple):
 class Log:
     """One file that is read."""
 
-    def __init__(self, rundir: str, file: str, rank: Optional[int], stream: str, attempt: int) -> None:
+    def __init__(self, rundir: str, file: str, rank: Optional[Rank], stream: str, attempt: int) -> None:
         self.file = file
         self.rank = rank
         self.stream = stream
@@ -121,7 +122,7 @@ def logs_since(rundir: str, state: State, request: LogRequest) -> Iterator[Log]:
 
 def logs_of(rundir: str, state: State, request: LogRequest) -> Iterator[Log]:
     """Yield the logs of the ranks and streams asked for; torchrun's own unless ranks are named."""
-    ranks: Optional[List[int]] = request.get("ranks")
+    ranks: Optional[List[Rank]] = request.get("ranks")
     streams = request.get("streams") or ["stdout", "stderr"]
     attempt = request.get("attempt") or state["attempt"]
     if ranks is None and "stderr" in streams:
@@ -131,8 +132,8 @@ def logs_of(rundir: str, state: State, request: LogRequest) -> Iterator[Log]:
         yield Log(rundir, f"attempt-{attempt}/torchrun.log", None, "stderr", attempt)
     for rank, entry in ranks_of(state, attempt).items():
         for stream in streams:
-            if entry[stream] is not None and (ranks is None or int(rank) in ranks):
-                yield Log(rundir, entry[stream], int(rank), stream, attempt)
+            if entry[stream] is not None and (ranks is None or Rank(int(rank)) in ranks):
+                yield Log(rundir, entry[stream], Rank(int(rank)), stream, attempt)
 
 
 def ranks_of(state: State, attempt: int) -> Dict[str, Any]:

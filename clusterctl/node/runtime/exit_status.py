@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 from typing import Mapping, NamedTuple, Optional, Tuple
 
+from ...protocol.ranks import Rank
+
 
 class Observed(NamedTuple):
     """What the agent saw until everything had ended."""
@@ -19,7 +21,7 @@ class Observed(NamedTuple):
     processes: int = 1
     timed_out: bool = False  # `cancelled` tells of the time limit
     world_size: Optional[int] = 1  # None: what a program's own workers see is its own affair
-    worlds: Mapping[int, Optional[int]] = {}
+    worlds: Mapping[Rank, Optional[int]] = {}
 
 
 def judge(observed: Observed) -> Tuple[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Callable, Dict, List, Optional
 
+from ...protocol.ranks import Rank
 from ..gang.membership import FAILURE, FAILURE_WAIT, TIME, JsonObject, StopOrder
 from ..runtime.event_loop import call_in_thread
 from ..runtime.exit_status import Observed, describe_end, judge
@@ -108,7 +109,7 @@ class Attempt:
         elif event == "ready":
             self.startup.on_gate_ready(facts)
 
-    def workers(self) -> Dict[int, Worker]:
+    def workers(self) -> Dict[Rank, Worker]:
         """Return the workers announced so far."""
         return self.torchrun.workers.by_rank if self.torchrun is not None else {}
 

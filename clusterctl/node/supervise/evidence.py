@@ -7,6 +7,7 @@ import time
 from contextlib import suppress
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Set, Tuple
 
+from ...protocol.ranks import Rank
 from ..runtime.processes import find_process
 from ..state.workdir import release_disk_reserve
 from .torchrun import Worker
@@ -44,8 +45,8 @@ class Evidence:
             {part for part in lines if len(part) >= SHORTEST_SECRET}, key=len, reverse=True
         )
         self._sizes: Dict[str, List[Tuple[int, float]]] = {}
-        self._ended: Dict[int, float] = {}
-        self._frozen: Set[int] = set()
+        self._ended: Dict[Rank, float] = {}
+        self._frozen: Set[Rank] = set()
 
     def scan(self, workers: Iterable[Worker]) -> None:
         """Remember how long each rank's stderr is now and since when, and whether a signal has stopped it."""

@@ -7,6 +7,7 @@ import socket
 import time
 from typing import Any, Callable, Dict, Optional, Protocol, Sequence
 
+from ...protocol.ranks import Rank
 from ..runtime.event_loop import Loop
 from ..runtime.exit_status import Observed
 from ..runtime.sockets import hold_port, owns_listener, port_of
@@ -76,7 +77,7 @@ class AttemptApi(Protocol):
     def on_event(self, event: str, **facts: Any) -> None:
         """Take what torchrun and its workers do."""
 
-    def workers(self) -> Dict[int, Worker]:
+    def workers(self) -> Dict[Rank, Worker]:
         """Return the workers announced so far."""
 
     def report(self, event: str, **facts: Any) -> None:

@@ -17,6 +17,7 @@ import struct
 from contextlib import suppress
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set
 
+from ...protocol.ranks import Rank
 from ..runtime.event_loop import Loop
 from ..runtime.exit_status import describe_end, split_status
 from ..runtime.processes import (
@@ -44,7 +45,7 @@ class Worker:
     """One rank of this node."""
 
     def __init__(
-        self, identity: Identity, rank: int, local_rank: int, world_size: Optional[int], folder: Optional[str]
+        self, identity: Identity, rank: Rank, local_rank: int, world_size: Optional[int], folder: Optional[str]
     ) -> None:
         self.identity = identity
         self.rank = rank
@@ -98,7 +99,7 @@ class Workers:
 
     def __init__(self, rundir: str) -> None:
         self.rundir = rundir
-        self.by_rank: Dict[int, Worker] = {}
+        self.by_rank: Dict[Rank, Worker] = {}
 
     def __iter__(self) -> Iterator[Worker]:
         return iter(self.by_rank.values())
@@ -109,7 +110,7 @@ class Workers:
         folder = os.path.relpath(os.path.dirname(error_file), self.rundir) if error_file else None
         world_size = int(entry["WORLD_SIZE"]) if entry["WORLD_SIZE"] else None
         identity = Identity(entry["pid"], entry["starttime"])
-        worker = Worker(identity, int(entry["RANK"]), int(entry["LOCAL_RANK"]), world_size, folder)
+        worker = Worker(identity, Rank(int(entry["RANK"])), int(entry["LOCAL_RANK"]), world_size, folder)
         self.by_rank[worker.rank] = worker
         return worker
 
@@ -117,7 +118,7 @@ class Workers:
         """Return the workers that no longer run and whose end is not recorded."""
         return [worker for worker in self if not worker.ended and not is_alive(worker.identity)]
 
-    def record_end(self, rank: int, code: int) -> Optional[Worker]:
+    def record_end(self, rank: Rank, code: int) -> Optional[Worker]:
         """Take the end that torchrun saw, as `Popen.returncode`; None if it was known before."""
         worker = self.by_rank[rank]
         if worker.ended:
@@ -139,7 +140,7 @@ class Workers:
         Returns the workers that turn out to have failed.
         """
         unseen = [worker for worker in self if not worker.ended]
-        table = {int(rank): int(code) for rank, code in FAILURE_TABLE.findall(log)}
+        table = {Rank(int(rank)): int(code) for rank, code in FAILURE_TABLE.findall(log)}
         for worker in unseen:
             if torchrun_exit == 0:
                 self.record_end(worker.rank, 0)

@@ -74,6 +74,17 @@ class LocalFacts:
 
 
 @dataclass(frozen=True)
+class Observations:
+    """What was found out: each node's facts, or why it gave none; the network and deep checks; this machine's facts."""
+
+    facts: Mapping[str, Facts]
+    failures: Mapping[str, ClusterctlError]
+    mesh: MeshResult | None = None
+    deep: DeepCheckResult | None = None
+    local_facts: LocalFacts = field(default_factory=LocalFacts)
+
+
+@dataclass(frozen=True)
 class CheckContext:
     """Everything that checks may look at; `known` are the nodes that answered what the check needs."""
 

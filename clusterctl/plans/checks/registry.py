@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from clusterctl.errors import ClusterctlError, UsageError
+from clusterctl.errors import UsageError
 from clusterctl.plans.checks import (
     access,
     collective,
@@ -29,11 +29,8 @@ from clusterctl.plans.checks.framework import (
     CheckContext,
     Finding,
     Hit,
-    LocalFacts,
+    Observations,
 )
-from clusterctl.plans.diagnose.collective import DeepCheckResult
-from clusterctl.plans.diagnose.mesh import MeshResult
-from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.launch.network import resolve_network
 from clusterctl.specs.inventory.model import Node, Waiver
 from clusterctl.specs.job.model import Job
@@ -161,28 +158,24 @@ def all_checks() -> Mapping[str, Check]:
 
 def evaluate(
     nodes: Sequence[Node],
-    facts: Mapping[str, Facts],
-    failures: Mapping[str, ClusterctlError],
+    observed: Observations,
     job: Job | None = None,
-    mesh: MeshResult | None = None,
-    deep: DeepCheckResult | None = None,
     selection: CheckSelection = ALL_CHECKS,
-    local_facts: LocalFacts | None = None,
 ) -> tuple[Finding, ...]:
     """Judge the nodes, for a job if there is one; findings come worst first, what is waived last.
 
     `nodes[0]` is the master.
     """
-    networks = {node.name: resolve_network(node, facts.get(node.name)) for node in nodes}
+    networks = {node.name: resolve_network(node, observed.facts.get(node.name)) for node in nodes}
     context = CheckContext(
         tuple(nodes),
-        facts,
-        failures,
+        observed.facts,
+        observed.failures,
         networks,
         job,
-        mesh=mesh,
-        deep=deep,
-        local_facts=local_facts or LocalFacts(),
+        mesh=observed.mesh,
+        deep=observed.deep,
+        local_facts=observed.local_facts,
     )
     positions = {node.name: position for position, node in enumerate(nodes)}
     selected_checks = [check for check in REGISTERED.values() if check.code not in selection.skipped]

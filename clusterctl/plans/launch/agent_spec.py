@@ -87,15 +87,15 @@ def _render_restart(plan: LaunchPlan, node: NodePlan) -> dict[str, Any]:
         return {}
     roster = [
         {
-            "seat": slot,
+            "seat": other.member.slot,
             "node": other.name,
             "node_rank": None if other.member.spare else other.member.node_rank,
             "address": other.ip,
         }
-        for slot, other in enumerate(plan.all_nodes)
+        for other in plan.all_nodes
     ]
     return {
-        "seat": node.member.node_rank,
+        "seat": node.member.slot,
         "seats": len(roster),
         "spare": node.member.spare,
         "roster": roster,

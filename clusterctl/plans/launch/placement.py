@@ -9,6 +9,7 @@ from clusterctl.errors import UsageError
 from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.facts.records import Gpu
 from clusterctl.plans.launch.launchers import vendor_of
+from clusterctl.protocol.ranks import NodeRank, Slot
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.job.model import VISIBLE_DEVICES_VARIABLES, Job
 from clusterctl.specs.nodeset import fold_names, select_nodes
@@ -17,14 +18,16 @@ from clusterctl.specs.text import plural
 
 @dataclass(frozen=True)
 class Member:
-    """A node of the inventory with its rank in one run; node_rank 0 is the master.
-
-    A `spare` has no rank until it takes the place of another; its number only follows on the last rank.
-    """
+    """A node of the inventory with its slot in one run; a `spare` has no rank until it takes another's place."""
 
     node: Node
-    node_rank: int
+    slot: Slot
     spare: bool = False
+
+    @property
+    def node_rank(self) -> NodeRank:
+        """Return its rank in the first attempt, 0 for the master; of a spare the number that follows on the last."""
+        return NodeRank(self.slot)
 
     @property
     def name(self) -> str:
@@ -67,8 +70,10 @@ def plan_placement(
     if pattern is None and isinstance(job.nodes, int):
         nodes = _limit_count(nodes, job.nodes, inventory)
     spares = _choose_spares(inventory, job, nodes, exclude)
-    chosen = tuple(Member(node, rank) for rank, node in enumerate(nodes))
-    return chosen + tuple(Member(node, rank, spare=True) for rank, node in enumerate(spares, len(nodes)))
+    chosen = tuple(Member(node, Slot(number)) for number, node in enumerate(nodes))
+    return chosen + tuple(
+        Member(node, Slot(number), spare=True) for number, node in enumerate(spares, len(nodes))
+    )
 
 
 def _choose_spares(

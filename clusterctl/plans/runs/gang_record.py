@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from clusterctl.protocol.end_record import MOST_ATTEMPTS, MOST_SLOTS, GangRecord, RecordedPart
+from clusterctl.protocol.ranks import NodeRank, Rank, Slot
 from clusterctl.protocol.root_cause import DOUBTFUL, Failure, weigh
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.text import plural
@@ -34,9 +35,9 @@ class SlotState:
     `reason` says why it is gone, or why it can take part no more.
     """
 
-    number: int
+    number: Slot
     node: str
-    node_rank: int | None
+    node_rank: NodeRank | None
     lost: bool = False
     reason: str = ""
 
@@ -60,8 +61,8 @@ class Attempt:
     began: float | None
     ended: float | None
     progress: bool | None
-    node_rank: int | None = None
-    ranks: tuple[int, ...] = ()
+    node_rank: NodeRank | None = None
+    ranks: tuple[Rank, ...] = ()
 
 
 def warn_of_losses(nodes: int, spares: int) -> str:
@@ -80,14 +81,20 @@ def parse_roster(raw: Untrusted) -> tuple[SlotState, ...]:
     """Read who has which seat."""
     return tuple(
         SlotState(
-            entry.count("seat", MOST_SLOTS),
+            Slot(entry.count("seat", MOST_SLOTS)),
             entry.text("node", LONGEST_TEXT),
-            entry.integer("node_rank", 0, MOST_SLOTS),
+            parse_node_rank(entry),
             entry.flag("lost"),
             entry.text("reason", LONGEST_TEXT) or entry.text("unfit", LONGEST_TEXT),
         )
         for entry in raw.records("roster", MOST_SLOTS)
     )
+
+
+def parse_node_rank(raw: Untrusted) -> NodeRank | None:
+    """Read the rank of a node; None if it has none."""
+    number = raw.integer("node_rank", 0, MOST_SLOTS)
+    return None if number is None else NodeRank(number)
 
 
 def parse_attempts(raw: Untrusted) -> tuple[Attempt, ...]:
@@ -105,8 +112,8 @@ def _parse_attempt(raw: Untrusted) -> Attempt:
         began=raw.moment("began"),
         ended=raw.moment("ended"),
         progress=raw.choice("progress"),
-        node_rank=raw.integer("node_rank", 0, MOST_SLOTS),
-        ranks=raw.indices("ranks", MOST_RANKS),
+        node_rank=parse_node_rank(raw),
+        ranks=tuple(map(Rank, raw.indices("ranks", MOST_RANKS))),
     )
 
 

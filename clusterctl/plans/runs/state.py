@@ -25,6 +25,7 @@ from clusterctl.protocol.end_record import (
     GangRecord,
     parse_record,
 )
+from clusterctl.protocol.ranks import NodeRank, Rank
 from clusterctl.protocol.run_id import RunId, parse_job_name, parse_run_id
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.text import render_duration
@@ -39,7 +40,7 @@ class RankActivity:
     `process_state` is the kernel's letter for its process: R, S, D, T. `started_at` is when the process began.
     """
 
-    rank: int
+    rank: Rank
     last_line: str = ""
     written_at: float | None = None
     process_state: str = ""
@@ -50,7 +51,7 @@ def parse_activity(raw: Untrusted, max_ranks: int) -> tuple[RankActivity, ...]:
     """Read what a node says of at most so many ranks."""
     activities = [
         RankActivity(
-            rank,
+            Rank(rank),
             entry.text("line", LONGEST_LINE),
             entry.moment("written"),
             entry.text("process", 1),
@@ -92,7 +93,7 @@ class RankState:
     `stopped`: by SIGSTOP or a debugger. `starved`: killed while the kernel killed on that node for want of memory.
     """
 
-    rank: int
+    rank: Rank
     local_rank: int
     pid: int | None
     exit: int | None
@@ -122,7 +123,7 @@ class NodeState:
     job: str
     cluster: str
     node: str
-    node_rank: int
+    node_rank: NodeRank
     nnodes: int
     state: str
     since: float
@@ -164,7 +165,7 @@ class NodeState:
         observed, planned = self.world_size_seen, self.world_size
         return None if observed is None or planned is None or observed == planned else (observed, planned)
 
-    def ranks_of(self, attempt: int | None) -> tuple[int, ...]:
+    def ranks_of(self, attempt: int | None) -> tuple[Rank, ...]:
         """Give the ranks that the node had in an attempt; None is the last one."""
         if attempt in (None, self.attempt):
             return tuple(rank.rank for rank in self.ranks)
@@ -186,7 +187,7 @@ def parse_state(raw: Untrusted) -> NodeState:
         job=parse_job_name(raw.text("job")),
         cluster=raw.text("cluster"),
         node=raw.text("node"),
-        node_rank=raw.count("node_rank", MOST_SLOTS),
+        node_rank=NodeRank(raw.count("node_rank", MOST_SLOTS)),
         nnodes=nnodes,
         state=state if state in STATES else UNKNOWN,
         since=raw.moment("since") or 0.0,
@@ -220,11 +221,11 @@ def parse_state(raw: Untrusted) -> NodeState:
 
 
 def _parse_ranks(raw: Untrusted) -> tuple[RankState, ...]:
-    ranks = [_parse_rank(rank, entry) for rank, entry in raw.numbered_records("ranks", MOST_RANKS)]
+    ranks = [_parse_rank(Rank(rank), entry) for rank, entry in raw.numbered_records("ranks", MOST_RANKS)]
     return tuple(sorted(ranks, key=lambda state: state.rank))
 
 
-def _parse_rank(rank: int, raw: Untrusted) -> RankState:
+def _parse_rank(rank: Rank, raw: Untrusted) -> RankState:
     return RankState(
         rank=rank,
         local_rank=raw.count("local_rank", MOST_RANK),
@@ -301,7 +302,7 @@ def taking_part(parts: Mapping[str, NodeState | None]) -> dict[str, NodeState | 
     return {name: part for name, part in parts.items() if name not in absent}
 
 
-def node_ranks(parts: Mapping[str, NodeState | None]) -> dict[str, int | None]:
+def node_ranks(parts: Mapping[str, NodeState | None]) -> dict[str, NodeRank | None]:
     """Give each node's rank, None for who has none; `parts` come in the order of the inventory, as ranks do.
 
     A silent node has a rank that is missing, which is known if as many are missing as are silent.
@@ -311,7 +312,7 @@ def node_ranks(parts: Mapping[str, NodeState | None]) -> dict[str, int | None]:
     if by_roster:
         return {name: by_roster.get(name, known.get(name)) for name in parts}
     nnodes = max((part.nnodes for part in parts.values() if part), default=0)
-    missing = sorted(set(range(nnodes)) - set(known.values()))
+    missing = sorted(set(map(NodeRank, range(nnodes))) - set(known.values()))
     silent = [name for name, part in parts.items() if part is None]
     guessed = dict(zip(silent, missing, strict=True)) if len(silent) == len(missing) else {}
     return {name: known.get(name, guessed.get(name)) for name in parts}
@@ -340,7 +341,7 @@ def find_stall(activity: RankActivity, now: float) -> str:
     return f"no output for {render_duration(quiet)}" if quiet >= QUIET_LIMIT else ""
 
 
-def find_stalls(parts: Parts, offsets: Mapping[str, float], now: float) -> dict[str, dict[int, str]]:
+def find_stalls(parts: Parts, offsets: Mapping[str, float], now: float) -> dict[str, dict[Rank, str]]:
     """Give the ranks that may hang, by node; `offsets` are the nodes' clocks minus ours."""
     stalls_by_node = {
         name: {

@@ -33,10 +33,10 @@ class Ssh:
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """A machine; node_rank is its index in the inventory, ip is None unless the inventory gives it."""
+    """A machine; `index` is its position in the inventory, ip is None unless the inventory gives it."""
 
     name: str
-    node_rank: int
+    index: int
     host: str
     ip: str | None = None
     nic: tuple[str, ...] = ()

@@ -22,18 +22,18 @@ def parse_inventory(text: str, file: str) -> Inventory:
     issues = sort_issues((*issues, *model_issues, *_node_issues(tree)))
     if issues or entry is None:
         raise SpecError(issues)
-    nodes = tuple(_merge_node(entry, node, node_rank) for node_rank, node in enumerate(entry.nodes))
+    nodes = tuple(_merge_node(entry, node, index) for index, node in enumerate(entry.nodes))
     return Inventory(cluster=entry.cluster, file=file, nodes=nodes, waive=waivers_of(entry.waive, file))
 
 
-def _merge_node(defaults: InventoryFile, node: NodeEntry, node_rank: int) -> Node:
+def _merge_node(defaults: InventoryFile, node: NodeEntry, index: int) -> Node:
     def value(key: str) -> Any:
         return getattr(node if key in node.model_fields_set else defaults, key)
 
     own_network = node.network is not None and "nic" not in node.model_fields_set
     return Node(
         name=node.name or node.host,
-        node_rank=node_rank,
+        index=index,
         host=node.host,
         ip=node.ip,
         nic=() if own_network else value("nic") or (),

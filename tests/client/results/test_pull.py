@@ -73,8 +73,8 @@ class Node:
         parts: tuple[str, ...] = ("logs",),
     ) -> Any:
         """Begin a conversation."""
-        wish = {"parts": parts, "most": most, "beacon": beacon, "mark": mark}
-        return tasks.pull(self.connection, self.node, PYTHON, JOB, run, **wish)
+        wanted = tasks.PullRequest(JOB, run, parts, most, beacon)
+        return tasks.pull(self.connection, self.node, PYTHON, wanted, mark)
 
     def pull(
         self,

@@ -85,7 +85,7 @@ def test_hundreds_come_to_go(tmp_path: Path, restart: Restart | None) -> None:
     """Where the run may start again all must have come before anybody is ready, however many may be at it at a time."""
     (tmp_path / "train.py").write_text("print()")
     job = Job(name="j", file="job.yaml", script="train.py", nproc_per_node=1, restart=restart)
-    members = [Member(node, node.node_rank) for node in simulated_nodes(MAX_PARALLEL + 60)]
+    members = [Member(node, node.index) for node in simulated_nodes(MAX_PARALLEL + 60)]
     measured = {one.name: replace(offline(one), nics=("eth0",), python="/usr/bin/python3") for one in members}
     plan = plan_launch(job, members, measured, run_id="j-20261120T110000-ab12")
     specs = {node.name: render_spec(plan, node, {}) for node in plan.all_nodes}

@@ -20,7 +20,7 @@ from waiting import HANG, wait_until
 
 from clusterctl.client.rpc import bundle
 from clusterctl.client.rpc import session as session_module
-from clusterctl.client.rpc.session import Session
+from clusterctl.client.rpc.session import Session, SessionLimits
 from clusterctl.client.ssh.config import passwd_home
 from clusterctl.client.ssh.timeouts import Timeouts
 from clusterctl.errors import (
@@ -134,7 +134,7 @@ def connection(server: Server, client: Client) -> Any:
 
 def start(connection: Any, verb: str, python: str = sys.executable, **options: Any) -> Session:
     """Begin a conversation; what is no option of a session is the request."""
-    known = {key: options.pop(key) for key in ("activate", "timeouts", "silence_limit") if key in options}
+    known = {key: options.pop(key) for key in ("activate", "timeouts", "limits") if key in options}
     return Session(connection, verb, options, python=python, **{"timeouts": PATIENT, **known})
 
 
@@ -352,7 +352,7 @@ def test_answer_has_a_limit(connection: Any) -> None:
 def test_caller_who_was_away_misses_nothing(connection: Any) -> None:
     """Limits are judged after what has arrived, not before."""
     timeouts = Timeouts(start=0.5)
-    with start(connection, "echo", timeouts=timeouts, silence_limit=0.5) as session:
+    with start(connection, "echo", timeouts=timeouts, limits=SessionLimits(silence=0.5)) as session:
         wait_until(session._channel._channel.recv_ready, "an answer")  # type: ignore[attr-defined]  # paramiko's
         time.sleep(2.0)
         assert session.receive(0) == (Untrusted({"request": {}}), b"")
@@ -421,7 +421,7 @@ def test_frozen_server_is_noticed_by_silence(serve: Callable[..., Server], clien
     """The connection stands, nothing comes: the silence limit ends it."""
     server = serve()
     connection = client.connect(server.node())
-    session = start(connection, "beats", beats=1000, every=0.1, pause=0, silence_limit=5.0)
+    session = start(connection, "beats", beats=1000, every=0.1, pause=0, limits=SessionLimits(silence=5.0))
     for _ in range(3):
         session.receive(HANG)
     stop_server_side(server)
@@ -435,7 +435,7 @@ def test_frozen_server_is_noticed_by_silence(serve: Callable[..., Server], clien
 
 def test_beats_keep_a_quiet_connection(connection: Any) -> None:
     """As long as something is heard within the limit, nothing is lost; then it is, and not before."""
-    session = start(connection, "beats", beats=10, every=0.4, pause=20, silence_limit=3.0)
+    session = start(connection, "beats", beats=10, every=0.4, pause=20, limits=SessionLimits(silence=3.0))
     for number in range(10):
         assert session.receive(HANG) == (Untrusted({"beat": number}), b"")
     with pytest.raises(ConnectionLost):

@@ -126,7 +126,7 @@ def test_refused(client: Client) -> None:
 
 def test_name_does_not_resolve(client: Client) -> None:
     """A name that is none; `.invalid` is promised never to be one."""
-    node = Node(name="n1", node_rank=0, host="no-such-host.invalid", ssh=node_named("n1").ssh)
+    node = Node(name="n1", index=0, host="no-such-host.invalid", ssh=node_named("n1").ssh)
     error = refusal(client, node, Timeouts(connect=10.0))
     assert error.code in {
         "CC-SSH-001",
@@ -144,7 +144,7 @@ def test_name_resolves(server: Server, client: Client, tmp_path: Path) -> None:
 
 def test_no_way(client: Client) -> None:
     """An address that cannot be reached from here at all."""
-    node = Node(name="n1", node_rank=0, host="255.255.255.255", ssh=node_named("n1").ssh)
+    node = Node(name="n1", index=0, host="255.255.255.255", ssh=node_named("n1").ssh)
     assert refusal(client, node).code == "CC-SSH-003"
 
 

@@ -52,7 +52,7 @@ class Desk:
     def hop(self, host: str = "gpu1", **ssh: object) -> Hop:
         """Work out the way to one node in a command of its own."""
         node = Node(
-            name="n1", node_rank=0, host=host, ssh=Ssh(**{"config": str(self.folder / "config"), **ssh})
+            name="n1", index=0, host=host, ssh=Ssh(**{"config": str(self.folder / "config"), **ssh})
         )
         routes = self.routes()
         routes.prepare([node])
@@ -193,7 +193,7 @@ def test_two_hundred_hosts_ask_no_program_the_second_time(desk: Desk) -> None:
     """Misses run side by side; hits need no program, and not much work for each host."""
     desk.write("Host *\n  Port 2200\n")
     ssh = Ssh(config=str(desk.folder / "config"))
-    nodes = [Node(name=f"n{n}", node_rank=n, host=f"gpu{n}", ssh=ssh) for n in range(200)]
+    nodes = [Node(name=f"n{n}", index=n, host=f"gpu{n}", ssh=ssh) for n in range(200)]
     desk.routes().prepare(nodes)
     asked = desk.asked
     check_growth(lambda number: desk.routes().prepare(nodes[:number]), 200)
@@ -215,7 +215,7 @@ def test_damaged_answers_are_asked_anew(desk: Desk) -> None:
 
 def test_no_ssh_program_is_told_once(desk: Desk) -> None:
     """The inventory alone counts then."""
-    nodes = [Node(name=f"n{n}", node_rank=n, host=f"10.0.0.{n}", ssh=Ssh(user="al")) for n in range(3)]
+    nodes = [Node(name=f"n{n}", index=n, host=f"10.0.0.{n}", ssh=Ssh(user="al")) for n in range(3)]
     routes = desk.routes("/nonexistent/ssh")
     routes.prepare(nodes)
     assert [(routes.find(n).host, routes.find(n).user, routes.find(n).port) for n in nodes] == [

@@ -11,7 +11,7 @@ from waiting import HANG
 
 from clusterctl.cli.actions.logs import LogQuery
 from clusterctl.client.rpc.cluster import Cluster
-from clusterctl.client.rpc.tasks import await_event
+from clusterctl.client.rpc.tasks import RunHandle, await_event
 from clusterctl.client.watch.follower import LogLines, NodeEvent, NodeStreams, StateChange, StreamEnd
 from clusterctl.client.watch.monitor import MonitorOptions, RunMonitor
 from clusterctl.client.watch.node_report import AttemptTracker, NodeReport
@@ -111,7 +111,7 @@ def test_an_attempt_that_is_over_is_followed_to_its_end() -> None:
     for wanted, over in ((1, True), (2, False), (None, False)):
         about = {"ranks": None, "tail": None, "grep": None, "stream": None, "since": None}
         wish = LogQuery(**about, follow=True, attempt=wanted, show_times=False, as_json=False).request()
-        onlooker = LiveReader(Cluster(print), "r", NODES, {}, wish, notice=print)
+        onlooker = LiveReader(RunHandle(Cluster(print), "r", NODES, {}), wish, notice=print)
         onlooker._streams.reopen = lambda *_: None  # type: ignore[method-assign]  # there is nobody to ask
         onlooker._on_update(StateChange("gpu02", state(2, 0, 1, None)))
         assert onlooker._has_ended("gpu02", None) is over
@@ -129,7 +129,9 @@ class Refusing(Cluster):
 def test_a_stream_that_our_own_system_refuses_ends_with_its_reason() -> None:
     """Nobody waits for it in vain, and no thread ends with a traceback."""
     wish = {"events": None, "logs": None}
-    streams = NodeStreams(Refusing(print), "r", NODES[:1], {}, wish, notice=print, longest_pause=1.0)
+    streams = NodeStreams(
+        RunHandle(Refusing(print), "r", NODES[:1], {}), wish, notice=print, longest_pause=1.0
+    )
     streams.open_all()
     ends, until = [], time.monotonic() + HANG
     while not ends and time.monotonic() < until:

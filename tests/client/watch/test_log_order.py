@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from clusterctl.client.rpc.cluster import Cluster
+from clusterctl.client.rpc.tasks import RunHandle
 from clusterctl.client.watch.follower import Follower, LogLines, NodeStreams, StreamEnd
 from clusterctl.client.watch.reader import LINE_OVERHEAD, LogReader, ReorderWindow, TimeMerger
 from clusterctl.errors import ConnectionLost
@@ -86,7 +87,7 @@ def test_what_an_attempt_wrote_while_we_were_away_is_asked_for() -> None:
     """After a cut, of every attempt from the first of which anything was heard; a node that knows its clock adds it."""
     wish = {"events": None, "logs": {"moment": 100.0}, "follow": True, "clock": True}
     streams = NodeStreams(
-        Cluster(print), "r", [], {}, wish, notice=print, longest_pause=1.0, clocks={"a": 7.0}
+        RunHandle(Cluster(print), "r", [], {}), wish, notice=print, longest_pause=1.0, clocks={"a": 7.0}
     )
     first = streams._build_request("a")
     assert (first["logs"]["moment"], first["clock"], "since" in first["logs"]) == (100.0, True, False)
@@ -150,7 +151,7 @@ def test_a_node_that_hung_up_while_others_were_read_is_asked_again_at_its_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """However often that was: its tries are for the time when somebody reads."""
-    reading = LogReader(Cluster(print), "r", [], {}, {"follow": False}, clocks={})
+    reading = LogReader(RunHandle(Cluster(print), "r", [], {}), {"follow": False}, clocks={})
     opened: list[str] = []
     monkeypatch.setattr(reading._streams, "reopen", lambda name, _: opened.append(name))
     monkeypatch.setattr(reading._streams, "updates", lambda _, **__: iter(()))

@@ -263,9 +263,9 @@ def test_ranks_stay_where_they_are() -> None:
     course = course_of(3, 2)
 
     assert course.assign({0, 2, 3, 4})
-    assert course.ranks == {0: 0, 3: 1, 2: 2}
+    assert course.node_ranks == {0: 0, 3: 1, 2: 2}
     assert course.assign({0, 3, 4})
-    assert (course.ranks, course.attempt) == ({0: 0, 3: 1, 4: 2}, 3)
+    assert (course.node_ranks, course.attempt) == ({0: 0, 3: 1, 4: 2}, 3)
     assert not course.assign({0, 3})
     assert course.attempt == 3
 
@@ -291,7 +291,7 @@ def test_the_hub_is_believed_but_the_lost_stay_lost() -> None:
     there.assign({0, 2})
     here.apply(told_by(there))
 
-    assert (here.attempt, here.lost, here.ranks) == (2, {1, 3}, {0: 0, 2: 1})
+    assert (here.attempt, here.lost, here.node_ranks) == (2, {1, 3}, {0: 0, 2: 1})
     there.mark_lost(0, "the hub")
     here.apply(told_by(there))
     assert 0 not in here.lost, "we are here ourselves"
@@ -312,7 +312,7 @@ def test_one_liar_decides_nothing() -> None:
     honest.mark_lost(1, "silent")
     honest.assign({0, 2})
     here.reconcile([told_by(liar), told_by(honest)])
-    assert (here.attempt, here.lost, here.ranks) == (2, {1}, {0: 0, 1: 1}), "one ahead, and both name seat 1"
+    assert (here.attempt, here.lost, here.node_ranks) == (2, {1}, {0: 0, 1: 1}), "one ahead, and both name seat 1"
     here.reconcile([told_by(honest), told_by(honest), told_by(liar)])
     assert here.lost == {1}
 
@@ -325,7 +325,7 @@ def test_what_most_tell_alike_is_taken() -> None:
     others.assign({0, 2, 3})
     here.reconcile([told_by(others), told_by(others)])
 
-    assert (here.attempt, here.ranks, here.unfit) == (2, {0: 0, 2: 1}, {1})
+    assert (here.attempt, here.node_ranks, here.unfit) == (2, {0: 0, 2: 1}, {1})
     assert [entry["reason"] for entry in here.history] == ["gpu"]
 
 

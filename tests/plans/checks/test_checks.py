@@ -11,7 +11,15 @@ from rich.console import Console
 
 from clusterctl.console.findings import check_to_json, render_check
 from clusterctl.errors import Unreachable
-from clusterctl.plans.checks.framework import SEVERITIES, CheckContext, Hit, across_nodes, check, split_votes
+from clusterctl.plans.checks.framework import (
+    SEVERITIES,
+    CheckContext,
+    Hit,
+    Observations,
+    across_nodes,
+    check,
+    split_votes,
+)
 from clusterctl.plans.checks.registry import all_checks, evaluate, join_evidence, join_fixes
 from clusterctl.plans.facts.facts import parse_facts
 
@@ -128,7 +136,7 @@ def test_two_hundred_nodes_are_a_screen_that_can_be_read() -> None:
     case = {"nodes": 200, "facts": {**odd, **low}}
     told_by = {name: raw for name, raw in answers(case).items() if name not in gone}
     facts = {name: parse_facts(raw, sent_at=ASKED, received_at=HEARD) for name, raw in told_by.items()}
-    findings = evaluate(nodes(case), facts, failures)
+    findings = evaluate(nodes(case), Observations(facts, failures))
     console = Console(file=io.StringIO(), width=100)
     render_check(console, nodes(case), facts, findings)
     shown = console.file.getvalue()  # type: ignore[attr-defined]  # the file is the StringIO above

@@ -24,7 +24,7 @@ from clusterctl.specs.inventory.model import Node
 
 def node(number: int, **values: Any) -> Node:
     """Give node gpuN at 10.0.0.N."""
-    return replace(Node(name=f"gpu{number}", node_rank=number - 1, host=f"10.0.0.{number}"), **values)
+    return replace(Node(name=f"gpu{number}", index=number - 1, host=f"10.0.0.{number}"), **values)
 
 
 def facts(number: int, **changes: Any) -> Facts:

@@ -110,8 +110,8 @@ def test_no_answer_raises(answer: dict[str, Any]) -> None:
 def test_request_names_the_peers_but_not_the_node_itself() -> None:
     """A peer is asked for by its training address where the inventory gives one, else by its host."""
     nodes = (
-        Node(name="a", node_rank=0, host="a.example"),
-        Node(name="b", node_rank=1, host="b.example", ip="10.0.0.2"),
+        Node(name="a", index=0, host="a.example"),
+        Node(name="b", index=1, host="b.example", ip="10.0.0.2"),
     )
     assert probe_request(nodes[0], nodes, "ff")["peers"] == {"b": "10.0.0.2"}
     assert probe_request(nodes[1], nodes, "ff")["peers"] == {"a": "a.example"}
@@ -119,7 +119,7 @@ def test_request_names_the_peers_but_not_the_node_itself() -> None:
 
 def test_among_very_many_a_node_is_asked_for_the_ways_to_few() -> None:
     """Node 0, its neighbours, and some further off: what a thousand nodes tell grows little faster than they do."""
-    nodes = tuple(Node(name=f"n{rank}", node_rank=rank, host=f"h{rank}") for rank in range(1000))
+    nodes = tuple(Node(name=f"n{rank}", index=rank, host=f"h{rank}") for rank in range(1000))
     peers = probe_request(nodes[500], nodes, "ff")["peers"]
     assert set(peers) == {f"n{rank}" for rank in (0, 12, 499, 501, 502, 504, 508, 516, 532, 564, 628, 756)}
     few = nodes[:FULL_MESH_LIMIT]

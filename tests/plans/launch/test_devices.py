@@ -24,7 +24,7 @@ def facts_of(count: int, **environment: str) -> Facts:
 
 def chosen(job: dict[str, Any], facts: Facts, lent: int | None = None) -> list[str]:
     """Name what a job takes."""
-    node = Node(name="n", node_rank=0, host="h", ssh=Ssh(), gpus=lent)
+    node = Node(name="n", index=0, host="h", ssh=Ssh(), gpus=lent)
     return [device.id for device in plan_devices(Job(name="j", file="f", script="t", **job), node, facts)]
 
 

@@ -12,7 +12,7 @@ from clusterctl.plans.facts.facts import Facts, parse_facts
 from clusterctl.plans.launch.network import resolve_network, route_nic
 from clusterctl.specs.inventory.model import Node
 
-NODE = Node(name="gpu1", node_rank=0, host="10.0.0.1")
+NODE = Node(name="gpu1", index=0, host="10.0.0.1")
 
 
 def facts(**changes: Any) -> Facts:

@@ -10,7 +10,7 @@ from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.job.parse import parse_job
 
-NODES = tuple(Node(name=f"gpu{n}", node_rank=n - 1, host=f"10.0.0.{n}") for n in (1, 2, 3))
+NODES = tuple(Node(name=f"gpu{n}", index=n - 1, host=f"10.0.0.{n}") for n in (1, 2, 3))
 INVENTORY = Inventory(cluster="c", file="inventory.yaml", nodes=NODES)
 JOB = Job(name="j", file="job.yaml", script="t.py")
 
@@ -51,7 +51,7 @@ def test_an_empty_exclude_excludes_nothing() -> None:
 RESERVE = Inventory(
     cluster="c",
     file="inventory.yaml",
-    nodes=(*NODES, Node(name="gpu4", node_rank=3, host="10.0.0.4", spare=True)),
+    nodes=(*NODES, Node(name="gpu4", index=3, host="10.0.0.4", spare=True)),
 )
 
 

@@ -137,7 +137,7 @@ def test_deepspeed() -> None:
         "# rack 1\nworker-2 slots=8\n\nworker-1 slots=4   # older\r\n", "my/hostfile.txt"
     )
 
-    assert [(n.name, n.node_rank, n.gpus) for n in inventory.nodes] == [
+    assert [(n.name, n.index, n.gpus) for n in inventory.nodes] == [
         ("worker-2", 0, 8),
         ("worker-1", 1, 4),
     ]

@@ -22,7 +22,7 @@ def test_minimal() -> None:
     inventory = load("minimal.yaml")
 
     assert inventory.cluster == "pair"
-    assert [(node.name, node.host, node.node_rank) for node in inventory.nodes] == [
+    assert [(node.name, node.host, node.index) for node in inventory.nodes] == [
         ("gpu01", "gpu01", 0),
         ("gpu02", "gpu02", 1),
     ]

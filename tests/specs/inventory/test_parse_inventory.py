@@ -34,7 +34,7 @@ def test_the_least_inventory_has_every_default() -> None:
         nodes=(
             Node(
                 name="gpu01",
-                node_rank=0,
+                index=0,
                 host="gpu01",
                 ip=None,
                 nic=(),
@@ -76,7 +76,7 @@ def test_a_node_beats_the_top_level_key_by_key() -> None:
     assert (first.gpus, first.ports, first.python) == (0, (30000, 30000), "python3.11")
     assert second.ssh == Ssh(user="root", port=2200, key="~/.ssh/id_ed25519", host_keys="accept-new")
     assert (second.gpus, second.ports, second.python) == (4, (20000, 20100), "/opt/conda/bin/python")
-    assert (first.node_rank, second.node_rank) == (0, 1)
+    assert (first.index, second.index) == (0, 1)
     assert first.activate == second.activate == "source /etc/profile"
 
 
@@ -89,7 +89,7 @@ def test_null_takes_a_shared_value_away() -> None:
         top,
     )
 
-    assert node == Node(name="a", node_rank=0, host="a")
+    assert node == Node(name="a", index=0, host="a")
 
 
 @pytest.mark.parametrize(
