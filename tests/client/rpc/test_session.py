@@ -20,6 +20,7 @@ from waiting import HANG, wait_until
 
 from clusterctl.client.rpc import bundle
 from clusterctl.client.rpc import session as session_module
+from clusterctl.client.rpc.errors import interpreter_not_started
 from clusterctl.client.rpc.session import Session
 from clusterctl.client.ssh.config import passwd_home
 from clusterctl.client.ssh.timeouts import Timeouts
@@ -269,6 +270,13 @@ def test_a_missing_library_is_no_missing_interpreter(connection: Any, tmp_path: 
     assert caught.value.message == f"{program} is there, but cannot load the shared library libq.so.9"
     assert "LD_LIBRARY_PATH" in caught.value.fix
     assert "libq.so.9" in caught.value.evidence
+
+
+def test_a_module_that_hides_pythons_own_leads_to_pythonpath() -> None:
+    """A traceback while Python imports its own modules: the fix names PYTHONPATH, not the shell's files."""
+    said = 'Traceback (most recent call last):\n  File "/x/json.py", line 1\n'
+    error = interpreter_not_started("n1", "python3", 1, b"", said)
+    assert (error.code, "PYTHONPATH" in error.fix) == ("CC-PY-003", True)
 
 
 def test_activate_that_ends_the_shell_is_named(connection: Any) -> None:
