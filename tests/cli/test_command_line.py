@@ -190,6 +190,19 @@ def test_all_errors_of_a_file_come_at_once_with_their_places(folder: Path) -> No
     assert "did you mean 'script'" in done.stderr
 
 
+def test_a_script_or_swapped_files_are_called_that(folder: Path) -> None:
+    """Not a list of unknown keys; the fix names the command that writes a job for the script."""
+    (folder / "train.py").write_text("import torch\nif True:\n    print(1)\n")
+    script = run(folder, "launch", "train.py", "--dry-run")
+    swapped = run(folder, "-i", "job.yaml", "launch", "inventory.yaml", "--dry-run")
+
+    assert (script.returncode, swapped.returncode) == (2, 2)
+    assert "train.py:1:1: CC-SPEC-008 this looks like a Python script" in script.stderr
+    assert "`clusterctl init --script train.py` writes a job file" in script.stderr
+    assert "job.yaml:1:1: CC-SPEC-008 this is a job file; expected an inventory" in swapped.stderr
+    assert "unknown key" not in swapped.stderr
+
+
 def test_a_file_that_is_not_text_names_the_line(folder: Path) -> None:
     """Bytes that are not UTF-8 are an error with a line, not a traceback."""
     (folder / "job.yaml").write_bytes(b"name: j\nscript: \xff\xfe\n")
