@@ -407,6 +407,17 @@ def test_the_last_words_without_a_newline_are_not_lost(cluster: Lab, tmp_path: P
     assert said(entries, "stderr") == ["three"]
 
 
+def test_a_job_whose_python_is_missing_is_what_is_to_be_changed(cluster: Lab, tmp_path: Path) -> None:
+    """The fix names the job file, and the nodes, which answered, are not called silent."""
+    job = make_project(tmp_path, "", python="/usr/bin/nopython")
+
+    result = cctl(cluster, "check", job)
+
+    assert result.code == 3
+    assert f"set `python` in {job} to the absolute path" in result.out
+    assert "no answer" not in result.out
+
+
 @pytest.mark.parametrize("interpreter", [sys.executable])
 def test_a_job_may_name_its_own_python(cluster: Lab, tmp_path: Path, interpreter: str) -> None:
     """A job's `python` and `activate` beat the inventory's."""

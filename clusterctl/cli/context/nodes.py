@@ -54,7 +54,8 @@ def interpreter(node: Node, job: Job | None = None) -> Interpreter:
 
     if job is None:
         return Interpreter(node.python, node.activate)
-    return Interpreter(job.python or node.python, job.activate or node.activate)
+    activate = job.activate or node.activate
+    return Interpreter(job.python, activate, job.file) if job.python else Interpreter(node.python, activate)
 
 
 def with_any_python(node: Node, action: Callable[[Interpreter], T]) -> tuple[T, Interpreter]:

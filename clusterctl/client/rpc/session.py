@@ -48,6 +48,7 @@ class Session:
         *,
         python: str,
         activate: str | None = None,
+        python_source: str = "the inventory",
         timeouts: Timeouts | None = None,
         silence_limit: float | None = None,
         limits: FrameLimits | None = None,
@@ -56,6 +57,7 @@ class Session:
         self.verb = verb
         self.python = python
         self.activate = activate
+        self.python_source = python_source
         self.timeouts = timeouts or Timeouts()
         self.silence_limit = silence_limit
         self.ended = False
@@ -274,7 +276,13 @@ class Session:
         if not self._reader.started:
             noise, stderr = self._reader.noise, self.stderr
             return errors.interpreter_not_started(
-                self.node, self.python, status, noise, stderr, activate=self.activate is not None
+                self.node,
+                self.python,
+                status,
+                noise,
+                stderr,
+                activate=self.activate is not None,
+                python_source=self.python_source,
             )
         return errors.verb_died(self.node, self.verb, status, self.stderr)
 

@@ -117,6 +117,7 @@ class Interpreter:
 
     python: str
     activate: str | None
+    source: str = "the inventory"  # the file where `python` is set or would be
 
 
 @dataclass(frozen=True)
@@ -418,9 +419,15 @@ def _open_session(
     silence_limit: float | None = None,
     limits: FrameLimits | None = None,
 ) -> Session:
-    python, activate = interpreter.python, interpreter.activate
     return Session(
-        c, verb, request, python=python, activate=activate, silence_limit=silence_limit, limits=limits
+        c,
+        verb,
+        request,
+        python=interpreter.python,
+        activate=interpreter.activate,
+        python_source=interpreter.source,
+        silence_limit=silence_limit,
+        limits=limits,
     )
 
 

@@ -135,7 +135,11 @@ def connection(server: Server, client: Client) -> Any:
 
 def start(connection: Any, verb: str, python: str = sys.executable, **options: Any) -> Session:
     """Begin a conversation; what is no option of a session is the request."""
-    known = {key: options.pop(key) for key in ("activate", "timeouts", "silence_limit") if key in options}
+    known = {
+        key: options.pop(key)
+        for key in ("activate", "python_source", "timeouts", "silence_limit")
+        if key in options
+    }
     return Session(connection, verb, options, python=python, **{"timeouts": PATIENT, **known})
 
 
@@ -270,6 +274,17 @@ def test_a_missing_library_is_no_missing_interpreter(connection: Any, tmp_path: 
     assert caught.value.message == f"{program} is there, but cannot load the shared library libq.so.9"
     assert "LD_LIBRARY_PATH" in caught.value.fix
     assert "libq.so.9" in caught.value.evidence
+
+
+@pytest.mark.parametrize("source", ["the inventory", "/work/job.yaml"])
+def test_the_fix_names_the_file_that_sets_python(connection: Any, source: str) -> None:
+    """A job's own `python` is not set in the inventory."""
+    with (
+        start(connection, "echo", "/nonexistent/python3", python_source=source) as session,
+        pytest.raises(NoInterpreter) as caught,
+    ):
+        session.receive(HANG)
+    assert caught.value.fix.startswith(f"set `python` in {source} to the absolute path")
 
 
 def test_a_module_that_hides_pythons_own_leads_to_pythonpath() -> None:
