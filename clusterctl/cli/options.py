@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -156,6 +156,28 @@ class RawArgumentsCommand(click.Command):
         """Keep the words, then do as every command does."""
         ctx.meta[_TYPED_KEY] = tuple(args)
         return super().parse_args(ctx, args)
+
+
+class VerbGroup(click.Group):
+    """A verb that has verbs of its own, such as `lab`; a misspelled one leads to the nearest, or to all of them."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Name the verbs that there are when one is unknown."""
+        if args and args[0] not in self.commands:
+            message = f"{ctx.info_name} has no verb {args[0]!r}{suggest_verb(args[0], self.commands)}"
+            raise click.UsageError(message, ctx=ctx)
+        return super().resolve_command(ctx, args)
+
+
+def suggest_verb(word: str, verbs: Iterable[str]) -> str:
+    """Render the nearest verb, or all of them, as the end of a message."""
+    from difflib import get_close_matches
+
+    known = list(verbs)
+    matches = get_close_matches(word, known, n=1)
+    return f"; did you mean {matches[0]!r}?" if matches else f"; there are: {', '.join(known)}"
 
 
 def refuse_surplus(words: Sequence[str], verb: str) -> None:

@@ -132,6 +132,12 @@ def test_a_launch_says_what_it_will_run_here_before_it_does_anything(folder: Pat
         (["logs", "--tail", "-1"], 2, "--tail"),
         (["exec", "uptime", "-p"], 2, "the command's own options go behind `--`"),
         (["clean", "--older-than", "10"], 2, "--older-than 10d"),
+        (["lab", "down", "--name", "nope"], 2, "CC-LAB-005: no lab called nope is running"),
+        (["lab", "list"], 2, "lab has no verb 'list'; there are: up, down, status, ssh, break, heal"),
+        (["lab", "destroy"], 2, "lab has no verb 'destroy'; there are: up, down, "),
+        (["lab", "dwn"], 2, "lab has no verb 'dwn'; did you mean 'down'?"),
+        (["inventory", "list"], 2, "inventory has no verb 'list'; there are: show, import, discover"),
+        (["keys", "install"], 2, "keys has no verb 'install'; there are: push"),
         (["lab", "break", "gpu01", "power"], 2, "CC-LAB-005"),
     ],
 )
@@ -146,6 +152,15 @@ def test_wrong_words_say_what_is_wrong_and_exit_2(
     assert "CC-" in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize("words", [[], ["--all"], ["--name", "nope", "--all"]])
+def test_no_lab_that_was_named_is_missing(folder: Path, words: list[str]) -> None:
+    """`lab down` may be repeated: only a name that no lab has is an error."""
+    done = run(folder, "lab", "down", *words)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("no lab ")
 
 
 def test_an_option_without_its_value_leads_to_the_help_of_its_command(
