@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from clusterctl.cli.context.load import load_inventory, load_job
-from clusterctl.cli.options import Settings, shared_options, with_node_options
+from clusterctl.cli.options import Settings, set_option, shared_options, with_node_options
 from clusterctl.console.text import json_text
 
 
@@ -19,6 +19,7 @@ from clusterctl.console.text import json_text
     "--only", multiple=True, metavar="CODES", help="Judge only these: codes, families such as NET, globs."
 )
 @click.option("--skip", multiple=True, metavar="CODES", help="Judge all but these.")
+@set_option
 @click.option("--json", "as_json", is_flag=True, help="Write facts and findings as JSON.")
 @shared_options
 def check(
@@ -29,6 +30,7 @@ def check(
     deep: bool,
     only: tuple[str, ...],
     skip: tuple[str, ...],
+    overrides: tuple[str, ...],
     as_json: bool,
 ) -> int:
     """Prove that the nodes are fit, before anything starts.
@@ -41,8 +43,12 @@ def check(
     from clusterctl.cli.context.nodes import open_cluster
     from clusterctl.plans.launch.placement import choose_nodes, plan_placement
 
+    if overrides and job_file is None:
+        raise click.UsageError(
+            "--set overrides a key of a job: give JOB.yaml too", click.get_current_context()
+        )
     inventory = load_inventory(settings)
-    job = load_job(job_file, (), ()) if job_file else None
+    job = load_job(job_file, overrides, ()) if job_file else None
     if job is None:
         nodes = choose_nodes(inventory, pattern, exclude)
     else:
