@@ -5,8 +5,10 @@ from __future__ import annotations
 import click
 
 from clusterctl.cli.context.load import load_inventory, load_job
-from clusterctl.cli.options import Settings, shared_options, with_node_options
+from clusterctl.cli.options import Settings, set_option, shared_options, with_node_options
 from clusterctl.console.text import json_text
+from clusterctl.specs.inventory.model import Inventory, Node
+from clusterctl.specs.job.model import Job
 
 
 @click.command()
@@ -19,6 +21,7 @@ from clusterctl.console.text import json_text
     "--only", multiple=True, metavar="CODES", help="Judge only these: codes, families such as NET, globs."
 )
 @click.option("--skip", multiple=True, metavar="CODES", help="Judge all but these.")
+@set_option
 @click.option("--json", "as_json", is_flag=True, help="Write facts and findings as JSON.")
 @shared_options
 def check(
@@ -29,6 +32,7 @@ def check(
     deep: bool,
     only: tuple[str, ...],
     skip: tuple[str, ...],
+    overrides: tuple[str, ...],
     as_json: bool,
 ) -> int:
     """Prove that the nodes are fit, before anything starts.
@@ -39,16 +43,14 @@ def check(
     """
     from clusterctl.cli.context.code import read_job_setup
     from clusterctl.cli.context.nodes import open_cluster
-    from clusterctl.plans.launch.placement import choose_nodes, plan_placement
 
-    inventory = load_inventory(settings)
-    job = load_job(job_file, (), ()) if job_file else None
-    if job is None:
-        nodes = choose_nodes(inventory, pattern, exclude)
-    else:
-        nodes = tuple(
-            member.node for member in plan_placement(inventory, job, pattern=pattern, exclude=exclude)
+    if overrides and job_file is None:
+        raise click.UsageError(
+            "--set overrides a key of a job: give JOB.yaml too", click.get_current_context()
         )
+    inventory = load_inventory(settings)
+    job = load_job(job_file, overrides, ()) if job_file else None
+    nodes = _choose_nodes(inventory, job, pattern, exclude)
     setup = read_job_setup(job) if job else None
     with open_cluster() as cluster:
         cluster.open_early(nodes)
@@ -79,3 +81,13 @@ def check(
 
         render_check(stdout(), nodes, result.facts, result.findings, render_network)
     return result.exit_code
+
+
+def _choose_nodes(
+    inventory: Inventory, job: Job | None, pattern: str | None, exclude: str | None
+) -> tuple[Node, ...]:
+    from clusterctl.plans.launch.placement import choose_nodes, plan_placement
+
+    if job is None:
+        return choose_nodes(inventory, pattern, exclude)
+    return tuple(member.node for member in plan_placement(inventory, job, pattern=pattern, exclude=exclude))

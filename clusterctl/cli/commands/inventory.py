@@ -7,12 +7,12 @@ from typing import Any
 import click
 
 from clusterctl.cli.context.load import load_inventory
-from clusterctl.cli.options import Settings, shared_options, with_connect_options
+from clusterctl.cli.options import Settings, VerbGroup, shared_options, with_connect_options
 from clusterctl.console.text import json_text
 from clusterctl.specs.text import command_line
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 @shared_options
 def inventory(settings: Settings) -> None:
     """Work with the inventory file."""

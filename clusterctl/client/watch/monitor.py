@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
+from clusterctl.client.rpc.session import Interpreter
 from clusterctl.client.rpc.tasks import stop_everywhere
 from clusterctl.client.watch.follower import (
     LogLines,
@@ -74,7 +75,7 @@ class MonitorOptions:
 
     run_id: RunId
     nodes: Sequence[Node]
-    interpreters: Mapping[str, tasks.Interpreter]
+    interpreters: Mapping[str, Interpreter]
     offsets: Mapping[str, float]
     secrets: Collection[str] = ()
     known_states: Mapping[str, NodeState | None] = field(default_factory=dict)
