@@ -9,7 +9,7 @@ import pytest
 
 from clusterctl.cli.actions import stop
 from clusterctl.client.rpc.fanout import Outcome
-from clusterctl.client.rpc.tasks import StopReport
+from clusterctl.client.rpc.tasks import RunHandle, StopReport
 from clusterctl.errors import UsageError
 from clusterctl.plans.runs.selection import Owner
 from clusterctl.plans.runs.state import parse_state
@@ -33,7 +33,7 @@ def test_a_run_of_another_account_is_not_called_ended(capsys: pytest.CaptureFixt
     report = StopReport((), (), None, "nobody")
     cluster: Any = SimpleNamespace(each=lambda *_: [Outcome(NODES[0], report, None, 0.0)])
 
-    assert stop.stop_run(cluster, NODES, [], {}, RUN, None) == 5
+    assert stop.stop_run(RunHandle(cluster, RUN, NODES, {}), [], None) == 5
 
     said = capsys.readouterr()
     assert "CC-RUN-018" in said.err
