@@ -71,6 +71,22 @@ def test_a_running_lab_brings_its_own_ssh_settings(lab: Lab, tmp_path: Path) -> 
     assert (other.code, "CC-LAB-005: no lab called nope is running" in other.err) == (2, True)
 
 
+def test_a_running_lab_goes_before_the_file_that_lies_here(lab: Lab, tmp_path: Path) -> None:
+    """The line that names the inventory says that the file is ignored, and how to choose it."""
+    state = str(lab.directory.parents[2])
+
+    alone = cctl(None, "inventory", "show", cwd=tmp_path, XDG_STATE_HOME=state)
+    (tmp_path / "inventory.yaml").write_text("cluster: c\nnodes: [{host: 192.0.2.1}]\n")
+    ignored = cctl(None, "inventory", "show", cwd=tmp_path, XDG_STATE_HOME=state)
+    chosen = cctl(None, "-i", "inventory.yaml", "inventory", "show", cwd=tmp_path, XDG_STATE_HOME=state)
+    same = cctl(None, "inventory", "show", cwd=lab.directory, XDG_STATE_HOME=state)
+
+    assert "(the running lab), 2 nodes" in alone.err
+    assert "(the running lab; ./inventory.yaml is ignored: -i inventory.yaml), 2 nodes" in ignored.err
+    assert "(given by -i), 1 node" in chosen.err
+    assert "(the running lab), 2 nodes" in same.err
+
+
 def test_on_a_terminal_it_asks_what_it_cannot_know(lab: Lab, tmp_path: Path) -> None:
     """Machines, out of those that the SSH configuration names, and the script; the Python only if it has no torch."""
     (tmp_path / "fit.py").write_text("print('fit')\n")
