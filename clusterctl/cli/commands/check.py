@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import click
 
 from clusterctl.cli.context.load import load_inventory, load_job
 from clusterctl.cli.options import Settings, set_option, shared_options, with_node_options
 from clusterctl.console.text import json_text
+
+if TYPE_CHECKING:
+    from clusterctl.specs.job.model import Job
 
 
 @click.command()
@@ -43,12 +49,8 @@ def check(
     from clusterctl.cli.context.nodes import open_cluster
     from clusterctl.plans.launch.placement import choose_nodes, plan_placement
 
-    if overrides and job_file is None:
-        raise click.UsageError(
-            "--set overrides a key of a job: give JOB.yaml too", click.get_current_context()
-        )
     inventory = load_inventory(settings)
-    job = load_job(job_file, overrides, ()) if job_file else None
+    job = _load_job(job_file, overrides)
     if job is None:
         nodes = choose_nodes(inventory, pattern, exclude)
     else:
@@ -85,3 +87,14 @@ def check(
 
         render_check(stdout(), nodes, result.facts, result.findings, render_network)
     return result.exit_code
+
+
+def _load_job(job_file: str | None, overrides: Sequence[str]) -> Job | None:
+    """Read the job with its overrides; None without a job file, which then nothing may override."""
+    if job_file is not None:
+        return load_job(job_file, overrides, ())
+    if overrides:
+        raise click.UsageError(
+            "--set overrides a key of a job: give JOB.yaml too", click.get_current_context()
+        )
+    return None
