@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import click
 
 from clusterctl.cli.context.load import load_inventory, load_job
 from clusterctl.cli.options import Settings, set_option, shared_options, with_node_options
 from clusterctl.console.text import json_text
-from clusterctl.specs.inventory.model import Inventory, Node
-from clusterctl.specs.job.model import Job
+
+if TYPE_CHECKING:
+    from clusterctl.specs.job.model import Job
 
 
 @click.command()
@@ -43,14 +47,16 @@ def check(
     """
     from clusterctl.cli.context.code import read_job_setup
     from clusterctl.cli.context.nodes import open_cluster
+    from clusterctl.plans.launch.placement import choose_nodes, plan_placement
 
-    if overrides and job_file is None:
-        raise click.UsageError(
-            "--set overrides a key of a job: give JOB.yaml too", click.get_current_context()
-        )
     inventory = load_inventory(settings)
-    job = load_job(job_file, overrides, ()) if job_file else None
-    nodes = _choose_nodes(inventory, job, pattern, exclude)
+    job = _load_job(job_file, overrides)
+    if job is None:
+        nodes = choose_nodes(inventory, pattern, exclude)
+    else:
+        nodes = tuple(
+            member.node for member in plan_placement(inventory, job, pattern=pattern, exclude=exclude)
+        )
     setup = read_job_setup(job) if job else None
     with open_cluster() as cluster:
         cluster.open_early(nodes)
@@ -83,11 +89,12 @@ def check(
     return result.exit_code
 
 
-def _choose_nodes(
-    inventory: Inventory, job: Job | None, pattern: str | None, exclude: str | None
-) -> tuple[Node, ...]:
-    from clusterctl.plans.launch.placement import choose_nodes, plan_placement
-
-    if job is None:
-        return choose_nodes(inventory, pattern, exclude)
-    return tuple(member.node for member in plan_placement(inventory, job, pattern=pattern, exclude=exclude))
+def _load_job(job_file: str | None, overrides: Sequence[str]) -> Job | None:
+    """Read the job with its overrides; None without a job file, which then nothing may override."""
+    if job_file is not None:
+        return load_job(job_file, overrides, ())
+    if overrides:
+        raise click.UsageError(
+            "--set overrides a key of a job: give JOB.yaml too", click.get_current_context()
+        )
+    return None
