@@ -13,7 +13,7 @@ from clusterctl.console.text import sanitize
 from clusterctl.plans.known_errors import advised_command, guidance_of
 from clusterctl.plans.launch.world_size import render_unplanned
 from clusterctl.plans.runs.gang_record import GIVEN_UP, Attempt
-from clusterctl.plans.runs.state import CANCELLED, LOST, SUCCEEDED
+from clusterctl.plans.runs.state import CANCELLED, SUCCEEDED
 from clusterctl.plans.runs.verdict import Verdict
 from clusterctl.plans.sync.results import OutsideFiles
 from clusterctl.protocol.root_cause import Cause, Failure, find_symptom, render_ending
@@ -236,7 +236,7 @@ def _render_after(verdict: Verdict) -> list[str]:
 
 def _render_left(verdict: Verdict, stop_command: str) -> list[str]:
     left = [
-        f"could not be ended on {name}: {entry}"
+        f"{'still running' if name in verdict.unwatched else 'could not be ended'} on {name}: {entry}"
         for name, entries in verdict.left_processes.items()
         for entry in entries
     ]
@@ -245,11 +245,7 @@ def _render_left(verdict: Verdict, stop_command: str) -> list[str]:
         for name, entries in verdict.gpu_memory.items()
         for entry in entries
     ]
-    lost = [
-        name for name, state in verdict.node_states.items() if state == LOST and name not in verdict.unwatched
-    ]
-    when_back = "when it is back" if len(lost) == 1 else "when they are back"
-    left += [f"not stopped there: {fold_names(lost)}; {when_back}: {stop_command}"] if lost else []
-    return left + (
-        [f"may be left on {fold_names(verdict.unwatched)}: {stop_command}"] if verdict.unwatched else []
-    )
+    away = verdict.away
+    when_back = "when it is back" if len(away) == 1 else "when they are back"
+    left += [f"not stopped there: {fold_names(away)}; {when_back}: {stop_command}"] if away else []
+    return left + ([f"  end them: {stop_command}"] if verdict.unwatched else [])
