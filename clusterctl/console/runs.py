@@ -224,7 +224,9 @@ def render_status(
             name, node_states[name], stalls.get(name, NO_STALLS), slots.get(name), _judged_loss(name, verdict)
         )
         table.add_row(_render_rank(ranks[name], slots.get(name)), *row)
-    head = Text.assemble(sanitize(run_id), "  ", (state, _state_style(state)))
+    stopping = any(part.live and part.stopping for part in node_states.values() if part)
+    note = ", being stopped" if stopping and state in LIVE else ""
+    head = Text.assemble(sanitize(run_id), "  ", (state, _state_style(state)), note)
     texts = filter(
         None, (about, render_timing(node_states, offsets, now), *render_attempts(attempts_of(node_states)))
     )
@@ -294,8 +296,9 @@ def _status_row(
         return name, Text("UNKNOWN", "red"), "", "", "did not answer"
     ranks = "  ".join(f"r{rank.rank} {_describe_rank(rank, live=node.live)}" for rank in node.ranks)
     adds_loss = loss and node.state in (CANCELLED, UNKNOWN)  # else its own reason says why it was lost
+    stopping = f"stopping: {node.stopping}" if node.live and node.stopping else ""
     reason = f"{loss}; it reports: {node.reason}" if adds_loss else node.reason
-    notes = [reason, *(f"left: {remaining}" for remaining in node.left_processes)]
+    notes = [reason, stopping, *(f"left: {remaining}" for remaining in node.left_processes)]
     notes += [slot.reason] if slot is not None and slot.reason != node.reason else []
     notes += (
         ["WORLD_SIZE {}, planned {}".format(*node.unplanned_world_size)] if node.unplanned_world_size else []
@@ -399,6 +402,7 @@ def _node_to_json(name: str, rank: int | None, node: NodeState | None, offset: f
         "world_size_seen": node.world_size_seen,
         "torchrun_exit": node.torchrun_exit,
         "reason": node.reason,
+        "stopping": node.stopping or None,
         "left": list(node.left_processes),
         "outside": outside_to_json(node.outside_files),
         "ranks": [

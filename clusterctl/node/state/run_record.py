@@ -26,6 +26,7 @@ STATES = (*FINAL, "SUBMITTED", "PREPARING", "WAITING", "RUNNING")
 MOST_ATTEMPTS = 100_000
 MOST_LISTED = 100_000  # ranks, attempts and processes in one record
 GANG = "gang.json"
+STOP = "stop.json"
 SUBMISSION_LIMIT = 60.0  # seconds in which an agent must have taken over
 COPIED_KEYS = (
     "run",
@@ -207,6 +208,12 @@ def is_lingering(state: State) -> bool:
     """Whether this part has ended, and its agent still waits for the end of the others."""
     is_waiting = state["state"] in FINAL and state.get("gang") and not state.get("parted")
     return bool(is_waiting and state["boot_id"] == boot_id() and is_alive(parse_identity(state["agent"])))
+
+
+def with_stop(rundir: str, state: State) -> State:
+    """Put what `stop` asked for into the state of a run that has not ended yet."""
+    order = read_json(os.path.join(rundir, STOP)) if state["state"] not in FINAL else None
+    return {**state, "stopping": order.get("reason")} if order else state
 
 
 def with_record(rundir: str, state: State) -> State:

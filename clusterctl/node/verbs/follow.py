@@ -28,6 +28,7 @@ from ..state.run_record import (
     resolve_state,
     with_leftovers,
     with_record,
+    with_stop,
 )
 
 POLL_INTERVAL = 0.05  # seconds between looks at the files
@@ -124,7 +125,9 @@ class RunFollower:
         state = resolve_state(self._rundir)
         if state is None:
             raise VerbError("CC-RUN-011", f"{self._rundir} holds no run any more")
-        state = self._activity.add_to(with_record(self._rundir, mark_stopped(with_leftovers(state))))
+        state = self._activity.add_to(
+            with_record(self._rundir, mark_stopped(with_stop(self._rundir, with_leftovers(state))))
+        )
         if state != self._state:
             self._send({"state": state})
         self._state = state

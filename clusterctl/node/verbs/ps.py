@@ -17,6 +17,7 @@ from ..state.run_record import (
     run_dirs,
     with_leftovers,
     with_record,
+    with_stop,
 )
 
 MOST_RECORDS = (
@@ -41,7 +42,8 @@ def list_runs(workdir: str, node: Optional[str], run_id: Optional[str], limit: O
     runs.sort(key=lambda pair: (pair[1]["submitted"] or 0.0, pair[1]["run"]), reverse=True)
     states: List[State] = []
     room = LISTED_RECORDS
-    for rundir, state in runs[:limit]:
+    for rundir, found in runs[:limit]:
+        state = with_stop(rundir, found)
         if run_id:
             named = len(states) < MOST_RECORDS
             states.append(with_record(rundir, with_leftovers(state)) if named else state)
