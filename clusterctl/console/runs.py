@@ -193,15 +193,20 @@ def show_status(
 
     `node_names` are the nodes of the inventory.
     """
-    verdict = judge_recorded(run_id, node_states, node_names, offsets)
-    stdout().print(render_status(run_id, node_states, offsets, verdict), soft_wrap=not stdout().is_terminal)
+    verdict, console = judge_recorded(run_id, node_states, node_names, offsets), stdout()
+    for item in render_status(run_id, node_states, offsets, verdict).renderables:
+        console.print(item, soft_wrap=isinstance(item, Text) or not console.is_terminal)
+    lines = []
     if verdict is not None and verdict.cause is not None:
-        stdout().print(Text("\n".join(map(sanitize, render_cause(verdict.cause, run_id, command)))))
+        lines += render_cause(verdict.cause, run_id, command, console.width)
     outside = with_outside_files(
         {name: node_state.outside_files for name, node_state in node_states.items() if node_state}
     )
-    for line in render_outside_note(outside, run_id, command):
-        stdout().print(Text(sanitize(line)))
+    lines += render_outside_note(outside, run_id, command)
+    for (
+        line
+    ) in lines:  # as `launch` prints them: the terminal breaks long lines, so that they can be copied whole
+        console.print(Text(sanitize(line)), soft_wrap=True)
 
 
 def render_status(

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
 from clusterctl.console.progress import render_size
-from clusterctl.console.terminal import wants_color
+from clusterctl.console.terminal import stderr, wants_color
 from clusterctl.console.text import sanitize
 from clusterctl.plans.known_errors import advised_command, guidance_of
 from clusterctl.plans.launch.world_size import render_unplanned
@@ -50,7 +50,8 @@ def render_outside_note(outside: Mapping[str, OutsideFiles], run_id: str, comman
 
 
 _RED, _GREEN, _RESET = "\x1b[1;31m", "\x1b[1;32m", "\x1b[0m"
-WIDTH = 110
+WIDTH = 110  # columns of an explanation, where the terminal is not narrower
+NARROWEST = 30
 MOST_GROUPS = 6
 MOST_RANKS = 8
 LONGEST_SUMMARY = 90
@@ -63,7 +64,8 @@ def show_verdict(verdict: Verdict, seconds: float, command: str = "clusterctl") 
     color = _GREEN if verdict.state == SUCCEEDED else _RED
     run_id, state = sanitize(verdict.run_id), sanitize(verdict.state)
     colored_state = f"{color}{state}{_RESET}" if wants_color(sys.stderr) else state
-    lines = [] if verdict.cause is None else render_cause(verdict.cause, verdict.run_id, command)
+    width = stderr().width
+    lines = [] if verdict.cause is None else render_cause(verdict.cause, verdict.run_id, command, width)
     lines += [
         *_render_reasons(verdict),
         *_render_left(verdict, command_line("stop", verdict.run_id, command=command)),
@@ -76,10 +78,13 @@ def show_verdict(verdict: Verdict, seconds: float, command: str = "clusterctl") 
     print("\n".join([*map(sanitize, lines), last_line]), file=sys.stderr, flush=True)
 
 
-def render_cause(cause: Cause, run_id: str, command: str) -> list[str]:
-    """Give the lines that name the root cause and what is known about it; `command` is how hints begin."""
+def render_cause(cause: Cause, run_id: str, command: str, width: int = WIDTH) -> list[str]:
+    """Give the lines that name the root cause and what is known about it; `command` is how hints begin.
+
+    Explanations are wrapped to `width`; what is to be copied, or was written by a rank, is not.
+    """
     failure, logs_command = cause.failure, command_line("logs", run_id, command=command)
-    lines = ["", *_render_headline(cause), *_render_known(cause, run_id, command)]
+    lines = ["", *_render_headline(cause), *_render_known(cause, run_id, command, width)]
     if failure.tail:
         lines.append(f"  its last lines of stderr ({len(failure.tail)}):")
         lines += [f"  | {clip(line, LONGEST_LINE)}" for line in failure.tail]
@@ -135,13 +140,21 @@ def _describe_end(cause: Cause) -> str:
     return "ended with the run" if cause.waited_for else "stopped while it cleaned up"
 
 
-def _render_known(cause: Cause, run_id: str, command: str) -> list[str]:
+def _render_known(cause: Cause, run_id: str, command: str, width: int) -> list[str]:
     if cause.symptom_match is None:
         return []
     code = cause.symptom_match.symptom.code
     guidance = guidance_of(code)
     text = f"{code}: {guidance.meaning}. {guidance.advice}"
-    lines = textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+    columns = max(NARROWEST, min(WIDTH, width))
+    lines = textwrap.wrap(
+        text,
+        columns,
+        initial_indent="  ",
+        subsequent_indent="    ",
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
     advised = advised_command(cause, run_id)
     return [*lines, f"    {command}{advised.removeprefix('clusterctl')}"] if advised else lines
 
