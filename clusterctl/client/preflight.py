@@ -60,13 +60,15 @@ class _MeshTest:
     def __init__(self, members: Mapping[str, MeshMember]) -> None:
         self._members = members
         self._absent: dict[str, str] = {}
+        self._ports_taken = ""
 
     def run(self) -> MeshResult:
         began = time.monotonic()
         listening = self._listen()
         results, master_port = self._call(listening), _master_port(listening)
         seconds = time.monotonic() - began
-        return MeshResult(tuple(self._members), tuple(results), self._absent, master_port, seconds)
+        names = tuple(self._members)
+        return MeshResult(names, tuple(results), self._absent, master_port, seconds, self._ports_taken)
 
     def _listen(self) -> dict[str, MeshListener]:
         """Have all listen; gives where, in the order of the nodes."""
@@ -91,6 +93,8 @@ class _MeshTest:
                 listeners[name] = result
             else:
                 self._absent[name] = result
+                is_master = name == next(iter(self._members))
+                self._ports_taken = name if is_master and answers[name].flag("taken") else self._ports_taken
         return listeners
 
     def _call(self, listening: Mapping[str, MeshListener]) -> list[MeshPath]:

@@ -13,8 +13,9 @@ from clusterctl.console.verdict import render_outside
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.cleanup import CleanupPlan, Orphan, Orphans, StoredRun
 from clusterctl.plans.facts.gpu_use import describe_age
-from clusterctl.plans.runs.state import run_state
+from clusterctl.plans.runs.verdict import name_state
 from clusterctl.plans.sync.results import outside_to_json
+from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import plural
 
@@ -24,7 +25,7 @@ MOST_RUNS = 3  # runs that are named of those kept for one reason
 
 def show_cleanup_plan(cleanup_plan: CleanupPlan, contents: Mapping[str, NodeStorage]) -> None:
     """Print what would go: every run once, then the store and the payloads, once where nodes share them."""
-    runs: dict[str, list[tuple[StoredRun, str]]] = {}
+    runs: dict[RunId, list[tuple[StoredRun, str]]] = {}
     for stored_run, reason in cleanup_plan.removals:
         runs.setdefault(stored_run.run_id, []).append((stored_run, reason))
     outside = cleanup_plan.lost_files
@@ -61,12 +62,12 @@ def show_cleanup_plan(cleanup_plan: CleanupPlan, contents: Mapping[str, NodeStor
         _show_unused(description, unused, contents)
 
 
-def _state_of(run_id: str, stored_runs: Iterable[StoredRun]) -> str:
+def _state_of(run_id: RunId, stored_runs: Iterable[StoredRun]) -> str:
     """Name the state of a whole run as `ps` does, from all its parts."""
     states = [
         stored_run.state for stored_run in stored_runs if stored_run.run_id == run_id and stored_run.state
     ]
-    return run_state({state.node: state for state in states}) if states else "never started"
+    return name_state(run_id, {state.node: state for state in states}) if states else "never started"
 
 
 def _show_kept(cleanup_plan: CleanupPlan) -> None:

@@ -20,11 +20,13 @@ from clusterctl.console.verdict import LONGEST_LINE, render_attempts, render_cau
 from clusterctl.plans.runs.gang_record import SlotState
 from clusterctl.plans.runs.selection import Owner, owner_of
 from clusterctl.plans.runs.state import (
+    CANCELLED,
     FAILED,
     FAILED_SETUP,
     LIVE,
     LOST,
     SUCCEEDED,
+    UNKNOWN,
     NodeState,
     Parts,
     RankActivity,
@@ -36,9 +38,14 @@ from clusterctl.plans.runs.state import (
     measure_start_skew,
     node_ranks,
     roster_of,
-    run_state,
 )
-from clusterctl.plans.runs.verdict import attempt_to_json, cause_to_json, judge_recorded
+from clusterctl.plans.runs.verdict import (
+    Verdict,
+    attempt_to_json,
+    cause_to_json,
+    judge_recorded,
+    name_state,
+)
 from clusterctl.plans.sync.results import outside_to_json, with_outside_files
 from clusterctl.protocol.ranks import NodeRank, Rank
 from clusterctl.protocol.root_cause import signal_name
@@ -119,13 +126,14 @@ LONGEST_DIRECTORY = 60
 NO_STALLS: Mapping[Rank, str] = MappingProxyType({})
 
 
-def show_runs(runs: Mapping[RunId, Parts], viewer: Owner) -> None:
-    """Print the runs in the order in which they come; one's own are marked."""
+def show_runs(runs: Mapping[RunId, Parts], viewer: Owner, node_names: Collection[str] = ()) -> None:
+    """Print the runs in the order in which they come; one's own are marked; `node_names` are the inventory's."""
     if not runs:
         stdout().print("no runs")
         return
-    table = _runs_table(runs, viewer)
-    wide_table = _runs_table(runs, viewer, with_directory=True)
+    states = {run_id: name_state(run_id, parts, node_names) for run_id, parts in runs.items()}
+    table = _runs_table(runs, viewer, states)
+    wide_table = _runs_table(runs, viewer, states, with_directory=True)
     fits = (
         Measurement.get(stdout(), stdout().options.update(max_width=1000), wide_table).maximum
         <= stdout().width
@@ -133,12 +141,17 @@ def show_runs(runs: Mapping[RunId, Parts], viewer: Owner) -> None:
     print_table(stdout(), wide_table if fits else table)
 
 
-def _runs_table(runs: Mapping[RunId, Parts], viewer: Owner, *, with_directory: bool = False) -> Table:
+def _runs_table(
+    runs: Mapping[RunId, Parts],
+    viewer: Owner,
+    states: Mapping[RunId, str],
+    *,
+    with_directory: bool = False,
+) -> Table:
     """Draw the runs; where each was launched is left out where there is no room."""
     table = _make_table("run", "state", "nodes", "launched", "by", *(["from"] if with_directory else []))
     for run_id, node_states in runs.items():
-        node_state = _latest_part(node_states)
-        state = run_state(node_states)
+        node_state, state = _latest_part(node_states), states[run_id]
         table.add_row(
             Text(sanitize(run_id)),
             Text(state, _state_style(state)) + _render_attempt(node_states),
@@ -181,21 +194,31 @@ def show_status(
 
     `node_names` are the nodes of the inventory.
     """
-    stdout().print(render_status(run_id, node_states, offsets), soft_wrap=not stdout().is_terminal)
-    verdict = judge_recorded(run_id, node_states, node_names)
+    verdict, console = judge_recorded(run_id, node_states, node_names, offsets), stdout()
+    for item in render_status(run_id, node_states, offsets, verdict).renderables:
+        console.print(item, soft_wrap=isinstance(item, Text) or not console.is_terminal)
+    lines = []
     if verdict is not None and verdict.cause is not None:
-        stdout().print(Text("\n".join(map(sanitize, render_cause(verdict.cause, run_id, command)))))
+        lines += render_cause(verdict.cause, run_id, command, console.width)
     outside = with_outside_files(
         {name: node_state.outside_files for name, node_state in node_states.items() if node_state}
     )
-    for line in render_outside_note(outside, run_id, command):
-        stdout().print(Text(sanitize(line)))
+    lines += render_outside_note(outside, run_id, command)
+    for (
+        line
+    ) in lines:  # as `launch` prints them: the terminal breaks long lines, so that they can be copied whole
+        console.print(Text(sanitize(line)), soft_wrap=True)
 
 
-def render_status(run_id: RunId, node_states: Parts, offsets: ClockOffsets = NO_CLOCK_OFFSETS) -> Group:
-    """Draw one run."""
+def render_status(
+    run_id: RunId,
+    node_states: Parts,
+    offsets: ClockOffsets = NO_CLOCK_OFFSETS,
+    verdict: Verdict | None = None,
+) -> Group:
+    """Draw one run; `verdict` is what its nodes' record says of its end."""
     node = _latest_part(node_states)
-    state = run_state(node_states)
+    state = name_state(run_id, node_states, verdict=verdict)
     master = sanitize(node.master) or "-"
     about = f"job {sanitize(node.job)}, {describe_launch(node_states)}, world size {node.world_size}, master {master}"
     now = time.time()
@@ -203,9 +226,13 @@ def render_status(run_id: RunId, node_states: Parts, offsets: ClockOffsets = NO_
     table = _make_table("node_rank", "node", "state", "since", "ranks", "note")
     ranks, slots = node_ranks(node_states), {slot.node: slot for slot in roster_of(node_states)}
     for name in sorted(node_states, key=lambda name: _node_rank_key(ranks[name])):
-        row = _status_row(name, node_states[name], stalls.get(name, NO_STALLS), slots.get(name))
+        row = _status_row(
+            name, node_states[name], stalls.get(name, NO_STALLS), slots.get(name), _judged_loss(name, verdict)
+        )
         table.add_row(_render_rank(ranks[name], slots.get(name)), *row)
-    head = Text.assemble(sanitize(run_id), "  ", (state, _state_style(state)))
+    stopping = any(part.live and part.stopping for part in node_states.values() if part)
+    note = ", being stopped" if stopping and state in LIVE else ""
+    head = Text.assemble(sanitize(run_id), "  ", (state, _state_style(state)), note)
     texts = filter(
         None, (about, render_timing(node_states, offsets, now), *render_attempts(attempts_of(node_states)))
     )
@@ -234,7 +261,7 @@ def describe_run(run_id: str, node_states: Parts, cluster: str) -> list[str]:
     """Say which run is meant, for a question: its state, age and nodes, the cluster, and where it was launched."""
     nodes = _render_nodes(node_states)
     return [
-        sanitize(f"{run_id}: {run_state(node_states)}, {describe_launch(node_states)}"),
+        sanitize(f"{run_id}: {name_state(RunId(run_id), node_states)}, {describe_launch(node_states)}"),
         sanitize(f"  on {nodes} of {cluster}"),
     ]
 
@@ -255,15 +282,29 @@ def _render_rank(node_rank: NodeRank | None, slot: SlotState | None) -> str:
     return "?" if slot is None else "spare" if slot.is_idle else "-"
 
 
+def _judged_loss(name: str, verdict: Verdict | None) -> str:
+    """Say why the others lost a node, if they did."""
+    return verdict.losses.get(name, "") if verdict is not None else ""
+
+
 def _status_row(
-    name: str, node: NodeState | None, stalls: Mapping[Rank, str] = NO_STALLS, slot: SlotState | None = None
+    name: str,
+    node: NodeState | None,
+    stalls: Mapping[Rank, str] = NO_STALLS,
+    slot: SlotState | None = None,
+    loss: str = "",
 ) -> tuple[str | Text, ...]:
     if node is None and slot is not None and slot.lost:
         return name, Text(LOST, "red"), "", "", Text(sanitize(slot.reason))
+    if node is None and loss:
+        return name, Text(LOST, "red"), "", "", Text(sanitize(f"{loss}; did not answer"))
     if node is None:
         return name, Text("UNKNOWN", "red"), "", "", "did not answer"
     ranks = "  ".join(f"r{rank.rank} {_describe_rank(rank, live=node.live)}" for rank in node.ranks)
-    notes = [node.reason, *(f"left: {remaining}" for remaining in node.left_processes)]
+    adds_loss = loss and node.state in (CANCELLED, UNKNOWN)  # else its own reason says why it was lost
+    stopping = f"stopping: {node.stopping}" if node.live and node.stopping else ""
+    reason = f"{loss}; it reports: {node.reason}" if adds_loss else node.reason
+    notes = [reason, stopping, *(f"left: {remaining}" for remaining in node.left_processes)]
     notes += [slot.reason] if slot is not None and slot.reason != node.reason else []
     notes += (
         ["WORLD_SIZE {}, planned {}".format(*node.unplanned_world_size)] if node.unplanned_world_size else []
@@ -289,10 +330,15 @@ def _describe_rank(rank: RankState, *, live: bool) -> str:
     return "running" if live else "?"
 
 
-def runs_to_json(runs: Mapping[RunId, Parts], viewer: Owner) -> dict[str, Any]:
-    """Give `ps --json`."""
+def runs_to_json(
+    runs: Mapping[RunId, Parts], viewer: Owner, node_names: Collection[str] = ()
+) -> dict[str, Any]:
+    """Give `ps --json`; `node_names` are the nodes of the inventory."""
     entries = [
-        {**_run_to_json(run_id, node_states), "own": owner_of(node_states).is_same(viewer)}
+        {
+            **_run_to_json(run_id, node_states, name_state(run_id, node_states, node_names)),
+            "own": owner_of(node_states).is_same(viewer),
+        }
         for run_id, node_states in runs.items()
     ]
     return {"schema": 1, "runs": entries}
@@ -305,11 +351,14 @@ def status_to_json(
     node_names: Collection[str] = (),
 ) -> dict[str, Any]:
     """Give `status --json`; `node_names` are the nodes of the inventory."""
-    ranks = node_ranks(node_states)
+    ranks, verdict = node_ranks(node_states), judge_recorded(run_id, node_states, node_names, offsets)
     nodes = [
-        _node_to_json(name, ranks[name], node, offsets.get(name, 0.0)) for name, node in node_states.items()
+        {
+            **_node_to_json(name, ranks[name], node, offsets.get(name, 0.0)),
+            **({"state": verdict.node_states[name]} if verdict is not None else {}),
+        }
+        for name, node in node_states.items()
     ]
-    verdict = judge_recorded(run_id, node_states, node_names)
     cause = (
         cause_to_json(verdict.cause, run_id) if verdict is not None and verdict.cause is not None else None
     )
@@ -319,19 +368,22 @@ def status_to_json(
     }
     return {
         "schema": 1,
-        "run": {**_run_to_json(run_id, node_states), **timing},
+        "run": {
+            **_run_to_json(run_id, node_states, name_state(run_id, node_states, verdict=verdict)),
+            **timing,
+        },
         "nodes": nodes,
         "cause": cause,
     }
 
 
-def _run_to_json(run_id: RunId, node_states: Parts) -> dict[str, Any]:
+def _run_to_json(run_id: RunId, node_states: Parts, state: str) -> dict[str, Any]:
     node_state = _latest_part(node_states)
     return {
         "run": run_id,
         "job": node_state.job,
         "cluster": node_state.cluster,
-        "state": run_state(node_states),
+        "state": state,
         "attempt": max((node_state.attempt for node_state in node_states.values() if node_state), default=1),
         "attempts": [attempt_to_json(attempt) for attempt in attempts_of(node_states)],
         "nodes": list(node_states),
@@ -358,6 +410,7 @@ def _node_to_json(
         "world_size_seen": node.world_size_seen,
         "torchrun_exit": node.torchrun_exit,
         "reason": node.reason,
+        "stopping": node.stopping or None,
         "left": list(node.left_processes),
         "outside": outside_to_json(node.outside_files),
         "ranks": [
@@ -463,7 +516,7 @@ class LineStatusView(_BaseStatusView):
     def show(self, node_states: Parts) -> None:
         """Write what is new."""
         lines = {name: describe_node(name, node_state) for name, node_state in node_states.items()}
-        lines[self._run_id] = f"{self._run_id} {run_state(node_states)}"
+        lines[self._run_id] = f"{self._run_id} {name_state(self._run_id, node_states)}"
         for name, line in lines.items():
             if self._written.get(name) != line:
                 print(f"{time.strftime('%H:%M:%S')} {line}", flush=True)

@@ -8,12 +8,12 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
 from clusterctl.console.progress import render_size
-from clusterctl.console.terminal import wants_color
+from clusterctl.console.terminal import stderr, wants_color
 from clusterctl.console.text import sanitize
 from clusterctl.plans.known_errors import advised_command, guidance_of
 from clusterctl.plans.launch.world_size import render_unplanned
 from clusterctl.plans.runs.gang_record import GIVEN_UP, Attempt
-from clusterctl.plans.runs.state import CANCELLED, LOST, SUCCEEDED
+from clusterctl.plans.runs.state import CANCELLED, SUCCEEDED
 from clusterctl.plans.runs.verdict import Verdict
 from clusterctl.plans.sync.results import OutsideFiles
 from clusterctl.protocol.root_cause import Cause, Failure, find_symptom, render_ending
@@ -50,7 +50,8 @@ def render_outside_note(outside: Mapping[str, OutsideFiles], run_id: str, comman
 
 
 _RED, _GREEN, _RESET = "\x1b[1;31m", "\x1b[1;32m", "\x1b[0m"
-WIDTH = 110
+WIDTH = 110  # columns of an explanation, where the terminal is not narrower
+NARROWEST = 30
 MOST_GROUPS = 6
 MOST_RANKS = 8
 LONGEST_SUMMARY = 90
@@ -63,7 +64,8 @@ def show_verdict(verdict: Verdict, seconds: float, command: str = "clusterctl") 
     color = _GREEN if verdict.state == SUCCEEDED else _RED
     run_id, state = sanitize(verdict.run_id), sanitize(verdict.state)
     colored_state = f"{color}{state}{_RESET}" if wants_color(sys.stderr) else state
-    lines = [] if verdict.cause is None else render_cause(verdict.cause, verdict.run_id, command)
+    width = stderr().width
+    lines = [] if verdict.cause is None else render_cause(verdict.cause, verdict.run_id, command, width)
     lines += [
         *_render_reasons(verdict),
         *_render_left(verdict, command_line("stop", verdict.run_id, command=command)),
@@ -76,10 +78,13 @@ def show_verdict(verdict: Verdict, seconds: float, command: str = "clusterctl") 
     print("\n".join([*map(sanitize, lines), last_line]), file=sys.stderr, flush=True)
 
 
-def render_cause(cause: Cause, run_id: str, command: str) -> list[str]:
-    """Give the lines that name the root cause and what is known about it; `command` is how hints begin."""
+def render_cause(cause: Cause, run_id: str, command: str, width: int = WIDTH) -> list[str]:
+    """Give the lines that name the root cause and what is known about it; `command` is how hints begin.
+
+    Explanations are wrapped to `width`; what is to be copied, or was written by a rank, is not.
+    """
     failure, logs_command = cause.failure, command_line("logs", run_id, command=command)
-    lines = ["", *_render_headline(cause), *_render_known(cause, run_id, command)]
+    lines = ["", *_render_headline(cause), *_render_known(cause, run_id, command, width)]
     if failure.tail:
         lines.append(f"  its last lines of stderr ({len(failure.tail)}):")
         lines += [f"  | {clip(line, LONGEST_LINE)}" for line in failure.tail]
@@ -135,13 +140,21 @@ def _describe_end(cause: Cause) -> str:
     return "ended with the run" if cause.waited_for else "stopped while it cleaned up"
 
 
-def _render_known(cause: Cause, run_id: str, command: str) -> list[str]:
+def _render_known(cause: Cause, run_id: str, command: str, width: int) -> list[str]:
     if cause.symptom_match is None:
         return []
     code = cause.symptom_match.symptom.code
     guidance = guidance_of(code)
     text = f"{code}: {guidance.meaning}. {guidance.advice}"
-    lines = textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+    columns = max(NARROWEST, min(WIDTH, width))
+    lines = textwrap.wrap(
+        text,
+        columns,
+        initial_indent="  ",
+        subsequent_indent="    ",
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
     advised = advised_command(cause, run_id)
     return [*lines, f"    {command}{advised.removeprefix('clusterctl')}"] if advised else lines
 
@@ -236,7 +249,7 @@ def _render_after(verdict: Verdict) -> list[str]:
 
 def _render_left(verdict: Verdict, stop_command: str) -> list[str]:
     left = [
-        f"could not be ended on {name}: {entry}"
+        f"{'still running' if name in verdict.unwatched else 'could not be ended'} on {name}: {entry}"
         for name, entries in verdict.left_processes.items()
         for entry in entries
     ]
@@ -245,11 +258,7 @@ def _render_left(verdict: Verdict, stop_command: str) -> list[str]:
         for name, entries in verdict.gpu_memory.items()
         for entry in entries
     ]
-    lost = [
-        name for name, state in verdict.node_states.items() if state == LOST and name not in verdict.unwatched
-    ]
-    when_back = "when it is back" if len(lost) == 1 else "when they are back"
-    left += [f"not stopped there: {fold_names(lost)}; {when_back}: {stop_command}"] if lost else []
-    return left + (
-        [f"may be left on {fold_names(verdict.unwatched)}: {stop_command}"] if verdict.unwatched else []
-    )
+    away = verdict.away
+    when_back = "when it is back" if len(away) == 1 else "when they are back"
+    left += [f"not stopped there: {fold_names(away)}; {when_back}: {stop_command}"] if away else []
+    return left + ([f"  end them: {stop_command}"] if verdict.unwatched else [])

@@ -19,6 +19,7 @@ from clusterctl.specs.text import find_nearest
 
 CODE_PATTERN = re.compile(r"(?:CC-)?([A-Z]+)(?:-(\d{1,3}))?", re.IGNORECASE)
 EXAMPLE_VALUES = {"node": "NODE", "rank": "RANK", "module": "MODULE", "path": "PATH", "run": "RUN"}
+QUALIFIER = re.compile(r" \((?P<severity>error|warning)(?P<when>, [^()]*)?\)$")
 EFFECTS = {
     "error": "A launch starts nothing.",
     "warning": "A launch goes on.",
@@ -80,7 +81,7 @@ def list_titles(manual: Manual) -> dict[str, str]:
 
 
 def _first_clause(text: str) -> str:
-    return re.split(r"(?<=\w)[;:] |\. ", text)[0]
+    return QUALIFIER.sub("", re.split(r"(?<=[\w)])[;:] |\. ", text)[0])
 
 
 def family_of(code: str) -> str:
@@ -129,7 +130,9 @@ def explain(code: str, manual: Manual) -> Explanation:
     if symptom is not None:
         return _explain_symptom(symptom, happens)
     text = manual.errors[code]
-    return Explanation(code, "error", _first_clause(text), text=text, do=action, happens=happens)
+    title, qualifier = _first_clause(text), QUALIFIER.search(re.split(r"\. ", text)[0])
+    effect = f"{qualifier['severity']}{qualifier['when'] or ''}." if qualifier else ""
+    return Explanation(code, "error", title, effect, text=text, do=action, happens=happens)
 
 
 def _explain_symptom(symptom: Symptom, happens: tuple[str, ...]) -> Explanation:

@@ -72,6 +72,11 @@ class GangRecord:
         return tuple(failure for part in self.parts for failure in part.failures)
 
     @property
+    def lost_nodes(self) -> tuple[str, ...]:
+        """Name the nodes that the others lost."""
+        return tuple(part.node for part in self.parts if part.lost)
+
+    @property
     def addresses(self) -> dict[str, str]:
         """Give the nodes' training addresses, as far as they are known."""
         return {part.node: part.address for part in self.parts if part.address}

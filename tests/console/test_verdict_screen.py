@@ -163,7 +163,7 @@ def test_what_is_cut_twice_still_tells_how_much_is_missing() -> None:
 
 def test_several_nodes_are_they(capsys: pytest.CaptureFixture[str]) -> None:
     """Two lost nodes come back in the plural."""
-    show_verdict(replace(judge("r", {}, []), node_states=dict.fromkeys(("gpu01", "gpu02"), "LOST")), 1.0)
+    show_verdict(replace(judge("r", {}, []), state="LOST", away=("gpu01", "gpu02")), 1.0)
     assert "not stopped there: gpu[01-02]; when they are back: " in capsys.readouterr().err
 
 

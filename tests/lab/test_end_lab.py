@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from driving import cctl, kill_leftovers, leftovers, make_project
-from waiting import wait_until
+from driving import (
+    STUBBED,
+    cctl,
+    kill_leftovers,
+    leftovers,
+    make_project,
+    start_cctl,
+)
+from waiting import HANG, wait_until
 
 from clusterctl.lab.labs import Lab
 
@@ -51,3 +59,37 @@ def test_a_time_limit_that_nobody_watches(cluster: Lab, tmp_path: Path, webhook:
     assert "tok-12345678" not in ends[0].err + ends[0].out
     assert [(body["run"], body["verdict"]["state"]) for body in got] == [(run, "TIMEOUT")]
     kill_leftovers(cluster)
+
+
+DEAF = """
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("settled", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_stop_says_what_it_waits_for_and_goes_on_without_us(cluster: Lab, tmp_path: Path) -> None:
+    """The script ignores SIGTERM: `stop` begins with a line; after Ctrl-C the nodes go on, and `status` shows that."""
+    job = make_project(tmp_path, DEAF, env=STUBBED, nodes=2)
+    run = cctl(cluster, "launch", job, "-d").out.strip()
+    wait_until(lambda: cctl(cluster, "logs", run).out.count("settled") == 2, "all ranks ignore SIGTERM")
+    stopping = start_cctl(cluster, "stop", run, "--grace", "600")
+    assert stopping.stderr is not None
+    while "stopping" not in (line := stopping.stderr.readline()):
+        assert stopping.poll() is None
+    wait_until(lambda: "being stopped" in cctl(cluster, "status", run).out, "status shows the stop")
+    stopping.send_signal(signal.SIGINT)
+    _, err = stopping.communicate(timeout=HANG)
+    live = json.loads(cctl(cluster, "status", run, "--json").out)
+    ended = cctl(cluster, "stop", run, "--grace", "0")
+
+    names = [node.name for node in cluster.nodes[:2]]
+    assert f"stopping {run} on gpu[01-02], grace 600 s" in line
+    assert stopping.returncode == 130
+    assert "the nodes continue to stop the run" in err
+    assert f"clusterctl status {run}" in err
+    assert live["run"]["state"] == "RUNNING"
+    assert [node["stopping"].startswith("stopped by ") for node in live["nodes"]] == [True] * len(names)
+    assert ended.code == 0, ended.err
+    assert f"{run}: stopped" in ended.out

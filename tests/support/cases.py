@@ -156,7 +156,7 @@ def wire_of(case: Mapping[str, Any]) -> MeshResult | None:
     ways = [_way(told.get("ways", {}), *each) for each in ends]
     for rail, changes in told.get("rails", {}).items():
         ways += [replace(_way(changes, *each), rail=rail) for each in ends if each[2] == MESH]
-    return MeshResult(names, tuple(ways), told.get("absent", {}), 20003, 0.3)
+    return MeshResult(names, tuple(ways), told.get("absent", {}), 20003, 0.3, told.get("taken", ""))
 
 
 def _way(changes: Mapping[str, Mapping[str, Any]], caller: str, peer: str, door: str) -> MeshPath:

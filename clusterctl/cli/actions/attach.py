@@ -29,8 +29,7 @@ from clusterctl.console.text import json_text
 from clusterctl.console.verdict import show_verdict
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.runs.selection import Parts, choose_to_attach, is_live, owner_of, submitted_at
-from clusterctl.plans.runs.state import run_state
-from clusterctl.plans.runs.verdict import verdict_to_json
+from clusterctl.plans.runs.verdict import name_state, verdict_to_json
 from clusterctl.protocol.ranks import NodeRank
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.inventory.model import Inventory, Node
@@ -163,10 +162,10 @@ def _monitor_options(inventory: Inventory, found_runs: FoundRuns, run_id: RunId)
     )
 
 
-def _announce(run_id: str, parts: Parts, output: RunOutput) -> None:
+def _announce(run_id: RunId, parts: Parts, output: RunOutput) -> None:
     """Say what one has attached to, and what one's presence means for it."""
     attempt = max((part.attempt for part in parts.values() if part), default=1)
-    state = run_state(parts) + (f", attempt {attempt}," if attempt > 1 else "")
+    state = name_state(run_id, parts) + (f", attempt {attempt}," if attempt > 1 else "")
     info(f"run {run_id}: {state} on {plural(len(parts), 'node')}, {describe_launch(parts)}")
     if is_live(parts):
         info(

@@ -93,10 +93,15 @@ def _states_of(answers: Mapping[str, tasks.RunListing], run_id: str) -> Parts:
     }
 
 
-def fetch_end_record(cluster: Cluster, nodes: Sequence[Node], found_runs: FoundRuns, run_id: RunId) -> Parts:
-    """Give the parts of a run, of one that ended badly with what its nodes know of the end, told only when asked."""
+def fetch_end_record(
+    cluster: Cluster, nodes: Sequence[Node], found_runs: FoundRuns, run_id: RunId, *, named: bool
+) -> Parts:
+    """Give the parts of a run, of one that ended badly with all that its nodes know of the end.
+
+    `named`: the nodes were asked for this run; in a list of all they may leave that out.
+    """
     parts = found_runs.runs[run_id]
-    has_record = any(part.record for part in parts.values() if part)
+    has_record = named and any(part.record for part in parts.values() if part)
     if has_record or is_live(parts) or run_state(parts) == SUCCEEDED:
         return parts
     again = find_runs(cluster, [node for node in nodes if parts.get(node.name)], run_id).runs.get(run_id, {})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -34,6 +34,8 @@ from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import command_line
 
+MOST_NAMED = 3  # nodes
+MOST_RANKS = 8
 CHECK_INTERVAL = 0.1  # seconds between two looks at lines that wait for their turn
 
 
@@ -137,6 +139,10 @@ def read_logs(inventory: Inventory, run_prefix: str | None, pattern: str | None,
         parts = found_runs.runs[run_id]
         _check_attempt(run_id, parts, query.attempt)
         holders = _holders(nodes, run_id, parts, query)
+        if query.ranks and not holders:
+            all_parts = find_runs(cluster, inventory.nodes, run_id, only_one=True).runs.get(run_id, parts)
+            names = [node.name for node in nodes if node.name in parts]
+            raise _no_such_rank(run_id, names, all_parts, query.ranks, query.attempt)
         info(f"run {run_id}")
         line_filter = LineFilter(_printer(run_id, parts, query), query.since, show_times=query.show_times)
         failed = _choose_reader(query)(LogRequest(cluster, holders, found_runs, run_id, query, line_filter))
@@ -169,14 +175,36 @@ def _holders(nodes: Sequence[Node], run_id: str, parts: Parts, query: LogQuery) 
             code="CC-USE-028",
             fix=f"{command_line('clusterctl', 'status', run_id)} shows its nodes",
         )
-    if query.ranks and not holding:
-        ranks = sorted(rank for part in parts.values() if part for rank in part.ranks_of(query.attempt))
-        raise UsageError(
-            f"no rank {', '.join(map(str, query.ranks))} on these nodes",
-            code="CC-USE-027",
-            fix=f"the run has ranks {ranks[0]} to {ranks[-1]}" if ranks else "no worker was ever started",
-        )
     return holding
+
+
+def _no_such_rank(
+    run_id: str, names: Collection[str], parts: Parts, wanted: Collection[int], attempt: int | None
+) -> UsageError:
+    """Say which ranks the chosen nodes have, and where the wanted ones are; `names` are the chosen nodes."""
+    ranks = {name: own for name, part in parts.items() if part and (own := part.ranks_of(attempt))}
+    text = f"no {_render_ranks(wanted)} on {fold_names(list(names))}"
+    if not ranks:
+        return UsageError(text, code="CC-USE-027", fix="no worker was ever started")
+    lines = [f"{name} has {_render_ranks(ranks[name])}" for name in names if name in ranks][:MOST_NAMED]
+    lines.append(f"the run has {_render_ranks([rank for own in ranks.values() for rank in own])}")
+    found = {name: sorted(set(own) & set(wanted)) for name, own in ranks.items()}
+    for name, there in [(name, there) for name, there in found.items() if there][:MOST_NAMED]:
+        options = [word for rank in there for word in ("--rank", str(rank))]
+        command = command_line("clusterctl", "logs", run_id, *options)
+        lines.append(f"{_render_ranks(there)} on {name}: {command}")
+    return UsageError(text, code="CC-USE-027", fix="; ".join(lines))
+
+
+def _render_ranks(ranks: Collection[int]) -> str:
+    """Write `rank 0`, `ranks 0 to 7`, or `ranks 0, 2, 5 and 12 more`."""
+    ordered = sorted(set(ranks))
+    if len(ordered) == 1:
+        return f"rank {ordered[0]}"
+    if ordered == list(range(ordered[0], ordered[-1] + 1)):
+        return f"ranks {ordered[0]} to {ordered[-1]}"
+    more = f" and {len(ordered) - MOST_RANKS} more" if len(ordered) > MOST_RANKS else ""
+    return f"ranks {', '.join(map(str, ordered[:MOST_RANKS]))}{more}"
 
 
 def _holds(part: NodeState | None, query: LogQuery) -> bool:

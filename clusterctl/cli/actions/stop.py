@@ -10,15 +10,19 @@ import click
 from clusterctl.cli.context.nodes import current_owner, report_failures
 from clusterctl.cli.options import confirm
 from clusterctl.client.rpc import tasks
+from clusterctl.console.progress import Phases
 from clusterctl.console.runs import describe_launch, describe_run
+from clusterctl.console.terminal import info
 from clusterctl.console.text import sanitize
 from clusterctl.errors import NodeError, UsageError
 from clusterctl.plans.runs.selection import Parts, Runs, choose_live_run, is_live, owner_of
 from clusterctl.plans.runs.verdict import STOPPED_BY
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.text import command_line
 
 MOST_SHOWN = 20  # lines
+PHASE, STEP = "stop", "ending its processes"
 
 
 def choose_to_stop(runs: Runs, run_prefix: str | None, label: str) -> RunId:
@@ -60,11 +64,49 @@ def stop_run(
     *,
     was_live: bool = False,
     ended_before: Collection[str] = (),
+    command: str = "clusterctl",
 ) -> int:
     """Stop on all nodes at once; 0 when nothing is left, 4 when a node was not reached, 5 when something is left.
 
-    `was_live`: some part of the run did; `ended_before` are the nodes on which it was over before.
+    `was_live`: some part of the run did; `ended_before` are the nodes on which it was over before; `command` is how
+    hints begin.
     """
+    phases = Phases([node.name for node in run.nodes])
+    info(_describe_start(run, grace))
+    try:
+        with phases.display_phase(PHASE, run.cluster.steps):
+            return _stop_nodes(run, unanswered, grace, phases, was_live=was_live, ended_before=ended_before)
+    except KeyboardInterrupt:
+        info(_describe_interrupt(run, command))
+        return 130
+
+
+def _describe_interrupt(run: tasks.RunHandle, command: str) -> str:
+    steps = {node.name: run.cluster.steps.find(node.name) for node in run.nodes}
+    missed = [name for name, step in steps.items() if step is None or step.description != STEP]
+    asked = [name for name in steps if name not in missed]
+    lines = ["interrupted"]
+    lines += [f"  {fold_names(asked)}: the nodes continue to stop the run"] if asked else []
+    lines += [f"  {fold_names(missed)}: not asked to stop yet"] if missed else []
+    hints = {"status": "how it stands", **({"stop": "ask again"} if missed else {})}
+    lines += [f"  {command_line(verb, run.run_id, command=command)}  {text}" for verb, text in hints.items()]
+    return "\n".join(lines)
+
+
+def _describe_start(run: tasks.RunHandle, grace: float | None) -> str:
+    grace_text = "the job's grace" if grace is None else f"grace {grace:g} s"
+    return f"stopping {run.run_id} on {fold_names([node.name for node in run.nodes])}, {grace_text}"
+
+
+def _stop_nodes(
+    run: tasks.RunHandle,
+    unanswered: Sequence[str],
+    grace: float | None,
+    phases: Phases,
+    *,
+    was_live: bool,
+    ended_before: Collection[str],
+) -> int:
     codes = {4} if unanswered else set()
     missed = list(unanswered)
     wrong_account: list[NodeError] = []
@@ -82,7 +124,12 @@ def stop_run(
             reason,
             lived=node.name not in ended_before,
         ),
+        step=STEP,
     ):
+        if outcome.error is None:
+            phases.mark_done(PHASE, outcome.node.name)
+        else:
+            phases.mark_failed(outcome.node.name)
         if outcome.value is not None and outcome.value.other_account:
             wrong_account.append(_other_account_error(outcome.node.name, outcome.value.other_account))
             missed.append(outcome.node.name)

@@ -29,11 +29,11 @@ def ps(settings: Settings, orphans: bool, as_json: bool) -> int:
         found_runs = find_runs(cluster, inventory.nodes, None)
     report_failures(found_runs.errors)
     me = current_owner()
-    runs = sort_own_first(found_runs.runs, me)
+    runs, names = sort_own_first(found_runs.runs, me), [node.name for node in inventory.nodes]
     if as_json:
-        click.echo(json_text(runs_to_json(runs, me), indent=2))
+        click.echo(json_text(runs_to_json(runs, me, names), indent=2))
     elif found_runs.answered:
-        show_runs(runs, me)
+        show_runs(runs, me, names)
     return reading_exit_code(found_runs.answered, found_runs.asked)
 
 
@@ -61,7 +61,7 @@ def status(settings: Settings, run: str | None, watch: bool, as_json: bool) -> i
         run_id = choose_run(found_runs.runs, run, current_owner())
         if watch:
             return watch_status(cluster, inventory.nodes, found_runs, run_id, as_json=as_json)
-        parts = fetch_end_record(cluster, inventory.nodes, found_runs, run_id)
+        parts = fetch_end_record(cluster, inventory.nodes, found_runs, run_id, named=run is not None)
     names = {node.name for node in inventory.nodes}
     if as_json:
         document = status_to_json(run_id, parts, found_runs.offsets, names)

@@ -54,4 +54,5 @@ def stop(settings: Settings, run: str | None, grace: float | None, yes: bool) ->
             grace,
             was_live=was_live,
             ended_before=ended_before,
+            command=settings.command,
         )

@@ -251,6 +251,12 @@ def _render_output(noise: bytes, stderr: str) -> str:
 ENVIRONMENT_TORCH_FIX = (
     "add torch to what `setup` installs, or `system_site_packages: true` for the torch of the node"
 )
+TORCH_CODE = "CC-RUN-030"
+GATE_FIXES = {
+    "CC-NET-020": "a wider `ports:` in the inventory, or see who holds them: `ss -ltnp` there",
+    "CC-NET-021": "is `ip:` or `nic:` of node 0 its own? With `ports:`, a second port of them must be free",
+    "CC-DISK-001": "make room there: `clusterctl clean`, or another `workdir`",
+}
 NODE_TORCH_FIX = (
     "make `import torch.distributed.run` work in that Python; `clusterctl check` shows which one it is"
 )
@@ -275,13 +281,7 @@ def start_error(header: Untrusted, node: str) -> StartError:
     if event == "setup_failed":
         return _setup_error(header, node)
     if event == "gate_failed":
-        return StartError(
-            "torchrun cannot be loaded there",
-            code=parse_code(header) or "CC-RUN-030",
-            node=node,
-            evidence=detail,
-            fix=ENVIRONMENT_TORCH_FIX if header.flag("environment") else NODE_TORCH_FIX,
-        )
+        return _gate_error(header, node, detail)
     if event == "join_failed":
         port = header.integer("port", 1, 65535)
         return StartError(
@@ -292,6 +292,17 @@ def start_error(header: Untrusted, node: str) -> StartError:
             fix="let the nodes reach node 0 on every port of the training network, or name open ones as `ports:`",
         )
     return StartError("the run did not start", code="CC-RUN-031", node=node, evidence=detail)
+
+
+def _gate_error(header: Untrusted, node: str, detail: str) -> StartError:
+    """Make an error of what kept torchrun from starting: the module, or what its agent needs for it."""
+    code = parse_code(header) or TORCH_CODE
+    if code == TORCH_CODE:
+        fix = ENVIRONMENT_TORCH_FIX if header.flag("environment") else NODE_TORCH_FIX
+        return StartError("torchrun cannot be loaded there", code=code, node=node, evidence=detail, fix=fix)
+    reason = clean_text(header.text("reason")) or detail
+    evidence = "" if reason == detail else detail
+    return StartError(reason, code=code, node=node, evidence=evidence, fix=GATE_FIXES.get(code, ""))
 
 
 def _setup_error(header: Untrusted, node: str) -> StartError:

@@ -28,9 +28,9 @@ from clusterctl.client.watch.follower import (
 from clusterctl.client.watch.node_report import AttemptTracker, NodeReport
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.launch.world_size import describe_world_event
-from clusterctl.plans.runs.gang_record import choose_record, with_losses
+from clusterctl.plans.runs.gang_record import choose_record, find_reported_loss
 from clusterctl.plans.runs.state import FAILED, FAILED_SETUP, LOST, TIMEOUT, UNKNOWN, NodeState
-from clusterctl.plans.runs.verdict import Verdict, fill_parts, judge
+from clusterctl.plans.runs.verdict import Verdict, judge_with_record
 from clusterctl.protocol.end_record import GangRecord
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.untrusted import Untrusted
@@ -122,6 +122,8 @@ class RunMonitor:
         self._failure_reported = False
         self._world_events: set[str] = set()
         self._pending_failure: tuple[float, str] | None = None
+        self._pending_is_view = False  # what one node says of the hub is all that is known of the failure
+        self._hub_views: dict[str, set[str]] = {}  # by hub, the nodes that do not hear it any more
 
     @property
     def stopping(self) -> bool:
@@ -159,10 +161,8 @@ class RunMonitor:
         failures += [failure for failure in recorded if failure.node in unreachable]
         stop_times = [self._stopped_at, *(part.stopped_at for part in self._reports.values())]
         stopped_at = min((moment for moment in stop_times if moment is not None), default=None)
-        failures = with_losses(record, failures, stopped_at) if record else failures
         states = {name: part.state if name in reachable else None for name, part in self._reports.items()}
-        parts, addresses = fill_parts(states, record), record.addresses if record else {}
-        return judge(self._options.run_id, parts, failures, stopped_at=stopped_at, addresses=addresses)
+        return judge_with_record(self._options.run_id, states, record, failures, stopped_at)
 
     def _gang_record(self) -> GangRecord | None:
         """Give what the nodes know of the whole end."""
@@ -216,7 +216,7 @@ class RunMonitor:
         if failure:
             self._on_failure(f"{report.node.name}: {failure}")
         elif event.text("event") == "stopping" and self._has_gang and ": " in reason:
-            self._on_failure(reason)  # the nodes' word for what happened on one of them
+            self._on_gang_stop(report.node.name, reason)  # the nodes' word for what happened on one of them
 
     def _on_state(self, report: NodeReport, state: NodeState) -> None:
         if self._attempts.on_state(report.node.name, state, self._connected_nodes):
@@ -226,6 +226,21 @@ class RunMonitor:
         report.state = replace(state, reason=redact(state.reason, self._secrets))
         if report.state.state in FAILED_STATES and not self._attempts.is_not_participating(report.node.name):
             self._on_failure(f"{report.node.name}: {report.state.reason or report.state.state}")
+
+    def _on_gang_stop(self, node: str, reason: str) -> None:
+        """Report why the nodes stop; that the hub is lost is one node's view while the hub and most others answer."""
+        loss = find_reported_loss(reason)
+        if loss is None or not loss.is_hub:
+            self._on_failure(reason)
+            return
+        views = self._hub_views.setdefault(loss.node, set())
+        views.add(node)
+        if loss.node not in self._connected_nodes or 2 * len(views) > len(self._reports):
+            self._on_failure(f"{loss.node} is lost: {loss.why}")
+        elif self._pending_failure is None:
+            self._wait_for_gang_stop(
+                f"{node} has lost its connection to {loss.node}: {loss.why}", is_view=True
+            )
 
     def _on_failure(self, reason: str) -> None:
         """End all, unless all have ended, or somebody's `stop` is ending them with a patience of its own."""
@@ -241,14 +256,16 @@ class RunMonitor:
             report.state and (report.state.gang or report.state.slots) for report in self._reports.values()
         )
 
-    def _wait_for_gang_stop(self, reason: str) -> None:
-        if self._pending_failure is None and not self.stopping and self._is_running():
+    def _wait_for_gang_stop(self, reason: str, *, is_view: bool = False) -> None:
+        is_known = self._pending_failure is not None and (is_view or not self._pending_is_view)
+        if not is_known and not self.stopping and self._is_running():
             self._pending_failure = (time.monotonic() + GANG_STOP_LIMIT, redact(reason, self._secrets))
+            self._pending_is_view = is_view
             action = (
                 "stopping all nodes" if self._options.stops_on_failure else "the nodes are ending the run"
             )
             action = "the nodes are ending this attempt" if self._attempts.may_follow else action
-            self._notice(f"{self._pending_failure[1]}; {action}")
+            self._notice(f"{self._pending_failure[1]}; {action}" if not is_view else self._pending_failure[1])
 
     def _check_gang(self) -> None:
         """Do its work where it has not done it in time, and believe it about nodes that nobody hears any more."""

@@ -8,13 +8,15 @@ The proof on the wire: this node listens on its training address and calls other
 
 The client's orders come over stdin, after the probe's facts:
 {"mesh": "listen", "name", "addresses": {rail: address}, "token", "ports", "master"}
-    -> {"listening": {"ports": {rail: port}, "master_port"}} or {"problem"}; rail "" is the training address
+    -> {"listening": {"ports": {rail: port}, "master_port"}} or {"problem", "taken"}; rail "" is the training address,
+       "taken": no port of "ports" is free for the master
 {"mesh": "call", "peers": [{"name", "address", "port", "door", "rail"}]} -> {"ways": [...]}, see Caller.
 The end of stdin ends all, and the kernel does after ALARM seconds: no listener stays behind.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -483,13 +485,24 @@ class Mesh:
                 from ..runtime.sockets import candidates, ephemeral_range  # node 0's part alone
 
                 free = candidates(self._order.get("ports"), ephemeral_range(), os.urandom(1)[0] / 256)
-                listening["master_port"] = self._add_listener(listen(self._addresses[MAIN_RAIL], free))
+                listening["master_port"] = self._add_listener(self._listen_as_master(list(free)))
+        except PortsTaken as error:
+            return {"problem": str(error), "taken": True}
         except OSError as error:
             return {"problem": describe_os_error(error)}
         for rail in self._addresses.keys() - {MAIN_RAIL}:
             with suppress(OSError):
                 ports[rail] = self._add_listener(listen(self._addresses[rail], [0]))
         return {"listening": listening}
+
+    def _listen_as_master(self, ports: List[int]) -> socket.socket:
+        try:
+            return listen(self._addresses[MAIN_RAIL], ports)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or not self._order.get("ports"):
+                raise
+            first, last = self._order["ports"]
+            raise PortsTaken(f"all of `ports: {first}-{last}` are in use") from None
 
     def _add_listener(self, sock: socket.socket) -> int:
         self._listeners.append(MeshListener(self._loop, sock, self._credentials))
@@ -523,6 +536,10 @@ class Mesh:
         if self._calling and all(caller.report is not None for caller in self._callers):
             self._calling = False
             self._stream.send({"ways": [caller.report for caller in self._callers]})
+
+
+class PortsTaken(Exception):
+    """No port of the inventory's range is free."""
 
 
 def listen(address: str, ports: Any) -> socket.socket:

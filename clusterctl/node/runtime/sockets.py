@@ -40,7 +40,7 @@ def hold_port(ports: Optional[Sequence[int]]) -> socket.socket:
         holder = _bind(port)
         if holder is not None:
             return holder
-    raise VerbError("CC-NET-020", f"no free port for the master among {_describe(ports)}")
+    raise VerbError("CC-NET-020", f"no free port for the rendezvous: {_describe(ports)} are in use")
 
 
 def candidates(ports: Optional[Sequence[int]], ephemeral: Tuple[int, int], start: float) -> Iterator[int]:
@@ -127,4 +127,4 @@ def _sockets_of(pid: int) -> Iterator[str]:
 
 
 def _describe(ports: Optional[Sequence[int]]) -> str:
-    return f"{ports[0]}-{ports[1]}" if ports else "those outside the ephemeral range"
+    return f"all of `ports: {ports[0]}-{ports[1]}`" if ports else "all ports outside the ephemeral range"

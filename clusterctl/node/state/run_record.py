@@ -8,7 +8,14 @@ import time
 from typing import Any, Dict, Iterator, List, Optional
 
 from ...protocol.untrusted import Untrusted
-from ..runtime.processes import boot_id, find_process, is_alive, parse_identity
+from ..runtime.processes import (
+    boot_id,
+    describe_leftovers,
+    find_process,
+    find_tagged_below,
+    is_alive,
+    parse_identity,
+)
 from ..runtime.stream import VerbError
 from .workdir import component, read_json, write_atomically
 
@@ -19,6 +26,7 @@ STATES = (*FINAL, "SUBMITTED", "PREPARING", "WAITING", "RUNNING")
 MOST_ATTEMPTS = 100_000
 MOST_LISTED = 100_000  # ranks, attempts and processes in one record
 GANG = "gang.json"
+STOP = "stop.json"
 SUBMISSION_LIMIT = 60.0  # seconds in which an agent must have taken over
 COPIED_KEYS = (
     "run",
@@ -173,6 +181,16 @@ def resolve_state(rundir: str) -> Optional[State]:
     return {**state, "state": "LOST", "reason": state["reason"] or "agent and guardian are gone"}
 
 
+def with_leftovers(state: State) -> State:
+    """Put the processes that still run into the state of a LOST run; scans /proc once."""
+    if state["state"] != "LOST" or state["boot_id"] != boot_id():
+        return state
+    recorded = map(parse_identity, (state["torchrun"], *state["ranks"].values()))
+    found = [stat for stat in map(find_process, filter(None, recorded)) if stat is not None and stat.running]
+    found += find_tagged_below(run_tag_prefix(state))
+    return {**state, "left": describe_leftovers({stat.pid: stat for stat in found}.values())}
+
+
 def mark_stopped(state: State) -> State:
     """Mark the ranks that live and that a signal (SIGSTOP, a debugger) has stopped; costs one look at each."""
     if state["state"] in FINAL or state["boot_id"] != boot_id():
@@ -192,10 +210,24 @@ def is_lingering(state: State) -> bool:
     return bool(is_waiting and state["boot_id"] == boot_id() and is_alive(parse_identity(state["agent"])))
 
 
+def with_stop(rundir: str, state: State) -> State:
+    """Put what `stop` asked for into the state of a run that has not ended yet."""
+    order = read_json(os.path.join(rundir, STOP)) if state["state"] not in FINAL else None
+    return {**state, "stopping": order.get("reason")} if order else state
+
+
 def with_record(rundir: str, state: State) -> State:
     """Put what is known of the whole run's end into a state, as `gang`."""
     record = read_json(os.path.join(rundir, GANG))
     return {**state, "gang": record} if record is not None else state
+
+
+def record_size(rundir: str) -> int:
+    """Return the bytes of what is known of the whole run's end, 0 if there is nothing."""
+    try:
+        return os.stat(os.path.join(rundir, GANG)).st_size
+    except OSError:
+        return 0
 
 
 def is_elsewhere(state: State) -> bool:

@@ -19,11 +19,22 @@ from ..logs.activity import ActivityReader
 from ..logs.lines import Grep, LineReader, tail_position
 from ..logs.reader import Log, LogChunk, TimeMerger, logs_since
 from ..runtime.stream import Stream, VerbError
-from ..state.run_record import FINAL, State, find_run, is_lingering, mark_stopped, resolve_state, with_record
+from ..state.run_record import (
+    FINAL,
+    State,
+    find_run,
+    is_lingering,
+    mark_stopped,
+    resolve_state,
+    with_leftovers,
+    with_record,
+    with_stop,
+)
 
 POLL_INTERVAL = 0.05  # seconds between looks at the files
 STATE_INTERVAL = 1.0  # seconds between looks at whether agent and guardian live
 BEAT_INTERVAL = 2.0
+LEFTOVERS_LIMIT = 5.0  # seconds in which the processes of a LOST run may end by themselves
 CLIENT_LIMIT = 60.0  # seconds without a sign of the client
 NO_TORCHRUN_LOG = (
     "SUCCEEDED",
@@ -61,6 +72,7 @@ class RunFollower:
         self._activity = ActivityReader(rundir, request.get("pulse"))
         self._state: Optional[State] = None
         self._state_mtime = 0
+        self._lost_at = 0.0
         self._state_read_at = self._last_received = self._last_sent = time.monotonic()
 
     def run(self) -> None:
@@ -113,7 +125,9 @@ class RunFollower:
         state = resolve_state(self._rundir)
         if state is None:
             raise VerbError("CC-RUN-011", f"{self._rundir} holds no run any more")
-        state = self._activity.add_to(with_record(self._rundir, mark_stopped(state)))
+        state = self._activity.add_to(
+            with_record(self._rundir, mark_stopped(with_stop(self._rundir, with_leftovers(state))))
+        )
         if state != self._state:
             self._send({"state": state})
         self._state = state
@@ -124,7 +138,14 @@ class RunFollower:
 
     def _waits_for_gang(self, state: State) -> bool:
         """Tell whether more will be known of the end: who follows events wants to hear of all nodes."""
-        return self._events is not None and is_lingering(state)
+        return self._events is not None and (is_lingering(state) or self._waits_for_leftovers(state))
+
+    def _waits_for_leftovers(self, state: State) -> bool:
+        """Tell whether processes of a LOST run may be about to end: torchrun ends when its agent is gone."""
+        if state["state"] != "LOST" or not state["left"] or not self._follow:
+            return False
+        self._lost_at = self._lost_at or time.monotonic()
+        return time.monotonic() - self._lost_at < LEFTOVERS_LIMIT
 
     def _state_changed(self) -> bool:
         try:

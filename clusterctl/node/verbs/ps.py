@@ -8,11 +8,22 @@ from typing import Any, Dict, List, Optional
 
 from ..logs.activity import ActivityReader
 from ..runtime.stream import Stream
-from ..state.run_record import State, mark_stopped, resolve_state, run_dirs, with_record
+from ..state.run_record import (
+    FINAL,
+    State,
+    mark_stopped,
+    record_size,
+    resolve_state,
+    run_dirs,
+    with_leftovers,
+    with_record,
+    with_stop,
+)
 
 MOST_RECORDS = (
     8  # runs that are told with the record of their end, up to 512 KiB each: what is named is one run
 )
+LISTED_RECORDS = 256 << 10  # bytes of records in a list of all runs: of the newest that did not succeed
 
 
 def run(request: Dict[str, Any], stream: Stream) -> None:
@@ -29,11 +40,19 @@ def list_runs(workdir: str, node: Optional[str], run_id: Optional[str], limit: O
     candidates = ((path, resolve_state(path)) for path in run_dirs(workdir, run_id, node))
     runs = [(path, state) for path, state in candidates if state is not None]
     runs.sort(key=lambda pair: (pair[1]["submitted"] or 0.0, pair[1]["run"]), reverse=True)
-    recorded = [
-        with_record(rundir, state) if run_id and index < MOST_RECORDS else state
-        for index, (rundir, state) in enumerate(runs[:limit])
-    ]
-    return [mark_stopped(state) for state in recorded]
+    states: List[State] = []
+    room = LISTED_RECORDS
+    for rundir, found in runs[:limit]:
+        state = with_stop(rundir, found)
+        if run_id:
+            named = len(states) < MOST_RECORDS
+            states.append(with_record(rundir, with_leftovers(state)) if named else state)
+        elif state["state"] in FINAL[1:]:
+            room -= record_size(rundir)
+            states.append(with_record(rundir, state) if room >= 0 else state)
+        else:
+            states.append(state)
+    return [mark_stopped(state) for state in states]
 
 
 def _with_activity(workdir: str, state: State) -> State:

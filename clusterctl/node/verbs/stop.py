@@ -29,6 +29,7 @@ from ..runtime.stream import Stream, VerbError
 from ..state.lock_holders import NODE, ask_holders, share_name
 from ..state.run_record import (
     FINAL,
+    STOP,
     Record,
     State,
     find_run_or_none,
@@ -219,7 +220,7 @@ class StopRequest:
         """Yield frames, events and beats, until the run has ended or nobody does anything about it."""
         content = json.dumps(self._request).encode("utf-8")
         release_disk_reserve(self._rundir)
-        write_atomically(os.path.join(self._rundir, "stop.json"), content)
+        write_atomically(os.path.join(self._rundir, STOP), content)
         started = last_beat = time.monotonic()
         self._signal_next()
         while not has_ended(self._rundir):

@@ -296,11 +296,17 @@ def master_port_is_closed(context: CheckContext) -> Iterator[Hit]:
 )
 def missing_from_mesh_test(context: CheckContext) -> Iterator[Hit]:
     """The node answered the other questions, and then did not listen on its training address or did not tell what
-    came of its calls in time. It may be overloaded, or a program there keeps it from listening.
+    came of its calls in time. It may be overloaded, or a program there keeps it from listening. Where all `ports:` of
+    the inventory are in use on node 0 it is an error: a launch ends with CC-NET-020.
     """
     for node in context.nodes:
         why = context.mesh.absent.get(node.name) if context.mesh else None
-        if why is not None:
+        if why is None or context.mesh is None:
+            continue
+        if node.name == context.mesh.ports_taken:
+            fix = "inventory: ports: FIRST-LAST  # a wider range; who holds them: " + ssh_to(node, "ss -tlnp")
+            yield Hit((node.name,), why, fix, severity="error")
+        else:
             yield Hit((node.name,), why, ssh_to(node, "uptime; ss -tlnp"))
 
 

@@ -47,12 +47,16 @@ class Finding:
 
 @dataclass(frozen=True)
 class Hit:
-    """What a check saw; `shared` evidence names its nodes itself, other evidence is about each node alone."""
+    """What a check saw; `shared` evidence names its nodes itself, other evidence is about each node alone.
+
+    `severity` is None where it is that of the check.
+    """
 
     nodes: tuple[str, ...]
     evidence: str
     fix: str = ""
     shared: bool = False
+    severity: Severity | None = None
 
 
 def on_node(node: Node, evidence: str, fix: str = "") -> Hit:

@@ -30,6 +30,7 @@ from clusterctl.plans.checks.framework import (
     Finding,
     Hit,
     Observations,
+    Severity,
 )
 from clusterctl.plans.launch.network import resolve_network
 from clusterctl.specs.inventory.model import Node, Waiver
@@ -199,18 +200,20 @@ def sort_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 def _all_hits(
     selected: Iterable[Check], context: CheckContext, selection: CheckSelection
 ) -> Iterable[tuple[Check, str, list[Hit]]]:
-    """Give what each check saw, apart by the waiver that holds for it."""
+    """Give what each check saw, apart by severity and by the waiver that holds for it."""
     for check in selected:
-        groups: dict[str, list[Hit]] = {}
+        groups: dict[tuple[str, Severity], list[Hit]] = {}
         for hit in check.find(context.with_answers(check.needs)):
-            groups.setdefault(selection.waiver_for(check.code, hit.nodes), []).append(hit)
-        yield from ((check, waived, hits) for waived, hits in groups.items())
+            key = selection.waiver_for(check.code, hit.nodes), hit.severity or check.severity
+            groups.setdefault(key, []).append(hit)
+        yield from ((check, waived, hits) for (waived, _), hits in groups.items())
 
 
 def _make_finding(check: Check, hits: Sequence[Hit], positions: Mapping[str, int], waived: str) -> Finding:
     nodes = tuple(sorted({name for hit in hits for name in hit.nodes}, key=positions.__getitem__))
     evidence, fix = join_evidence(hits), join_fixes(hits)
-    return Finding(check.code, check.severity, nodes, evidence, check.why, fix, check.title, waived)
+    severity = hits[0].severity or check.severity
+    return Finding(check.code, severity, nodes, evidence, check.why, fix, check.title, waived)
 
 
 def join_evidence(hits: Sequence[Hit]) -> str:

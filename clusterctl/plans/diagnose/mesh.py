@@ -70,13 +70,17 @@ class MeshPath:
 
 @dataclass(frozen=True)
 class MeshResult:
-    """What a proof showed; `absent` tells why a node did not take part to the end."""
+    """What a proof showed; `absent` tells why a node did not take part to the end.
+
+    `ports_taken` is node 0 where it found all of the inventory's `ports` in use.
+    """
 
     nodes: tuple[str, ...]
     paths: tuple[MeshPath, ...]
     absent: Mapping[str, str] = field(default_factory=dict)
     master_port: int | None = None
     seconds: float = 0.0
+    ports_taken: str = ""
 
     def select_paths(self, door: str, rail: str = MAIN_RAIL) -> tuple[MeshPath, ...]:
         """Give the calls on one rail at one kind of door, between nodes that took part to the end."""

@@ -65,6 +65,27 @@ class Attempt:
     ranks: tuple[Rank, ...] = ()
 
 
+# How the reasons begin that node/gang gives when it stops the run: the hub's, and a node's view of the hub.
+_LOSS = re.compile(
+    r"(?:node \d{1,9} \((?P<hub>[^()\s]+)\)|(?P<node>[^()\s:]+)) is lost: (?P<why>.*)", re.DOTALL
+)
+
+
+@dataclass(frozen=True)
+class ReportedLoss:
+    """What a node says why it stops: `node` is not heard any more; `is_hub` if that is its own view of the hub."""
+
+    node: str
+    why: str
+    is_hub: bool
+
+
+def find_reported_loss(reason: str) -> ReportedLoss | None:
+    """Read from the reason of a stop which node is lost; None if it says something else."""
+    found = _LOSS.match(reason)
+    return found and ReportedLoss(found["hub"] or found["node"], found["why"], found["hub"] is not None)
+
+
 def warn_of_losses(nodes: int, spares: int) -> str:
     """Say so if a run survives fewer lost nodes than it has spares: more than half of all must be left each time."""
     survived = min(spares, (nodes + spares - 1) // 2)

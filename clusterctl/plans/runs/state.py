@@ -153,6 +153,7 @@ class NodeState:
     launched_from: str = ""  # a directory of the machine that launched it
     after_error: str = ""  # what went wrong with the commands of `after`
     outside_files: OutsideFiles | None = None
+    stopping: str = ""  # why it is being stopped, while it lives
 
     @property
     def agent_count(self) -> int:
@@ -217,6 +218,7 @@ def parse_state(raw: Untrusted) -> NodeState:
         attempts=parse_attempts(raw),
         gave_up_reason=raw.text("gave_up"),
         outside_files=parse_outside(raw.record("outside")),
+        stopping=raw.text("stopping"),
     )
 
 

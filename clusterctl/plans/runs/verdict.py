@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from clusterctl.plans.known_errors import advised_command, guidance_of
-from clusterctl.plans.runs.gang_record import NO_PROGRESS, Attempt, choose_record
+from clusterctl.plans.runs.gang_record import (
+    NO_PROGRESS,
+    Attempt,
+    choose_record,
+    find_reported_loss,
+    with_losses,
+)
 from clusterctl.plans.runs.state import (
     CANCELLED,
     FAILED,
@@ -23,7 +30,7 @@ from clusterctl.plans.runs.state import (
     taking_part,
 )
 from clusterctl.plans.sync.results import OutsideFiles, outside_to_json, with_outside_files
-from clusterctl.protocol.end_record import GangRecord
+from clusterctl.protocol.end_record import GangRecord, RecordedPart
 from clusterctl.protocol.root_cause import (
     NO_ADDRESSES,
     Cause,
@@ -37,6 +44,7 @@ from clusterctl.protocol.tracebacks import strip_rank
 
 STOPPED_BY = "stopped by "  # how the reason begins when a person asked for the end
 CONSEQUENCE = 3
+NO_OFFSETS: Mapping[str, float] = MappingProxyType({})
 NO_PROGRESS_EXIT = 6
 
 
@@ -64,7 +72,9 @@ class Verdict:
     after_errors: Mapping[str, str] = field(default_factory=dict)
     outside_files: Mapping[str, OutsideFiles] = field(default_factory=dict)
     world_sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    unwatched: tuple[str, ...] = ()  # nodes that answer, but whose part was lost with its agent
+    unwatched: tuple[str, ...] = ()  # nodes that answer, and where processes run on without their agent
+    away: tuple[str, ...] = ()  # nodes that are lost and do not answer either
+    losses: Mapping[str, str] = field(default_factory=dict)  # why the others lost a node
 
     @property
     def exit_code(self) -> int:
@@ -95,15 +105,14 @@ def judge(
     cause = None if end_on_request else find_cause(failures, stopped_at, addresses)
     if cause is not None and cause.is_stop and _failed_otherwise(taking_part_now, failures):
         cause = None
-    lost_nodes = {failure.node for failure in failures if failure.lost} | {
-        slot.node for slot in roster if slot.lost
-    }
+    replaced = {slot.node for slot in roster if slot.lost}
+    lost_nodes = {failure.node for failure in failures if failure.lost} | replaced
+    node_states = {name: _name_node_state(part, is_lost=name in lost_nodes) for name, part in parts.items()}
     return Verdict(
         run_id=run_id,
-        state=end_on_request or _name_run_state(run_state(parts), cause),
-        node_states={
-            name: _name_node_state(part, is_lost=name in lost_nodes) for name, part in parts.items()
-        },
+        state=end_on_request or _name_run_state(parts, cause),
+        node_states={**node_states, **dict.fromkeys(replaced & set(parts), LOST)},
+        away=tuple(name for name, state in node_states.items() if state == LOST and name in lost_nodes),
         cause=cause,
         reasons={name: part.reason for name, part in taking_part_now.items() if part and part.reason},
         left_processes={
@@ -124,23 +133,101 @@ def judge(
             if part and part.unplanned_world_size
         },
         unwatched=tuple(
-            name for name, part in parts.items() if part and part.state == LOST and name not in lost_nodes
+            name
+            for name, part in parts.items()
+            if part and part.state == LOST and part.left_processes and name not in lost_nodes
         ),
     )
 
 
 def judge_recorded(
-    run_id: RunId, parts: Mapping[str, NodeState | None], names: Collection[str] = ()
+    run_id: RunId,
+    parts: Mapping[str, NodeState | None],
+    names: Collection[str] = (),
+    offsets: Mapping[str, float] = NO_OFFSETS,
 ) -> Verdict | None:
     """Judge a run that has ended by what its nodes have on record; None while it lives, or if they have nothing.
 
-    `names` are the nodes of the inventory, as far as they have no part.
+    `names` are the nodes of the inventory, as far as they have no part; `offsets` are the nodes' clocks minus ours.
     """
     record = choose_record((part.record for part in parts.values() if part), {*parts, *names})
-    filled = fill_parts(parts, record)
-    if record is None or run_state(filled) in LIVE:
+    if record is None or run_state(fill_parts(parts, record)) in LIVE:
         return None
-    return judge(run_id, filled, record.failures, stopped_at=record.stopped_at, addresses=record.addresses)
+    record = record.shift_to_clock(offsets.get(record.hub, 0.0))
+    cut_off = [
+        part
+        for name in record.lost_nodes
+        if (part := parts.get(name)) is not None and part.node == name and not part.live
+    ]
+    failures = [failure for failure in record.failures if not failure.lost]
+    stop_times = [record.stopped_at]
+    for part in cut_off:
+        own = _own_account(part, offsets.get(part.node, 0.0))
+        failures += own.failures
+        stop_times.append(own.stopped_at)
+    stopped_at = min((moment for moment in stop_times if moment is not None), default=None)
+    return judge_with_record(run_id, parts, record, failures, stopped_at)
+
+
+def judge_with_record(
+    run_id: RunId,
+    parts: Mapping[str, NodeState | None],
+    record: GangRecord | None,
+    failures: Sequence[Failure],
+    stopped_at: float | None,
+) -> Verdict:
+    """Judge by what is known of each node, and by the record that counts; all times are by one clock."""
+    if record is None:
+        return judge(run_id, parts, failures, stopped_at=stopped_at)
+    failures = with_losses(record, failures, stopped_at)
+    filled = fill_parts(parts, record)
+    verdict = judge(run_id, filled, failures, stopped_at=stopped_at, addresses=record.addresses)
+    losses = {part.node: f"lost: {part.reason}" for part in record.parts if part.lost}
+    return replace(verdict, losses=losses)
+
+
+def _own_account(part: NodeState, offset: float) -> RecordedPart:
+    """Give what a node that the others lost has on record of itself, by our clock."""
+    if part.record is not None:
+        shifted = part.record.shift_to_clock(offset)
+        for recorded in shifted.parts:
+            if recorded.node == part.node and not recorded.lost:
+                return replace(recorded, stopped_at=shifted.stopped_at)
+    ended = part.since - offset
+    failures = [
+        Failure(part.node, rank.rank, rank.exit, rank.signal, ended, starved=rank.starved)
+        for rank in part.ranks
+        if rank.failed
+    ]
+    if not failures and part.state in (FAILED, LOST, UNKNOWN):
+        failures = [Failure(part.node, None, None, None, ended, reason=part.reason or part.state)]
+    return RecordedPart(part.node, part.node_rank, part.state, part.reason, None, tuple(failures))
+
+
+def name_state(
+    run_id: RunId,
+    parts: Mapping[str, NodeState | None],
+    names: Collection[str] = (),
+    verdict: Verdict | None = None,
+) -> str:
+    """Name the state of a run as `launch` does at its end; `verdict` is what was made of it already."""
+    verdict = verdict or judge_recorded(run_id, parts, names)
+    return verdict.state if verdict is not None else _state_without_record(parts)
+
+
+def _state_without_record(parts: Mapping[str, NodeState | None]) -> str:
+    """Name the state by the parts alone: a node that stopped for another one was not cancelled by a person."""
+    state, known = run_state(parts), [part for part in taking_part(parts).values() if part]
+    if (
+        state in LIVE
+        or state in (SUCCEEDED, FAILED, FAILED_SETUP, TIMEOUT)
+        or any(map(_was_asked_to_end, known))
+    ):
+        return state
+    if 2 * sum(bool(find_reported_loss(part.reason)) for part in known) > len(known):
+        return LOST
+    caused = any(part.state == CANCELLED and part.reason for part in known)
+    return FAILED if state == CANCELLED and caused else state
 
 
 def fill_parts(
@@ -203,14 +290,25 @@ def _was_asked_to_end(part: NodeState) -> bool:
     return part.state == TIMEOUT or (part.state == CANCELLED and part.reason.startswith(STOPPED_BY))
 
 
-def _name_run_state(state: str, cause: Cause | None) -> str:
+def _name_run_state(parts: Mapping[str, NodeState | None], cause: Cause | None) -> str:
+    state = run_state(parts)
     if cause is not None and state not in (FAILED, FAILED_SETUP):
-        return LOST if cause.failure.lost else FAILED
+        return LOST if cause.failure.lost or _left_no_end(cause.failure, parts) else FAILED
     return UNKNOWN if state in LIVE else state
 
 
+def _left_no_end(failure: Failure, parts: Mapping[str, NodeState | None]) -> bool:
+    """Tell whether the node that is the cause could not record its own end: its agent and guardian are gone."""
+    part = parts.get(failure.node)
+    state = part.state if part is not None and failure.rank is None and failure.reason else ""
+    return state == LOST or (state == UNKNOWN and failure.cut_off)
+
+
 def _name_node_state(part: NodeState | None, *, is_lost: bool) -> str:
-    return LOST if is_lost else part.state if part else UNKNOWN
+    """Name how a node ended; one that the others lost, and that reports its own end, has ended so."""
+    if part is None:
+        return LOST if is_lost else UNKNOWN
+    return LOST if is_lost and part.state in (LOST, UNKNOWN, *LIVE) else part.state
 
 
 def verdict_to_json(verdict: Verdict) -> dict[str, object]:

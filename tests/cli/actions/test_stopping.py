@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clusterctl.cli.actions import stop
-from clusterctl.client.rpc.fanout import Outcome
+from clusterctl.client.rpc.fanout import Outcome, Steps
 from clusterctl.client.rpc.tasks import RunHandle, StopReport
 from clusterctl.errors import UsageError
 from clusterctl.plans.runs.selection import Owner
@@ -31,7 +31,9 @@ def me(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_run_of_another_account_is_not_called_ended(capsys: pytest.CaptureFixture[str]) -> None:
     """It is an error with a code and the account, the exit code is 5, and the summary names the node."""
     report = StopReport((), (), None, "nobody")
-    cluster: Any = SimpleNamespace(each=lambda *_: [Outcome(NODES[0], report, None, 0.0)])
+    cluster: Any = SimpleNamespace(
+        each=lambda *_, **__: [Outcome(NODES[0], report, None, 0.0)], steps=Steps()
+    )
 
     assert stop.stop_run(RunHandle(cluster, RUN, NODES, {}), [], None) == 5
 

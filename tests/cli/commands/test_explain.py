@@ -56,6 +56,15 @@ def test_an_error_and_a_known_text(capsys: pytest.CaptureFixture[str]) -> None:
     assert told["command"].startswith("clusterctl exec")
 
 
+def test_what_an_error_is_stands_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """When it comes is its effect, not a part of the title."""
+    assert run(["explain", "CC-NET-020"]) == 0
+    shown = capsys.readouterr().out
+
+    assert shown.startswith("CC-NET-020  there is no free port for the rendezvous  (error)\n")
+    assert "effect  error, when a run starts." in shown
+
+
 def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
     """A family, and all of them."""
     assert run(["explain", "TIME"]) == 0

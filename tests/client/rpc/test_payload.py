@@ -153,7 +153,7 @@ MOST_BYTES = {
     "follow": 27_000,
     "orphans": 17_000,
     "probe": 40_000,
-    "ps": 16_500,
+    "ps": 16_700,
     "pull": 26_500,
     "start": 17_500,
     "stop": 24_500,

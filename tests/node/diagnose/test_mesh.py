@@ -106,6 +106,18 @@ def test_what_cannot_be_bound_is_told(stack: ExitStack) -> None:
     assert node.answer == {"problem": "Cannot assign requested address"}
 
 
+def test_ports_that_are_all_in_use_are_named(stack: ExitStack) -> None:
+    """Node 0 of a run could not begin either; the client has to know that from another trouble."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        node = Taking(1, addresses={"": "127.0.0.1"}, ports=[port, port], master=True)
+        stack.callback(node.session.close)
+
+    assert node.answer == {"problem": f"all of `ports: {port}-{port}` are in use", "taken": True}
+
+
 def test_further_nics_are_called_by_their_own_addresses(stack: ExitStack) -> None:
     """A second rail has a door and callers of its own; one that cannot be bound is left out."""
     nodes = [

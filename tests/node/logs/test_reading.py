@@ -284,6 +284,35 @@ def list_runs(workdir: Path, **request: Any) -> list[dict[str, Any]]:
     return runs
 
 
+def test_a_list_holds_the_records_of_runs_that_ended_badly(tmp_path: Path) -> None:
+    """As many as have room, the newest first: without them a lost node's run would be called cancelled."""
+    for number, (state, size) in enumerate(
+        [("CANCELLED", 10), ("CANCELLED", 300_000), ("SUCCEEDED", 10), ("FAILED", 10)]
+    ):
+        run = Recorded(tmp_path, f"job-{number}", submitted=float(number), state=state)
+        (run.path / "gang.json").write_text(json.dumps({"parts": [], "words": "x" * size}))
+
+    assert [(state["run"], "gang" in state) for state in list_runs(tmp_path)] == [
+        ("job-3", True),
+        ("job-2", False),
+        ("job-1", False),
+        ("job-0", False),
+    ]
+    assert "gang" in list_runs(tmp_path, run="job-1")[0]
+
+
+def test_a_lost_run_names_the_processes_that_it_has_left(tmp_path: Path) -> None:
+    """By their tag; where none is there, nothing is said to be left."""
+    Recorded(tmp_path, state="RUNNING")
+    assert list_runs(tmp_path, run="job-1")[0]["left"] == []
+    environment = {**os.environ, "CLUSTERCTL_RUN": "job-1/gpu01/1"}
+    with subprocess.Popen(["sleep", "600"], env=environment) as left:
+        (found,) = list_runs(tmp_path, run="job-1")
+        left.kill()
+
+    assert (found["state"], [entry["pid"] for entry in found["left"]]) == ("LOST", [left.pid])
+
+
 def test_runs_are_listed_newest_first(tmp_path: Path) -> None:
     """By prefix, limited, of this node only."""
     for number in range(3):

@@ -37,6 +37,7 @@ def test_case(case: dict[str, Any]) -> None:
     for key, told in expected.items():
         finding = found[key]
         assert finding.nodes == tuple(told["nodes"]), finding
+        assert told.get("severity", finding.severity) == finding.severity
         assert finding.fix, f"{finding.code} says no way out"
         for words in told.get("evidence", []):
             assert words in finding.evidence

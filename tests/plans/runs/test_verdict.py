@@ -79,10 +79,12 @@ def test_who_leaves_when_asked_is_not_the_cause() -> None:
 
 
 def test_a_node_that_answers_without_its_agent_is_not_away() -> None:
-    """Guardian and agent were killed there: what may be left can be stopped at once."""
-    parts = {"a": part("LOST", "agent and guardian are gone"), "gpu02": None}
-    verdict = judge("r", parts, [LOST], stopped_at=10.0)
-    assert (dict(verdict.node_states), verdict.unwatched) == ({"a": "LOST", "gpu02": "LOST"}, ("a",))
+    """Guardian and agent were killed there: what is left can be stopped at once."""
+    for left in ([], [{"pid": 7, "name": "python", "state": "S"}]):
+        told = {"run": "r", "state": "LOST", "reason": "agent and guardian are gone", "left": left}
+        verdict = judge("r", {"a": parse_state(Untrusted(told)), "gpu02": None}, [LOST], stopped_at=10.0)
+        assert dict(verdict.node_states) == {"a": "LOST", "gpu02": "LOST"}
+        assert (verdict.unwatched, verdict.away) == (("a",) if left else (), ("gpu02",))
 
 
 def test_ranks_that_were_stopped_do_not_explain_a_node_that_failed_without_one() -> None:

@@ -1,0 +1,183 @@
+"""What `launch` shows at the end of a run and what `status`, `ps` and `attach` show later is one judgement."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clusterctl.client.rpc.cluster import Cluster
+from clusterctl.client.watch.follower import NodeEvent, StateChange
+from clusterctl.client.watch.monitor import MonitorOptions, RunMonitor
+from clusterctl.console.verdict import render_cause
+from clusterctl.plans.runs.state import NodeState, parse_state
+from clusterctl.plans.runs.verdict import judge_recorded, name_state
+from clusterctl.protocol.run_id import RunId
+from clusterctl.protocol.untrusted import Untrusted
+from clusterctl.specs.inventory.parse import parse_inventory
+
+RUN = RunId("a-1")
+NODES = parse_inventory("cluster: c\nnodes: [{host: gpu01}, {host: gpu02}, {host: gpu03}]", "-").nodes
+GONE, SILENT = "the connection ended", "it was silent for 20 s"
+KILLED = "the agent was killed by SIGKILL"
+TERM = {"exit": None, "signal": 15}
+
+
+def recorded(node: str, state: str, reason: str, *failures: dict[str, Any]) -> dict[str, Any]:
+    """Write one node's part in the record."""
+    about = {"node": node, "node_rank": int(node[-1]) - 1, "state": state, "reason": reason, "time": 13.0}
+    more = {"last_seen": 10.0, "stopped_at": None} if state == "LOST" else {"stopped_at": 10.3}
+    return {**about, **more, "failures": list(failures)}
+
+
+def hub_record(why: str) -> dict[str, Any]:
+    """Write what the hub recorded, and gpu03 too: gpu02 is lost, the others were stopped."""
+    stopped = [
+        recorded(node, "CANCELLED", f"gpu02 is lost: {why}", {"rank": rank, **TERM, "time": 10.5})
+        for node, rank in (("gpu01", 0), ("gpu03", 2))
+    ]
+    parts = [stopped[0], recorded("gpu02", "LOST", why), stopped[1]]
+    stop = {"node": "gpu02", "reason": f"gpu02 is lost: {why}", "time": 10.2}
+    return {"run": RUN, "hub": "gpu01", "whole": True, "stop": stop, "parts": parts}
+
+
+def part(node: str, state: str, reason: str, gang: Any = True, **facts: Any) -> NodeState:
+    """Read a node's state."""
+    about = {"run": RUN, "node": node, "node_rank": int(node[-1]) - 1, "nnodes": 3, "since": 12.0}
+    return parse_state(Untrusted({**about, "state": state, "reason": reason, "gang": gang, **facts}))
+
+
+def parts_with(why: str, second: NodeState | None) -> dict[str, NodeState | None]:
+    """Give what the nodes report at the end, gpu02 as given."""
+    first, third = (
+        part(node, "CANCELLED", f"gpu02 is lost: {why}", hub_record(why)) for node in ("gpu01", "gpu03")
+    )
+    return {"gpu01": first, "gpu02": second, "gpu03": third}
+
+
+def watch(notices: list[str]) -> RunMonitor:
+    """Attach to the run while it lives."""
+    known: dict[str, NodeState | None] = {node.name: part(node.name, "RUNNING", "") for node in NODES}
+    options = MonitorOptions(RUN, NODES, {}, {}, known_states=known)
+    return RunMonitor(Cluster(notices.append), options, show=lambda _: None, notice=notices.append)
+
+
+def stopping(node: str, reason: str) -> NodeEvent:
+    """Build the event with which a node begins to stop."""
+    return NodeEvent(node, Untrusted({"event": "stopping", "reason": reason, "time": 10.3}))
+
+
+OWN_RECORD = {
+    "run": RUN,
+    "hub": "gpu01",
+    "whole": False,
+    "stop": None,
+    "parts": [
+        recorded("gpu01", "LOST", SILENT),
+        recorded(
+            "gpu02", "CANCELLED", f"node 0 (gpu01) is lost: {SILENT}", {"rank": 1, **TERM, "time": 10.6}
+        ),
+    ],
+}
+AGENT_LOST = {"event": "agent_lost", "reason": KILLED, "time": 10.1}
+CUT_OFF = part("gpu02", "CANCELLED", f"node 0 (gpu01) is lost: {SILENT}", OWN_RECORD)
+
+
+@pytest.mark.parametrize(
+    ("why", "second", "event", "state", "headline"),
+    [
+        (GONE, part("gpu02", "FAILED", KILLED), AGENT_LOST, "FAILED", KILLED),
+        (GONE, part("gpu02", "LOST", "agent and guardian are gone"), None, "LOST", "agent and guardian are gone"),
+        (SILENT, part("gpu02", "UNKNOWN", "the node was restarted"), None, "LOST", "the node was restarted"),
+        (SILENT, CUT_OFF, None, "LOST", f"lost: {SILENT}"),
+        (SILENT, None, None, "LOST", f"lost: {SILENT}"),
+    ],
+    ids=["agent killed", "agent and guardian killed", "power cut, and back", "NIC down", "power cut"],
+)  # fmt: skip
+def test_launch_and_status_agree(
+    why: str, second: NodeState | None, event: dict[str, Any] | None, state: str, headline: str
+) -> None:
+    """The same state, the same cause, and the same states of the nodes, from what was heard and from what is kept."""
+    parts = parts_with(why, second)
+    attached = watch([])
+    if event is not None:
+        attached._on_update(NodeEvent("gpu02", Untrusted(event)))
+    for name, known in parts.items():
+        if known is not None:
+            attached._on_update(StateChange(name, known))
+        else:
+            attached._reports[name].lost_reason = why
+    shown, kept = attached._judge(), judge_recorded(RUN, parts, [])
+
+    assert kept is not None
+    assert shown.state == kept.state == name_state(RUN, parts) == state
+    assert shown.node_states == kept.node_states
+    for verdict in (shown, kept):
+        assert verdict.cause is not None
+        assert render_cause(verdict.cause, RUN, "clusterctl")[1].startswith(f"root cause: gpu02, {headline}")
+        assert verdict.cause.failure.node == "gpu02"
+
+
+def test_a_node_that_the_others_lost_and_that_ended_by_itself_is_not_to_be_stopped() -> None:
+    """It is heard over SSH: its rank has ended with the run, and nothing is left there."""
+    verdict = judge_recorded(RUN, parts_with(SILENT, CUT_OFF))
+
+    assert verdict is not None
+    assert verdict.node_states["gpu02"] == "CANCELLED"
+    assert verdict.cause is not None
+    assert sorted(failure.node for failure in verdict.cause.ended) == ["gpu01", "gpu02", "gpu03"]
+    assert (verdict.unwatched, verdict.away) == ((), ())
+
+
+def test_processes_are_left_only_where_some_are() -> None:
+    """Agent and guardian are gone: what still runs is named, and nothing is said where nothing does."""
+    for left in ([], [{"pid": 7, "name": "python", "state": "S"}]):
+        second = part("gpu02", "LOST", "agent and guardian are gone", left=left)
+        verdict = judge_recorded(RUN, parts_with(GONE, second))
+        assert verdict is not None
+        assert verdict.unwatched == (("gpu02",) if left else ())
+        assert verdict.away == ()
+
+
+@pytest.mark.parametrize(
+    ("second", "state"),
+    [
+        (CUT_OFF, "LOST"),
+        (part("gpu02", "FAILED", KILLED), "FAILED"),
+        (None, "LOST"),
+    ],
+)
+def test_without_a_record_a_run_that_no_person_stopped_is_not_cancelled(
+    second: NodeState | None, state: str
+) -> None:
+    """A list of many runs leaves records out; what one node alone says of the hub does not count."""
+    parts: dict[str, NodeState | None] = {
+        name: part(name, "CANCELLED", f"gpu02 is lost: {SILENT}") for name in ("gpu01", "gpu03")
+    }
+    assert name_state(RUN, {**parts, "gpu02": second and part("gpu02", second.state, second.reason)}) == state
+    by_hand = {name: part(name, "CANCELLED", "stopped by ann@laptop") for name in ("gpu01", "gpu02", "gpu03")}
+    assert name_state(RUN, by_hand) == "CANCELLED"
+
+
+def test_what_one_node_says_of_the_hub_is_that_nodes_view() -> None:
+    """gpu02 is cut off and notices first: the note blames no hub that answers; then the hub names gpu02."""
+    notices: list[str] = []
+    attached = watch(notices)
+    attached._on_update(stopping("gpu02", f"node 0 (gpu01) is lost: {SILENT}"))
+    attached._on_update(stopping("gpu01", f"gpu02 is lost: {SILENT}"))
+    attached._on_update(stopping("gpu03", f"gpu02 is lost: {SILENT}"))
+
+    assert notices == [
+        f"gpu02 has lost its connection to gpu01: {SILENT}",
+        f"gpu02 is lost: {SILENT}; stopping all nodes",
+    ]
+
+
+def test_a_hub_that_most_nodes_do_not_hear_is_lost() -> None:
+    """The second node that says so is the majority of three."""
+    notices: list[str] = []
+    attached = watch(notices)
+    for node in ("gpu02", "gpu03"):
+        attached._on_update(stopping(node, f"node 0 (gpu01) is lost: {SILENT}"))
+
+    assert notices[-1] == f"gpu01 is lost: {SILENT}; stopping all nodes"
