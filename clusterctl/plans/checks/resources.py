@@ -6,7 +6,14 @@ import shlex
 from collections.abc import Iterator
 
 from clusterctl.plans.checks.framework import CheckContext, Hit, as_root, check, in_inventory, on_node, ssh_to
-from clusterctl.plans.checks.system import DISK_FULL, DISK_LOW, FEW_INODES, GIB, render_size
+from clusterctl.plans.checks.system import (
+    DISK_FULL,
+    DISK_LOW,
+    FEW_INODES,
+    GIB,
+    count_workers,
+    render_size,
+)
 from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.facts.records import Disk
 from clusterctl.specs.text import command_line, plural
@@ -234,20 +241,11 @@ FIRST_USER_UID = 1000  # uid; logind keeps its hands off system accounts
 LEFTOVER_LIMIT = 256 << 20  # bytes
 PROCESSES_PER_WORKER = 256  # of a worker: its threads, its data loaders and theirs
 MEMORY_PER_WORKER = GIB // 2
+WORKERS_PER_PROCESSOR = 4  # beyond this it is a mistake of the number
 UTF8 = ("utf-8", "utf8")
 LEFTOVER_FILES = (
     "find /dev/shm -maxdepth 1 -user $(id -un) -mmin +60 '(' -name 'torch_*' -o -name 'nccl-*' ')' -ls"
 )
-
-
-def count_workers(context: CheckContext, facts: Facts) -> int:
-    """Give the number of workers that a node would run; without a job one per GPU."""
-    nproc_per_node = context.job.nproc_per_node if context.job else "gpu"
-    if context.job and context.job.is_single_process:
-        return 1
-    if nproc_per_node == "cpu":
-        return facts.machine.cpus_allowed or 1
-    return nproc_per_node if isinstance(nproc_per_node, int) else facts.gpus.count or 1
 
 
 @check(
@@ -375,15 +373,16 @@ def few_processors(context: CheckContext) -> Iterator[Hit]:
     """The session may use only some of the node's processors, and fewer than there would be workers.
 
     The reason is a control group's quota (cpu.max, `docker --cpus`), or a set of processors (cpuset, taskset, a batch
-    system).
+    system). Where all of them may be used, more than four workers for each processor are reported.
     """
     for node, facts in context.known:
         total, quota = facts.machine.cpus or 0, facts.cgroup.cpus
         usable = min(facts.machine.cpus_allowed or total, total if quota is None else quota)
         workers = count_workers(context, facts)
-        if usable < min(total, workers):
-            evidence = f"{usable:g} of {plural(total, 'processor')} for {plural(workers, 'worker')}"
-            yield on_node(node, evidence, f"job: nproc_per_node: {max(1, int(usable))}  # or a higher quota")
+        if usable < min(total, workers) or 0 < WORKERS_PER_PROCESSOR * usable < workers:
+            some, quota_hint = (f"{usable:g} of ", "  # or a higher quota") if usable < total else ("", "")
+            evidence = f"{some}{plural(total, 'processor')} for {plural(workers, 'worker')}"
+            yield on_node(node, evidence, f"job: nproc_per_node: {max(1, int(usable))}{quota_hint}")
 
 
 @check(

@@ -24,6 +24,7 @@ from clusterctl.plans.launch.placement import plan_devices
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import VISIBLE_DEVICES_VARIABLES
 from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.text import plural
 
 MIB, GIB = 1 << 20, 1 << 30
 DISK_FULL, DISK_LOW = 100 * 1000 * 1000, GIB  # bytes
@@ -41,6 +42,16 @@ REPLACED_NAMES = (
     "TP_SOCKET_IFNAME",
     "HCCL_SOCKET_IFNAME",
 )
+
+
+def count_workers(context: CheckContext, facts: Facts) -> int:
+    """Give the number of workers that a node would run; without a job one per GPU."""
+    nproc_per_node = context.job.nproc_per_node if context.job else "gpu"
+    if context.job and context.job.is_single_process:
+        return 1
+    if nproc_per_node == "cpu":
+        return facts.machine.cpus_allowed or 1
+    return nproc_per_node if isinstance(nproc_per_node, int) else facts.gpus.count or 1
 
 
 def render_size(number: int) -> str:
@@ -125,18 +136,33 @@ def few_open_files(context: CheckContext) -> Iterator[Hit]:
     needs=("shm_disk",),
 )
 def small_shm(context: CheckContext) -> Iterator[Hit]:
-    """The shared memory of the node has less room than 256 MiB per process.
+    """The shared memory of the node has less room than 256 MiB for each worker. The size in the fix is what is in use
+    and 256 MiB for each worker, in whole GiB.
 
     Docker gives a container 64 MiB unless told otherwise: --shm-size=8g or --ipc=host.
     """
     for node, facts in context.known:
-        nproc_per_node = context.job.nproc_per_node if context.job else 1
-        processes = nproc_per_node if isinstance(nproc_per_node, int) else facts.gpus.count or 1
-        free = facts.shm_disk.free if facts.shm_disk.total != 0 else None  # 0: a tmpfs without a limit
-        if free is not None and free < SHM_PER_PROCESS * processes:
-            yield on_node(
-                node, f"{render_size(free)} free", as_root(node, facts, "mount -o remount,size=8G /dev/shm")
+        workers, total = count_workers(context, facts), facts.shm_disk.total
+        free = facts.shm_disk.free if total != 0 else None  # 0: a tmpfs without a limit
+        needed = SHM_PER_PROCESS * workers
+        if free is not None and free < needed:
+            evidence = (
+                f"{render_size(free)} free; {plural(workers, 'worker')} of {render_size(SHM_PER_PROCESS)} each "
+                f"need {render_size(needed)}"
             )
+            yield on_node(node, evidence, _enlarge_shm(node, facts, free, needed))
+
+
+def _enlarge_shm(node: Node, facts: Facts, free: int, needed: int) -> str:
+    """Give the command that makes /dev/shm large enough beside what is in it, as far as there is memory for that."""
+    total = max(facts.shm_disk.total or 0, free)
+    size, memory = total - free + needed, facts.machine.memory or 0
+    if 0 < memory < size:
+        fitting = max(1, free // SHM_PER_PROCESS)
+        return f"job: nproc_per_node: {fitting}  # {render_size(needed)} are more than the node's memory"
+    remount = f"mount -o remount,size={-(-size // GIB)}G /dev/shm"
+    in_use = f"{render_size(total - free)} in use + " if total > free else ""
+    return f"{as_root(node, facts, remount)}  # {in_use}{render_size(needed)}"
 
 
 @check(
