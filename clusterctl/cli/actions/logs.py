@@ -114,7 +114,7 @@ class LogRequest:
     nodes: Sequence[Node]
     found_runs: FoundRuns
     run_id: str
-    wanted: LogQuery
+    query: LogQuery
     line_filter: LineFilter
 
     @property
@@ -199,7 +199,7 @@ def _printer(run_id: str, parts: Parts, query: LogQuery) -> BatchLogSink:
 def _follow(request: LogRequest) -> set[str]:
     """Print lines as they come until the run has ended, none lost by cuts and none doubled; gives who failed."""
     failed = {error.node for error in request.found_runs.errors}
-    stream_request, clocks = request.wanted.request(), request.found_runs.offsets
+    stream_request, clocks = request.query.request(), request.found_runs.offsets
     reader = LiveReader(
         request.run,
         stream_request,
@@ -218,13 +218,13 @@ def _follow_in_order(request: LogRequest) -> set[str]:
     written = replace(
         request,
         nodes=[node for node in request.nodes if node.name in pythons],
-        wanted=request.wanted.without_follow,
+        query=request.query.without_follow,
     )
     log_reader = _log_reader(written)
     failed = {error.node for error in request.found_runs.errors} | _print_in_order(
         log_reader, request.line_filter
     )
-    stream_request, clocks, window = request.wanted.request(), request.found_runs.offsets, ReorderWindow()
+    stream_request, clocks, window = request.query.request(), request.found_runs.offsets, ReorderWindow()
     live_reader = LiveReader(
         request.run,
         stream_request,
@@ -279,7 +279,7 @@ def _log_reader(request: LogRequest) -> LogReader:
     clocks = request.found_runs.offsets
     return LogReader(
         request.run,
-        request.wanted.request(),
+        request.query.request(),
         clocks=clocks,
     )
 

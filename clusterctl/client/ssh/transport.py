@@ -37,12 +37,12 @@ class Transport(paramiko.Transport):
             key=lambda name: "-gcm@" not in name,
         )
     )
-    parting = ""
+    disconnect_message = ""
     prefers_certificates = False
 
     def _parse_disconnect(self, m):  # type: ignore[no-untyped-def]  # paramiko's own, not in its type information
         m.get_int()
-        self.parting = m.get_text()
+        self.disconnect_message = m.get_text()
 
     @property
     def preferred_keys(self) -> Sequence[str]:

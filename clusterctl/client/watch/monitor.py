@@ -311,7 +311,7 @@ class RunMonitor:
 
     def _others_responding(self, name: str, broke_at: float) -> bool:
         """Tell whether some other node was heard since this one fell away; if none was, the fault may be here."""
-        last_heard = self._streams.last_heard
+        last_heard = self._streams.last_received
         return any(other != name and last_heard.get(other, 0.0) > broke_at for other in self._reports)
 
     def _others(self, report: NodeReport) -> list[NodeReport]:

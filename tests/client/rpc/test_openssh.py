@@ -60,7 +60,7 @@ from clusterctl.client.ssh.timeouts import Timeouts
 from clusterctl.client.openssh import Masters
 from clusterctl.specs.inventory.model import Node, Ssh
 masters = Masters(lambda line: print(line, flush=True))
-node = Node(name="n1", node_rank=0, host="127.0.0.1", ssh=Ssh(**eval(sys.argv[1])))
+node = Node(name="n1", index=0, host="127.0.0.1", ssh=Ssh(**eval(sys.argv[1])))
 try:
     connection = masters.connect(node)
     channel = connection.open_channel()
