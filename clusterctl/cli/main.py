@@ -12,7 +12,7 @@ from types import TracebackType
 
 import click
 
-from clusterctl.cli.options import Settings, shared_options
+from clusterctl.cli.options import Settings, shared_options, suggest_verb
 from clusterctl.errors import ClusterctlError
 
 # Verb -> (module under clusterctl.cli.commands, one line for --help). Modules load when their verb is called.
@@ -81,20 +81,13 @@ class Verbs(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Name the nearest verb when one is misspelled."""
         if args and args[0] not in VERBS:
-            raise click.UsageError(f"no verb {args[0]!r}{_suggest_verb(args[0])}", ctx=ctx)
+            raise click.UsageError(f"no verb {args[0]!r}{suggest_verb(args[0], VERBS)}", ctx=ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - the same
         """List the verbs without importing them."""
         with formatter.section("Verbs"):
             formatter.write_dl([(name, line) for name, (_, line) in VERBS.items()])
-
-
-def _suggest_verb(word: str) -> str:
-    from difflib import get_close_matches
-
-    matches = get_close_matches(word, VERBS, n=1)
-    return f"; did you mean {matches[0]!r}?" if matches else f"; there are: {', '.join(VERBS)}"
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,6 +90,34 @@ def _apply_output_settings(settings: Settings) -> None:
     terminal.set_verbosity(quiet=settings.quiet, verbose=settings.verbose)
 
 
+class WholeNumber(click.IntRange):
+    """A whole number that an error calls by what it counts: `'x' is not a number of lines`."""
+
+    def __init__(self, noun: str, min: int = 0, max: int | None = None) -> None:  # noqa: A002 - click's names
+        super().__init__(min, max)
+        self._noun = noun
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Convert as click does, with an error in the words of the option."""
+        try:
+            int(value)
+        except ValueError:
+            self.fail(f"{value!r} is not {self._noun}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Seconds(click.FloatRange):
+    """A number of seconds, which an error calls that."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Convert as click does, with an error in the words of the option."""
+        try:
+            float(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a number of seconds", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 node_options = (
     click.option(
         "--nodes", "pattern", metavar="PAT", help="Only these nodes: ranks, names, gpu[01-04], globs."
@@ -98,6 +126,9 @@ node_options = (
 )
 
 
+set_option = click.option(
+    "--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override a key of the job."
+)
 big_option = click.option("--big", is_flag=True, help="Send code of more than 500 MB or 50 000 files too.")
 
 
@@ -111,7 +142,7 @@ def with_node_options(function: Command) -> Command:
 _CONNECT_OPTIONS = (
     click.option("--user", metavar="USER", help="As whom to log in."),
     click.option(
-        "--port", metavar="PORT", type=click.IntRange(1, 65535), help="The port of the SSH servers."
+        "--port", metavar="PORT", type=WholeNumber("a port", 1, 65535), help="The port of the SSH servers."
     ),
     click.option("--key", metavar="FILE", help="The private key."),
     click.option("--jump", metavar="HOST", help="The bastion before the hosts, or a chain of them."),
@@ -156,6 +187,28 @@ class RawArgumentsCommand(click.Command):
         """Keep the words, then do as every command does."""
         ctx.meta[_TYPED_KEY] = tuple(args)
         return super().parse_args(ctx, args)
+
+
+class VerbGroup(click.Group):
+    """A verb that has verbs of its own, such as `lab`; a misspelled one leads to the nearest, or to all of them."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Name the verbs that there are when one is unknown."""
+        if args and args[0] not in self.commands:
+            message = f"{ctx.info_name} has no verb {args[0]!r}{suggest_verb(args[0], self.commands)}"
+            raise click.UsageError(message, ctx=ctx)
+        return super().resolve_command(ctx, args)
+
+
+def suggest_verb(word: str, verbs: Iterable[str]) -> str:
+    """Render the nearest verb, or all of them, as the end of a message."""
+    from difflib import get_close_matches
+
+    known = list(verbs)
+    matches = get_close_matches(word, known, n=1)
+    return f"; did you mean {matches[0]!r}?" if matches else f"; there are: {', '.join(known)}"
 
 
 def refuse_surplus(words: Sequence[str], verb: str) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 from fabric import Connection, task
 
 from clusterctl.client.rpc import tasks
-from clusterctl.client.rpc.session import ReplyReader, Session, SessionLimits
-from clusterctl.client.rpc.tasks import ANSWER_LIMIT, SILENCE_LIMIT, Interpreter
+from clusterctl.client.rpc.session import Interpreter, ReplyReader, Session, SessionLimits
+from clusterctl.client.rpc.tasks import ANSWER_LIMIT, SILENCE_LIMIT
 from clusterctl.errors import ClusterctlError, NodeError
 from clusterctl.plans.cleanup import Orphan, Orphans, StoredRun, parse_orphans, parse_stored_run
 from clusterctl.plans.facts.untrusted import render_processes
@@ -138,9 +138,8 @@ def stop_orphans(
 
 def _request_orphans(c: Connection, node: Node, interpreter: Interpreter, to_end: Any, key: str) -> Untrusted:
     request = {"workdir": node.workdir, "node": node.name, "end": to_end}
-    python, activate = interpreter.python, interpreter.activate
     limits = SessionLimits(silence=SILENCE_LIMIT)
-    with Session(c, "orphans", request, python=python, activate=activate, limits=limits) as session:
+    with Session(c, "orphans", request, interpreter, limits=limits) as session:
         while (frame := session.receive(ANSWER_LIMIT)) is not None:
             if key in frame[0]:
                 return frame[0]

@@ -13,7 +13,7 @@ from contextlib import suppress
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.fanout import Outcome, run_on
-from clusterctl.client.rpc.session import Session
+from clusterctl.client.rpc.session import Interpreter, Session
 from clusterctl.client.watch.follower import can_reconnect
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.facts.utilization import Sample, parse_sample
@@ -31,7 +31,7 @@ class UtilizationStreams:
         self,
         cluster: Cluster,
         nodes: Sequence[Node],
-        interpreters: Mapping[str, tasks.Interpreter],
+        interpreters: Mapping[str, Interpreter],
         interval: float,
         *,
         reconnect: bool = True,

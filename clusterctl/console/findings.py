@@ -165,7 +165,8 @@ def _make_row(node: Node, facts: Facts | None, findings: Sequence[Finding]) -> N
     network = resolve_network(node, facts)
     if facts is None:
         address = network.ip or node.host
-        return NodeRow(node.name, address, _nics(network), EMPTY, EMPTY, EMPTY, EMPTY, "no answer")
+        verdict = _verdict_without_facts(node.name, findings)
+        return NodeRow(node.name, address, _nics(network), EMPTY, EMPTY, EMPTY, EMPTY, verdict)
     torch = facts.torch.version or "none"
     python = facts.interpreter.version or EMPTY
     verdict = _verdict(node.name, findings)
@@ -195,6 +196,12 @@ def _verdict(name: str, findings: Sequence[Finding]) -> str:
         (_render_count(count[severity], severity) for severity in ("error", "warning") if count[severity]),
         "fit",
     )
+
+
+def _verdict_without_facts(name: str, findings: Sequence[Finding]) -> str:
+    """Tell a node that gave no answer from one that was reached, but has no Python that could answer."""
+    was_reached = any(name in finding.nodes and finding.code.startswith("CC-PY-") for finding in findings)
+    return _verdict(name, findings) if was_reached else "no answer"
 
 
 def _render_count(count: int, severity: str) -> str:
@@ -268,7 +275,7 @@ def _node_to_json(node: Node, facts: Facts | None, findings: Sequence[Finding]) 
         "nics": list(network.nics),
         "chosen_by": network.source,
         "nccl_ib_hca": plan_hcas(facts, network.nics) if facts else None,
-        "verdict": _verdict(node.name, findings) if facts else "no answer",
+        "verdict": _verdict(node.name, findings) if facts else _verdict_without_facts(node.name, findings),
         "facts": asdict(facts) if facts else None,
     }
 

@@ -232,6 +232,11 @@ def load(state_dir: Path, name: str | None = None) -> Lab:
     )
 
 
+def exists(state_dir: Path, name: str) -> bool:
+    """Whether a lab of that name is running, or has left something to remove."""
+    return any(directory.name == name for directory in list_lab_directories(state_dir))
+
+
 def default_lab(labs: Sequence[Lab]) -> Lab | None:
     """The only one of these labs, or the one called `lab`: whose inventory is taken where none is named."""
     matching = labs if len(labs) == 1 else [lab for lab in labs if lab.name == DEFAULT_NAME]

@@ -17,6 +17,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from clusterctl.plans.facts.untrusted import clean_text
 from clusterctl.specs.inventory.model import Node
 
 # Lines that do not start with a colon are not ours: then a start-up file has read our first lines, and
@@ -235,6 +236,7 @@ def _escape_tokens(path: str) -> str:
 
 
 MARK = "clusterctl-key:"
+MAX_NOTES = 3
 ADDED, PRESENT, FAILED, NOTE = "added", "present", "failed", "note"
 
 # One line, for login shells that read no more than that. What start-up files print stands before the marks.
@@ -249,6 +251,7 @@ fail() {{ say failed "$1"; exit 0; }}
 cd || fail 'the home directory cannot be entered'
 why=$(mkdir -p .ssh 2>&1) || fail "$why"
 file=.ssh/authorized_keys
+[ ! -e "$file" ] || [ -f "$file" ] || fail "$HOME/$file is not a regular file"
 state=present
 lock=.ssh/.clusterctl-lock tries=0
 while [ -w .ssh ] && ! mkdir "$lock" 2>/dev/null && [ $tries -lt 50 ]; do tries=$((tries + 1)); sleep 0.1; done
@@ -284,11 +287,11 @@ def render_install(public_key: str) -> str:
 
 def parse_install_result(text: str) -> KeyInstallResult:
     """Read what came back; a node that does not come to an end has failed, with its last words."""
-    reports = [line[len(MARK) :].strip() for line in text.splitlines() if line.startswith(MARK)]
-    notes = tuple(report.partition(" ")[2] for report in reports if report.startswith(NOTE))
+    reports = [clean_text(line[len(MARK) :].strip()) for line in text.splitlines() if line.startswith(MARK)]
+    notes = tuple(report.partition(" ")[2] for report in reports if report.startswith(NOTE))[:MAX_NOTES]
     final_reports = [report for report in reports if report.split(" ")[0] in (ADDED, PRESENT, FAILED)]
     if not final_reports:
-        last_line = text.strip().rpartition("\n")[2]
+        last_line = clean_text(text.strip().rpartition("\n")[2])
         return KeyInstallResult(FAILED, last_line or "the node's shell said nothing", notes)
     state, _, detail = final_reports[-1].partition(" ")
     return KeyInstallResult(state, detail, notes)

@@ -160,7 +160,8 @@ def parse_nic(text: str) -> str:
 def parse_ports(text: str) -> tuple[int, int]:
     """Read a range of ports."""
     if not re.fullmatch(PORTS_PATTERN, text):
-        raise InvalidValueError(f"expected a range of ports such as 20000-20100, got {quoted(text)}")
+        fix = "write the first and the last port with a '-' between them"
+        raise InvalidValueError(f"expected a range of ports such as 20000-20100, got {quoted(text)}", fix)
     low, high = (int(port) for port in text.split("-"))
     if not LOWEST_PORT <= low <= HIGHEST_PORT or not high <= HIGHEST_PORT:
         fix = f"ports from {LOWEST_PORT} to {HIGHEST_PORT} can be used"

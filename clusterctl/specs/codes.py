@@ -8,6 +8,7 @@ TOO_LARGE = "CC-SPEC-003"  # size, depth, number of values, expansion of aliases
 DUPLICATE_KEY = "CC-SPEC-004"
 DOCUMENT = "CC-SPEC-005"  # empty, several documents, or not keys and values
 UNSUPPORTED = "CC-SPEC-006"  # YAML that these files do not use: merge keys, tags, lists as keys
+OTHER_KIND = "CC-SPEC-008"  # a Python script, or the inventory and the job swapped
 
 UNKNOWN_KEY = "CC-SPEC-010"
 MISSING_KEY = "CC-SPEC-011"

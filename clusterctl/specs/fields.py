@@ -30,6 +30,7 @@ class ScalarType:
     schema: dict[str, Any]
     nullable: bool = False
     null_fix: str = "give a value, or drop the line"
+    example: str = ""
 
     def validate(self, raw: object) -> object:
         """Turn a text, or null where it may stand, into the value; raises InvalidValueError."""
@@ -37,7 +38,8 @@ class ScalarType:
             return self.parse(raw)
         if raw is not None:
             actual = "a list" if isinstance(raw, list) else "keys and values"
-            raise InvalidValueError(f"expected {self.noun}, got {actual}", code=codes.WRONG_TYPE)
+            fix = f"write a single value{f', such as {self.example}' if self.example else ''}"
+            raise InvalidValueError(f"expected {self.noun}, got {actual}", fix, codes.WRONG_TYPE)
         if self.nullable:
             return None
         raise InvalidValueError(f"expected {self.noun}, got nothing", self.null_fix, codes.NO_VALUE)
@@ -106,9 +108,9 @@ def one_of(*choices: str) -> ScalarType:
     return ScalarType(expected, parse, {"enum": list(choices)})
 
 
-def optional(noun: str, parse: Callable[[str], object], schema: JsonSchema) -> ScalarType:
+def optional(noun: str, parse: Callable[[str], object], schema: JsonSchema, example: str = "") -> ScalarType:
     """Make the kind of a value that null takes away again."""
-    return ScalarType(noun, parse, schema, nullable=True)
+    return ScalarType(noun, parse, schema, nullable=True, example=example)
 
 
 def _parse_flag(word: str) -> bool:

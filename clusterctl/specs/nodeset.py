@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
 from itertools import groupby
@@ -21,6 +21,7 @@ _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 _LITERAL = re.compile(r"[A-Za-z0-9._*?-]*")
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 _PADDING = re.compile(r"0+(?=[0-9])")
+_DIGITS = re.compile(r"[0-9]+")
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,9})([^0-9]*)", re.DOTALL)
 
 
@@ -88,8 +89,14 @@ def _parse_term(text: str) -> Term:
         elif _LITERAL.fullmatch(part):
             parts.append(part)
         else:
-            raise _pattern_error(text, "it holds a character that no node name has")
+            raise _pattern_error(text, _explain_wrong_part(part))
     return Term(text, tuple(parts))
+
+
+def _explain_wrong_part(part: str) -> str:
+    if part.count("[") > part.count("]"):
+        return "the '[' is never closed"
+    return "it holds a character that no node name has"
 
 
 def _parse_numbers(item: str, term: str) -> NumberRange:
@@ -109,19 +116,22 @@ def _find_ranks(term: Term, ranks: dict[str, int]) -> Iterator[int]:
         if name in ranks:
             yield ranks[name]
         elif match := _RANGE.fullmatch(name):
-            yield from _ranks_in_range(match, len(ranks))
+            yield from _ranks_in_range(match, ranks)
         else:
             yield from _find_matching_ranks(name, term, ranks)
 
 
-def _ranks_in_range(match: re.Match[str], node_count: int) -> range:
+def _ranks_in_range(match: re.Match[str], ranks: Mapping[str, int]) -> range:
+    node_count = len(ranks)
     low, high = int(match.group(1)), int(match.group(2) or match.group(1))
     if low > high:
         raise _pattern_error(match.group(), "the range runs backwards")
     if high >= node_count:
         last = f"the last one is {node_count - 1}" if node_count else "the inventory is empty"
         raise UsageError(
-            f"there is no node with rank {max(low, node_count)}: {last}", code=codes.UNKNOWN_NODE
+            f"there is no node with rank {max(low, node_count)}: {last}",
+            code=codes.UNKNOWN_NODE,
+            fix=f"the nodes are {_abbreviate(ranks)}" if ranks else "",
         )
     return range(low, high + 1)
 
@@ -141,10 +151,12 @@ def _find_matching_ranks(name: str, term: Term, ranks: dict[str, int]) -> Iterat
 
 
 def _suggest_node(name: str, known: Iterable[str]) -> str:
-    """Guess; gpu1 is rather gpu01 than gpu10."""
+    """Guess; gpu1 may be gpu01, but for gpu99 any other number would be a guess at random."""
     same_number = (node for node in known if _PADDING.sub("", node) == _PADDING.sub("", name))
     guess = next(same_number, None)
-    return f", did you mean {guess!r}?" if guess else did_you_mean(name, known)
+    if guess:
+        return f", did you mean {guess!r}?"
+    return did_you_mean(name, [node for node in known if _DIGITS.sub("0", node) != _DIGITS.sub("0", name)])
 
 
 def _abbreviate(names: Iterable[str], limit: int = 200) -> str:

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 from servers import ME, Server, start_server
 
 from clusterctl.client.rpc.cluster import Cluster
-from clusterctl.client.rpc.session import Session
+from clusterctl.client.rpc.session import Interpreter, Session
 from clusterctl.specs.inventory.model import Node
 
 DEFAULTS = ("MaxStartups 10:30:100", "MaxSessions 10")
@@ -29,7 +29,7 @@ DEFAULTS = ("MaxStartups 10:30:100", "MaxSessions 10")
 def ask(connection: object, _: Node) -> None:
     """Do on a node what `check` does."""
     request = {"peers": {}, "workdir": "/tmp"}
-    with Session(connection, "probe", request, python=sys.executable) as session:
+    with Session(connection, "probe", request, Interpreter(sys.executable)) as session:
         session.receive(60)
 
 

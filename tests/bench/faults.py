@@ -264,7 +264,7 @@ def cost_of(run: Struck) -> tuple[float, float]:
     """Look at node 1's guardian and agent for a while: proportional set size, and CPU time."""
     node = run.nodes[1]
     parts = [
-        Path(f"/proc/{node.state().pid}/root/proc/{run.find(node, part).pid}")
+        Path(f"/proc/{node.read_state().pid}/root/proc/{run.find(node, part).pid}")
         for part in ("guardian", "agent")
     ]
     before, began = [time_of(part) for part in parts], time.monotonic()

@@ -65,7 +65,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="cb-") as folder:
         os.environ["XDG_STATE_HOME"] = folder
         place = Path(folder) / "clusterctl" / "lab"
-        lab = up(place, LabOptions(name="bench", count=asked.nodes + bool(peers), nics=DEFAULT_NICS, bound=True))
+        lab = up(
+            place, LabOptions(name="bench", count=asked.nodes + bool(peers), nics=DEFAULT_NICS, bound=True)
+        )
         try:
             ways = ways_of(lab, Path(folder), asked.nodes, peers)
             seen = alternate(ways, asked.rounds)

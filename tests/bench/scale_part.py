@@ -25,6 +25,7 @@ from simulated import SimulatedCluster, Ways, address_of, simulated_nodes
 from clusterctl.cli.actions.preflight import run_preflight, select_checks
 from clusterctl.client.launch import prepare
 from clusterctl.client.rpc import tasks
+from clusterctl.client.rpc.session import Interpreter
 from clusterctl.client.rpc.tasks import OutputCollector
 from clusterctl.client.sync.scan import scan_source
 from clusterctl.console.progress import Phases
@@ -40,7 +41,7 @@ ROUGH = Ways(login=0.3, answer=0.1, refused=0.01, silent=0.01, slow=0.02, dying=
 FINE = Ways(login=0.3, answer=0.1)
 SEED = 1
 READABLE = 9000  # nodes: an inventory may have 50 000 values
-PYTHON = tasks.Interpreter("python3", None)
+PYTHON = Interpreter("python3", None)
 JOB = Job(name="j", file="job.yaml", script="train.py", nproc_per_node=8)
 TICK = 0.02
 Ended = tuple[int, Iterable[ClusterctlError]]  # nodes that were well, and what the others failed with

@@ -132,6 +132,19 @@ def test_a_launch_says_what_it_will_run_here_before_it_does_anything(folder: Pat
         (["logs", "--tail", "-1"], 2, "--tail"),
         (["exec", "uptime", "-p"], 2, "the command's own options go behind `--`"),
         (["clean", "--older-than", "10"], 2, "--older-than 10d"),
+        (["logs", "--tail", "x"], 2, "Invalid value for '--tail': 'x' is not a number of lines"),
+        (["logs", "--rank", "-x"], 2, "Invalid value for '--rank': '-x' is not a rank"),
+        (["stop", "--grace", "soon"], 2, "'soon' is not a number of seconds"),
+        (["check", "--nodes", "7"], 2, "fix: the nodes are one"),
+        (["check", "--set", "nodes=1"], 2, "give JOB.yaml too"),
+        (["check", "job.yaml", "--set", "nodes=9"], 2, "the job wants 9 nodes"),
+        (["check", "job.yaml", "--set", "nodes"], 2, "CC-USE-003"),
+        (["lab", "down", "--name", "nope"], 2, "CC-LAB-005: no lab called nope is running"),
+        (["lab", "list"], 2, "lab has no verb 'list'; there are: up, down, status, ssh, break, heal"),
+        (["lab", "destroy"], 2, "lab has no verb 'destroy'; there are: up, down, "),
+        (["lab", "dwn"], 2, "lab has no verb 'dwn'; did you mean 'down'?"),
+        (["inventory", "list"], 2, "inventory has no verb 'list'; there are: show, import, discover"),
+        (["keys", "install"], 2, "keys has no verb 'install'; there are: push"),
         (["lab", "break", "gpu01", "power"], 2, "CC-LAB-005"),
     ],
 )
@@ -146,6 +159,15 @@ def test_wrong_words_say_what_is_wrong_and_exit_2(
     assert "CC-" in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize("words", [[], ["--all"], ["--name", "nope", "--all"]])
+def test_no_lab_that_was_named_is_missing(folder: Path, words: list[str]) -> None:
+    """`lab down` may be repeated: only a name that no lab has is an error."""
+    done = run(folder, "lab", "down", *words)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("no lab ")
 
 
 def test_an_option_without_its_value_leads_to_the_help_of_its_command(
@@ -188,6 +210,19 @@ def test_all_errors_of_a_file_come_at_once_with_their_places(folder: Path) -> No
     places = [line.split(": ")[0] for line in done.stderr.splitlines() if line.startswith("job.yaml:")]
     assert places == ["job.yaml:2:1", "job.yaml:3:17", "job.yaml:4:7"]
     assert "did you mean 'script'" in done.stderr
+
+
+def test_a_script_or_swapped_files_are_called_that(folder: Path) -> None:
+    """Not a list of unknown keys; the fix names the command that writes a job for the script."""
+    (folder / "train.py").write_text("import torch\nif True:\n    print(1)\n")
+    script = run(folder, "launch", "train.py", "--dry-run")
+    swapped = run(folder, "-i", "job.yaml", "launch", "inventory.yaml", "--dry-run")
+
+    assert (script.returncode, swapped.returncode) == (2, 2)
+    assert "train.py:1:1: CC-SPEC-008 this looks like a Python script" in script.stderr
+    assert "`clusterctl init --script train.py` writes a job file" in script.stderr
+    assert "job.yaml:1:1: CC-SPEC-008 this is a job file; expected an inventory" in swapped.stderr
+    assert "unknown key" not in swapped.stderr
 
 
 def test_a_file_that_is_not_text_names_the_line(folder: Path) -> None:

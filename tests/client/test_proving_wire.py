@@ -14,7 +14,7 @@ from waiting import wait_until
 from clusterctl.client import preflight
 from clusterctl.client.preflight import MeshMember, run_mesh_test
 from clusterctl.client.rpc import tasks
-from clusterctl.client.rpc.tasks import Interpreter
+from clusterctl.client.rpc.session import Interpreter
 from clusterctl.plans.diagnose.mesh import MASTER, MESH
 from clusterctl.specs.inventory.model import Node
 

@@ -104,6 +104,17 @@ def test_node_without_answer_has_a_row_too() -> None:
     assert "gpu02   10.0.0.2" in text and "no answer" in text
 
 
+def test_a_node_without_python_did_answer() -> None:
+    """It was reached over SSH: the table counts its error, as the JSON does."""
+    nodes = make_nodes(2)
+    missing = finding("CC-PY-001", evidence="gpu02: /usr/bin/nopython was not found")
+    text = shown(nodes, {"gpu01": make_facts(nodes[0])}, [missing])
+    (row,) = [line for line in text.splitlines() if "10.0.0.2" in line]
+    assert row.rstrip().endswith("1 error")
+    told = check_to_json(nodes, {"gpu01": make_facts(nodes[0])}, [missing])
+    assert told["nodes"][1]["verdict"] == "1 error"
+
+
 def test_many_equal_nodes_share_a_row() -> None:
     """Above 16 nodes equal ones are folded; the odd one keeps a row of its own."""
     nodes = make_nodes(20)

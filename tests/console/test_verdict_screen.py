@@ -159,3 +159,15 @@ def test_what_is_cut_twice_still_tells_how_much_is_missing() -> None:
     assert once == "z" * 1000 + " [+4000 characters]"
     assert clip(once, 400) == "z" * 400 + " [+4600 characters]"
     assert clip(once, 1000) == once
+
+
+def test_several_nodes_are_they(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two lost nodes come back in the plural."""
+    show_verdict(replace(judge("r", {}, []), node_states=dict.fromkeys(("gpu01", "gpu02"), "LOST")), 1.0)
+    assert "not stopped there: gpu[01-02]; when they are back: " in capsys.readouterr().err
+
+
+def test_another_world_size_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    """A run whose workers saw fewer processes than planned says so with its code."""
+    show_verdict(replace(judge("r", {}, []), world_sizes={"gpu01": (2, 4)}), 1.0)
+    assert "warning: gpu01: CC-RUN-051" in capsys.readouterr().err

@@ -37,6 +37,7 @@ from clusterctl.client.results.receive import PullReport
 from clusterctl.client.results.target_dir import TargetDirectory, prepare_target
 from clusterctl.client.rpc import session as sessions
 from clusterctl.client.rpc import tasks
+from clusterctl.client.rpc.session import Interpreter
 from clusterctl.client.rpc.tasks import OutputCollector, measure_clock
 from clusterctl.client.sync.scan import ScanResult, scan_source
 from clusterctl.client.sync.upload import TreeUpload
@@ -100,7 +101,7 @@ def node_named(name: str = "gpu02") -> Node:
     return Node(name=name, index=1, host="192.0.2.2", ssh=ssh)
 
 
-NODE, INTERPRETER = node_named(), tasks.Interpreter("python3", None)
+NODE, INTERPRETER = node_named(), Interpreter("python3", None)
 
 
 # how honest frames are changed

@@ -68,6 +68,7 @@ class Seen:
     memory: int
     cpu: float
     changed: tuple[str, ...]
+    leaked: tuple[str, ...] = ()  # what has come where it must not be
 
     @property
     def documents(self) -> list[Any]:

@@ -408,7 +408,8 @@ CASES: dict[str, Case] = {
     "events-no-tables": events(b"7", b"[]", b'"x"', b"null", b'{"event": []}', b'{"event": {}, "reason": 7}'),
     "events-deep": events(b"[" * DEEP, b'{"event":' * DEEP),
     "events-wrong": events(
-        b'{"event": "worker", "rank": 1e999, "time": 1e999, "signal": [9]}',
+        b'{"event": "rank_exited", "rank": 1, "exit": null, "time": 5.0, "signal": [9]}',
+        b'{"event": "rank_exited", "rank": 1e999, "time": 1e999, "signal": 9}',
         b'{"event": "ended", "state": ["FAILED"], "time": -1e400, "reason": {}}',
         b'{"event": "stopping", "reason": ["gpu01: x"], "time": "soon"}',
     ),

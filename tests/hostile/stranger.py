@@ -13,6 +13,7 @@ from paramiko.common import (
     AUTH_PARTIALLY_SUCCESSFUL,
     AUTH_SUCCESSFUL,
     OPEN_SUCCEEDED,
+    cMSG_EXT_INFO,
     cMSG_IGNORE,
     cMSG_USERAUTH_BANNER,
 )
@@ -149,11 +150,22 @@ class FloodsLine(_Host):
         self.flood(cMSG_IGNORE, PIECE[:30000])
 
 
-def as_server(host: type[_Host]) -> Conduct:
+class Extends(paramiko.Transport):
+    """Announces four billion extensions as soon as the keys are exchanged."""
+
+    def _activate_outbound(self) -> None:
+        super()._activate_outbound()  # type: ignore[misc]  # paramiko's own, not in its type information
+        message = paramiko.Message()
+        message.add_byte(cMSG_EXT_INFO)
+        message.add_int(0xFFFFFFFF)
+        self._send_message(message)  # type: ignore[attr-defined]  # the same
+
+
+def as_server(host: type[_Host], transport_of: type[paramiko.Transport] = paramiko.Transport) -> Conduct:
     """Speak SSH in full, with a host that does harm."""
 
     def conduct(line: socket.socket, key: paramiko.PKey) -> None:
-        transport = paramiko.Transport(line)
+        transport = transport_of(line)
         transport.add_server_key(key)
         with suppress(paramiko.SSHException, EOFError):
             transport.start_server(server=host(transport))
@@ -170,6 +182,7 @@ CONDUCTS: dict[str, Conduct] = {
     "long-packet": long_packet,
     "garbage": garbage,
     "key-exchange": key_exchange,
+    "extensions": as_server(_Host, Extends),
     "floods-login": as_server(FloodsLogin),
     "never-content": as_server(NeverContent),
     "says-nothing": as_server(_Host),

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
+import password_servers
 import pytest
 from ground import CONTROLS, LIAR, MOST_MEMORY, NODES, Ground, Seen, World
 from variants import VARIANT
@@ -108,6 +109,11 @@ VERBS = {
     "exec as text": Verb(("exec", "--", "echo", "hi"), everywhere(r"(?m): hi$"), (PARTLY, FAILED)),
     "top": Verb(("top", "--once", "--json"), listed("nodes", "name")),
     "top as text": Verb(("top", "--once"), lines(r"(?m)^gpu0(\d) +[^ ]")),
+    "keys push": Verb(
+        ("keys", "push", "-y", "--accept-new", "--password-from", "SECRET"),
+        lines(r"(?m)^gpu0(\d): installed in"),
+        writes=r"home/\.ssh/(id_ed25519(\.pub)?|known_hosts)",
+    ),
 }
 
 
@@ -182,12 +188,26 @@ FIELDS = (
     ("top", "top"),
 )
 ALWAYS = ("numbers-huge", "crowded")  # what did most harm
+SOME_SERVERS = (  # of the servers that `keys push` may meet
+    "claims-flood",
+    "claims-present",
+    "claims-at-length",
+    "mute",
+    "narrow",
+    "takes-any-key",
+    "asks-again",
+    "asks-at-length",
+    "asks-much",
+    "other-host-key",
+    "home-pipe",
+)
 # What ./test runs of it: at least the attacks of the first review, and one of each kind. The bench runs all.
 SOME: dict[tuple[str, str], tuple[str, ...]] = {
     ("exec", "exec"): ("deep", "oversize", "endless-unknown", "error-flood", "error-escapes"),
     ("attach", "follow"): (
         "error-trace",
         "events-no-tables",
+        "events-wrong",
         "events-deep",
         "positions-wrong",
         "log-wrong",
@@ -210,7 +230,7 @@ SOME: dict[tuple[str, str], tuple[str, ...]] = {
     ("sync", "sync"): ("missing-again", "endless-unknown"),
     ("top as text", "top"): ("texts-escapes",),
     ("check", "probe"): ("endless", "error-escapes"),
-    ("discover", "probe"): ("texts-escapes",),
+    ("discover", "probe"): ("texts-escapes", "error-escapes"),
     ("init", "probe"): ("error-escapes",),
     ("launch", "start"): ("numbers-huge", "endless-unknown"),
     ("launch, followed", "follow"): ("roster",),
@@ -226,7 +246,6 @@ MORE: dict[tuple[str, str], tuple[str, ...]] = {
         "error-trace",
         "error-types",
         "log-escapes",
-        "events-wrong",
         "positions-huge",
         "run-up",
     ),
@@ -289,7 +308,6 @@ MORE: dict[tuple[str, str], tuple[str, ...]] = {
     ("discover", "probe"): (
         "wrong-types",
         "texts-astral",
-        "error-escapes",
     ),
     ("launch", "probe"): (
         "wrong-types",
@@ -347,13 +365,14 @@ def rows(*, everything: bool) -> Iterator[Row]:
         for case in dict.fromkeys(cases):
             yield Row(verb, f"{on}.{case}", True if case in NEVER_BELIEVED else None)
     yield Row("pull", "pull.first-gpu02", False, liar="gpu01")
+    for case in password_servers.CASES if everything else SOME_SERVERS:
+        yield Row("keys push", f"ssh.{case}", case not in password_servers.BELIEVED)
 
 
 TABLE = tuple(rows(everything=False))
 # Rows whose lie is one of the kind that another row has on another verb.
 VARIANTS = {
     ("exec", "exec.deep"),
-    ("attach", "follow.positions-wrong"),
     ("attach", "follow.log-wrong"),
     ("ps", "ps.run-cwd"),
     ("status", "ps.texts-astral"),
@@ -361,21 +380,21 @@ VARIANTS = {
     ("pull", "pull.rows-long"),
     ("pull", "pull.empty-pieces"),
     ("sync", "sync.endless-unknown"),
-    ("init", "probe.error-escapes"),
     ("launch", "start.endless-unknown"),
     ("ps", "ps.crowded"),
     ("ps", "ps.run-absolute"),
     ("ps --json", "ps.texts-escapes"),
-    ("attach any", "ps.stolen-file"),
-    ("attach", "follow.events-deep"),
     ("logs", "follow.crowded"),
-    ("logs -t", "follow.numbers-inf"),
     ("pull", "pull.crowded"),
     ("sync", "sync.numbers-huge"),
     ("stop", "stop.numbers-huge"),
     ("exec", "exec.numbers-huge"),
     ("top", "top.crowded"),
     ("exec", "exec.error-escapes"),
+    ("keys push", "ssh.claims-present"),
+    ("keys push", "ssh.narrow"),
+    ("keys push", "ssh.takes-any-key"),
+    ("keys push", "ssh.asks-again"),
 }
 NUMBERS = count()
 
@@ -397,6 +416,8 @@ def outcomes(
 def attack(ground: Ground, row: Row) -> tuple[World, Seen]:
     """Run one row in a world of its own."""
     verb = VERBS[row.verb]
+    if row.verb == "keys push":
+        return password_servers.run_push(ground, f"row-{next(NUMBERS)}", verb.words, row.case, row.liar)
     world = ground.world(f"row-{next(NUMBERS)}", row.lie, row.liar)
     world.plant(
         world.folder / "work/outputs/demo" / row.liar / "hook.json"
@@ -467,6 +488,7 @@ def judge_harm(row: Row, world: World, seen: Seen) -> Iterator[str]:
     yield from (
         f"changed: {path}" for path in seen.changed if not is_ours(path, verb) and path not in crashes
     )
+    yield from seen.leaked
     yield from (f"ran: {path.name}" for path in (world.folder / "canary").iterdir())
     if any((world.folder / path).stat().st_size > LARGEST_CRASH for path in crashes):
         yield "a large file of a crash"

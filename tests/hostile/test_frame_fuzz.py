@@ -13,6 +13,8 @@ import pytest
 from fuzzing import (
     DRIVERS,
     FRAMES,
+    INTERPRETER,
+    NODE,
     Line,
     Place,
     Tally,
@@ -23,6 +25,8 @@ from fuzzing import (
     unbounded,
     without_network,
 )
+
+from clusterctl.client.rpc import tasks
 
 COUNT = {"ps": 150, "pull": 100, "clean": 100}  # cases; the bench takes as many as one wants
 USUAL = 60
@@ -52,6 +56,14 @@ def test_honest_frames_are_understood(verb: str) -> None:
             DRIVERS[verb][0](Line(answer + render({"end": True}, b"")), place)
 
     assert conversation(Random("1"), load(verb)) == conversation(Random("1"), load(verb))
+
+
+def test_no_more_runs_are_read_than_were_asked_for() -> None:
+    """A node that sends more runs than the limit fills no memory with them."""
+    state = {"run": "a-20260101T000000-0001", "state": "RUNNING"}
+    answer = render({"runs": [state] * 3000}, b"") + render({"end": True}, b"")
+    with without_network():
+        assert len(tasks.ps(Line(answer), NODE, INTERPRETER, None, 200).runs) == 200
 
 
 def test_every_verb_of_the_payload_is_fuzzed() -> None:

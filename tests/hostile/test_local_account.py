@@ -15,6 +15,9 @@ from pathlib import Path
 import pytest
 from ground import CONTROLS, Ground, Seen, World
 
+from clusterctl.client.results.pull import META_FOLDER, NodeListing, name_shared_homes
+from clusterctl.client.sync.contents import StatCache
+
 STRANGER = 65534
 OWNER = "0123456789abcdef"
 _numbers = count()
@@ -151,43 +154,29 @@ def test_a_planted_id_makes_nobodys_runs_ours(world: World) -> None:
 
 
 @as_root
-def test_planted_hashes_are_not_believed(ground: Ground, world: World) -> None:
-    """What was remembered of the source tree was remembered by us, or is not used."""
-    ground.project(world, "demo")
-    for file in (world.folder / "work").iterdir():
-        os.utime(file, (1.7e9, 1.7e9))
-    trees = world.folder / "state/clusterctl/trees"
-    trees.mkdir(mode=0o700)
-    assert in_order(world.run(["sync", "job.yaml"])).code == 0
-    rows = {file.name: [*stamp(file), "0" * 64] for file in (world.folder / "work").iterdir()}
-    name = next(trees.iterdir(), trees / "none").name
-    (trees / name).write_text(json.dumps({"version": 1, "files": rows}), encoding="ascii")
-    give_away(trees / name)
+def test_planted_hashes_are_not_believed(tmp_path: Path) -> None:
+    """A cache of file hashes that another account owns is not read."""
+    stamp = (1, 1, 1, 1)
+    cache = StatCache(tmp_path / "trees", b"/src")
+    cache.remember("train.py", stamp, "0" * 64)
+    cache.save()
+    assert StatCache(tmp_path / "trees", b"/src").find("train.py", stamp) == "0" * 64
 
-    seen = in_order(world.run(["sync", "job.yaml"]))
+    (file,) = (tmp_path / "trees").iterdir()
+    give_away(file)
 
-    assert seen.code == 0, seen.both
-
-
-def stamp(file: Path) -> tuple[int, int, int, int]:
-    """What a file that is unchanged keeps, as the cache writes it."""
-    found = file.stat()
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+    assert StatCache(tmp_path / "trees", b"/src").find("train.py", stamp) is None
 
 
 @as_root
-def test_planted_names_of_homes_are_not_believed(ground: Ground, world: World) -> None:
-    """Under which name results are kept is not for somebody else to write down."""
-    target = world.folder / "work/outputs/demo/.clusterctl"
-    target.mkdir(parents=True)
-    homes = {
-        Path(ground.lab.plan.home_directory(node.plan), ".clusterctl/id").read_text().strip(): "planted"
-        for node in ground.lab.nodes
-    }
-    (target / "homes.json").write_text(json.dumps(homes), encoding="ascii")
-    target.chmod(0o777)
-    give_away(target / "homes.json")
+@pytest.mark.parametrize(("owner", "name"), [(-1, "planted"), (STRANGER, "gpu01")])
+def test_planted_names_of_homes_are_not_believed(tmp_path: Path, owner: int, name: str) -> None:
+    """The name of a shared home is read from a file of ours, and not from one that another account owns."""
+    folder = tmp_path / META_FOLDER
+    folder.mkdir(mode=0o700)
+    (folder / "homes.json").write_text(json.dumps({"ID": ["planted", ["gpu01"]]}), encoding="ascii")
+    os.chown(folder / "homes.json", owner, -1)
 
-    in_order(world.run(["pull", ground.runs["demo"]]))
+    listed = {"gpu01": NodeListing((), "m", "ID")}
 
-    assert not (target.parent / "planted").exists()
+    assert name_shared_homes([["gpu01"]], listed, tmp_path) == {"gpu01": name}

@@ -23,6 +23,7 @@ EXPECTED = {
     "long-packet": ("CC-SSH-004", "CC-SSH-006"),
     "garbage": ("CC-SSH-004", "CC-SSH-006"),
     "key-exchange": ("CC-SSH-004", "CC-SSH-006"),
+    "extensions": ("CC-SSH-006", "CC-SSH-007"),
     "floods-login": ("CC-SSH-004",),
     "never-content": ("CC-SSH-007",),
     "says-nothing": ("CC-SSH-004",),

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from servers import make_client, node_named
 
-from clusterctl.client.rpc.session import Session
+from clusterctl.client.rpc.session import Interpreter, Session
 from clusterctl.client.ssh.timeouts import Timeouts
 from clusterctl.errors import ClusterctlError
 
@@ -26,7 +26,7 @@ def main() -> None:
     began, said = time.monotonic(), {"code": "", "exit": 0, "node": "", "text": ""}
     try:
         connection = client.connect(node, LIMITS)
-        with Session(connection, "ps", {"workdir": "~"}, python="python3", timeouts=LIMITS) as session:
+        with Session(connection, "ps", {"workdir": "~"}, Interpreter("python3"), timeouts=LIMITS) as session:
             session.receive()
     except ClusterctlError as error:
         text = f"{error.message}\n{error.evidence}\n{error.fix}"

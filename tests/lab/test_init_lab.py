@@ -56,6 +56,37 @@ def test_two_files_that_check_and_launch_take_as_they_are(lab: Lab, tmp_path: Pa
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+def test_a_running_lab_brings_its_own_ssh_settings(lab: Lab, tmp_path: Path) -> None:
+    """`--lab` is enough to reach its nodes, and the inventory says that `init` made it."""
+    state = str(lab.directory.parents[2])
+
+    made = cctl(None, "--lab", lab.name, "init", "gpu[01-02]", cwd=tmp_path, XDG_STATE_HOME=state)
+    other = cctl(None, "--lab", "nope", "init", "gpu01", "--force", cwd=tmp_path, XDG_STATE_HOME=state)
+
+    assert made.code == 0, made.err
+    text = (tmp_path / "inventory.yaml").read_text()
+    assert text.startswith("# Made by `clusterctl init`.\n")
+    nodes = parse_inventory(text, "inventory.yaml").nodes
+    assert {(node.ssh.config, node.python) for node in nodes} == {(str(lab.ssh_config), lab.plan.python)}
+    assert (other.code, "CC-LAB-005: no lab called nope is running" in other.err) == (2, True)
+
+
+def test_a_running_lab_goes_before_the_file_that_lies_here(lab: Lab, tmp_path: Path) -> None:
+    """The line that names the inventory says that the file is ignored, and how to choose it."""
+    state = str(lab.directory.parents[2])
+
+    alone = cctl(None, "inventory", "show", cwd=tmp_path, XDG_STATE_HOME=state)
+    (tmp_path / "inventory.yaml").write_text("cluster: c\nnodes: [{host: 192.0.2.1}]\n")
+    ignored = cctl(None, "inventory", "show", cwd=tmp_path, XDG_STATE_HOME=state)
+    chosen = cctl(None, "-i", "inventory.yaml", "inventory", "show", cwd=tmp_path, XDG_STATE_HOME=state)
+    same = cctl(None, "inventory", "show", cwd=lab.directory, XDG_STATE_HOME=state)
+
+    assert "(the running lab), 2 nodes" in alone.err
+    assert "(the running lab; ./inventory.yaml is ignored: -i inventory.yaml), 2 nodes" in ignored.err
+    assert "(given by -i), 1 node" in chosen.err
+    assert "(the running lab), 2 nodes" in same.err
+
+
 def test_on_a_terminal_it_asks_what_it_cannot_know(lab: Lab, tmp_path: Path) -> None:
     """Machines, out of those that the SSH configuration names, and the script; the Python only if it has no torch."""
     (tmp_path / "fit.py").write_text("print('fit')\n")
@@ -118,6 +149,7 @@ def test_machines_that_do_not_let_us_in_are_written_for_keys_push(lab: Lab, tmp_
     assert "clusterctl keys push" in made.err
     inventory = parse_inventory((tmp_path / "inventory.yaml").read_text(), "inventory.yaml")
     assert [node.host for node in inventory.nodes] == ["gpu01", "gpu02"]
+    assert (tmp_path / "inventory.yaml").read_text().startswith("# Made by `clusterctl init` from")
     assert not (tmp_path / "job.yaml").exists()
 
 

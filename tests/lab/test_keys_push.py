@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -273,11 +273,48 @@ def test_the_script_adds_one_line_and_spoils_none(tmp_path: Path, before: str) -
     assert file.read_text() == (before if not before or before.endswith("\n") else f"{before}\n") + added
 
 
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_the_script_touches_nothing_but_a_file(tmp_path: Path, kind: str) -> None:
+    """In the place of authorized_keys: a pipe that nobody writes to, a device without an end, a folder."""
+    (tmp_path / ".ssh").mkdir(mode=0o755)
+    file = tmp_path / ".ssh" / "authorized_keys"
+    makers: dict[str, Callable[[], object]] = {
+        "pipe": lambda: os.mkfifo(file),
+        "device": lambda: file.symlink_to("/dev/zero"),
+        "folder": file.mkdir,
+    }
+    makers[kind]()
+    before = file.lstat()
+
+    result = parse_install_result(run_script(render_install("ssh-ed25519 BBBB me"), tmp_path))
+
+    assert (result.state, result.detail) == ("failed", f"{file} is not a regular file")
+    assert file.lstat().st_mode == before.st_mode
+
+
+def test_what_a_node_says_is_bounded() -> None:
+    """Notes and details of megabytes, and what a terminal would act on."""
+    evil = "\x1b]0;x\x07" + "x" * 100_000
+    many = "".join(f"clusterctl-key: note {evil}\n" for _ in range(100))
+
+    for text in (f"{many}clusterctl-key: added {evil}\n", many, evil):
+        result = parse_install_result(text)
+        assert len(result.detail) < 1100
+        assert len("".join(result.notes)) < 3300
+        assert "\x1b" not in result.detail + "".join(result.notes)
+
+
 def run_script(script: str, home: Path) -> str:
     """Let a sh read it, as the node's does."""
     environment = {"HOME": str(home), "PATH": os.environ["PATH"]}
     return subprocess.run(
-        ["/bin/sh"], input=script, env=environment, capture_output=True, text=True, check=True
+        ["/bin/sh"],
+        input=script,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=HANG,
     ).stdout
 
 

@@ -166,7 +166,7 @@ def test_first_nic_carries_ssh_and_last_one_training(make_lab) -> None:
         ("10.77.0.2", "10.77.0.2"),
         ("10.77.1.3", "10.77.0.3"),
     ]
-    assert addresses(lab.node("gpu01")) == {"lo": "127.0.0.1", "mgmt0": "10.77.1.1", "ib0": "10.77.0.1"}
+    assert addresses(lab.find_node("gpu01")) == {"lo": "127.0.0.1", "mgmt0": "10.77.1.1", "ib0": "10.77.0.1"}
     assert nodes[0].ssh.user == lab.plan.account.name
     assert nodes[0].python == sys.executable
     assert "nsenter" in (nodes[0].ssh.proxy_command or "")
@@ -179,7 +179,7 @@ def test_nodes_share_no_home_tmp_or_memory(cluster) -> None:
         assert cluster.ssh("gpu01", f"ls {place}/lab-mark && rm {place}/lab-mark; ls {place}").split()[0]
         assert "lab-mark" not in cluster.ssh("gpu02", f"ls {place}")
         assert not Path(os.path.expandvars(place), "lab-mark").exists()
-    cluster.node("gpu01").run(["sh", "-c", "echo 10.77.0.9 lab-mark >> /etc/hosts"])
+    cluster.find_node("gpu01").run(["sh", "-c", "echo 10.77.0.9 lab-mark >> /etc/hosts"])
     assert "lab-mark" in cluster.ssh("gpu01", "cat /etc/hosts")
     assert "lab-mark" not in cluster.ssh("gpu02", "cat /etc/hosts") + Path("/etc/hosts").read_text()
 
@@ -221,33 +221,33 @@ def test_borrowed_packages_are_seen_too(make_lab, tmp_path, monkeypatch) -> None
 def test_sshd_has_the_limits_of_openssh(cluster) -> None:
     """A test bed with raised limits would hide what users meet."""
     words = [cluster.plan.sshd, "-T", "-f", "/run/lab/sshd_config"]
-    said = cluster.node("gpu01").run(words).stdout.splitlines()
+    said = cluster.find_node("gpu01").run(words).stdout.splitlines()
 
     assert {"maxstartups 10:30:100", "maxsessions 10", "usepam no", "passwordauthentication no"} <= set(said)
 
 
 def test_processes_tells_tags_and_zombies_are_reaped(cluster) -> None:
     """A tagged orphan is seen with its run, and vanishes when it ends."""
-    node = cluster.node("gpu03")
+    node = cluster.find_node("gpu03")
     cluster.ssh("gpu03", "CLUSTERCTL_RUN=r-1/gpu03/1 setsid sleep 1000 >/dev/null 2>&1 </dev/null & true")
 
     def seen() -> list[tuple[str, str]]:
-        return [(process.command, process.tag) for process in node.processes() if process.tag]
+        return [(process.command, process.run_id) for process in node.list_processes() if process.run_id]
 
     wait_until(lambda: seen() == [("sleep 1000", "r-1/gpu03/1")], "the process is seen")
-    pid = next(process.pid for process in node.processes() if process.tag)
+    pid = next(process.pid for process in node.list_processes() if process.run_id)
     node.run(["kill", str(pid)])
-    wait_until(lambda: pid not in [process.pid for process in node.processes()], "it ended")
+    wait_until(lambda: pid not in [process.pid for process in node.list_processes()], "it ended")
 
 
 def test_run_is_root_of_the_node_only(cluster) -> None:
     """Faults can be made inside a node: the MTU of its NIC changes there and nowhere else."""
-    node = cluster.node("gpu02")
+    node = cluster.find_node("gpu02")
     ip = find_program("ip")
     node.run([ip, "link", "set", "ib0np0", "mtu", "1400"])
     try:
         assert "mtu 1400" in node.run([ip, "link", "show", "ib0np0"]).stdout
-        assert "mtu 1400" not in cluster.node("gpu01").run([ip, "link"]).stdout
+        assert "mtu 1400" not in cluster.find_node("gpu01").run([ip, "link"]).stdout
     finally:
         node.run([ip, "link", "set", "ib0np0", "mtu", "1500"])
 
@@ -256,7 +256,7 @@ def test_power_cut_says_no_goodbye_and_heal_brings_the_same_node_back(make_lab) 
     """Peers of a dead node hear nothing; healed, it has its name, home, address, NIC, MAC and host key."""
     lab = make_lab(n=2)
     ip = find_program("ip")
-    node = lab.node("gpu02")
+    node = lab.find_node("gpu02")
     lab.ssh("gpu02", "echo mine > ~/kept; echo gone > /tmp/lost")
     before = node.run([ip, "-br", "link", "show", "ib0np0"]).stdout.split()[2]
     boot = lab.ssh("gpu02", "cat /proc/sys/kernel/random/boot_id")
@@ -269,7 +269,7 @@ def test_power_cut_says_no_goodbye_and_heal_brings_the_same_node_back(make_lab) 
     assert process.wait() == 0
     assert not state.is_on
     assert heard == "TimeoutError"
-    assert node.processes() == []
+    assert node.list_processes() == []
     assert labs.heal_node(lab, "gpu02").nics == {"ib0np0": "up"}
     assert lab.ssh("gpu02", "hostname; cat ~/kept; ls /tmp").split()[:2] == ["gpu02", "mine"]
     assert "lost" not in lab.ssh("gpu02", "ls /tmp")
@@ -296,9 +296,9 @@ def test_the_machine_outside_keeps_its_address_when_nodes_lose_power(make_lab) -
 def test_a_node_whose_init_was_killed_is_off_and_heals(make_lab) -> None:
     """The lab notices a node that died without `break`."""
     lab = make_lab(n=2)
-    os.kill(lab.node("gpu01").state().pid, signal.SIGKILL)
+    os.kill(lab.find_node("gpu01").read_state().pid, signal.SIGKILL)
 
-    wait_until(lambda: not lab.node("gpu01").state().power, "no power")
+    wait_until(lambda: not lab.find_node("gpu01").read_state().is_on, "no power")
     assert labs.heal_node(lab, "gpu01").is_on
     assert lab.ssh("gpu01", "hostname") == "gpu01\n"
 
@@ -511,7 +511,8 @@ def test_the_relay_ends_when_its_client_is_killed(make_lab) -> None:
         return set(inhabitants({net})) - set(inhabitants({pids}))
 
     wait_until(
-        lambda: len(relays()) == 1 and bool(lab.node("gpu01").processes()), "one relay, and what it runs"
+        lambda: len(relays()) == 1 and bool(lab.find_node("gpu01").list_processes()),
+        "one relay, and what it runs",
     )
     labs.break_node(lab, "gpu01", "power")
     client.kill()
@@ -531,9 +532,9 @@ def test_an_ordinary_user_has_a_lab_too(make_lab, ordinary_user) -> None:
     assert lab.ssh("gpu01", f"{lab.plan.python} -c 'import click; print(click.__name__)'") == "click\n"
     terminal = [*lab.ssh_command("gpu01")[:3], "-tt", "gpu01", "tty"]
     assert lab.run(terminal).stdout.startswith("/dev/pts/")
-    assert lab.node("gpu01").run(["id", "-u"]).stdout == "0\n"
+    assert lab.find_node("gpu01").run(["id", "-u"]).stdout == "0\n"
     lab.ssh("gpu01", "CLUSTERCTL_RUN=r-2/gpu01/1 setsid sleep 1000 >/dev/null 2>&1 </dev/null & true")
-    assert [p.tag for p in lab.node("gpu01").processes() if p.tag] == ["r-2/gpu01/1"]
+    assert [p.run_id for p in lab.find_node("gpu01").list_processes() if p.run_id] == ["r-2/gpu01/1"]
     for how in labs.BREAKS:
         labs.break_node(lab, "gpu02", how)
         labs.heal_node(lab, "gpu02")
@@ -616,7 +617,7 @@ while data := connection.recv(65536):
     size += len(data)
 connection.sendall(b"x" * size + b"!")
 """
-    node = cluster.node("gpu01")
+    node = cluster.find_node("gpu01")
     peer = threading.Thread(target=node.run, args=([sys.executable, "-c", count],))
     peer.start()
     wait_until(lambda: ":2328 " in node.run(["cat", "/proc/net/tcp"]).stdout, "its port")

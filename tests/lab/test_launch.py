@@ -249,6 +249,34 @@ def test_dry_run_needs_no_node(tmp_path: Path) -> None:
     assert "export GLOO_SOCKET_IFNAME=eth1" in result.out
 
 
+def test_dry_run_counts_files_and_warns(tmp_path: Path) -> None:
+    """Links and empty folders are no files; two nodes that would each run the same process are named."""
+    inventory = tmp_path / "inventory.yaml"
+    inventory.write_text("cluster: c\nnodes: [{host: 192.0.2.1, name: a}, {host: 192.0.2.2, name: b}]\n")
+    job = make_project(tmp_path / "p", "print(1)", launcher="python", nproc_per_node=None)
+    (job.parent / "link").symlink_to("train.py")
+    (job.parent / "empty").mkdir()
+
+    result = cctl(None, "-i", inventory, "launch", job, "--dry-run")
+
+    assert result.code == 0, result.err
+    assert "# code: 2 files, " in result.out  # train.py and job.yaml
+    assert "CC-RUN-050" in result.err
+
+
+def test_what_launch_says_before_the_first_worker(cluster: Lab, tmp_path: Path) -> None:
+    """A spare that cannot help is named at once, and only files are counted as sent."""
+    job = make_project(tmp_path, "print(1)", nodes=1, launcher="python", restart={"spares": 1})
+    (tmp_path / "link").symlink_to("train.py")
+    (tmp_path / "empty").mkdir()
+
+    result = cctl(cluster, "launch", job)
+
+    assert result.code == 0, result.err
+    assert "1 spare, but no lost node can be survived" in result.err
+    assert "2 files, " in result.err
+
+
 def test_edits_during_a_run_change_nothing(cluster: Lab, tmp_path: Path) -> None:
     """Each run has a copy of its own: what is edited here after GO is not seen there."""
     script = """
@@ -377,6 +405,17 @@ def test_the_last_words_without_a_newline_are_not_lost(cluster: Lab, tmp_path: P
     entries = result.json_lines()
     assert said(entries) == ["\ufffd\x00one", "two\x1b[2J"]
     assert said(entries, "stderr") == ["three"]
+
+
+def test_a_job_whose_python_is_missing_is_what_is_to_be_changed(cluster: Lab, tmp_path: Path) -> None:
+    """The fix names the job file, and the nodes, which answered, are not called silent."""
+    job = make_project(tmp_path, "", python="/usr/bin/nopython")
+
+    result = cctl(cluster, "check", job)
+
+    assert result.code == 3
+    assert f"set `python` in {job} to the absolute path" in result.out
+    assert "no answer" not in result.out
 
 
 @pytest.mark.parametrize("interpreter", [sys.executable])

@@ -76,6 +76,8 @@ def test_of_two_launches_at_once_one_gets_the_gpus(gpus: Lab, project: Callable[
     assert f"GPU 0: run {winner} of " in error
     assert "since " in error
     assert "nothing was started" in error
+    loser = ("one", "two")[codes.index(3)]
+    assert f"{loser}-" not in cctl(gpus, "ps").out  # it was refused, and never was a run
     assert all(p.run_id.startswith(winner) for node in gpus.nodes for p in node.list_processes() if p.run_id)
 
     beside = cctl(gpus, "launch", "--no-check", project("beside", DONE, gpus=[1]))

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from clusterctl.plans.cleanup import CleanupPlan, RetentionPolicy, StoredRun, parse_stored_run, plan_cleanup
+from clusterctl.plans.cleanup import (
+    CleanupPlan,
+    RetentionPolicy,
+    StoredRun,
+    parse_orphans,
+    parse_stored_run,
+    plan_cleanup,
+)
 from clusterctl.plans.runs.selection import Owner
 from clusterctl.protocol.untrusted import Untrusted
 
@@ -105,6 +112,12 @@ def test_what_names_no_run_is_no_part() -> None:
     """Neither is it removed, nor does it count among the newest."""
     for run in (7, None, "", "r", "../r" + TIME, "/r" + TIME):
         assert parse_stored_run("gpu01", Untrusted({"run": run, "leaf": "0-gpu01", "age": 9.0})) is None
+
+
+def test_what_names_no_run_is_no_orphan() -> None:
+    """A process whose run id is a path is left out of what may be ended."""
+    rows = [{"run": run, "pid": 5, "starttime": 1} for run in ("../r" + TIME, "r" + TIME)]
+    assert [orphan.run for orphan in parse_orphans(rows, {}).own] == ["r" + TIME]
 
 
 def test_runs_that_one_node_makes_up_crowd_out_its_own_alone() -> None:

@@ -56,6 +56,7 @@ def test_patterns(pattern: str, indices: tuple[int, ...]) -> None:
         ("gup01", "CC-USE-012", "did you mean 'gpu01'?"),
         ("GPU01", "CC-USE-012", "did you mean 'gpu01'?"),
         ("gpu[01-04]", "CC-USE-012", "no node is called 'gpu04' (from 'gpu[01-04]')"),
+        ("gpu99", "CC-USE-012", "no node is called 'gpu99'"),
         ("gpu[1-3]", "CC-USE-012", "no node is called 'gpu1'"),
         ("cpu*", "CC-USE-012", "no node matches 'cpu*'"),
         ("gpu[01-02]*,x", "CC-USE-012", "no node is called 'x'"),
@@ -63,7 +64,7 @@ def test_patterns(pattern: str, indices: tuple[int, ...]) -> None:
         ("7-12", "CC-USE-012", "there is no node with rank 9"),
         ("3-1", "CC-USE-011", "runs backwards"),
         ("gpu[03-01]", "CC-USE-011", "the range '03-01' runs backwards"),
-        ("gpu[01", "CC-USE-011", "cannot read the choice of nodes 'gpu[01'"),
+        ("gpu[01", "CC-USE-011", "cannot read the choice of nodes 'gpu[01': the '[' is never closed"),
         ("gpu]01[", "CC-USE-011", "cannot read"),
         ("gpu[]", "CC-USE-011", "'' is not a number"),
         ("gpu[a-b]", "CC-USE-011", "'a-b' is not a number"),
@@ -79,6 +80,16 @@ def test_wrong_patterns(pattern: str, code: str, words: str) -> None:
 
     assert caught.value.code == code
     assert words in caught.value.message
+
+
+@pytest.mark.parametrize("pattern", ["gpu99", "rack3-n7", "12"])
+def test_another_number_is_not_guessed(pattern: str) -> None:
+    """Any node would be as near as any other: all of them are listed."""
+    with pytest.raises(UsageError) as caught:
+        select_nodes(pattern, NAMES)
+
+    assert "did you mean" not in caught.value.message
+    assert caught.value.fix.startswith("the nodes are gpu[01-03,10],head,")
 
 
 def test_no_nodes_at_all() -> None:

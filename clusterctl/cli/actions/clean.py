@@ -29,7 +29,7 @@ from clusterctl.client.maintenance import (
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.fanout import fan_out
-from clusterctl.client.rpc.session import Session
+from clusterctl.client.rpc.session import Interpreter, Session
 from clusterctl.console.maintenance import (
     cleanup_to_json,
     ended_orphans_to_json,
@@ -180,7 +180,7 @@ class Clean:
     def _open(self, c: Any, node: Node) -> tuple[Session, NodeStorage | None]:
         unused = min(STORE_UNUSED_FOR, self._options.bounds.older_than)
 
-        def read(python: tasks.Interpreter) -> tuple[Session, NodeStorage | None]:
+        def read(python: Interpreter) -> tuple[Session, NodeStorage | None]:
             session = tasks.clean(c, node, python, unused)
             try:
                 return session, read_storage(session, node.name)

@@ -10,6 +10,7 @@ import click
 
 from clusterctl.cli.context.nodes import open_cluster, report_failures, with_any_python
 from clusterctl.client.rpc import tasks
+from clusterctl.client.rpc.session import Interpreter
 from clusterctl.client.rpc.tasks import CommandOutput, OutputCollector
 from clusterctl.console.exec import LinePrinter, answers_to_json, show_answers
 from clusterctl.console.progress import Phases
@@ -73,7 +74,7 @@ def run_everywhere(nodes: Sequence[Node], command: Sequence[str], *, fold: bool,
 
 
 def _run(c: Any, node: Node, argv: Sequence[str], printer: LinePrinter | None) -> CommandOutput:
-    def execute(python: tasks.Interpreter) -> CommandOutput:
+    def execute(python: Interpreter) -> CommandOutput:
         if printer is None:
             collector = OutputCollector()
             return collector.finish(tasks.execute(c, node, python, argv, MAX_OUTPUT, collector.append))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from clusterctl.cli.context.nodes import notice, with_any_python
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
+from clusterctl.client.rpc.session import Interpreter
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.runs.selection import Parts, gather_runs, is_complete, is_live
 from clusterctl.plans.runs.state import SUCCEEDED, NodeState, run_state
@@ -25,7 +26,7 @@ class FoundRuns:
     runs: dict[RunId, dict[str, NodeState | None]]
     errors: tuple[ClusterctlError, ...]
     asked: int
-    pythons: dict[str, tasks.Interpreter]
+    pythons: dict[str, Interpreter]
     offsets: dict[str, float]  # each node's clock minus ours, in seconds
 
     @property
@@ -47,7 +48,7 @@ def find_runs(
     `only_one`: no other run is wanted, so that once all of its nodes have spoken nobody waits for one that is dark.
     """
     answers: dict[str, tasks.RunListing] = {}
-    pythons: dict[str, tasks.Interpreter] = {}
+    pythons: dict[str, Interpreter] = {}
     errors: dict[str, ClusterctlError] = {}
 
     for outcome in cluster.each(

@@ -153,17 +153,19 @@ class InitCommand:
         from clusterctl.client.ssh.key_install import HostKeyPrompts
 
         prompts = HostKeyPrompts(notice)
-        answers = probe_hosts(imported, self._name, prompts)
+        answers = probe_hosts(imported, self._name, prompts, made_by="init")
         for _ in range(MAX_PROMPT_ROUNDS):
             if not confirm_host_keys(prompts, accept_new=False, interactive=self._interactive):
                 break
-            answers = probe_hosts(imported, self._name, prompts)
+            answers = probe_hosts(imported, self._name, prompts, made_by="init")
         nodes_without_torch = _without_torch(answers)
         if nodes_without_torch and self._interactive and self._connect_options.python is None:
             question = f"python3 on {nodes_without_torch} has no torch. Path of the Python that has it (empty: later)"
             python = click.prompt(question, default="", show_default=False, err=True).strip()
             if python:
-                answers = probe_hosts(_with_defaults(imported, python=python), self._name, prompts)
+                answers = probe_hosts(
+                    _with_defaults(imported, python=python), self._name, prompts, made_by="init"
+                )
         return answers
 
     def _choose_script(self) -> str:
@@ -183,7 +185,8 @@ class InitCommand:
     def _write_without_answers(self, imported: Imported, answers: DiscoveryAnswers, inventory: Path) -> int:
         """Write what `keys push` needs if keys are all that is missing; else nothing."""
         if all(error.code in LOGIN_REFUSED_CODES for error in answers.failures.values()):
-            write_inventory(render_inventory(imported, self._name), str(inventory), force=self._options.force)
+            text = render_inventory(imported, self._name, made_by="init")
+            write_inventory(text, str(inventory), force=self._options.force)
             info(f"written: {inventory}, without NICs and GPUs, since no machine let us in")
             info(f"next: {self._cd_prefix}clusterctl keys push; then clusterctl init --force as now")
         else:

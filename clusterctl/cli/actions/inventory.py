@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from clusterctl.cli.context.load import expand, read_spec
+from clusterctl.cli.context.load import expand, lab_dir, read_spec
 from clusterctl.cli.context.nodes import interpreter, open_cluster, reading_exit_code, report_failures
 from clusterctl.client.rpc import tasks
 from clusterctl.client.ssh.host_keys import HostKeys
@@ -151,13 +151,32 @@ def discover(
     return answers.exit_code
 
 
-def probe_hosts(imported: Imported, cluster: str, hostkeys: HostKeys | None = None) -> DiscoveryAnswers:
+def with_lab(connect_options: ConnectOptions, lab_name: str | None) -> ConnectOptions:
+    """Connect as a running lab's nodes want it, where the command line does not say otherwise."""
+    if lab_name is None:
+        return connect_options
+    from clusterctl.lab.labs import load
+
+    lab = load(lab_dir(), lab_name)
+    config = connect_options.config or str(lab.ssh_config)
+    return replace(connect_options, config=config, python=connect_options.python or lab.plan.python)
+
+
+def probe_hosts(
+    imported: Imported,
+    cluster: str,
+    hostkeys: HostKeys | None = None,
+    *,
+    made_by: str = "inventory discover",
+) -> DiscoveryAnswers:
     """Ask machines of which only the ways to them are known; `hostkeys` judges in place of the usual ones."""
     bare = parse_inventory(render_inventory(imported, cluster or DEFAULT_NAME), COMMAND_LINE)
     facts, failures = _probe_nodes(bare, hostkeys)
     reasons = {name: clean_text(f"{error.code} {error.message}") for name, error in failures.items()}
     discovery = plan_discovery(bare.nodes, facts, reasons)
-    text = render_discovered(imported, cluster or DEFAULT_NAME, discovery.nodes, discovery.advice)
+    text = render_discovered(
+        imported, cluster or DEFAULT_NAME, discovery.nodes, discovery.advice, made_by=made_by
+    )
     return DiscoveryAnswers(text, facts, failures)
 
 

@@ -113,9 +113,7 @@ def run_preflight(
         for session in open_probes.values():
             session.close()
     local_facts = read_local_facts(nodes, job)
-    findings = evaluate(
-        nodes, Observations(facts, failures, mesh, local_facts=local_facts), job, selection
-    )
+    findings = evaluate(nodes, Observations(facts, failures, mesh, local_facts=local_facts), job, selection)
     return Preflight(facts, failures, findings, mesh, selection=selection, local_facts=local_facts)
 
 

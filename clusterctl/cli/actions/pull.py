@@ -28,7 +28,7 @@ from clusterctl.client.results.target_dir import TargetDirectory, prepare_target
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.fanout import fan_out
-from clusterctl.client.rpc.session import Session
+from clusterctl.client.rpc.session import Interpreter, Session
 from clusterctl.console.results import PullProgress, pull_to_json, report_outside, report_pull
 from clusterctl.console.terminal import info
 from clusterctl.console.text import json_text
@@ -195,7 +195,7 @@ class Pull:
         parts = [LOGS, CODE] if self._options.everything else [LOGS] if self._options.logs else []
         request = tasks.PullRequest(self._job, self._run_id, parts, max_files, shared_home_probe)
 
-        def open_session(python: tasks.Interpreter) -> NodePull:
+        def open_session(python: Interpreter) -> NodePull:
             max_name_bytes = None if self._options.no_limit else MAX_NAMES
             session = tasks.pull(c, node, python, request, self._marks[node.name])
             try:

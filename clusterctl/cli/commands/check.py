@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import click
 
 from clusterctl.cli.context.load import load_inventory, load_job
-from clusterctl.cli.options import Settings, shared_options, with_node_options
+from clusterctl.cli.options import Settings, set_option, shared_options, with_node_options
 from clusterctl.console.text import json_text
+
+if TYPE_CHECKING:
+    from clusterctl.specs.job.model import Job
 
 
 @click.command()
@@ -19,6 +25,7 @@ from clusterctl.console.text import json_text
     "--only", multiple=True, metavar="CODES", help="Judge only these: codes, families such as NET, globs."
 )
 @click.option("--skip", multiple=True, metavar="CODES", help="Judge all but these.")
+@set_option
 @click.option("--json", "as_json", is_flag=True, help="Write facts and findings as JSON.")
 @shared_options
 def check(
@@ -29,6 +36,7 @@ def check(
     deep: bool,
     only: tuple[str, ...],
     skip: tuple[str, ...],
+    overrides: tuple[str, ...],
     as_json: bool,
 ) -> int:
     """Prove that the nodes are fit, before anything starts.
@@ -42,7 +50,7 @@ def check(
     from clusterctl.plans.launch.placement import choose_nodes, plan_placement
 
     inventory = load_inventory(settings)
-    job = load_job(job_file, (), ()) if job_file else None
+    job = _load_job(job_file, overrides)
     if job is None:
         nodes = choose_nodes(inventory, pattern, exclude)
     else:
@@ -79,3 +87,14 @@ def check(
 
         render_check(stdout(), nodes, result.facts, result.findings, render_network)
     return result.exit_code
+
+
+def _load_job(job_file: str | None, overrides: Sequence[str]) -> Job | None:
+    """Read the job with its overrides; None without a job file, which then nothing may override."""
+    if job_file is not None:
+        return load_job(job_file, overrides, ())
+    if overrides:
+        raise click.UsageError(
+            "--set overrides a key of a job: give JOB.yaml too", click.get_current_context()
+        )
+    return None

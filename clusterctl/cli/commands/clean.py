@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 
 from clusterctl.cli.context.load import load_inventory
-from clusterctl.cli.options import Settings, shared_options, with_node_options
+from clusterctl.cli.options import Settings, WholeNumber, shared_options, with_node_options
 
 
 @click.command()
 @click.option(
     "--keep",
-    type=click.IntRange(min=0),
+    type=WholeNumber("a number of runs"),
     default=10,
     show_default=True,
     help="Newest runs of each job that stay.",

@@ -28,7 +28,7 @@ from clusterctl.cli.options import Settings, shared_options, with_connect_option
 @with_connect_options
 @shared_options
 def init(
-    settings: Settings,  # noqa: ARG001 - shared by all verbs
+    settings: Settings,
     hosts: tuple[str, ...],
     source: str | None,
     from_ssh_config: str | None,
@@ -46,9 +46,8 @@ def init(
     missing. Exit code 0: all answered; 5: some did, the others stand in comments; 4: none, and nothing was written.
     """
     from clusterctl.cli.actions.init import InitCommand, InitOptions
-    from clusterctl.cli.actions.inventory import ConnectOptions
+    from clusterctl.cli.actions.inventory import ConnectOptions, with_lab
 
     connect_options = ConnectOptions(**connection, host_keys="accept-new" if accept_new else None)
-    return InitCommand(
-        Path(folder), InitOptions(hosts, source, from_ssh_config, script, name, force), connect_options
-    ).run()
+    options = InitOptions(hosts, source, from_ssh_config, script, name, force)
+    return InitCommand(Path(folder), options, with_lab(connect_options, settings.lab)).run()

@@ -7,12 +7,12 @@ from typing import Any
 import click
 
 from clusterctl.cli.context.load import load_inventory
-from clusterctl.cli.options import Settings, shared_options, with_connect_options
+from clusterctl.cli.options import Settings, VerbGroup, shared_options, with_connect_options
 from clusterctl.console.text import json_text
 from clusterctl.specs.text import command_line
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 @shared_options
 def inventory(settings: Settings) -> None:
     """Work with the inventory file."""
@@ -92,7 +92,7 @@ def import_(
 @with_connect_options
 @shared_options
 def discover(
-    settings: Settings,  # noqa: ARG001 - shared by all verbs
+    settings: Settings,
     hosts: tuple[str, ...],
     output: str | None,
     force: bool,
@@ -107,4 +107,5 @@ def discover(
     """
     from clusterctl.cli.actions import inventory as actions
 
-    return actions.discover(hosts, actions.ConnectOptions(**connection), cluster, output, force=force)
+    connect_options = actions.with_lab(actions.ConnectOptions(**connection), settings.lab)
+    return actions.discover(hosts, connect_options, cluster, output, force=force)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from clusterctl.cli.context.load import load_inventory
-from clusterctl.cli.options import Settings, shared_options, with_node_options
+from clusterctl.cli.options import Settings, VerbGroup, shared_options, with_node_options
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 @shared_options
 def keys(settings: Settings) -> None:
     """Get into all nodes without a password."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from clusterctl.cli.context.load import lab_dir
-from clusterctl.cli.options import RawArgumentsCommand, Settings, refuse_mixed, shared_options
+from clusterctl.cli.options import RawArgumentsCommand, Settings, VerbGroup, refuse_mixed, shared_options
 from clusterctl.console.terminal import info
 from clusterctl.console.text import json_text
 from clusterctl.specs.text import command_line, plural
@@ -21,7 +21,7 @@ _name_option = click.option(
 )
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 @shared_options
 def lab(settings: Settings) -> None:
     """A cluster of real nodes on this machine, each with its own address, NIC, home and sshd."""
@@ -95,6 +95,8 @@ def down(name: str | None, everything: bool, yes: bool) -> None:
             name = chosen.name
             if not yes:
                 _confirm_down(chosen)
+    elif not everything and not labs.exists(labs_dir, str(name)):
+        labs.load(labs_dir, name)  # names the labs that there are
     ended = labs.down(labs_dir, None if everything else [str(name)])
     for lab_name in ended:
         info(f"lab {lab_name} is down")

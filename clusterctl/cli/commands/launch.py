@@ -13,6 +13,7 @@ from clusterctl.cli.options import (
     Settings,
     big_option,
     refuse_surplus,
+    set_option,
     shared_options,
     with_node_options,
 )
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     "--wait", is_flag=True, help="Where another run has what this one needs, wait until it is free."
 )
 @big_option
-@click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override a key of the job.")
+@set_option
 @click.option("--json", "as_json", is_flag=True, help="Write NDJSON: log lines, and the verdict last.")
 @shared_options
 def launch(

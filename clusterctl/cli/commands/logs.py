@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from clusterctl.cli.context.load import load_inventory
-from clusterctl.cli.options import Settings, shared_options
+from clusterctl.cli.options import Settings, WholeNumber, shared_options
 from clusterctl.protocol.ranks import Rank
 
 
@@ -13,15 +13,15 @@ from clusterctl.protocol.ranks import Rank
 @click.argument("run", metavar="[RUN]", required=False)
 @click.option("--node", "pattern", metavar="PAT", help="Only these nodes: ranks, names, gpu[01-04], globs.")
 @click.option(
-    "--rank", type=click.IntRange(min=0), multiple=True, help="Only this global rank; may be repeated."
+    "--rank", type=WholeNumber("a rank"), multiple=True, help="Only this global rank; may be repeated."
 )
 @click.option(
     "--attempt",
-    type=click.IntRange(min=1),
+    type=WholeNumber("the number of an attempt", 1),
     help="Of a run that was started again, this attempt; default: the last.",
 )
 @click.option("-f", "--follow", is_flag=True, help="Go on as lines are written, until the run ends.")
-@click.option("--tail", type=click.IntRange(min=0), help="Only the last N lines of each file.")
+@click.option("--tail", type=WholeNumber("a number of lines"), help="Only the last N lines of each file.")
 @click.option(
     "--since",
     metavar="T",

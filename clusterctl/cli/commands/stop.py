@@ -5,14 +5,12 @@ from __future__ import annotations
 import click
 
 from clusterctl.cli.context.load import load_chosen_inventory
-from clusterctl.cli.options import Settings, shared_options
+from clusterctl.cli.options import Seconds, Settings, shared_options
 
 
 @click.command()
 @click.argument("run", metavar="[RUN]", required=False)
-@click.option(
-    "--grace", type=click.FloatRange(min=0), help="Seconds between TERM and KILL; default: the job's grace."
-)
+@click.option("--grace", type=Seconds(min=0), help="Seconds between TERM and KILL; default: the job's grace.")
 @click.option(
     "-y",
     "--yes",

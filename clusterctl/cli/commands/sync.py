@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 
 from clusterctl.cli.context.load import load_inventory, load_job
-from clusterctl.cli.options import Settings, big_option, shared_options, with_node_options
+from clusterctl.cli.options import Settings, big_option, set_option, shared_options, with_node_options
 
 
 @click.command()
 @click.argument("job_file", metavar="JOB.yaml")
 @with_node_options
-@click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override a key of the job.")
+@set_option
 @big_option
 @click.option("--json", "as_json", is_flag=True, help="Write what every node has as JSON.")
 @shared_options

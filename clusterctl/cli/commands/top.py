@@ -5,14 +5,14 @@ from __future__ import annotations
 import click
 
 from clusterctl.cli.context.load import load_inventory
-from clusterctl.cli.options import Settings, shared_options, with_node_options
+from clusterctl.cli.options import Seconds, Settings, shared_options, with_node_options
 
 
 @click.command()
 @with_node_options
 @click.option(
     "--interval",
-    type=click.FloatRange(0.2, 3600),
+    type=Seconds(0.2, 3600),
     default=2.0,
     show_default=True,
     metavar="S",

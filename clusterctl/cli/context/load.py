@@ -185,7 +185,15 @@ def _default_lab(labs: Sequence[Lab]) -> ChosenInventory | None:
         return None
     others = ", ".join(other.name for other in labs if other is not lab)
     reason = f"lab {lab.name}; also running: {others}; --lab NAME chooses" if others else "the running lab"
-    return ChosenInventory(lab.inventory, reason, lab.name)
+    return ChosenInventory(lab.inventory, reason + _ignored_file(lab.inventory), lab.name)
+
+
+def _ignored_file(chosen: Path) -> str:
+    """Say that the inventory of this directory is not the one, and how to choose it."""
+    here = Path("inventory.yaml")
+    if not here.exists() or here.resolve() == chosen.resolve():
+        return ""
+    return "; ./inventory.yaml is ignored: -i inventory.yaml"
 
 
 def _lab_inventory(name: str, reason: str) -> ChosenInventory:

@@ -14,7 +14,7 @@ from clusterctl.console.terminal import info
 
 if TYPE_CHECKING:
     from clusterctl.client.rpc.cluster import Cluster
-    from clusterctl.client.rpc.tasks import Interpreter
+    from clusterctl.client.rpc.session import Interpreter
     from clusterctl.client.ssh.host_keys import HostKeys
     from clusterctl.errors import ClusterctlError
     from clusterctl.plans.runs.selection import Owner
@@ -50,11 +50,12 @@ T = TypeVar("T")
 
 def interpreter(node: Node, job: Job | None = None) -> Interpreter:
     """Choose the Python of a node; a job's own `python` and `activate` beat the inventory's."""
-    from clusterctl.client.rpc.tasks import Interpreter
+    from clusterctl.client.rpc.session import Interpreter
 
     if job is None:
         return Interpreter(node.python, node.activate)
-    return Interpreter(job.python or node.python, job.activate or node.activate)
+    activate = job.activate or node.activate
+    return Interpreter(job.python, activate, job.file) if job.python else Interpreter(node.python, activate)
 
 
 def with_any_python(node: Node, action: Callable[[Interpreter], T]) -> tuple[T, Interpreter]:
@@ -62,7 +63,7 @@ def with_any_python(node: Node, action: Callable[[Interpreter], T]) -> tuple[T, 
 
     A run may have been launched with a Python of the job's own; to look at it or to end it any will do.
     """
-    from clusterctl.client.rpc.tasks import Interpreter
+    from clusterctl.client.rpc.session import Interpreter
     from clusterctl.errors import NoInterpreter
 
     python = interpreter(node)

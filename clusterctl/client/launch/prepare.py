@@ -22,7 +22,7 @@ from clusterctl.client.launch.setup import SetupUpload, check_same_torch, descri
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.fanout import MAX_PARALLEL
-from clusterctl.client.rpc.session import Session
+from clusterctl.client.rpc.session import Interpreter, Session
 from clusterctl.client.rpc.tasks import stop_everywhere
 from clusterctl.client.sync.distribute import Distribution, SharedHomeLocks
 from clusterctl.client.sync.scan import ScanResult
@@ -128,7 +128,7 @@ class LaunchInputs:
 def prepare_all(
     cluster: Cluster,
     plan: LaunchPlan,
-    interpreters: Mapping[str, tasks.Interpreter],
+    interpreters: Mapping[str, Interpreter],
     inputs: LaunchInputs,
     observer: Observer,
 ) -> dict[str, Ready]:
@@ -177,7 +177,7 @@ def cancel_all(ready: Mapping[str, Ready]) -> None:
 
 
 def prepare(
-    c: Connection, node: NodePlan, interpreter: tasks.Interpreter, inputs: LaunchInputs, observer: Observer
+    c: Connection, node: NodePlan, interpreter: Interpreter, inputs: LaunchInputs, observer: Observer
 ) -> Ready:
     """Bring one node to the gate: agent up, code there and proven equal, torchrun imported, unless it is a spare."""
     spec = inputs.specs[node.name]
@@ -281,7 +281,7 @@ def has_listeners(spec: Mapping[str, Any]) -> bool:
 def start_workers(
     cluster: Cluster,
     plan: LaunchPlan,
-    interpreters: Mapping[str, tasks.Interpreter],
+    interpreters: Mapping[str, Interpreter],
     ready: Mapping[str, Ready],
 ) -> int:
     """Let all start: the master first, and the others once its own torchrun listens. Gives the master port.

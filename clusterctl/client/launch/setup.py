@@ -11,7 +11,7 @@ from pathlib import Path
 from fabric import Connection
 
 from clusterctl.client.rpc import tasks
-from clusterctl.client.rpc.session import Session
+from clusterctl.client.rpc.session import Interpreter, Session
 from clusterctl.client.sync.contents import Contents, StatCache, hash_stable_file, stamp_of
 from clusterctl.client.sync.distribute import Distribution
 from clusterctl.client.sync.scan import ScanResult
@@ -164,7 +164,7 @@ class SetupUpload:
         self,
         c: Connection,
         node: Node,
-        interpreter: tasks.Interpreter,
+        interpreter: Interpreter,
         slot: Slot,
         session: Session,
         progress: Callable[[int], None],

@@ -117,9 +117,19 @@ def channel_refused(node: str, evidence: str) -> Unreachable:
 
 
 def interpreter_not_started(
-    node: str, python: str, status: int, noise: bytes, stderr: str, *, activate: bool = False
+    node: str,
+    python: str,
+    status: int,
+    noise: bytes,
+    stderr: str,
+    *,
+    activate: bool = False,
+    python_source: str = "the inventory",
 ) -> NodeError:
-    """Say why no interpreter came up behind the login shell; `activate` tells whether there is one."""
+    """Say why no interpreter came up behind the login shell.
+
+    `activate` tells whether there is one, `python_source` in which file `python` is set.
+    """
     evidence = _render_output(noise, stderr)
     if activate and SHELL_ENDED in stderr:
         return _activate_ended(node, python, stderr)
@@ -127,12 +137,14 @@ def interpreter_not_started(
         fix = "let the login shell's start-up files (.bashrc, config.fish, .cshrc) read nothing from stdin"
         text = "the login shell's start-up files read what was meant for the interpreter"
         return NodeError(text, code="CC-SSH-017", node=node, evidence=evidence, fix=fix)
-    code, text, fix = _no_interpreter(python, status, noise, stderr, activate=activate)
+    code, text, fix = _no_interpreter(
+        python, status, noise, stderr, activate=activate, python_source=python_source
+    )
     return NoInterpreter(text, code=code, node=node, evidence=evidence, fix=fix)
 
 
 def _no_interpreter(
-    python: str, status: int, noise: bytes, stderr: str, *, activate: bool
+    python: str, status: int, noise: bytes, stderr: str, *, activate: bool, python_source: str
 ) -> tuple[str, str, str]:
     """Tell by what was left behind why Python did not answer: code, text and fix."""
     library = _LIBRARY.search(stderr) if status == NOT_FOUND else None
@@ -142,7 +154,7 @@ def _no_interpreter(
         return "CC-PY-003", text, fix
     if status in (CANNOT_RUN, NOT_FOUND):
         text = f"{python} {'was not found' if status == NOT_FOUND else 'cannot be run'}"
-        fix = "set `python` in the inventory to the absolute path of the node's interpreter (3.8 or later)"
+        fix = f"set `python` in {python_source} to the absolute path of the node's interpreter (3.8 or later)"
         return "CC-PY-001", text, fix
     if _TRACEBACK in stderr:  # Python came up, and what it imported was not its own
         fix = "a file there hides a module of Python: see PYTHONPATH, and the path in the last lines shown"

@@ -49,6 +49,15 @@ class SessionLimits:
 NO_LIMITS = SessionLimits()
 
 
+@dataclass(frozen=True)
+class Interpreter:
+    """The Python that a node is asked to use, and what to run before it."""
+
+    python: str
+    activate: str | None = None
+    source: str = "the inventory"  # the file where `python` is set or would be
+
+
 class Session:
     """A verb running on a node, and the frames to and from it."""
 
@@ -57,16 +66,14 @@ class Session:
         connection: Any,
         verb: str,
         request: Mapping[str, Any],
+        interpreter: Interpreter,
         *,
-        python: str,
-        activate: str | None = None,
         timeouts: Timeouts | None = None,
         limits: SessionLimits = NO_LIMITS,
     ) -> None:
         frame_limits = limits.frames or limits_for(verb)
         self.verb = verb
-        self.python = python
-        self.activate = activate
+        self.interpreter = interpreter
         self.timeouts = timeouts or Timeouts()
         self.silence_limit = limits.silence
         self.ended = False
@@ -81,7 +88,7 @@ class Session:
         self._channel = _open_channel(connection, verb, self.timeouts.channel)
         self._started = self._last_received = time.monotonic()
         try:
-            bootstrap = _bootstrap(verb, request, sentinel, python=python, activate=activate)
+            bootstrap = _bootstrap(verb, request, sentinel, interpreter)
             self._send_all(bootstrap, self.timeouts.send)
         except BaseException:
             self.close()
@@ -285,7 +292,13 @@ class Session:
         if not self._reader.started:
             noise, stderr = self._reader.noise, self.stderr
             return errors.interpreter_not_started(
-                self.node, self.python, status, noise, stderr, activate=self.activate is not None
+                self.node,
+                self.interpreter.python,
+                status,
+                noise,
+                stderr,
+                activate=self.interpreter.activate is not None,
+                python_source=self.interpreter.source,
             )
         return errors.verb_died(self.node, self.verb, status, self.stderr)
 
@@ -298,7 +311,7 @@ class Session:
         self._reader.finish()
         noise, stderr = self._reader.noise, self.stderr
         return errors.interpreter_timed_out(
-            self.node, self.python, limit, noise, stderr, activate=self.activate
+            self.node, self.interpreter.python, limit, noise, stderr, activate=self.interpreter.activate
         )
 
 
@@ -315,12 +328,10 @@ def _poll(descriptor: int, timeout: float | None) -> None:
     poller.poll(None if timeout is None else max(0.0, timeout) * 1000)
 
 
-def _bootstrap(
-    verb: str, request: Mapping[str, Any], sentinel: str, *, python: str, activate: str | None
-) -> bytes:
+def _bootstrap(verb: str, request: Mapping[str, Any], sentinel: str, interpreter: Interpreter) -> bytes:
     header = json.dumps({"sentinel": sentinel, "verb": verb, "request": dict(request)}).encode("utf-8")
     parts = (bundle.boot_program(), header, bundle.bundle(verb))
-    shell_line = f"{DECOYS}{render_bootstrap(python, activate)}\n".encode("ascii")
+    shell_line = f"{DECOYS}{render_bootstrap(interpreter.python, interpreter.activate)}\n".encode("ascii")
     return shell_line + b"".join(b"%d\n" % len(part) + part for part in parts)
 
 

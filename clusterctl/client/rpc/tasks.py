@@ -13,7 +13,7 @@ from clusterctl.client.rpc.bundle import payload_zip
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.errors import start_error, start_timed_out
 from clusterctl.client.rpc.frames import Frame, sync_limits
-from clusterctl.client.rpc.session import NO_LIMITS, Session, SessionLimits
+from clusterctl.client.rpc.session import NO_LIMITS, Interpreter, Session, SessionLimits
 from clusterctl.errors import ClusterctlError, ConnectTimeout, NodeError
 from clusterctl.protocol.ranks import Slot
 from clusterctl.protocol.untrusted import Untrusted
@@ -108,14 +108,6 @@ GO_LIMIT = 60.0
 SILENCE_LIMIT = 20.0  # a stopping node says something every 2 s
 MOST_EVENTS = 100  # that an agent tells before GO
 FAILURE_EVENTS = ("setup_failed", "gate_failed", "join_failed", "failed")
-
-
-@dataclass(frozen=True)
-class Interpreter:
-    """The Python that a node is asked to use, and what to run before it."""
-
-    python: str
-    activate: str | None
 
 
 @dataclass(frozen=True)
@@ -339,7 +331,9 @@ def stop(
     """
     target = {"workdir": node.workdir, "run": run_id, "node": node.name}
     request = {**target, "grace": grace, "reason": reason, "lived": lived}
-    with _open_session(c, "stop", request, interpreter, limits=SessionLimits(silence=SILENCE_LIMIT)) as session:
+    with _open_session(
+        c, "stop", request, interpreter, limits=SessionLimits(silence=SILENCE_LIMIT)
+    ) as session:
         deadline = time.monotonic() + (grace if grace is not None else 3600.0) + ANSWER_LIMIT
         while True:
             header, _ = _receive_answer(session, deadline - time.monotonic())
@@ -393,7 +387,9 @@ def execute(
 ) -> CommandEnd:
     """Run a command on a node; `on_output` is told what it writes, of each stream at most `max_bytes` bytes."""
     request = {"argv": list(argv), "keep": max_bytes, "node": node.name}
-    with _open_session(c, "exec", request, interpreter, limits=SessionLimits(silence=SILENCE_LIMIT)) as session:
+    with _open_session(
+        c, "exec", request, interpreter, limits=SessionLimits(silence=SILENCE_LIMIT)
+    ) as session:
         return receive_output(session, max_bytes, on_output)
 
 
@@ -440,7 +436,11 @@ def _open_session(
     limits: SessionLimits = NO_LIMITS,
 ) -> Session:
     return Session(
-        c, verb, request, python=interpreter.python, activate=interpreter.activate, limits=limits
+        c,
+        verb,
+        request,
+        interpreter,
+        limits=limits,
     )
 
 
@@ -487,9 +487,7 @@ def stop_everywhere(run: RunHandle, reason: str) -> dict[str, ClusterctlError]:
     """Stop a run on its nodes; gives the errors of those on which it could not be stopped."""
 
     def stop_node(c: Connection, node: Node) -> StopReport:
-        stopped: StopReport = stop(
-            c, node, run.interpreters[node.name], run.run_id, FAILURE_GRACE, reason
-        )
+        stopped: StopReport = stop(c, node, run.interpreters[node.name], run.run_id, FAILURE_GRACE, reason)
         return stopped
 
     outcomes = run.cluster.each(run.nodes, stop_node)

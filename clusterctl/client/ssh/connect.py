@@ -54,6 +54,7 @@ from clusterctl.client.ssh.sockets import ProxySocket, open_proxy, open_tcp
 from clusterctl.client.ssh.timeouts import WATCHDOG, Timeouts
 from clusterctl.client.ssh.transport import DISABLED_ALGORITHMS, BastionTransport, Transport
 from clusterctl.errors import AuthenticationFailed, ClusterctlError, ConnectTimeout, ServerBusy, Unreachable
+from clusterctl.plans.facts.untrusted import clean_lines
 from clusterctl.specs.text import command_line
 
 KEY_ALGORITHMS = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
@@ -194,6 +195,7 @@ def login_refused(hop: Hop, reason: str, evidence: Sequence[str]) -> Authenticat
     )
 
 
+MAX_EVIDENCE = 8 << 10  # characters of an error that a server may fill
 IDLE_TICK = 5.0  # seconds between looks of paramiko's idle reading thread, 0.1 by default
 DEFAULT_TIMEOUTS = Timeouts()
 BUSY_GREETINGS = (
@@ -235,6 +237,7 @@ def connect(
         sock.close()
         if failure is None:
             raise
+        failure.evidence = clean_lines(failure.evidence, MAX_EVIDENCE)
         raise failure from error
     handshake.stop_clock()
     sock.settimeout(IDLE_TICK)

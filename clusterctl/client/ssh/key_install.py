@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 import paramiko
 from fabric import Connection
+from paramiko.auth_handler import AuthHandler
 
 from clusterctl.client.rpc.fanout import Outcome, fan_out
 from clusterctl.client.ssh.bastion import BastionPool
@@ -24,8 +24,11 @@ from clusterctl.client.ssh.host_keys import HostKeys
 from clusterctl.client.ssh.identities import AskPassphrase, Identities
 from clusterctl.client.ssh.known_hosts import fingerprint
 from clusterctl.client.ssh.route import Hop, Routes
-from clusterctl.client.ssh.timeouts import retry_while_busy
+from clusterctl.client.ssh.sockets import SshSocket
+from clusterctl.client.ssh.timeouts import WATCHDOG, retry_while_busy
+from clusterctl.client.ssh.transport import MAX_TEXT, check_count
 from clusterctl.errors import AuthenticationFailed, ClusterctlError, HostKeyError, NodeError
+from clusterctl.plans.facts.untrusted import clean_lines
 from clusterctl.plans.ssh import FAILED, KeyInstallResult, parse_install_result, render_install
 from clusterctl.specs.inventory.model import Node
 
@@ -87,8 +90,23 @@ ASKS_FOR_CODE = re.compile(
 )
 
 
+MAX_PROMPT = 1000  # characters
+MAX_ROUNDS = 10  # of questions in one login; a server that wants a password asks once or twice
+
+
 class _UnexpectedPromptError(Exception):
     """The server asks for what is not the password; the text is its question."""
+
+
+class _PromptHandler(AuthHandler):
+    """Reads the questions of a server, as many as its message has room for."""
+
+    def _parse_userauth_info_request(self, m: paramiko.Message) -> None:
+        for _ in ("title", "instructions", "language"):
+            m.get_binary()
+        check_count(m, 5)
+        m.rewind()
+        super()._parse_userauth_info_request(m)  # type: ignore[misc]  # paramiko's own, not in its type information
 
 
 class PasswordHandshake(SshHandshake):
@@ -97,6 +115,7 @@ class PasswordHandshake(SshHandshake):
     def __init__(self, hop: Hop, *, password: str, **rest: Any) -> None:
         super().__init__(hop, **rest)
         self._password = password
+        self._rounds = 0
 
     def authenticate(self, transport: paramiko.Transport) -> None:
         """Show the password once."""
@@ -125,13 +144,25 @@ class PasswordHandshake(SshHandshake):
         except paramiko.BadAuthenticationType as error:
             if "keyboard-interactive" not in error.allowed_types:
                 raise
-        return transport.auth_interactive(self.hop.user, self._answer_prompts)
+        return self._authenticate_interactively(transport)
+
+    def _authenticate_interactively(self, transport: paramiko.Transport) -> list[str]:
+        """Do what the transport's `auth_interactive` does, with a limit on the number of questions."""
+        answered, handler = threading.Event(), _PromptHandler(transport)
+        transport.auth_handler = handler
+        handler.auth_interactive(self.hop.user, self._answer_prompts, answered)
+        return handler.wait_for_response(answered)
 
     def _answer_prompts(
         self, _title: str, _instructions: str, prompts: Sequence[tuple[str, bool]]
     ) -> list[str]:
         """Answer a question that asks for just the password; no code of a token's is it, and nothing that is echoed."""
+        self._rounds += 1
+        if self._rounds > MAX_ROUNDS:
+            raise _UnexpectedPromptError(f"{self._rounds} times in one login")
         for prompt, echoed in prompts:
+            if len(prompt) > MAX_PROMPT:  # a search in a long text would take the processor from all nodes
+                raise _UnexpectedPromptError(prompt[:MAX_PROMPT].strip())
             question = PROMPT_PREFIX.sub("", prompt)
             if echoed or not ASKS_FOR_PASSWORD.search(question) or ASKS_FOR_CODE.search(question):
                 raise _UnexpectedPromptError(prompt.strip())
@@ -158,6 +189,7 @@ class PasswordHandshake(SshHandshake):
 
 INSTALL_LIMIT = 30.0  # seconds
 MAX_OUTPUT = 64 << 10  # bytes
+MAX_EVIDENCE = 1000  # characters
 
 
 class KeyInstaller:
@@ -256,25 +288,41 @@ class KeyInstaller:
 
 
 def _run_script(connection: Connection, script: str, node: str) -> str:
-    """Let the node's sh read a script, and give what it says, at most `MAX_OUTPUT` of it."""
-    output, deadline = b"", time.monotonic() + INSTALL_LIMIT
-    try:
-        channel = connection.transport.open_session(timeout=INSTALL_LIMIT)
-        channel.settimeout(INSTALL_LIMIT)
-        channel.set_combine_stderr(True)
-        channel.exec_command("exec /bin/sh")
-        channel.sendall(script.encode())
-        channel.shutdown_write()
-        while len(output) < MAX_OUTPUT and time.monotonic() < deadline and (chunk := channel.recv(8192)):
-            output += chunk
-    except (paramiko.SSHException, OSError, EOFError) as error:
-        message = f"the node's shell did not take the key: {error or type(error).__name__}"
-        raise NodeError(message, code="CC-KEYS-003", node=node, evidence=_last_lines(output)) from error
+    """Let the node's sh read a script, and give its output: `MAX_OUTPUT` of it, within `INSTALL_LIMIT` seconds.
+
+    paramiko waits without a limit for the start of a command, and sends as slowly as the server makes room.
+    """
+    output = bytearray()
+    with WATCHDOG.limit(INSTALL_LIMIT, cast(SshSocket, connection.transport.sock).abort) as alarm:
+        try:
+            _exchange(connection.transport, script, output)
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            if not alarm.expired:
+                raise _script_failed(str(error) or type(error).__name__, node, output) from error
+    if alarm.expired:
+        raise _script_failed(f"no end within {INSTALL_LIMIT:g} s", node, output)
     return output.decode("utf-8", "replace")
 
 
-def _last_lines(output: bytes) -> str:
-    return "\n".join(output.decode("utf-8", "replace").splitlines()[-5:])
+def _exchange(transport: paramiko.Transport, script: str, output: bytearray) -> None:
+    """Send the script, and add what comes back to `output`."""
+    channel = transport.open_session(timeout=INSTALL_LIMIT + 1)
+    channel.set_combine_stderr(True)
+    channel.exec_command("exec /bin/sh")
+    channel.sendall(script.encode())
+    channel.shutdown_write()
+    while len(output) < MAX_OUTPUT and (chunk := channel.recv(8192)):
+        output += chunk
+
+
+def _script_failed(why: str, node: str, output: bytearray) -> NodeError:
+    return NodeError(
+        f"the node's shell did not take the key: {why[:MAX_TEXT]}",
+        code="CC-KEYS-003",
+        node=node,
+        evidence=clean_lines(output.decode("utf-8", "replace"), MAX_EVIDENCE),
+        fix="log in to the node by ssh with the password, and look at what its shell does",
+    )
 
 
 def _not_installed(node: Node, result: KeyInstallResult) -> NodeError:

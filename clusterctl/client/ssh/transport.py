@@ -27,6 +27,19 @@ DISABLED_ALGORITHMS = {
 }
 
 
+MAX_TEXT = 1000  # characters of a reason that a server gives
+
+
+def check_count(message: paramiko.Message, item_bytes: int) -> None:
+    """Refuse a message that announces more items than it has room for, each of at least `item_bytes`.
+
+    paramiko reads as many items as the server announces, up to four billion, also beyond the end of the message.
+    """
+    rest = message.get_remainder()
+    if int.from_bytes(rest[:4], "big") * item_bytes > len(rest) - 4:
+        raise paramiko.SSHException("the server announces more items than its message holds")
+
+
 class Transport(paramiko.Transport):
     """A transport that remembers why the server hung up, and may ask for the host's certificate first."""
 
@@ -42,7 +55,11 @@ class Transport(paramiko.Transport):
 
     def _parse_disconnect(self, m):  # type: ignore[no-untyped-def]  # paramiko's own, not in its type information
         m.get_int()
-        self.disconnect_message = m.get_text()
+        self.disconnect_message = m.get_text()[:MAX_TEXT]
+
+    def _parse_ext_info(self, msg):  # type: ignore[no-untyped-def]  # the same
+        check_count(msg, 8)
+        super()._parse_ext_info(msg)  # type: ignore[misc]  # the same
 
     @property
     def preferred_keys(self) -> Sequence[str]:
@@ -76,7 +93,7 @@ class BastionTransport(Transport):
 
     def _parse_channel_open_failure(self, m):  # type: ignore[no-untyped-def]  # paramiko's own
         number, reason, text = m.get_int(), m.get_int(), m.get_text()
-        self._refusals[number] = reason, text
+        self._refusals[number] = reason, text[:MAX_TEXT]
         m.rewind()
         super()._parse_channel_open_failure(m)  # type: ignore[misc]  # the same
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
+from clusterctl.client.rpc.session import Interpreter
 from clusterctl.client.rpc.tasks import stop_everywhere
 from clusterctl.client.watch.follower import (
     LogLines,
@@ -74,7 +75,7 @@ class MonitorOptions:
 
     run_id: RunId
     nodes: Sequence[Node]
-    interpreters: Mapping[str, tasks.Interpreter]
+    interpreters: Mapping[str, Interpreter]
     offsets: Mapping[str, float]
     secrets: Collection[str] = ()
     known_states: Mapping[str, NodeState | None] = field(default_factory=dict)
@@ -311,8 +312,8 @@ class RunMonitor:
 
     def _others_responding(self, name: str, broke_at: float) -> bool:
         """Tell whether some other node was heard since this one fell away; if none was, the fault may be here."""
-        last_heard = self._streams.last_received
-        return any(other != name and last_heard.get(other, 0.0) > broke_at for other in self._reports)
+        last_received = self._streams.last_received
+        return any(other != name and last_received.get(other, 0.0) > broke_at for other in self._reports)
 
     def _others(self, report: NodeReport) -> list[NodeReport]:
         return [other for other in self._reports.values() if other is not report]

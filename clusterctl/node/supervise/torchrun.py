@@ -45,7 +45,12 @@ class Worker:
     """One rank of this node."""
 
     def __init__(
-        self, identity: Identity, rank: Rank, local_rank: int, world_size: Optional[int], folder: Optional[str]
+        self,
+        identity: Identity,
+        rank: Rank,
+        local_rank: int,
+        world_size: Optional[int],
+        folder: Optional[str],
     ) -> None:
         self.identity = identity
         self.rank = rank

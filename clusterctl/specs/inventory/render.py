@@ -33,14 +33,14 @@ _ADVICE = (
 Pairs = list[tuple[str, object]]
 
 
-def render_inventory(imported: Imported, cluster: str = "") -> str:
+def render_inventory(imported: Imported, cluster: str = "", *, made_by: str = "inventory import") -> str:
     """Write the machines as an inventory that parse_inventory reads; raises SpecError if it would be too large."""
     names, renamed = name_nodes(imported.hosts)
     shared = {key: shared_value(imported.hosts, key) for key in (*_NODE_KEYS, *SSH_KEYS)}
     remarks = (*imported.remarks, *renamed)
     header = [
         render_comment(
-            f"Made by `clusterctl inventory import` from {quoted(imported.file)}, {imported.format_description}."
+            f"Made by `clusterctl {made_by}` from {quoted(imported.file)}, {imported.format_description}."
         )
     ]
     header += map(render_comment, _ADVICE)
@@ -177,13 +177,18 @@ class DiscoveredNode:
 
 
 def render_discovered(
-    imported: Imported, cluster: str, discovered: Mapping[str, DiscoveredNode], advice: tuple[str, ...] = ()
+    imported: Imported,
+    cluster: str,
+    discovered: Mapping[str, DiscoveredNode],
+    advice: tuple[str, ...] = (),
+    *,
+    made_by: str = "inventory discover",
 ) -> str:
     """Write the inventory; `discovered` is by node name. Machines that did not answer stand in comments at the end."""
     names, _ = name_nodes(imported.hosts)
     named_hosts = list(zip(imported.hosts, names, strict=True))
     ssh = {key: shared_value(imported.hosts, key) for key in SSH_KEYS}
-    lines = ["# Made by `clusterctl inventory discover`.", *map(render_comment, advice), ""]
+    lines = [f"# Made by `clusterctl {made_by}`.", *map(render_comment, advice), ""]
     lines.append(f"cluster: {render_scalar(choose_cluster_name('', cluster))}")
     common_ssh: Pairs = [(key, value) for key, value in ssh.items() if value is not None]
     lines += [f"ssh: {render_flow_mapping(common_ssh)}"] if common_ssh else []

@@ -132,6 +132,7 @@ Ports = Annotated[
         "a range of ports",
         addresses.parse_ports,
         {"type": "string", "pattern": f"^{addresses.PORTS_PATTERN}$"},
+        "20000-20100",
     ),
 ]
 Workdir = Annotated[

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from clusterctl.errors import Issue, Location, SpecError
 from clusterctl.specs import codes, placeholders
+from clusterctl.specs.file_kind import refuse_inventory, refuse_script
 from clusterctl.specs.inventory.schema import waivers_of
 from clusterctl.specs.job.hooks import find_end_issues, hook_of, notify_of, on_end_of, setup_issues, setup_of
 from clusterctl.specs.job.model import SINGLE_PROCESS_LAUNCHERS, VISIBLE_DEVICES_VARIABLES, Job, Sync
@@ -209,7 +210,9 @@ def _opening_offset(source: str, opening: int) -> int:
 
 def parse_job(text: str, file: str, overrides: Sequence[tuple[str, str]] = ()) -> Job:
     """Read a job, with keys set on the command line; raises SpecError with all that is wrong."""
+    refuse_script(text, file)
     document, issues = read_document(text, file)
+    refuse_inventory(document, file)
     tree, override_issues = apply_overrides(document, overrides)
     entry, model_issues = validate(tree, JobFile)
     issues = sort_issues((*issues, *override_issues, *model_issues, *check_rules(tree)))

@@ -92,7 +92,8 @@ def _parse_nproc(word: str) -> int | str:
         return word
     if not any(character.isdigit() for character in word):
         suggestion = did_you_mean(word, ("gpu", "cpu"))
-        raise InvalidValueError(f"expected gpu, cpu or a whole number, got {quoted(word)}{suggestion}")
+        fix = "gpu for one process per GPU, or a number of processes such as 8"
+        raise InvalidValueError(f"expected gpu, cpu or a whole number, got {quoted(word)}{suggestion}", fix)
     return values.parse_positive(word)
 
 

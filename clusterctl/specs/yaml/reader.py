@@ -48,7 +48,6 @@ _SYNTAX_MESSAGES = (
     ("found unexpected end of stream", "a quotation mark that is never closed", "close the quotation"),
     ("found unexpected document separator", "a quotation mark that is never closed", "close the quotation"),
     ("could not find expected ':'", "a key without its ':'", "write KEY: VALUE"),
-    (r"expected ',' or '(.)', but got '<stream end>'", r"an opening bracket without its '\1'", "close it"),
     (r"expected ',' or '.', but got '[{]'", "a '{' inside brackets begins a mapping", _QUOTE_BRACES),
     (r"expected ',' or '(.)', but got", r"expected ',' or '\1'", "add the comma, or close the bracket"),
     ("found unknown escape character (.*)", r"double quotes know no escape \1", "use single quotes"),
@@ -243,9 +242,20 @@ class _TreeReader:
 
     def _fail_syntax(self, error: MarkedYAMLError, last_location: Location) -> None:
         context = str(error.context or "")
+        if "<stream end>" in str(error.problem) and (opened := self._find_unclosed()):
+            self._fail_unclosed(opened)
         mark = error.context_mark if is_located_at_start(context) else error.problem_mark
         message, fix = explain_syntax_error(str(error.problem or ""), context)
         self._fail(codes.SYNTAX, message, self._location_of(mark) if mark else last_location, fix)
+
+    def _find_unclosed(self) -> _OpenCollection | None:
+        """Find the innermost bracket or brace that is open; a block ends with the file."""
+        return next((opened for opened in reversed(self.stack) if opened.event.flow_style), None)
+
+    def _fail_unclosed(self, opened: _OpenCollection) -> NoReturn:
+        opening, closing = ("{", "}") if isinstance(opened.event, MappingStartEvent) else ("[", "]")
+        fix = f"add the closing '{closing}'"
+        self._fail(codes.SYNTAX, f"the '{opening}' here is never closed", opened.location, fix)
 
     def _begin_document(self, event: Event) -> None:
         self.document_count += 1

@@ -31,6 +31,7 @@ KeyPath = tuple[str | int, ...]
 LONGEST_LABEL = 40
 MOST_ITEMS = 16  # of a list that is shown
 _PLAIN = re.compile(r"[\w./=+-]+", re.ASCII)
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=[^\0\n]{0,50}")
 _KEY_MARK = "[key]"  # what pydantic puts behind a key that is itself wrong
 
 
@@ -73,7 +74,23 @@ def _make_issue(tree: YamlMapping, model: type[BaseModel], location: Location, d
     fix = "give a value, or drop the line" if is_null else ""
     if expected == "a list" and isinstance(value, YamlScalar) and value.text:
         fix = f"{render_path(path)}: [{', '.join(_suggest_items(path, value.text))}]"
+    elif not is_null:
+        fix = _suggest_form(model, path, value, expected)
     return Issue(code, f"{render_path(path)}: expected {expected}, got {describe(value)}", location, fix)
+
+
+def _suggest_form(model: type[BaseModel], path: KeyPath, value: YamlTree, expected: str) -> str:
+    """Write the form that is expected; `NAME=VALUE` as its author may have meant it."""
+    label = render_path(path)
+    if expected == "a list":
+        return f"{label}: [VALUE]"
+    nested_model = dict(_nested_models(_model_at(model, path[:-1]))).get(str(path[-1])) if path else None
+    if nested_model is not None:
+        return f"{label}: {{KEY: VALUE}} with the keys {', '.join(nested_model.model_fields)}"
+    items = value.items if isinstance(value, YamlList) else (value,)
+    texts = [item.text or "" for item in items[:MOST_ITEMS] if isinstance(item, YamlScalar)]
+    pairs = [text.partition("=") for text in texts if _ASSIGNMENT.fullmatch(text)]
+    return f"{label}: {{{', '.join(f'{name}: {quoted(text)}' for name, _, text in pairs) or 'KEY: VALUE'}}}"
 
 
 def _suggest_items(path: KeyPath, text: str) -> list[str]:

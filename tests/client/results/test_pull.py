@@ -31,7 +31,7 @@ from clusterctl.client.results.receive import DiskBudget, PullReport
 from clusterctl.client.results.target_dir import TargetDirectory, prepare_target
 from clusterctl.client.rpc import session as conversation
 from clusterctl.client.rpc import tasks
-from clusterctl.client.rpc.session import Frame, ReplyStream
+from clusterctl.client.rpc.session import Frame, Interpreter, ReplyStream
 from clusterctl.client.sync.scan import scan_source
 from clusterctl.errors import ConnectionLost, LocalSystemError, NodeError
 from clusterctl.plans.sync.results import OutsideFiles, plan_download
@@ -50,7 +50,7 @@ AWKWARD = [
     "\u4e2d",
     "~",
 ]
-PYTHON = tasks.Interpreter(sys.executable, None)
+PYTHON = Interpreter(sys.executable, None)
 
 
 class Node:
@@ -398,6 +398,7 @@ def test_the_conversation_that_all_lies_are_variations_of(tmp_path: Path) -> Non
         [({"file": 0, "at": "0", "packed": False}, b"hello"), WHOLE],
         [({"file": 0, "at": 0, "packed": True}, b"not packed"), WHOLE],
         [({"file": 0, "at": 0, "packed": True}, zlib.compress(bytes(50_000_000))), WHOLE],
+        [({"file": 0, "at": 0, "packed": False}, b""), GOOD, WHOLE, ({"brought": True}, b"")],
         [GOOD, GOOD, WHOLE],
         [GOOD, ({"whole": 0, "sha256": "0" * 64, "size": 5, "same": True}, b"")],
         [GOOD, ({"whole": 0, "sha256": None, "size": 5, "same": True}, b"")],
@@ -686,3 +687,12 @@ def test_a_node_that_gets_nowhere_is_given_up(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(NodeError) as caught:
         fetch(node, tmp_path / "home")
     assert caught.value.code == "CC-PULL-006"
+
+
+def test_names_have_a_budget() -> None:
+    """Few files with long names are refused like many files; the limit is the client's."""
+    rows = [row(f"{number}" + "x" * 100) for number in range(5)]
+    with pytest.raises(NodeError, match="longer names") as caught:
+        list_results(Hostile(rows), 9, None, "gpu01", max_name_bytes=1000)
+    assert caught.value.code == "CC-PULL-001"
+    assert len(list_results(Hostile(rows), 9, None, "gpu01", max_name_bytes=9000).entries) == 5

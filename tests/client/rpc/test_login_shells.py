@@ -13,7 +13,7 @@ import pytest
 from servers import PATIENT, Client, Server
 from waiting import HANG
 
-from clusterctl.client.rpc.session import Session
+from clusterctl.client.rpc.session import Interpreter, Session
 from clusterctl.client.ssh.timeouts import Timeouts
 from clusterctl.errors import ClusterctlError, ConnectTimeout, NodeError
 
@@ -23,7 +23,7 @@ LOGIN_SHELL = Path(pwd.getpwuid(os.getuid()).pw_shell).name
 def ask(connection: object, activate: str | None = None, timeouts: Timeouts = PATIENT) -> Session:
     """Ask a node for its facts."""
     request = {"peers": {}, "workdir": "/tmp"}
-    return Session(connection, "probe", request, python=sys.executable, activate=activate, timeouts=timeouts)
+    return Session(connection, "probe", request, Interpreter(sys.executable, activate), timeouts=timeouts)
 
 
 @pytest.mark.parametrize("shell", ["sh", "bash", "dash", "zsh", "ksh", "fish", "tcsh", "csh"])
@@ -88,11 +88,13 @@ def test_startup_file_ran(startup: Callable[[str], object], tmp_path: Path) -> N
     assert (tmp_path / ".ran").exists()
 
 
-def test_startup_file_that_takes_everything(startup: Callable[[str], object]) -> None:
-    """A file that reads stdin to its end never lets Python begin; the limit names the suspect."""
-    session = ask(startup("cat >/dev/null"), timeouts=Timeouts(start=0.7))
+@pytest.mark.parametrize("text", ["cat >/dev/null", "exec cat >/dev/null"])
+def test_startup_file_that_takes_everything(startup: Callable[[str], object], text: str) -> None:
+    """A file that reads stdin to its end, or becomes a program that does, never lets Python begin."""
+    session = ask(startup(text), timeouts=Timeouts(start=0.7))
     with session, pytest.raises(ConnectTimeout) as caught:
         session.receive(HANG)
+    assert caught.value.code == "CC-SSH-004"
     assert "start-up file" in caught.value.fix
     assert ".bashrc" in caught.value.fix
     assert "exec" in caught.value.fix

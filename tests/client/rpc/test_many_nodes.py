@@ -16,6 +16,7 @@ from clusterctl.cli.actions.preflight import PHASE, run_preflight, select_checks
 from clusterctl.client.launch import prepare
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.fanout import MAX_PARALLEL
+from clusterctl.client.rpc.session import Interpreter
 from clusterctl.client.rpc.tasks import CommandOutput, OutputCollector
 from clusterctl.client.sync.scan import scan_source
 from clusterctl.console.progress import Phases
@@ -27,7 +28,7 @@ from clusterctl.specs.job.model import Job, Restart
 
 ROUGH = Ways(login=0.02, answer=0.01, refused=0.04, silent=0.02, slow=0.03, dying=0.04, patience=0.4)
 CODES = {REFUSED: "CC-SSH-002", SILENT: "CC-SSH-004", DYING: "CC-SSH-015"}
-PYTHON = tasks.Interpreter("python3", None)
+PYTHON = Interpreter("python3", None)
 HERE = Path(__file__).parents[2] / "support"
 SPARE = 8  # threads and descriptors beside those of the nodes that are at work
 

@@ -20,7 +20,8 @@ from waiting import HANG, wait_until
 
 from clusterctl.client.rpc import bundle
 from clusterctl.client.rpc import session as session_module
-from clusterctl.client.rpc.session import Session, SessionLimits
+from clusterctl.client.rpc.errors import interpreter_not_started
+from clusterctl.client.rpc.session import Interpreter, Session, SessionLimits
 from clusterctl.client.ssh.config import passwd_home
 from clusterctl.client.ssh.timeouts import Timeouts
 from clusterctl.errors import (
@@ -134,8 +135,10 @@ def connection(server: Server, client: Client) -> Any:
 
 def start(connection: Any, verb: str, python: str = sys.executable, **options: Any) -> Session:
     """Begin a conversation; what is no option of a session is the request."""
-    known = {key: options.pop(key) for key in ("activate", "timeouts", "limits") if key in options}
-    return Session(connection, verb, options, python=python, **{"timeouts": PATIENT, **known})
+    known = {key: options.pop(key) for key in ("timeouts", "limits") if key in options}
+    activate, source = options.pop("activate", None), options.pop("python_source", "the inventory")
+    interpreter = Interpreter(python, activate, source)
+    return Session(connection, verb, options, interpreter, **{"timeouts": PATIENT, **known})
 
 
 def test_frames_go_both_ways(connection: Any) -> None:
@@ -271,6 +274,24 @@ def test_a_missing_library_is_no_missing_interpreter(connection: Any, tmp_path: 
     assert "libq.so.9" in caught.value.evidence
 
 
+@pytest.mark.parametrize("source", ["the inventory", "/work/job.yaml"])
+def test_the_fix_names_the_file_that_sets_python(connection: Any, source: str) -> None:
+    """A job's own `python` is not set in the inventory."""
+    with (
+        start(connection, "echo", "/nonexistent/python3", python_source=source) as session,
+        pytest.raises(NoInterpreter) as caught,
+    ):
+        session.receive(HANG)
+    assert caught.value.fix.startswith(f"set `python` in {source} to the absolute path")
+
+
+def test_a_module_that_hides_pythons_own_leads_to_pythonpath() -> None:
+    """A traceback while Python imports its own modules: the fix names PYTHONPATH, not the shell's files."""
+    said = 'Traceback (most recent call last):\n  File "/x/json.py", line 1\n'
+    error = interpreter_not_started("n1", "python3", 1, b"", said)
+    assert (error.code, "PYTHONPATH" in error.fix) == ("CC-PY-003", True)
+
+
 def test_activate_that_ends_the_shell_is_named(connection: Any) -> None:
     """Even with a status that means something else; what it said is the evidence."""
     activate = "echo no such module >&2; exit 127"
@@ -388,7 +409,7 @@ def test_a_node_that_speaks_without_end_is_not_heard_for_ever(
     with start(connection, "burst", frames=64, size=1 << 20) as session:
         with pytest.raises(NodeError, match="without being asked") as caught:
             session.send({}, b"y" * (32 << 20), timeout=HANG)
-        assert sum(len(body) for _, body in session._frames) < 6 << 20
+        assert sum(len(body) for _, body in session._frames) < 16 << 20
     assert caught.value.code == "CC-RUN-004"
 
 

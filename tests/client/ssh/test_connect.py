@@ -19,7 +19,7 @@ from servers import ME, PATIENT, Client, Server, free_port, make_key, node_named
 from waiting import HANG, wait_until
 
 from clusterctl.client.rpc.fanout import fan_out
-from clusterctl.client.rpc.session import Session
+from clusterctl.client.rpc.session import Interpreter, Session
 from clusterctl.client.ssh.connect import connect, login_refused
 from clusterctl.client.ssh.route import Hop, login_name, plain_hop
 from clusterctl.client.ssh.timeouts import Timeouts
@@ -338,7 +338,9 @@ def test_one_bad_node_never_delays_the_others(server: Server, client: Client) ->
     def work(node: Node) -> str:
         with (
             closing(connect(plain_hop(node), client.hostkeys, client.keyring, PATIENT)) as connection,
-            Session(connection, "probe", {"peers": {}, "workdir": "/tmp"}, python=sys.executable) as session,
+            Session(
+                connection, "probe", {"peers": {}, "workdir": "/tmp"}, Interpreter(sys.executable)
+            ) as session,
         ):
             frame = session.receive(HANG)
         assert frame is not None

@@ -23,7 +23,7 @@ from test_connect import listener
 from waiting import HANG, wait_until
 
 from clusterctl.client.rpc.cluster import Cluster
-from clusterctl.client.rpc.session import Session
+from clusterctl.client.rpc.session import Interpreter, Session
 from clusterctl.client.ssh.bastion import BastionPool
 from clusterctl.client.ssh.connect import connect
 from clusterctl.client.ssh.key_install import KeyInstaller
@@ -56,7 +56,9 @@ def configure(path: Path, **hosts: Server) -> str:
 
 def probe(connection: object, _: Node) -> str:
     """Ask a node for its facts; returns what it says first."""
-    with Session(connection, "probe", {"peers": {}, "workdir": "/tmp"}, python=sys.executable) as session:
+    with Session(
+        connection, "probe", {"peers": {}, "workdir": "/tmp"}, Interpreter(sys.executable)
+    ) as session:
         frame = session.receive(HANG)
     assert frame is not None
     return "facts" if frame[0].has_record("facts") else ""
@@ -222,7 +224,7 @@ def test_a_bastion_that_goes_away_is_told_and_entered_again(serve: Serve, tmp_pa
     with opened(tmp_path) as cluster:
         connection = cluster.connection(node)
         request = {"peers": {}, "workdir": "/tmp"}
-        with Session(connection, "probe", request, python="python3", activate="sleep 60") as session:
+        with Session(connection, "probe", request, Interpreter("python3", "sleep 60")) as session:
             port = bastion.port
             bastion.stop()
             with pytest.raises(ClusterctlError) as caught:

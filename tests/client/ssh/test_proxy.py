@@ -11,7 +11,7 @@ import pytest
 from servers import Client, Server, node_named
 from waiting import HANG
 
-from clusterctl.client.rpc.session import Session
+from clusterctl.client.rpc.session import Interpreter, Session
 from clusterctl.client.ssh.sockets import expand_proxy_command
 from clusterctl.client.ssh.timeouts import Timeouts
 from clusterctl.errors import ConnectTimeout, Unreachable
@@ -75,7 +75,9 @@ def test_works_and_ends(server: Server, client: Client, relay: str) -> None:
     """A verb runs through the command; closing the connection ends and collects the command."""
     connection = client.connect(server.node(proxy_command=relay))
     pid = connection.transport.sock._process.pid
-    with Session(connection, "probe", {"peers": {}, "workdir": "/tmp"}, python=sys.executable) as session:
+    with Session(
+        connection, "probe", {"peers": {}, "workdir": "/tmp"}, Interpreter(sys.executable)
+    ) as session:
         frame = session.receive(HANG)
     assert frame is not None
     assert "facts" in frame[0]
@@ -139,7 +141,7 @@ def test_command_that_dies_later_is_noticed(
     silent = tmp_path / "python"
     silent.write_text("#!/bin/sh\nexec cat >/dev/null\n")
     silent.chmod(0o755)
-    session = Session(connection, "probe", {"peers": {}, "workdir": "/tmp"}, python=str(silent))
+    session = Session(connection, "probe", {"peers": {}, "workdir": "/tmp"}, Interpreter(str(silent)))
     os.kill(connection.transport.sock._process.pid, 9)
     with pytest.raises(ConnectionLost):
         session.receive(HANG)

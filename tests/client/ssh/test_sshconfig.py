@@ -51,9 +51,7 @@ class Desk:
 
     def hop(self, host: str = "gpu1", **ssh: object) -> Hop:
         """Work out the way to one node in a command of its own."""
-        node = Node(
-            name="n1", index=0, host=host, ssh=Ssh(**{"config": str(self.folder / "config"), **ssh})
-        )
+        node = Node(name="n1", index=0, host=host, ssh=Ssh(**{"config": str(self.folder / "config"), **ssh}))
         routes = self.routes()
         routes.prepare([node])
         return routes.find(node)

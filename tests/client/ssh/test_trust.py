@@ -16,7 +16,7 @@ import pytest
 from servers import ME, Client, Server, run_keygen
 from waiting import HANG
 
-from clusterctl.client.rpc.session import Session
+from clusterctl.client.rpc.session import Interpreter, Session
 
 SECRET = "s3cr3t-value-nobody-else-has"
 SPY = """
@@ -189,7 +189,7 @@ def test_a_node_cannot_answer_before_it_was_asked(serve: Callable[..., Server], 
     (server.folder / "home" / ".bashrc").write_text(FORGER)
     marks = set()
     for _ in range(2):
-        session = Session(client.connect(server.node()), "probe", {}, python=sys.executable)
+        session = Session(client.connect(server.node()), "probe", {}, Interpreter(sys.executable))
         marks.add(session._reader._marker)
         frame = session.receive()
         assert frame is not None

@@ -19,6 +19,7 @@ import pytest
 from pipenodes import PipeSession
 from waiting import HANG
 
+from clusterctl.client.sync import distribute
 from clusterctl.client.sync.distribute import Distribution, TransferAddress
 from clusterctl.client.sync.scan import ScanResult, scan_source
 from clusterctl.client.sync.upload import SyncResult, TreeUpload, send_tree
@@ -317,6 +318,19 @@ def test_who_waits_for_a_node_that_fails_takes_its_place() -> None:
         passing.remove_node(second)
         third = next(future for future, name in waiting.items() if name != second)
         assert third.result(HANG).node == second  # type: ignore[union-attr]  # it is a giver
+
+
+def test_nobody_waits_for_a_giver_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first receiver neither finishes nor fails: after the limit the next one is sent the code from here."""
+    monkeypatch.setattr(distribute, "BASE_WAIT_LIMIT", 0.05)
+    passing = Distribution("tree", {name: TransferAddress("192.0.2.1") for name in "ab"})
+    assert passing.wait_for_provider("a", 1) is None
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(passing.wait_for_provider, "b", 1)
+        try:
+            assert waiting.result(HANG) is None
+        finally:
+            passing.remove_node("a")
 
 
 def test_nodes_that_do_not_reach_each_other_are_all_sent_it_from_here() -> None:

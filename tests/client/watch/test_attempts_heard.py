@@ -18,6 +18,7 @@ from clusterctl.client.watch.node_report import AttemptTracker, NodeReport
 from clusterctl.client.watch.reader import LiveReader
 from clusterctl.errors import StartError
 from clusterctl.plans.runs.state import NodeState, parse_state
+from clusterctl.protocol.root_cause import find_cause
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.inventory.parse import parse_inventory
@@ -202,3 +203,24 @@ def test_one_node_alone_moves_nobody_on() -> None:
     assert not heard.on_state("gpu01", state(2, 0, None, 1, lost="gpu02"), everybody)
     assert heard.on_state("gpu03", state(2, 0, None, 1, lost="gpu02"), everybody)
     assert heard.is_not_participating("gpu02")
+
+
+@pytest.mark.parametrize("odd", [[9], {}, True, 1.5, 10**30, "9"], ids=repr)
+def test_an_end_that_makes_no_sense_has_no_signal(odd: object) -> None:
+    """A node that sends nonsense for a signal is read as one that sent none, and the cause is still found."""
+    report = NodeReport(NODES[0], 0.0)
+    event = {"event": "rank_exited", "rank": 1, "exit": None, "signal": odd, "time": 5.0}
+    report.on_event(Untrusted(event))
+    assert [failure.signal for failure in report.failures(9.0)] == [None]
+    assert find_cause(report.failures(9.0), None) is not None
+
+
+def test_another_world_size_is_reported_at_once_and_once() -> None:
+    """Three nodes send the same: one line, while the run goes on."""
+    said: list[str] = []
+    monitor = RunMonitor(
+        Cluster(said.append), MonitorOptions("r", NODES, {}, {}), show=lambda _: None, notice=said.append
+    )
+    for node in NODES:
+        monitor._on_update(NodeEvent(node.name, Untrusted({"event": "world_size", "seen": 2, "planned": 4})))
+    assert [line.partition(": workers")[0] for line in said] == ["gpu01: CC-RUN-051"]

@@ -312,7 +312,9 @@ def test_one_liar_decides_nothing() -> None:
     honest.mark_lost(1, "silent")
     honest.assign({0, 2})
     here.reconcile([told_by(liar), told_by(honest)])
-    assert (here.attempt, here.lost, here.node_ranks) == (2, {1}, {0: 0, 1: 1}), "one ahead, and both name seat 1"
+    assert (here.attempt, here.lost, here.node_ranks) == (2, {1}, {0: 0, 1: 1}), (
+        "one ahead, and both name seat 1"
+    )
     here.reconcile([told_by(honest), told_by(honest), told_by(liar)])
     assert here.lost == {1}
 

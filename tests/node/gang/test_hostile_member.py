@@ -218,6 +218,7 @@ def record_of(run: str, **changes: Any) -> dict[str, Any]:
 
 # What a hostile hub says when the others have ended well, and why they do not believe it.
 VERDICTS: dict[str, tuple[Callable[[str], What], str]] = {
+    "nothing at all": (lambda _: {"kind": "welcome"}, "it did not report how the run ended"),
     "another run's": (lambda _: {"record": record_of("other-1")}, "malformed message (verdict"),
     "without parts": (lambda run: {"record": record_of(run, parts=7)}, "malformed message (verdict"),
     "without us": (lambda run: {"record": record_of(run, parts=[])}, "without this node's own part"),
@@ -228,7 +229,6 @@ VERDICTS: dict[str, tuple[Callable[[str], What], str]] = {
         "without this node's own part",
     ),
     "no record": (lambda _: {"record": None}, "malformed message (verdict"),
-    "nothing at all": (lambda _: {"kind": "welcome"}, "it did not report how the run ended"),
 }
 
 
@@ -251,7 +251,7 @@ class UnderLiar:
         return [self.gang.record(rank) for rank in (1, 2)]
 
 
-@pytest.mark.parametrize("name", first(3, VERDICTS))
+@pytest.mark.parametrize("name", first(4, VERDICTS))
 def test_a_verdict_that_is_not_true_is_not_kept(node: Make, stack: ExitStack, name: str) -> None:
     """A peer that is told nonsense of the end, or nothing, concludes with its own part, and names the hub."""
     what, why = VERDICTS[name]

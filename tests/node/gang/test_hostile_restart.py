@@ -56,14 +56,14 @@ def course(
 # What a spare tells the next hub, and with which attempt the honest go on; a number that is too large gives it away.
 HELLOS: dict[str, tuple[dict[str, Any], int, bool]] = {
     "the honest are lost": ({"lost": (1, 2)}, 2, False),
+    "attempt a million": ({"attempt": 10**6}, 2, True),
     "far ahead, and alone in it": ({"attempt": 4, "ranks": {3: 0}, "history": NO_PROGRESS}, 2, False),
     "one ahead, and alone in it": ({"attempt": 2, "ranks": {3: 0}, "history": NO_PROGRESS[:1]}, 3, False),
-    "attempt a million": ({"attempt": 10**6}, 2, True),
     "a rank for two": ({"ranks": {3: 0, 2: 0}}, 2, True),
 }
 
 
-@pytest.mark.parametrize("name", first(2, HELLOS))
+@pytest.mark.parametrize("name", first(3, HELLOS))
 def test_a_lie_to_the_next_hub_decides_nothing(node: Make, stack: ExitStack, name: str) -> None:
     """The hub is lost; whatever one tells the next hub of the others, they go on, with their places."""
     lie, attempt, named = HELLOS[name]

@@ -169,6 +169,17 @@ def test_what_no_agent_sends_is_refused(side: str, message: Any, kind: str) -> N
         read(side, message)
 
 
+@pytest.mark.parametrize(
+    "odd", [{"rank": 3}, {**FAILURE, "time": "soon", "tail": None, "said": "x" * 9000}], ids=["bare", "odd"]
+)
+def test_an_odd_failure_can_be_recorded(odd: dict[str, Any]) -> None:
+    """A failure without a time or a tail goes into the record, and does not end who writes it."""
+    message = {"kind": "ended", "part": {**PART, "reason": "r" * 9000, "failures": [odd]}}
+    part = read("hub", message).part
+    recorded = make_record({"run": "r"}, [part], None, whole=True)["parts"][0]["failures"]
+    assert [failure["rank"] for failure in recorded] == [3]
+
+
 def test_a_stop_is_sent_with_a_grace_that_is_taken() -> None:
     """A person may wait for a day on one node; the others are asked for no more than they would grant."""
     facts = order_fields(StopOrder("r", 86400.0, "stop"), BOUNDS)

@@ -1,0 +1,61 @@
+"""What `launch` writes to stderr: before anything starts, and when the start is interrupted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NoReturn
+
+import pytest
+
+from clusterctl.cli.actions import launch
+from clusterctl.cli.context.code import warn_not_distributed
+from clusterctl.client.sync.scan import scan_source
+from clusterctl.plans.launch.placement import plan_placement
+from clusterctl.specs.inventory.parse import parse_inventory
+from clusterctl.specs.job.model import Job
+
+
+def test_a_start_that_is_interrupted_is_called_that(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ctrl-C between ready and go is no failure of a node."""
+
+    def interrupt(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(launch.prepare, "go", interrupt)
+    phases = SimpleNamespace(start=lambda *_: None, stop=lambda: None)
+    output = SimpleNamespace(hint=lambda *_: "")
+    begun: Any = SimpleNamespace(_phases=phases, _interpreters={}, _output=output)
+    nobody: Any = None
+    plan: Any = SimpleNamespace(run_id="r")
+    with pytest.raises(KeyboardInterrupt):
+        launch.Launch._go(begun, nobody, plan, {})
+    assert capsys.readouterr().err.startswith("interrupted before all nodes had started; the run was ended")
+
+
+def test_a_job_that_is_told_nothing_is_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two nodes, one process each, and a script that reads nothing of where it runs."""
+    (tmp_path / "train.py").write_text("print(1)")
+    job = Job(name="a", file="job.yaml", launcher="python", script="train.py")
+    warn_not_distributed(job, 2, scan_source(tmp_path))
+    assert "CC-RUN-050" in capsys.readouterr().err
+
+
+class WithoutNodes(launch.Launch):
+    """A launch that ends where the nodes would be connected to."""
+
+    def _start_run(self, *_: object) -> int:
+        return 0
+
+
+def test_launch_warns_of_it_before_it_connects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same words come from `launch` itself, not only from its parts."""
+    (tmp_path / "train.py").write_text("print(1)")
+    job = Job(name="a", file=str(tmp_path / "job.yaml"), launcher="python", script="train.py")
+    inventory = parse_inventory("cluster: c\nnodes: [{host: gpu01}, {host: gpu02}]", "-")
+    options = launch.LaunchOptions(detach=True, no_check=True, as_json=False)
+    cluster: Any = SimpleNamespace(steps=None)
+    assert WithoutNodes(inventory, job, plan_placement(inventory, job), options).run(cluster) == 0
+    assert "CC-RUN-050" in capsys.readouterr().err

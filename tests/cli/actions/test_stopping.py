@@ -1,0 +1,53 @@
+"""What `stop` reports when a run belongs to another account, or to another client of the same user."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from clusterctl.cli.actions import stop
+from clusterctl.client.rpc.fanout import Outcome
+from clusterctl.client.rpc.tasks import RunHandle, StopReport
+from clusterctl.errors import UsageError
+from clusterctl.plans.runs.selection import Owner
+from clusterctl.plans.runs.state import parse_state
+from clusterctl.protocol.run_id import parse_run_id
+from clusterctl.protocol.untrusted import Untrusted
+from clusterctl.specs.inventory.parse import parse_inventory
+
+RUN = parse_run_id("a-20260101T000000-0001")
+assert RUN is not None
+NODES = parse_inventory("cluster: c\nnodes: [{host: gpu01}]", "-").nodes
+
+
+@pytest.fixture(autouse=True)
+def me(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be somebody whom the tests know."""
+    monkeypatch.setattr(stop, "current_owner", lambda: Owner("ann@x", "id-1"))
+
+
+def test_a_run_of_another_account_is_not_called_ended(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is an error with a code and the account, the exit code is 5, and the summary names the node."""
+    report = StopReport((), (), None, "nobody")
+    cluster: Any = SimpleNamespace(each=lambda *_: [Outcome(NODES[0], report, None, 0.0)])
+
+    assert stop.stop_run(RunHandle(cluster, RUN, NODES, {}), [], None) == 5
+
+    said = capsys.readouterr()
+    assert "CC-RUN-018" in said.err
+    assert "account nobody" in said.err
+    assert said.out == f"{RUN}: not stopped on gpu01\n"
+
+
+def test_the_same_name_from_another_machine_is_told_apart() -> None:
+    """A run of `ann@x` that another state directory launched is not stopped without a question."""
+    sent = {"run": RUN, "node": "gpu01", "nnodes": 1, "state": "RUNNING"}
+    owner = {"launched_by": "ann@x", "launched_id": "id-2"}
+    parts = {"gpu01": parse_state(Untrusted({**sent, **owner}))}
+
+    with pytest.raises(UsageError, match="not by you: it was another machine or state directory") as caught:
+        stop.confirm_stop(RUN, parts, named=True, label="p", command="clusterctl")
+
+    assert caught.value.code == "CC-USE-025"
