@@ -14,7 +14,7 @@ import sys
 _COMMANDS = ("clusterctl", "cctl")
 
 
-def _end_interrupted(
+def _exit_interrupted(
     kind: "type[BaseException]", error: BaseException, trace: "TracebackType | None"
 ) -> None:
     """Leave with 130 if Ctrl-C ends the command outside of its `main`; all else is shown as Python shows it."""
@@ -33,7 +33,7 @@ def _is_command() -> bool:
 # These are the first lines of ours that run: an interrupt before them meets nothing but Python. A program that imports
 # this package keeps its own hook.
 if _is_command():
-    sys.excepthook = _end_interrupted
+    sys.excepthook = _exit_interrupted
 
 TYPE_CHECKING = False  # typing takes as long to load as all that follows, and Ctrl-C may come meanwhile
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ ClusterctlError                 exit 1   something failed; carries code, evidenc
 │   ├── NoInterpreter                    the configured Python is missing or too old
 │   ├── SyncError                        the code did not arrive as it is here
 │   └── StartError                       guardian, agent or gate did not come up
-├── PartialFailure                  exit 5   some nodes answered, some did not
 ├── LocalSystemError               exit 1   this machine refused a file or our output: disk full, no permission
 ├── LabError                    exit 2   the lab cannot run on this machine, or not as asked
 └── InternalError               exit 70  a bug of ours
@@ -135,12 +134,6 @@ class SyncError(NodeError):
 
 class StartError(NodeError):
     """Guardian, agent or gate did not come up on the node."""
-
-
-class PartialFailure(ClusterctlError):
-    """Some nodes answered and some did not."""
-
-    exit_code = 5
 
 
 class LocalSystemError(ClusterctlError):

@@ -127,7 +127,7 @@ def find_orphans(c: Connection, node: Node, interpreter: Interpreter) -> Orphans
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
-def end_orphans(
+def stop_orphans(
     c: Connection, node: Node, interpreter: Interpreter, orphans: Sequence[Orphan]
 ) -> EndedOrphans:
     """End some of them: TERM, then KILL."""

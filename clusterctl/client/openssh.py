@@ -264,7 +264,7 @@ class OutputGuard:
             else:
                 self._alarm = WATCHDOG.set(CHECK_INTERVAL, self._check)
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Look no more."""
         self._ended = True
         WATCHDOG.cancel(self._alarm)
@@ -277,7 +277,7 @@ def limit_output(files: Sequence[IO[bytes]], stop: Callable[[], None]) -> Iterat
     try:
         yield guard
     finally:
-        guard.end()
+        guard.close()
 
 
 LONGEST_FOLDER = 60  # bytes; a socket's path has 108 at most, and ssh adds a suffix while it makes one

@@ -164,7 +164,7 @@ def read_local_facts(nodes: Sequence[Node], job: Job | None) -> LocalFacts:
     """Look at the keys that the inventory names and at the directory of the job's script; never raises."""
     keys = {node.ssh.key for node in nodes if node.ssh.key}
     modes = {path: mode for path in sorted(keys) if (mode := _mode(path)) & 0o077}
-    return LocalFacts(modes, tuple(_list_modules_beside(job)) if job is not None else ())
+    return LocalFacts(modes, tuple(_list_sibling_modules(job)) if job is not None else ())
 
 
 def _mode(path: str) -> int:
@@ -174,7 +174,7 @@ def _mode(path: str) -> int:
     return 0
 
 
-def _list_modules_beside(job: Job) -> Iterator[str]:
+def _list_sibling_modules(job: Job) -> Iterator[str]:
     """Name the Python files, and the directories with Python files, in the directory that Python looks in first."""
     if job.script is None:
         return

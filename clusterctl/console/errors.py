@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from clusterctl.console.terminal import wants_color
+from clusterctl.console.terminal import uses_color
 from clusterctl.console.text import sanitize
 from clusterctl.errors import ClusterctlError, Issue, SpecError
 
@@ -53,7 +53,7 @@ def show_usage_error(message: str, command: str, hint: str = "") -> None:
 
 
 def _colorize(first_line: str) -> str:
-    if not wants_color(sys.stderr):
+    if not uses_color(sys.stderr):
         return first_line
     label, colon, message = first_line.partition(": ")
     return f"{_BOLD}{_RED}{label}{colon}{_RESET}{_BOLD}{message}{_RESET}"

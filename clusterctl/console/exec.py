@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 from clusterctl.client.rpc.tasks import CommandEnd, CommandOutput
 from clusterctl.console.logs import display_width, node_color
-from clusterctl.console.terminal import wants_color
+from clusterctl.console.terminal import uses_color
 from clusterctl.console.text import json_text, sanitize
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import plural
@@ -87,7 +87,7 @@ def _lines(data: bytes) -> list[str]:
 
 def _colorize(text: str, style: str, stream: TextIO) -> str:
     text = sanitize(text)
-    return f"{style}{text}{_RESET}" if text and wants_color(stream) else text
+    return f"{style}{text}{_RESET}" if text and uses_color(stream) else text
 
 
 def answers_to_json(

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-from clusterctl.console.terminal import wants_color
+from clusterctl.console.terminal import uses_color
 from clusterctl.console.text import json_text, sanitize
 from clusterctl.protocol.ranks import NodeRank
 
@@ -46,7 +46,7 @@ class LogPrinter:
         self._stream = stream or sys.stdout
         self._with_times = with_times
         self._cached_second: tuple[int, str] = (-1, "")
-        self._color = wants_color(self._stream)
+        self._color = uses_color(self._stream)
         self._width = max((display_width(name) for name in names), default=0)
         self._rank_width = len(str(max(world_size - 1, 0))) + 1
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from clusterctl.client.results.receive import PullReport
 from clusterctl.console.progress import render_size
-from clusterctl.console.terminal import is_quiet, wants_color
+from clusterctl.console.terminal import is_quiet, uses_color
 from clusterctl.console.text import sanitize
 from clusterctl.console.verdict import render_outside_note
 from clusterctl.errors import ClusterctlError
@@ -36,7 +36,7 @@ class PullProgress:
     def start(self, names: Sequence[str]) -> None:
         """Begin to show it, on a terminal."""
         self._waiting = list(names)
-        if not is_quiet() and sys.stderr.isatty() and wants_color(sys.stderr):
+        if not is_quiet() and sys.stderr.isatty() and uses_color(sys.stderr):
             from clusterctl.console.terminal import stderr
 
             self._status = stderr().status(self._render())

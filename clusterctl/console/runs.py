@@ -14,7 +14,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from clusterctl.console.terminal import print_table, stdout, wants_color
+from clusterctl.console.terminal import print_table, stdout, uses_color
 from clusterctl.console.text import json_text, sanitize
 from clusterctl.console.verdict import LONGEST_LINE, render_attempts, render_cause, render_outside_note
 from clusterctl.plans.runs.gang_record import SlotState
@@ -477,7 +477,7 @@ def make_status_view(run_id: RunId, offsets: Mapping[str, float], *, as_json: bo
     """Choose how to show a run: NDJSON, a live table, or lines."""
     if as_json:
         return JsonStatusView(run_id, offsets)
-    live = sys.stdout.isatty() and wants_color(sys.stdout)
+    live = sys.stdout.isatty() and uses_color(sys.stdout)
     return LiveStatusView(run_id, offsets) if live else LineStatusView(run_id, offsets)
 
 

@@ -36,7 +36,7 @@ def is_verbose() -> bool:
     return _OPTIONS["chatter"] == "verbose"
 
 
-def wants_color(stream: TextIO) -> bool:
+def uses_color(stream: TextIO) -> bool:
     """Decide by the option first, then by NO_COLOR (https://no-color.org), then by what the stream is."""
     if _OPTIONS["color"] != "auto":
         return _OPTIONS["color"] == "always"
@@ -56,7 +56,7 @@ def stderr() -> Console:
 def _console(stream: TextIO) -> Console:
     from clusterctl.console.screen import SanitizedConsole
 
-    color = wants_color(stream)
+    color = uses_color(stream)
     columns = os.environ.get("COLUMNS", "")
     width = None if stream.isatty() else int(columns) if columns.isdecimal() and int(columns) > 0 else 120
     return SanitizedConsole(

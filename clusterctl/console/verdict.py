@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
 from clusterctl.console.progress import render_size
-from clusterctl.console.terminal import stderr, wants_color
+from clusterctl.console.terminal import stderr, uses_color
 from clusterctl.console.text import sanitize
 from clusterctl.plans.known_errors import advised_command, guidance_of
 from clusterctl.plans.launch.world_size import render_unplanned
@@ -63,7 +63,7 @@ def show_verdict(verdict: Verdict, seconds: float, command: str = "clusterctl") 
     """Write the verdict to stderr; `command` is how the hints begin."""
     color = _GREEN if verdict.state == SUCCEEDED else _RED
     run_id, state = sanitize(verdict.run_id), sanitize(verdict.state)
-    colored_state = f"{color}{state}{_RESET}" if wants_color(sys.stderr) else state
+    colored_state = f"{color}{state}{_RESET}" if uses_color(sys.stderr) else state
     width = stderr().width
     lines = [] if verdict.cause is None else render_cause(verdict.cause, verdict.run_id, command, width)
     lines += [

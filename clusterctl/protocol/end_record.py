@@ -137,7 +137,7 @@ def _parse_failure(node: str, ended: float, stopped_at: float | None, raw: Untru
         reason=raw.text("reason"),
         origin=stderr.origin,
         where=stderr.where,
-        went_on=stderr.survived,
+        survived=stderr.survived,
         frozen=raw.flag("frozen"),
         starved=raw.flag("starved"),
         after_stop=stopped_at is not None and moment >= stopped_at,

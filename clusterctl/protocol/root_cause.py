@@ -19,10 +19,10 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import NamedTuple
 
 from . import reasons
 from .known_errors import ENDED_EARLY, FOLLOWING, KILLS, STARVED, SymptomMatch, recognise
-from .leaver import RankEnd, find_leavers
 from .ranks import Rank
 from .tracebacks import strip_rank
 
@@ -39,6 +39,11 @@ OWN, SUDDEN, TORCHRUN, DOUBTFUL, WAITED, PEER_GONE, STOPPED, WELL = range(8)  # 
 _GRADES = {"own": OWN, "doubtful": DOUBTFUL, "waited": WAITED, "peer": PEER_GONE}
 
 _WORD = re.compile(r"\w+")
+# A process, or the kernel that ended it, closed the connection. "Network error" and the like are no proof of that.
+_CLOSED = re.compile(r"(closed|reset) by (remote )?peer", re.IGNORECASE)
+_WAITED = re.compile(r"timed? ?out", re.IGNORECASE)
+# Gloo: `Read error [10.0.0.2]:4242: ...`; c10d: `addr=[OURS]:4242, remote=[10.0.0.2]:29500`
+_ADDRESS = re.compile(r"(\blocal\w*=|\baddr=)?\[([\w.:%]+)\]")
 _IN_COLLECTIVE = re.compile(r"[/\\]torch[/\\]distributed[/\\]")
 
 
@@ -47,8 +52,8 @@ class Failure:
     """One rank, one node's torchrun (rank None), or a node (`reason`), that did not end well.
 
     Times are seconds on the launcher's clock, or the hub's; `raised_at` is when the traceback of `exception` was heard,
-    `origin` the first exception of its chain, `where` the file of its innermost frame, `went_on` whether the rank
-    survived it. `frozen`: a signal had stopped it while it lived. `starved`: the kernel killed because memory ran out.
+    `origin` the first exception of its chain, `where` the file of its innermost frame, `survived` whether the rank
+    lived on. `frozen`: a signal had stopped it while it lived. `starved`: the kernel killed because memory ran out.
     `after_stop`: its node had been told to end the run before it ended; None if only the clocks can tell.
     `lost`: the other nodes do not hear the node any more; `cut_off`: likewise, but we do, and it reports `reason`.
     `last_seen` is the last sign of life of both, None if unknown.
@@ -68,7 +73,7 @@ class Failure:
     lost: bool = False
     origin: str = ""
     where: str = ""
-    went_on: bool = False
+    survived: bool = False
     frozen: bool = False
     starved: bool = False
     after_stop: bool | None = None
@@ -136,16 +141,16 @@ def find_cause(
 
     `addresses` are the nodes' training addresses, which the ranks' words may hold.
     """
-    told = _weigh_all(
+    weighted = _with_weights(
         [_without_old_exception(_own_output(each), stopped_at) for each in failures], stopped_at
     )
-    ordered = sorted((each for each in told if each.weight != WELL), key=lambda each: each.order)
+    ordered = sorted((each for each in weighted if each.weight != WELL), key=lambda each: each.order)
     if not ordered:
         return None
     lost = _find_lost(ordered, stopped_at)
     first = lost or ordered[0]
     awaited, silent = _find_waited_for(ordered, first.weight)
-    early, several = _find_left(told, first.weight, stopped_at, addresses)
+    early, several = _find_left(weighted, first.weight, stopped_at, addresses)
     early = None if awaited and awaited.failure.frozen else early
     chosen = early or awaited or first
     followed = [each for each in ordered if each is not chosen and not _has_same_message(each, chosen)]
@@ -169,16 +174,16 @@ def _chose_its_code(failure: Failure) -> bool:
     return failure.rank is not None and failure.signal is None and failure.exit != TERMINATED
 
 
-def weigh(failure: Failure, stopped_at: float | None) -> int:
+def weight_of(failure: Failure, stopped_at: float | None) -> int:
     """Rank the evidence of one failure by itself: OWN, SUDDEN, TORCHRUN, and from DOUBTFUL on what may only follow."""
-    return _weigh_all([_own_output(failure)], stopped_at)[0].weight
+    return _with_weights([_own_output(failure)], stopped_at)[0].weight
 
 
 # ---- the weight of one failure ----
 
 
 @dataclass(frozen=True, eq=False)
-class _Weighed:
+class _Weighted:
     """A failure, what its words mean, how telling they are, and whether it ended after it had been told to."""
 
     failure: Failure
@@ -198,7 +203,7 @@ class _Weighed:
         return self.weight, self.moment
 
 
-def _weigh_all(failures: Sequence[Failure], stopped_at: float | None) -> list[_Weighed]:
+def _with_weights(failures: Sequence[Failure], stopped_at: float | None) -> list[_Weighted]:
     """Weigh each failure once: there may be thousands, and the hub has other things to do."""
     first_ends: dict[str, float] = {}  # by node: when the first rank ended that torchrun did not end
     agent_ends: dict[str, float] = {}  # by node: when torchrun, the agent or its guardian was killed
@@ -213,11 +218,11 @@ def _weigh_all(failures: Sequence[Failure], stopped_at: float | None) -> list[_W
         by_torchrun = _is_torchruns_stop(each, first_ends) or _ended_with_agent(each, agent_ends)
         stopped = by_torchrun or _is_our_stop(each, stopped_at)
         asked = by_torchrun or _was_stopped(each, stopped_at)
-        weighed.append(_Weighed(each, known, _weigh(each, known, stopped_at, stopped=stopped), asked))
+        weighed.append(_Weighted(each, known, _weight(each, known, stopped_at, stopped=stopped), asked))
     return weighed
 
 
-def _weigh(failure: Failure, known: SymptomMatch | None, stopped_at: float | None, *, stopped: bool) -> int:
+def _weight(failure: Failure, known: SymptomMatch | None, stopped_at: float | None, *, stopped: bool) -> int:
     if _ended_well(failure):
         return WELL
     if not failure.exception and (stopped or _left_when_asked(failure)):
@@ -226,14 +231,14 @@ def _weigh(failure: Failure, known: SymptomMatch | None, stopped_at: float | Non
     if grade != OWN:
         return grade
     if failure.exception:
-        return _weigh_exception(failure, stopped_at, stopped=stopped)
+        return _exception_weight(failure, stopped_at, stopped=stopped)
     return SUDDEN if failure.rank is not None or failure.reason else TORCHRUN
 
 
-def _weigh_exception(failure: Failure, stopped_at: float | None, *, stopped: bool) -> int:
+def _exception_weight(failure: Failure, stopped_at: float | None, *, stopped: bool) -> int:
     if stopped_at is not None and (failure.raised_at or failure.time) > stopped_at + LOG_LAG:
         return PEER_GONE
-    if stopped and failure.went_on:
+    if stopped and failure.survived:
         return DOUBTFUL
     return OWN if failure.rank is not None else TORCHRUN
 
@@ -299,7 +304,7 @@ def _own_output(failure: Failure) -> Failure:
 
 def _without_old_exception(failure: Failure, stopped_at: float | None) -> Failure:
     """Forget an exception that a rank had survived when something else ended it."""
-    if not failure.went_on or failure.signal is None:
+    if not failure.survived or failure.signal is None:
         return failure
     recent = failure.time - (failure.raised_at or failure.time) < OLD
     if recent and _is_our_stop(failure, stopped_at):
@@ -351,7 +356,7 @@ def _ended_with_agent(failure: Failure, agent_ends: Mapping[str, float]) -> bool
 # ---- nodes that are gone ----
 
 
-def _find_lost(ordered: Sequence[_Weighed], stopped_at: float | None) -> _Weighed | None:
+def _find_lost(ordered: Sequence[_Weighted], stopped_at: float | None) -> _Weighted | None:
     """Find the node whose loss is the cause, unless a rank had failed by itself while the node still answered.
 
     A node that answered long after the stop is none: it is given up because it does not end.
@@ -368,18 +373,18 @@ def _find_lost(ordered: Sequence[_Weighed], stopped_at: float | None) -> _Weighe
     return None if own else first
 
 
-def _last_sign(lost: _Weighed) -> float:
+def _last_sign(lost: _Weighted) -> float:
     return lost.failure.time if lost.failure.last_seen is None else lost.failure.last_seen
 
 
 def _was_raised_before(failure: Failure, moment: float | None) -> bool:
     """Tell whether an exception was certainly written before; one that the rank survived may be any time's."""
-    if moment is None or not failure.raised_at or failure.went_on:
+    if moment is None or not failure.raised_at or failure.survived:
         return False
     return failure.raised_at < moment
 
 
-def _has_same_message(one: _Weighed, other: _Weighed) -> bool:
+def _has_same_message(one: _Weighted, other: _Weighted) -> bool:
     """Tell whether two witnesses lost the same node."""
     return one.failure.lost and other.failure.lost and one.failure.node == other.failure.node
 
@@ -388,8 +393,8 @@ def _has_same_message(one: _Weighed, other: _Weighed) -> bool:
 
 
 def _find_waited_for(
-    ordered: Sequence[_Weighed], weight: int
-) -> tuple[_Weighed | None, tuple[_Weighed, ...]]:
+    ordered: Sequence[_Weighted], weight: int
+) -> tuple[_Weighted | None, tuple[_Weighted, ...]]:
     """Where all only complain of waiting, those who do not complain were waited for: one of them, or several."""
     if weight != WAITED:
         return None, ()
@@ -399,18 +404,18 @@ def _find_waited_for(
 
 
 def _find_left(
-    told: Sequence[_Weighed], weight: int, stopped_at: float | None, addresses: Mapping[str, str]
-) -> tuple[_Weighed | None, tuple[_Weighed, ...]]:
+    weighted: Sequence[_Weighted], weight: int, stopped_at: float | None, addresses: Mapping[str, str]
+) -> tuple[_Weighted | None, tuple[_Weighted, ...]]:
     """Find the rank that left while the others needed it, or several of which it may be any."""
-    ranks = [each for each in told if each.failure.rank is not None]
+    ranks = [each for each in weighted if each.failure.rank is not None]
     ends = [_as_end(each, stopped_at) for each in ranks] if weight in (WAITED, PEER_GONE) else []
-    found = tuple(ranks[place] for place in find_leavers(ends, addresses))
+    found = tuple(ranks[index] for index in find_leavers(ends, addresses))
     if weight == WAITED:  # for whom that only the stop ended, see _find_waited_for
         found = tuple(each for each in found if not each.asked)
     return (found[0], ()) if len(found) == 1 else (None, found)
 
 
-def _as_end(each: _Weighed, stopped_at: float | None) -> RankEnd:
+def _as_end(each: _Weighted, stopped_at: float | None) -> RankEnd:
     failure = each.failure
     complaint, well = _complaint(each), _ended_well(failure)
     in_time = stopped_at is None or min(each.moment, failure.time) <= stopped_at + CLOCK_SLACK
@@ -425,7 +430,57 @@ def _as_end(each: _Weighed, stopped_at: float | None) -> RankEnd:
     )
 
 
-def _complaint(each: _Weighed) -> str:
+class RankEnd(NamedTuple):
+    """How a rank ended.
+
+    `asked`: it had been stopped before, by clusterctl or torchrun. `silent`: it ended for that reason alone, and
+    reported nothing. `by_itself`: it ended with a code of its own, so it may have worked until it was asked.
+    `complaint`: what it reported of another rank, before the stop.
+    """
+
+    node: str
+    time: float
+    exited_0: bool = False
+    asked: bool = False
+    silent: bool = False
+    by_itself: bool = False
+    complaint: str = ""
+
+
+def find_leavers(ranks: Sequence[RankEnd], addresses: Mapping[str, str]) -> tuple[int, ...]:
+    """Return the index of the rank that left first; several where any of one node's may be it, none if unknown.
+
+    `addresses` are the nodes' training addresses. Exit code 0 without being asked is proof, however long the process
+    took to end; else a single silent rank is meant by all the others.
+    """
+    complaints = [rank.complaint for rank in ranks if rank.complaint]
+    accused = [_named_nodes(complaint, addresses) for complaint in complaints]
+    nodes: frozenset[str] = frozenset().union(*accused)
+    left = [index for index, rank in enumerate(ranks) if rank.exited_0 and not rank.asked]
+    if left:
+        known = all(accused) and len(complaints) == sum(not rank.exited_0 for rank in ranks)
+        on_named = [index for index in left if ranks[index].node in nodes]
+        others = known and all(ranks[index].node in addresses for index in left)
+        left = on_named or ([] if others else left)
+        return (min(left, key=lambda index: ranks[index].time),) if left else ()
+    if not any(map(_CLOSED.search, complaints)) or any(map(_WAITED.search, complaints)):
+        return ()
+    silent: list[int] = [index for index, rank in enumerate(ranks) if rank.silent and _may_be(rank, nodes)]
+    alone = len(silent) == 1 or (nodes and len({ranks[index].node for index in silent}) == 1)
+    return tuple(silent) if alone else ()
+
+
+def _may_be(rank: RankEnd, nodes: frozenset[str]) -> bool:
+    return rank.node in nodes if nodes else not rank.by_itself
+
+
+def _named_nodes(complaint: str, addresses: Mapping[str, str]) -> frozenset[str]:
+    """Name the nodes whose address a complaint holds, but for the complaining rank's own end of the connection."""
+    found = {text for own, text in _ADDRESS.findall(complaint) if not own}
+    return frozenset(node for node, address in addresses.items() if address and address in found)
+
+
+def _complaint(each: _Weighted) -> str:
     """Return what a rank wrote of others that went away or did not come, also in the last lines before a signal."""
     failure, known = each.failure, each.known
     if failure.signal in KILLS and not failure.exception:

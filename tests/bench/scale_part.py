@@ -99,7 +99,7 @@ def launch(count: int) -> Ended:
         (Path(folder) / "train.py").write_text("print()")
         freight = prepare.LaunchInputs(specs, scan_source(folder), {}, "token")
         ready = prepare.prepare_all(cluster, planned, pythons, freight, Phases(list(specs)))
-        prepare.go(cluster, planned, pythons, ready)
+        prepare.start_workers(cluster, planned, pythons, ready)
         prepare.close_sessions(ready.values())
     return len(ready), ()
 

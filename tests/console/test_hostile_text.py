@@ -145,7 +145,11 @@ def test_the_lines_of_a_log_and_of_a_command(capsys: pytest.CaptureFixture[str])
             printer.on_output(HOSTILE, stream, data + b"\n" + data)
         printer.on_exit(HOSTILE, hostile(CommandEnd))
     entry = replace(
-        hostile(LogLines), lines=(HOSTILE, HOSTILE), sizes=(len(data), len(data)), places=(), times=(7.0, 8.0)
+        hostile(LogLines),
+        lines=(HOSTILE, HOSTILE),
+        sizes=(len(data), len(data)),
+        line_offsets=(),
+        times=(7.0, 8.0),
     )
     LogPrinter({HOSTILE: 1}, 2).show(entry)
     JsonLogPrinter("run", {HOSTILE: 1}).show(entry)

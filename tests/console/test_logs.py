@@ -101,6 +101,6 @@ def test_what_was_dropped_is_said_where_it_was(capsys: pytest.CaptureFixture[str
 
 def test_json_lines_carry_the_time_of_each_line(capsys: pytest.CaptureFixture[str]) -> None:
     """And their places in the file, which do not follow one another where lines were chosen."""
-    JsonLogPrinter("r-1", {}).show(replace(lines("a", "b"), times=(7.0, 8.0), places=(100, 900)))
+    JsonLogPrinter("r-1", {}).show(replace(lines("a", "b"), times=(7.0, 8.0), line_offsets=(100, 900)))
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(one["time"], one["offset"]) for one in found] == [(7.0, 100), (8.0, 900)]

@@ -383,7 +383,7 @@ def drive_clean(line: Line, _: Place) -> object:
 def drive_orphans(line: Line, _: Place) -> object:
     """Find and end what crashed runs have left."""
     found = maintenance.find_orphans(line, NODE, INTERPRETER)
-    return found, select_orphans(found.own, ME), maintenance.end_orphans(line, NODE, INTERPRETER, found.own)
+    return found, select_orphans(found.own, ME), maintenance.stop_orphans(line, NODE, INTERPRETER, found.own)
 
 
 def drive_pull(line: Line, place: Place) -> object:

@@ -10,8 +10,7 @@ import pytest
 
 from clusterctl.node.gang.restart_reason import judge_record
 from clusterctl.protocol.end_record import parse_record
-from clusterctl.protocol.leaver import RankEnd, find_leavers
-from clusterctl.protocol.root_cause import find_cause
+from clusterctl.protocol.root_cause import RankEnd, find_cause, find_leavers
 from clusterctl.protocol.untrusted import Untrusted
 
 TERM, KILL = signal.SIGTERM, signal.SIGKILL

@@ -21,10 +21,10 @@ from clusterctl.client.maintenance import (
     EndedOrphans,
     NodeStorage,
     RemovalReport,
-    end_orphans,
     find_orphans,
     read_storage,
     remove_stored_runs,
+    stop_orphans,
 )
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
@@ -79,7 +79,7 @@ def query_orphans(cluster: Cluster, nodes: Sequence[Node]) -> OrphanAnswers:
     return OrphanAnswers({node.name: by_node[node.name] for node in nodes if node.name in by_node}, errors)
 
 
-def end_orphans_everywhere(
+def stop_orphans_everywhere(
     cluster: Cluster, nodes: Sequence[Node], orphans: Mapping[str, Sequence[Orphan]]
 ) -> tuple[dict[str, EndedOrphans], dict[str, ClusterctlError]]:
     """End these on every node at the same time; gives what came of it, and the nodes where nothing did."""
@@ -89,7 +89,7 @@ def end_orphans_everywhere(
     for outcome in cluster.each(
         targets,
         lambda c, node: with_any_python(
-            node, lambda python: end_orphans(c, node, python, orphans[node.name])
+            node, lambda python: stop_orphans(c, node, python, orphans[node.name])
         )[0],
     ):
         if outcome.value is not None:
@@ -155,7 +155,7 @@ class Clean:
                     info("nothing to remove")
                 elif not self._options.dry_run:
                     self._confirm()
-                    self._end_orphans(cluster)
+                    self._stop_orphans(cluster)
                     self._remove(cleanup)
             finally:
                 for session in self._sessions.values():
@@ -215,8 +215,8 @@ class Clean:
             for orphan in orphans:
                 click.echo(sanitize(f"{name}: running without an agent: {render_orphan(orphan)}"))
 
-    def _end_orphans(self, cluster: Cluster) -> None:
-        self._ended, errors = end_orphans_everywhere(cluster, self._nodes, self._orphans)
+    def _stop_orphans(self, cluster: Cluster) -> None:
+        self._ended, errors = stop_orphans_everywhere(cluster, self._nodes, self._orphans)
         report_failures(errors.values())
         self._errors.update(errors)
         if not self._options.as_json:

@@ -146,7 +146,7 @@ class DeepCheckRun:
         ready = prepare.prepare_all(
             self._cluster, plan, self._interpreters, inputs, _StepObserver(self._phases)
         )
-        prepare.go(self._cluster, plan, self._interpreters, ready)
+        prepare.start_workers(self._cluster, plan, self._interpreters, ready)
         prepare.close_sessions(ready.values())
 
     def _follow(self, plan: LaunchPlan) -> str:

@@ -95,7 +95,7 @@ class InitCommand:
             return self._read_file(options.source)
         if options.from_ssh_config is not None:
             return read_hosts(self._matching_hosts(options.from_ssh_config), self._connect_options)
-        return read_hosts(options.hosts, self._connect_options) if options.hosts else self._ask_for_hosts()
+        return read_hosts(options.hosts, self._connect_options) if options.hosts else self._prompt_for_hosts()
 
     def _read_file(self, path: str) -> Imported:
         from clusterctl.specs.importers.detect import parse_imported
@@ -123,7 +123,7 @@ class InitCommand:
             Path(self._connect_options.config or passwd_home() / ".ssh" / "config").expanduser()
         )
 
-    def _ask_for_hosts(self) -> Imported:
+    def _prompt_for_hosts(self) -> Imported:
         if not self._interactive:
             raise UsageError(
                 "which machines?",

@@ -115,7 +115,7 @@ class Launch:
         if warning:
             notice(warning)
         ready = self._prepare(cluster, plan, scan, secrets)
-        self._go(cluster, plan, ready)
+        self._start_workers(cluster, plan, ready)
         remember_hooks(self._job, self._inventory, plan.run_id)
         return self._detach(plan) if self._options.detach else self._follow(cluster, plan, preflight, secrets)
 
@@ -221,10 +221,10 @@ class Launch:
             "code": lambda: render_upload(files, size, sent()),
         }
 
-    def _go(self, cluster: Cluster, plan: LaunchPlan, ready: Mapping[str, prepare.Ready]) -> None:
+    def _start_workers(self, cluster: Cluster, plan: LaunchPlan, ready: Mapping[str, prepare.Ready]) -> None:
         self._phases.start("go")
         try:
-            port = prepare.go(cluster, plan, self._interpreters, ready)
+            port = prepare.start_workers(cluster, plan, self._interpreters, ready)
         except BaseException as error:
             self._phases.stop()
             reason, hint = prepare.describe_start_failure(error), self._output.hint("status", plan.run_id)

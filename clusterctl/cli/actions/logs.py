@@ -116,7 +116,7 @@ class LogRequest:
     nodes: Sequence[Node]
     found_runs: FoundRuns
     run_id: str
-    wanted: LogQuery
+    query: LogQuery
     line_filter: LineFilter
 
     @property
@@ -179,16 +179,16 @@ def _holders(nodes: Sequence[Node], run_id: str, parts: Parts, query: LogQuery) 
 
 
 def _no_such_rank(
-    run_id: str, names: Collection[str], parts: Parts, wanted: Collection[int], attempt: int | None
+    run_id: str, names: Collection[str], parts: Parts, requested: Collection[int], attempt: int | None
 ) -> UsageError:
-    """Say which ranks the chosen nodes have, and where the wanted ones are; `names` are the chosen nodes."""
+    """Say which ranks the chosen nodes have, and where the requested ones are; `names` are the chosen nodes."""
     ranks = {name: own for name, part in parts.items() if part and (own := part.ranks_of(attempt))}
-    text = f"no {_render_ranks(wanted)} on {fold_names(list(names))}"
+    text = f"no {_render_ranks(requested)} on {fold_names(list(names))}"
     if not ranks:
         return UsageError(text, code="CC-USE-027", fix="no worker was ever started")
     lines = [f"{name} has {_render_ranks(ranks[name])}" for name in names if name in ranks][:MOST_NAMED]
     lines.append(f"the run has {_render_ranks([rank for own in ranks.values() for rank in own])}")
-    found = {name: sorted(set(own) & set(wanted)) for name, own in ranks.items()}
+    found = {name: sorted(set(own) & set(requested)) for name, own in ranks.items()}
     for name, there in [(name, there) for name, there in found.items() if there][:MOST_NAMED]:
         options = [word for rank in there for word in ("--rank", str(rank))]
         command = command_line("clusterctl", "logs", run_id, *options)
@@ -227,7 +227,7 @@ def _printer(run_id: str, parts: Parts, query: LogQuery) -> BatchLogSink:
 def _follow(request: LogRequest) -> set[str]:
     """Print lines as they come until the run has ended, none lost by cuts and none doubled; gives who failed."""
     failed = {error.node for error in request.found_runs.errors}
-    stream_request, clocks = request.wanted.request(), request.found_runs.offsets
+    stream_request, clocks = request.query.request(), request.found_runs.offsets
     reader = LiveReader(
         request.run,
         stream_request,
@@ -246,13 +246,13 @@ def _follow_in_order(request: LogRequest) -> set[str]:
     written = replace(
         request,
         nodes=[node for node in request.nodes if node.name in pythons],
-        wanted=request.wanted.without_follow,
+        query=request.query.without_follow,
     )
     log_reader = _log_reader(written)
     failed = {error.node for error in request.found_runs.errors} | _print_in_order(
         log_reader, request.line_filter
     )
-    stream_request, clocks, window = request.wanted.request(), request.found_runs.offsets, ReorderWindow()
+    stream_request, clocks, window = request.query.request(), request.found_runs.offsets, ReorderWindow()
     live_reader = LiveReader(
         request.run,
         stream_request,
@@ -307,7 +307,7 @@ def _log_reader(request: LogRequest) -> LogReader:
     clocks = request.found_runs.offsets
     return LogReader(
         request.run,
-        request.wanted.request(),
+        request.query.request(),
         clocks=clocks,
     )
 

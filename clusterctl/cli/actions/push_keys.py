@@ -52,13 +52,13 @@ class KeyPush:
     def run(self) -> int:
         """Push, and give the exit code."""
         from clusterctl.cli.context.load import state_dir
-        from clusterctl.cli.context.nodes import ask_passphrase, notice
+        from clusterctl.cli.context.nodes import notice, prompt_passphrase
         from clusterctl.client.ssh.key_install import KeyInstaller
 
         nodes = self._skip_openssh_nodes()
         private = self._choose_key(nodes)
         public = _read_public(private)
-        ask = ask_passphrase if self._interactive else None
+        ask = prompt_passphrase if self._interactive else None
         with KeyInstaller(
             private, public, notice, cache_dir=state_dir() / "ssh", ask_passphrase=ask
         ) as installer:
@@ -171,13 +171,13 @@ class KeyPush:
             if not self._pending:
                 return
             self._pending.sort(key=lambda node: node.index)
-            passwords = self._ask_passwords(attempt)
+            passwords = self._prompt_passwords(attempt)
             targets, self._pending = [node for node in self._pending if node.name in passwords], []
             self._install_with(installer, targets, passwords)
             if not self._interactive:
                 return
 
-    def _ask_passwords(self, attempt: int) -> Mapping[str, str]:
+    def _prompt_passwords(self, attempt: int) -> Mapping[str, str]:
         """Give a password for each closed node, as far as there is one."""
         if attempt == 0 and self._shared_password is not None:
             return {node.name: self._shared_password for node in self._pending}
@@ -186,12 +186,14 @@ class KeyPush:
                 self._errors[node.name] = _no_terminal_error(node)
             return {}
         if attempt == 0 and self._options.same_password:
-            password = _ask_password(f"Password for {_render_count(len(self._pending))}")
+            password = _prompt_password(f"Password for {_render_count(len(self._pending))}")
             return {node.name: password for node in self._pending if password}
         passwords = {}
         for node in self._pending:
             account = f"{node.ssh.user}@{node.host}" if node.ssh.user else node.host
-            passwords[node.name] = _ask_password(f"Password for {account} ({node.name}; empty: leave it out)")
+            passwords[node.name] = _prompt_password(
+                f"Password for {account} ({node.name}; empty: leave it out)"
+            )
         return {name: password for name, password in passwords.items() if password}
 
     def _install_with(
@@ -259,7 +261,7 @@ def _key_error(path: Path, reason: str) -> LocalSystemError:
     return LocalSystemError(f"the key {path} cannot be used", code="CC-KEYS-009", evidence=reason, fix=fix)
 
 
-def _ask_password(text: str) -> str:
+def _prompt_password(text: str) -> str:
     from getpass import getpass
 
     try:

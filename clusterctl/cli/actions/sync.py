@@ -94,7 +94,7 @@ def find_addresses(cluster: Cluster, job: Job, nodes: Sequence[Node], size: int)
     ):
         ips[outcome.node.name] = resolve_network(outcome.node, outcome.value).ip
     addresses = {node.name: TransferAddress(ip, node.ports) for node in nodes if (ip := ips.get(node.name))}
-    return replace(distribution, places=addresses)
+    return replace(distribution, addresses=addresses)
 
 
 def show_synced(results: Mapping[str, SyncResult]) -> None:

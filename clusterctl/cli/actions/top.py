@@ -12,7 +12,7 @@ import click
 from clusterctl.cli.context.nodes import interpreter, reading_exit_code, report_failures
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.utilization import UtilizationStreams
-from clusterctl.console.terminal import wants_color
+from clusterctl.console.terminal import uses_color
 from clusterctl.console.text import json_text
 from clusterctl.console.top import UtilizationView, show_top, top_to_json
 from clusterctl.errors import ClusterctlError
@@ -50,7 +50,7 @@ class UtilizationMonitor:
     def show_live(self) -> int:
         """Show one look after the other until Ctrl-C."""
         with closing(self._open(self._interval, reconnect=True)) as streams:
-            if not self._as_json and sys.stdout.isatty() and wants_color(sys.stdout):
+            if not self._as_json and sys.stdout.isatty() and uses_color(sys.stdout):
                 with UtilizationView(self._silence) as dashboard:
                     while True:
                         self._receive(streams, REDRAW)

@@ -27,11 +27,11 @@ def open_cluster(hostkeys: HostKeys | None = None) -> Cluster:
     from clusterctl.cli.context.load import state_dir
     from clusterctl.client.rpc.cluster import Cluster
 
-    passphrase_prompt = ask_passphrase if _is_interactive() else None
+    passphrase_prompt = prompt_passphrase if _is_interactive() else None
     return Cluster(notice, cache_dir=state_dir() / "ssh", ask_passphrase=passphrase_prompt, hostkeys=hostkeys)
 
 
-def ask_passphrase(path: str) -> str | None:
+def prompt_passphrase(path: str) -> str | None:
     """Ask the person at the terminal for the passphrase of a key; None without an answer."""
     from getpass import getpass
 

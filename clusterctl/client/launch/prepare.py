@@ -278,7 +278,7 @@ def has_listeners(spec: Mapping[str, Any]) -> bool:
     return bool(spec.get("gang") and spec.get("restart"))
 
 
-def go(
+def start_workers(
     cluster: Cluster,
     plan: LaunchPlan,
     interpreters: Mapping[str, Interpreter],

@@ -227,7 +227,7 @@ def _receive_batch(listener: ReplyReader, receivers: deque[FileReceiver], node: 
         if "file" in header:
             receivers[0].on_data(header, body)
         else:
-            receivers.popleft().end(header)
+            receivers.popleft().finish(header)
 
 
 def make_folders_and_links(judged: DownloadPlan, target: TargetDirectory, report: PullReport) -> None:

@@ -138,7 +138,7 @@ class FileReceiver:
                 _write_all(self._descriptor, data)
                 remaining -= len(data)
 
-    def end(self, header: Untrusted) -> None:
+    def finish(self, header: Untrusted) -> None:
         """Put the file in its place if it is what the node says it is."""
         entry = self.request.entry
         try:

@@ -216,7 +216,10 @@ class ParamikoChannel:
         )
 
     def _disconnect_reason(self) -> str:
-        disconnect_message, error = getattr(self._transport, "parting", ""), self._transport.saved_exception
+        disconnect_message, error = (
+            getattr(self._transport, "disconnect_message", ""),
+            self._transport.saved_exception,
+        )
         if disconnect_message:
             return f"the server said: {disconnect_message}"
         return f"{type(error).__name__}: {error}" if error is not None else ""

@@ -86,7 +86,7 @@ class Session:
         self._reader = FrameReader(sentinel, frame_limits)
         self._max_held = MOST_HELD + 2 * frame_limits.header
         self._channel = _open_channel(connection, verb, self.timeouts.channel)
-        self._started = self._last_heard = time.monotonic()
+        self._started = self._last_received = time.monotonic()
         try:
             bootstrap = _bootstrap(verb, request, sentinel, interpreter)
             self._send_all(bootstrap, self.timeouts.send)
@@ -153,7 +153,7 @@ class Session:
 
     def check_silence(self, limit: float) -> None:
         """Raise ConnectionLost if nothing was heard for `limit` seconds; a verb may take longer to begin."""
-        if time.monotonic() - self._last_heard <= limit or self.ended or self._failure is not None:
+        if time.monotonic() - self._last_received <= limit or self.ended or self._failure is not None:
             return
         self._receive_available()
         self._check_deadlines(self._deadlines(limit))
@@ -242,7 +242,7 @@ class Session:
             ]
         if silence is None:
             return []
-        return [(self._last_heard + silence, lambda: errors.connection_silent(self.node, silence))]
+        return [(self._last_received + silence, lambda: errors.connection_silent(self.node, silence))]
 
     def _check_deadlines(self, limits: list[Deadline]) -> None:
         now = time.monotonic()
@@ -251,7 +251,7 @@ class Session:
                 raise explain()
 
     def _on_data(self, chunk: bytes, handle: Callable[[bytes], None]) -> None:
-        self._last_heard = time.monotonic()
+        self._last_received = time.monotonic()
         handle(chunk)
 
     def _on_stderr(self, chunk: bytes) -> None:

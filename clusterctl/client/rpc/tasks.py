@@ -128,14 +128,14 @@ class RunHandle:
 class PullRequest:
     """What is wanted of a job's results, of all nodes alike: its outputs and, of a run, some parts.
 
-    `most` bounds the number of files, `beacon` is the shared-home probe that all nodes get.
+    `most` bounds the number of files; all nodes get the same `shared_home_probe`.
     """
 
     job: str
     run_id: str | None
     parts: Sequence[str]
     most: int
-    beacon: str
+    shared_home_probe: str
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ def probe_and_stay(
 
     request = {**probe_request(node, tuple(nodes), payload_zip()[0]), "stay": stay}
     facts, session = _request_facts(c, {**request, "setup": setup}, interpreter)
-    return discard_stale_packages(facts, brings_torch=bool(setup and setup["brings_torch"])), session
+    return discard_stale_packages(facts, installs_torch=bool(setup and setup["brings_torch"])), session
 
 
 def _request_facts(
@@ -398,21 +398,21 @@ def pull(
     c: Connection,
     node: Node,
     interpreter: Interpreter,
-    wanted: PullRequest,
+    request: PullRequest,
     mark: str,
 ) -> Session:
     """Begin to download results; the `mark` is this node's alone."""
-    request = {
+    header = {
         "workdir": node.workdir,
         "node": node.name,
-        "job": wanted.job,
-        "run": wanted.run_id,
-        "parts": list(wanted.parts),
-        "most": wanted.most,
-        "beacon": wanted.beacon,
+        "job": request.job,
+        "run": request.run_id,
+        "parts": list(request.parts),
+        "most": request.most,
+        "beacon": request.shared_home_probe,
         "mark": mark,
     }
-    return _open_session(c, "pull", request, interpreter)
+    return _open_session(c, "pull", header, interpreter)
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types

@@ -67,7 +67,7 @@ class TunnelSocket:
         transport = self._channel.get_transport()
         if transport.is_active():
             return ""
-        disconnect_message = getattr(transport, "parting", "")
+        disconnect_message = getattr(transport, "disconnect_message", "")
         return f"the connection to the bastion {self.bastion} ended" + (
             f": {disconnect_message}" if disconnect_message else ""
         )
@@ -176,7 +176,7 @@ class BastionPool:
             f"the connection to the bastion {bastion.bastion} ended",
             code="CC-SSH-018",
             node=hop.name,
-            evidence=transport.parting or str(error),
+            evidence=transport.disconnect_message or str(error),
             fix="the bastion, its sshd or the network to it went away: try again",
         )
 

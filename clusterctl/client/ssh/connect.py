@@ -145,7 +145,7 @@ class SshHandshake:
     @property
     def disconnect_message(self) -> str:
         """Return what the server said when it hung up."""
-        return self.transport.parting if self.transport is not None else ""
+        return self.transport.disconnect_message if self.transport is not None else ""
 
     @property
     def greeted(self) -> bool:

@@ -50,12 +50,12 @@ class Transport(paramiko.Transport):
             key=lambda name: "-gcm@" not in name,
         )
     )
-    parting = ""
+    disconnect_message = ""
     prefers_certificates = False
 
     def _parse_disconnect(self, m):  # type: ignore[no-untyped-def]  # paramiko's own, not in its type information
         m.get_int()
-        self.parting = m.get_text()[:MAX_TEXT]
+        self.disconnect_message = m.get_text()[:MAX_TEXT]
 
     def _parse_ext_info(self, msg):  # type: ignore[no-untyped-def]  # the same
         check_count(msg, 8)

@@ -54,11 +54,11 @@ class Provider:
 class Distribution:
     """Brings takers and givers together; used by one thread for each node, and closed when all have the code.
 
-    `places` are the training addresses by node; with `auto` the code is passed on where that saves much sending.
+    `addresses` are the training addresses by node; with `auto` the code is passed on where that saves much sending.
     """
 
     via: Via
-    places: Mapping[str, TransferAddress]
+    addresses: Mapping[str, TransferAddress]
     notice: Callable[[str], None] = lambda _: None
     token: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
 
@@ -75,14 +75,14 @@ class Distribution:
 
     def offer(self, node: str, size: int) -> dict[str, Any] | None:
         """Say where a node shall give contents on, of a tree of `size` bytes; None if it shall not."""
-        if node not in self.places or not self._is_worthwhile(size):
+        if node not in self.addresses or not self._is_worthwhile(size):
             return None
-        address = self.places[node]
+        address = self.addresses[node]
         return {"address": address.address, "ports": address.ports, "token": self.token}
 
     def wait_for_provider(self, node: str, size: int) -> Provider | None:
         """Wait for a giver of `size` bytes; None if they shall come from us."""
-        if node not in self.places or not self._is_worthwhile(size):
+        if node not in self.addresses or not self._is_worthwhile(size):
             return None
         deadline = time.monotonic() + BASE_WAIT_LIMIT + size / MIN_TRANSFER_RATE
         with self._changed:
@@ -118,7 +118,7 @@ class Distribution:
         """A node has all contents and gives them on."""
         with self._changed:
             if all(provider.node != node for provider in (*self._idle, *self._busy.values())):
-                self._idle.insert(0, Provider(node, self.places[node].address, port))
+                self._idle.insert(0, Provider(node, self.addresses[node].address, port))
             self._changed.notify_all()
 
     def remove_node(self, node: str) -> None:
@@ -149,8 +149,8 @@ class Distribution:
     def _is_worthwhile(self, size: int) -> bool:
         """Decide whether passing on beats sending `size` bytes to every node."""
         if self.via == "auto":
-            return len(self.places) >= MIN_NODES and size * len(self.places) >= MIN_TOTAL_BYTES
-        return self.via == "tree" and len(self.places) > 1
+            return len(self.addresses) >= MIN_NODES and size * len(self.addresses) >= MIN_TOTAL_BYTES
+        return self.via == "tree" and len(self.addresses) > 1
 
 
 @dataclass

@@ -65,7 +65,7 @@ class LogLines:
     written_at: float | None = None  # when the last was written, by the node's clock, if that can be trusted
     initial_size: int = 0  # where a tail was asked for: how long the file was then
     node_rank: NodeRank | None = None  # of the node in the attempt that wrote it, where that is known
-    places: tuple[int, ...] = ()  # where each line begins, if they do not follow one another
+    line_offsets: tuple[int, ...] = ()  # where each line begins, if they do not follow one another
     times: tuple[float, ...] = ()  # when each line was written, by our clock, if that was asked for
     began: float = 0.0  # with times: nothing that this node sends later is older
     times_guessed: bool = False  # whether the times are no better than when the file was last written
@@ -74,7 +74,7 @@ class LogLines:
     @property
     def offsets(self) -> tuple[int, ...]:
         """Give where each line begins in the file, in bytes."""
-        return self.places or tuple(accumulate(self.sizes[:-1], initial=self.offset))[: len(self.sizes)]
+        return self.line_offsets or tuple(accumulate(self.sizes[:-1], initial=self.offset))[: len(self.sizes)]
 
     def cut(self, lines: slice, gone: tuple[int, int] | None) -> LogLines:
         """Keep some of the lines, with what was dropped before them."""
@@ -82,7 +82,7 @@ class LogLines:
             self,
             lines=self.lines[lines],
             sizes=self.sizes[lines],
-            places=self.offsets[lines],
+            line_offsets=self.offsets[lines],
             times=self.times[lines],
             gone=gone,
         )
@@ -127,7 +127,7 @@ class Follower:
         self.offsets: dict[str, dict[str, int]] = {}
         self.event_offsets: dict[str, int] = {}
         self.positioned: set[str] = set()  # nodes that have said where the wanted tails begin
-        self.last_heard: dict[str, float] = {}  # when each node last said anything, beats included
+        self.last_received: dict[str, float] = {}  # when each node last said anything, beats included
         self.clock_offsets: dict[str, float] = {}  # each node's clock minus ours, in seconds
         self._wakeup_writer, self._wakeup_reader = socket.socketpair()
         self._wakeup_reader.setblocking(False)
@@ -185,7 +185,7 @@ class Follower:
         session = self._sessions[node]
         try:
             for header, body in session.pump():
-                self.last_heard[node] = time.monotonic()
+                self.last_received[node] = time.monotonic()
                 yield from self._parse(node, header, body)
         except ClusterctlError as error:
             self._close_session(node)
@@ -265,11 +265,11 @@ class Follower:
             initial_size=header.count("before", MAX_BYTES),
             node_rank=self._node_ranks.get(node, {}).get(attempt_of(file)),
             written_at=header.moment("written"),
-            places=header.integers("places", len(raw_lines), 0, MAX_BYTES),
+            line_offsets=header.integers("places", len(raw_lines), 0, MAX_BYTES),
             times_guessed=header.flag("guessed"),
             gone=_parse_dropped(header),
         )
-        if len(entry.places) not in (0, len(entry.lines)):
+        if len(entry.line_offsets) not in (0, len(entry.lines)):
             raise MalformedError("lines without a place")
         return self._with_times(entry, header) if header.length("knots") else entry
 
@@ -352,9 +352,9 @@ class NodeStreams:
         return self._follower.offsets
 
     @property
-    def last_heard(self) -> Mapping[str, float]:
+    def last_received(self) -> Mapping[str, float]:
         """When each node last said anything, beats included."""
-        return self._follower.last_heard
+        return self._follower.last_received
 
     def open_all(self) -> None:
         """Open every node's stream."""
@@ -366,7 +366,7 @@ class NodeStreams:
         if name not in self.broke_at:
             self.broke_at[name] = time.monotonic()
             what = error.message if error else "the stream ended before the run"
-            broke = "the connection broke" if name in self.last_heard else "no answer yet"
+            broke = "the connection broke" if name in self.last_received else "no answer yet"
             self._notice(f"{name}: {broke} ({what}); trying to come back")
         tries = self.tries[name] = self.tries.get(name, 0) + 1
         longest = min(self._longest_pause, FIRST_PAUSE * 2.0 ** min(tries - 1, 20))

@@ -329,8 +329,8 @@ class RunMonitor:
 
     def _others_responding(self, name: str, broke_at: float) -> bool:
         """Tell whether some other node was heard since this one fell away; if none was, the fault may be here."""
-        last_heard = self._streams.last_heard
-        return any(other != name and last_heard.get(other, 0.0) > broke_at for other in self._reports)
+        last_received = self._streams.last_received
+        return any(other != name and last_received.get(other, 0.0) > broke_at for other in self._reports)
 
     def _others(self, report: NodeReport) -> list[NodeReport]:
         return [other for other in self._reports.values() if other is not report]

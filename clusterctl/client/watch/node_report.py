@@ -166,7 +166,7 @@ class NodeReport:
             raised_at=parser.raised_at,
             origin=parser.origin,
             where=parser.where,
-            went_on=parser.survived,
+            survived=parser.survived,
             frozen=rank in self.frozen,
             after_stop=self.stopped_at is not None and self._local_time(end) >= self.stopped_at,
             starved=any(

@@ -48,7 +48,7 @@ class _LineQueue:
             heapq.heappush(self._waiting, (moment, number, line))
             self.held_bytes += LINE_OVERHEAD + entry.sizes[line]
         if times or entry.gone:
-            self._entries[number] = replace(entry, places=entry.offsets), len(times) + bool(entry.gone)
+            self._entries[number] = replace(entry, line_offsets=entry.offsets), len(times) + bool(entry.gone)
 
     def pop_until(self, until: float, max_bytes: int | None = None) -> Iterator[LogLines]:
         """Give the lines up to that time, and the oldest of the others while more than `max_bytes` bytes are held."""
@@ -88,7 +88,7 @@ class TimeMerger:
         self._reached[entry.node] = max(self._reached[entry.node], entry.began)
         self._lines.add(entry, entry.began, entry.times)
 
-    def end(self, node: str) -> None:
+    def finish(self, node: str) -> None:
         """Expect nothing more of a node."""
         self._reached[node] = MAX_TIME
 
@@ -191,7 +191,7 @@ class LogReader:
                         if isinstance(update, LogLines):
                             merger.add(update)
                         elif isinstance(update, StreamEnd):
-                            merger.end(update.node)
+                            merger.finish(update.node)
                             yield update
                 yield list(merger.pop_ready())
         finally:
@@ -304,4 +304,4 @@ class LiveReader:
         if others or not self._ended_nodes - {name}:
             return False
         broke_at = self._streams.broke_at.get(name, time.monotonic())
-        return name not in self._streams.last_heard or time.monotonic() - broke_at > LAST_NODE_LIMIT
+        return name not in self._streams.last_received or time.monotonic() - broke_at > LAST_NODE_LIMIT

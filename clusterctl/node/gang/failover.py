@@ -40,7 +40,7 @@ class SuccessorHub(RestartHub):
         if self.listener is not None:
             self.listener.open(self.accept)
         self.context.loop.after(
-            GATHER_SILENCES * silence_limit(self.context.spec), "gather", self._end_gathering
+            GATHER_SILENCES * silence_limit(self.context.spec), "gather", self._finish_gathering
         )
         self._advance()
 
@@ -54,7 +54,7 @@ class SuccessorHub(RestartHub):
         self._views[slot] = hello.roster
         self._advance()
 
-    def _end_gathering(self) -> None:
+    def _finish_gathering(self) -> None:
         """Whoever has not come is lost; then judge the attempt as any other."""
         self.context.loop.cancel("gather")
         self.state.on_hub_found()
@@ -67,7 +67,7 @@ class SuccessorHub(RestartHub):
         for slot in self.expected - set(self.parts):
             self.parts[slot] = self._part_of_lost(slot)
         if self._fallen not in self.expected:
-            self._beside = [self._part_of_lost(self._fallen)]
+            self._lost_spares = [self._part_of_lost(self._fallen)]
         self._all_ended()
 
     def _part_of_lost(self, slot: Slot) -> NodePart:
@@ -84,7 +84,7 @@ class SuccessorHub(RestartHub):
     def _advance(self) -> None:
         """Go on with what nobody is missing for any more."""
         if self.phase == GATHERING and self._awaited_slots() <= set(self._views):
-            self._end_gathering()
+            self._finish_gathering()
         else:
             super()._advance()
 
@@ -169,7 +169,7 @@ class FailoverGang(Gang):
             or not self.roster.can_continue(len(candidates))
             or now > state.election_deadline
         ):
-            self.end_alone()
+            self.finish_alone()
         elif min(candidates) == self.roster.own_slot:
             successor = SuccessorHub(state)
             self.role = successor
@@ -179,7 +179,7 @@ class FailoverGang(Gang):
             self.role = peer
             peer.rejoin(*self.roster.listen_addresses[min(candidates)])
 
-    def end_alone(self) -> None:
+    def finish_alone(self) -> None:
         """End with what is known here: who is lost, and our part."""
         state = self.state
         lost = [

@@ -317,13 +317,13 @@ class RestartHub(Hub):
         self.slot = self.roster.own_slot
         self.phase = RUNNING
         self.clear: Dict[Slot, Cleared] = {}
-        self.blamed = RestartReason("", "", "")
+        self.restart_reason = RestartReason("", "", "")
         self._ready: Dict[Slot, Ready] = {}
         self._master_port: Optional[int] = None
         self._lost_by_silence = False
         self._go_time = 0.0
         self._given_cause: Optional[RestartReason] = None  # what no part tells
-        self._beside: List[NodePart] = []  # of lost nodes without a rank, which are judged too
+        self._lost_spares: List[NodePart] = []  # of lost nodes without a rank, which are judged too
         self._reset_round()
 
     def _reset_round(self) -> None:
@@ -364,9 +364,7 @@ class RestartHub(Hub):
         else:
             self.members.pop(member.channel.slot, None)
             self._last_seen[member.channel.slot] = member.channel.last_seen
-            self._lost_by_silence = (
-                self._lost_by_silence or member.channel.unanswered_beats >= self._beat_limit
-            )
+            self._lost_by_silence |= member.channel.unanswered_beats >= self._beat_limit
             self._mark_lost(member.channel.slot, member.channel.node, why)
 
     def _mark_lost(self, slot: Slot, node: str, why: str) -> None:
@@ -376,13 +374,9 @@ class RestartHub(Hub):
         if self.phase == RUNNING and slot in self.expected and slot not in self.parts:
             super()._mark_lost(slot, node, why)
         elif self.phase == RUNNING and self.roster.in_minority:
-            present_count = self.roster.slot_count - len(self.roster.lost)
-            self._stop_all(
-                "",
-                StopOrder(
-                    f"only {present_count} of {self.roster.slot_count} nodes are left", FAILURE_WAIT, FAILURE
-                ),
-            )
+            slot_count = self.roster.slot_count
+            reason = f"only {slot_count - len(self.roster.lost)} of {slot_count} nodes are left"
+            self._stop_all("", StopOrder(reason, FAILURE_WAIT, FAILURE))
         self._advance()
 
     def _send_all(self, kind: str, **facts: Any) -> None:
@@ -450,18 +444,18 @@ class RestartHub(Hub):
             here = len(self._present_slots)
             self._finish(self.roster.find_shortage(here, here) or MAJORITY)
             return
-        self.blamed = self._blame(parts)
-        gave_up = self.policy.refuse(self.blamed.reason, self.roster.attempt - 1)
+        self.restart_reason = self._find_reason(parts)
+        gave_up = self.policy.refuse(self.restart_reason.reason, self.roster.attempt - 1)
         if gave_up is not None:
             self._finish(gave_up)
             return
         self.context.loop.after(CLEAR_LIMIT, "clear", self._decide)
         self._advance()
 
-    def _blame(self, parts: List[NodePart]) -> RestartReason:
+    def _find_reason(self, parts: List[NodePart]) -> RestartReason:
         """Find the reason; a node that cannot even begin is of no more use than one that is lost."""
         known, self._given_cause = self._given_cause, None
-        parts, self._beside = [*parts, *self._beside], []
+        parts, self._lost_spares = [*parts, *self._lost_spares], []
         found = judge_record(make_record(self.context.spec, parts, self.stop, whole=True))
         if known is not None and found.reason != NODE_LOST:
             return known
@@ -505,7 +499,11 @@ class RestartHub(Hub):
         reports = [self.clear[slot].progress if slot in self.clear else None for slot in self.expected]
         began = self._sent_go or self.roster.attempt == 1
         progress = True if True in reports else False if began and None not in reports else None
-        why = {"reason": self.blamed.reason, "node": self.blamed.node, "text": self.blamed.text}
+        why = {
+            "reason": self.restart_reason.reason,
+            "node": self.restart_reason.node,
+            "text": self.restart_reason.text,
+        }
         times = {"began": self.state.restarts.began, "ended": time.time()}
         return {"attempt": self.roster.attempt, **why, **times, "progress": progress}
 
@@ -559,20 +557,20 @@ class RestartHub(Hub):
             if self.node_rank_of(slot) == 0 and message.port is None:
                 raise ChannelError("it is ready for the master's place, and holds no port")
             self._ready[slot] = message
-            self._go_if_ready()
+            self._send_go_if_ready()
 
     def _on_listening(self, slot: Slot, message: Listening) -> None:
         """Believe nobody but rank 0, and only once it was let go, that it listens."""
         if slot in self.expected and self.node_rank_of(slot) == 0 and self._sent_go:
             self._start_others(message.port)
 
-    def _go_if_ready(self) -> None:
+    def _send_go_if_ready(self) -> None:
         """Let rank 0 go, once, when all gates are ready and the pause is over."""
         if self.phase != RUNNING or self._sent_go or self.stop or not self.expected <= set(self._ready):
             return
         wait = self._go_time - time.monotonic()
         if wait > 0:
-            self.context.loop.after(wait, "hold", self._go_if_ready)
+            self.context.loop.after(wait, "hold", self._send_go_if_ready)
             return
         self._sent_go = True
         self._master_port = self._ready[self._first_slot].port

@@ -142,12 +142,12 @@ def _shorten_output(part: NodePart, lines: int) -> NodePart:
     return {**part, "failures": failures}
 
 
-def _last_chain(said: List[JsonObject]) -> List[JsonObject]:
+def _last_chain(blocks: List[JsonObject]) -> List[JsonObject]:
     """Keep the last traceback, and the first of its chain: that one may be the cause."""
-    first = len(said) - 1
-    while first > 0 and any(line.endswith(CHAINED) for line in said[first]["lines"]):
+    first = len(blocks) - 1
+    while first > 0 and any(line.endswith(CHAINED) for line in blocks[first]["lines"]):
         first -= 1
-    return [*said[first : len(said) - 1][:1], *said[-1:]]
+    return [*blocks[first : len(blocks) - 1][:1], *blocks[-1:]]
 
 
 def read_part(message: Untrusted, bounds: Bounds) -> NodePart:
@@ -462,7 +462,7 @@ TO_HUB: Dict[str, Reader] = {
     "failed": _read_failed,
     "stop": _read_stop_order,
     "ended": _read_ended,
-    "ack": lambda _told, _bounds: Ack(),
+    "ack": lambda _message, _bounds: Ack(),
     "hello": _read_hello,
     "clear": _read_cleared,
     "ready": _read_ready,
@@ -470,7 +470,7 @@ TO_HUB: Dict[str, Reader] = {
 }
 TO_PEER: Dict[str, Reader] = {
     "beat": _read_hub_beat,
-    "welcome": lambda _told, _bounds: Welcome(),
+    "welcome": lambda _message, _bounds: Welcome(),
     "stop": _read_stop_order,
     "verdict": _read_verdict,
     "lost": _read_slot_lost,

@@ -221,7 +221,7 @@ class Peer(Gang):
         self.context.loop.cancel("hub")
         self._lost_reason = why
         if self._part is not None:
-            self._end_without_hub()
+            self._finish_without_hub()
         elif not self._finished:
             self.context.report("join_failed", error=why, port=self._port)
             self.context.stop(self._hub_lost_order(why))
@@ -253,7 +253,7 @@ class Peer(Gang):
         """Tell the hub, and wait for what it makes of all parts; before GO there is no such thing."""
         self._part = part
         if self._channel is None:
-            self._end_without_hub()
+            self._finish_without_hub()
             return
         self._send("ended", part=part)
         if part["state"] != "SUCCEEDED":
@@ -274,7 +274,7 @@ class Peer(Gang):
         if self._channel is not None:
             self._channel.send(kind, **facts)
 
-    def _end_without_hub(self) -> None:
+    def _finish_without_hub(self) -> None:
         """Keep what is known here: our part, and that the hub is gone."""
         if self._lost_reason and self._part is not None and not self._verdict_received:
             hub = lost_part(self._hub_name, NodeRank(0), self._lost_reason, time.time(), self._last_seen)

@@ -47,7 +47,7 @@ class Progress:
         """Look at what is there."""
         run_in_thread(lambda: self._before.append(self._scan()))
 
-    def end(self, on_result: Callable[[Optional[bool]], None]) -> None:
+    def finish(self, on_result: Callable[[Optional[bool]], None]) -> None:
         """Call `on_result` with whether anything is new; with None if that cannot be told in time."""
         call_in_thread(
             self._loop, "progress", SCAN_LIMIT, self._scan, lambda after: on_result(self._compare(after))
@@ -164,7 +164,7 @@ class Restarts:
             return on_answer
 
         attempt.gpu_memory_wait.when_free(lambda: collect("memory")(None))
-        self._progress.end(collect("progress"))
+        self._progress.finish(collect("progress"))
 
     def _unfit_reason(self) -> str:
         if self._agent_lost_reason:
@@ -181,7 +181,7 @@ class Restarts:
             self.conclude({"state": "FAILED", "reason": reason})
             self._agent.gang.leave()
         else:
-            attempt.end_unsupervised(reason)
+            attempt.stop_unsupervised(reason)
 
     # what the gang decides
 

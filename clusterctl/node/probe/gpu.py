@@ -8,7 +8,7 @@ import re
 import time
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from .nvidia_smi import ask, find, read_rows
+from .nvidia_smi import find, query, read_rows
 from .questions import list_folder, read_text
 
 SMI_LIMIT = 5.0  # seconds; a sick GPU makes nvidia-smi hang
@@ -43,12 +43,12 @@ def gpus() -> dict[str, Any]:
     if smi is None:
         answer["error"] = "nvidia-smi is not on this node"
     else:
-        answer.update(_ask_smi(smi))
+        answer.update(_query_smi(smi))
     answer["count"] = len(answer["devices"])
     from .nvidia_smi import APPS, BUSY_MEMORY, read_apps  # not for nodes without GPUs
 
     if smi is not None and any((device["memory_used"] or 0) > BUSY_MEMORY for device in answer["devices"]):
-        text, code = ask([smi, *APPS], APPS_LIMIT)
+        text, code = query([smi, *APPS], APPS_LIMIT)
         answer["processes"] = (read_apps(text) if code == 0 else []) or list(openers(answer["devices"]))
     return answer
 
@@ -93,7 +93,7 @@ def _module_version() -> str | None:
     return match.group(1) if match else read_text("/sys/module/nvidia/version")
 
 
-def _ask_smi(smi: str) -> dict[str, Any]:
+def _query_smi(smi: str) -> dict[str, Any]:
     text, error = _query(smi, FULL)
     fields = FULL
     if error and "not a valid field" in error:  # a driver older than some of the fields
@@ -106,7 +106,7 @@ def _ask_smi(smi: str) -> dict[str, Any]:
 
 def _query(smi: str, fields: dict[str, str]) -> tuple[str, str | None]:
     command = [smi, "--query-gpu=" + ",".join(fields.values()), "--format=csv,noheader,nounits"]
-    text, code = ask(command, SMI_LIMIT)
+    text, code = query(command, SMI_LIMIT)
     if code is None:
         return "", "nvidia-smi gave no answer within %g s" % SMI_LIMIT
     if code != 0:
@@ -135,10 +135,10 @@ def gpu_health() -> Optional[Health]:
     smi = find("nvidia-smi")
     if smi is None:
         return None
-    text, code = ask([smi, "-q", "-x"], XML_LIMIT)
+    text, code = query([smi, "-q", "-x"], XML_LIMIT)
     error = "nvidia-smi -q -x gave no answer within %g s" % XML_LIMIT if code is None else None
     devices = [] if error else read_xml(text)
-    links = read_links(ask([smi, "nvlink", "-s"], LINK_LIMIT)[0]) if devices else {}
+    links = read_links(query([smi, "nvlink", "-s"], LINK_LIMIT)[0]) if devices else {}
     for device in devices:
         device["links"], device["links_down"] = links.get(device["uuid"], (0, 0))
     xids, log_problem = read_xids()

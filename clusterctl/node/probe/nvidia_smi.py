@@ -19,7 +19,7 @@ def find(program: str) -> Optional[str]:
     return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), None)
 
 
-def ask(command: List[str], limit: float) -> Tuple[str, Optional[int]]:
+def query(command: List[str], limit: float) -> Tuple[str, Optional[int]]:
     """Run a program in a session of its own; past the limit it is killed and the code is `None`."""
     return SmiChild().run(command, limit)
 
@@ -53,7 +53,7 @@ class SmiChild:
             self._pid = None
         return output[:MOST_OUTPUT].decode("utf-8", "replace"), child.returncode
 
-    def end(self) -> None:
+    def finish(self) -> None:
         """Kill what runs, and what would run from now on."""
         self._ended = True
         pid = self._pid

@@ -230,7 +230,7 @@ def _import_path() -> list[str]:
     return [folder for folder in sys.path if folder and os.path.isdir(folder)]
 
 
-def ask_nccl_in_child() -> Callable[[], Any]:
+def query_nccl_in_child() -> Callable[[], Any]:
     """Ask the NCCL library for its version in a child: it alone suffers if loading crashes or hangs."""
     reader, writer = os.pipe()
     try:

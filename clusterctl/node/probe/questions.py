@@ -9,7 +9,7 @@ from fnmatch import filter as matching
 from typing import Any, Callable
 
 
-def ask_all(
+def answer_all(
     questions: dict[str, Callable[[], Any]], limits: dict[str, float], limit: float
 ) -> dict[str, Any]:
     """Answer every question within its limit in seconds; what fails or hangs becomes `{"problem": text}`."""

@@ -78,7 +78,7 @@ class Loop:
                 self._call(writer)
         now = time.monotonic()
         for name in [name for name, (moment, _) in self._timers.items() if moment <= now]:
-            _, callback = self._timers.pop(name, (0.0, _do_nothing))
+            _, callback = self._timers.pop(name, (0.0, _no_op))
             self._call(callback)
 
     def _call(self, callback: Callback) -> None:
@@ -106,7 +106,7 @@ def reraise(error: Exception) -> None:
     raise error
 
 
-def _do_nothing() -> None:
+def _no_op() -> None:
     """Stand for a moment that another callback dropped."""
 
 

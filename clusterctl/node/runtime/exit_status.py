@@ -11,7 +11,7 @@ from ...protocol.ranks import Rank
 class Observed(NamedTuple):
     """What the agent saw until everything had ended."""
 
-    went: bool
+    started: bool
     cancelled: Optional[str] = None
     gate_failed: Optional[str] = None
     lost: Optional[str] = None
@@ -27,8 +27,8 @@ class Observed(NamedTuple):
 def judge(observed: Observed) -> Tuple[str, str]:
     """Return the state and the reason; a stop that came after a failure does not excuse it."""
     if observed.lost is not None:
-        return ("FAILED" if observed.went else "FAILED_SETUP"), observed.lost
-    if not observed.went and observed.gate_failed is not None:
+        return ("FAILED" if observed.started else "FAILED_SETUP"), observed.lost
+    if not observed.started and observed.gate_failed is not None:
         return "FAILED_SETUP", observed.gate_failed
     if observed.first_failure is not None:
         return "FAILED", observed.first_failure

@@ -336,12 +336,12 @@ class Setup:
         remove_if_present(target)
         with Store(self._workdir) as store:
             try:
-                Layout(store, os.fsencode(target), _do_nothing).make(rows)
+                Layout(store, os.fsencode(target), _no_op).make(rows)
             except FileNotFoundError as error:
                 raise VerbError(
                     "CC-SYNC-008", "a file of the setup is not in the store: %s" % error.filename
                 ) from None
-            written = read_tree(os.fsencode(target), _do_nothing)
+            written = read_tree(os.fsencode(target), _no_op)
             if tree_hash(written) != tree_hash(rows):
                 for row in rows:
                     store.discard_if_wrong(row.content)
@@ -410,8 +410,8 @@ def flush(folder: str) -> None:
 def remove_if_present(path: str) -> None:
     """Remove a directory, if it is there and as far as that goes; `clean` tries again."""
     if os.path.lexists(path):
-        remove_tree(path, _do_nothing, lambda *_: None)
+        remove_tree(path, _no_op, lambda *_: None)
 
 
-def _do_nothing() -> None:
+def _no_op() -> None:
     """Count nothing: nobody asks how far it is."""

@@ -52,7 +52,7 @@ def names_in_use(prefix: str = PREFIX) -> List[str]:
     return sorted(names)[:MOST_NAMES]
 
 
-def ask_holders(names: Iterable[str], timeout: float = ANSWER_TIMEOUT) -> List[Holder]:
+def query_holders(names: Iterable[str], timeout: float = ANSWER_TIMEOUT) -> List[Holder]:
     """Ask at once who holds these names; free ones are left out, a silent holder is named by the kernel alone."""
     queries = [query for query in (_HolderQuery(name) for name in names) if query.held]
     poller = select.poll()

@@ -23,9 +23,9 @@ from .lock_holders import (
     NODE,
     SHARE,
     Holder,
-    ask_holders,
     belongs_to,
     names_in_use,
+    query_holders,
     share_name,
     socket_address,
 )
@@ -71,7 +71,7 @@ class Locks:
         for attempt in range(LOCK_TRIES):
             time.sleep(attempt * random.uniform(0.002, 0.01))
             taken = self._bind(own_names)
-            holders = ask_holders(taken)
+            holders = query_holders(taken)
             own_taken = {holder["name"] for holder in holders if belongs_to(holder, self._spec["run"])}
             others = [holder for holder in holders if holder["name"] not in own_taken]
             if others:
@@ -87,7 +87,7 @@ class Locks:
 
     def find_holders(self) -> List[Holder]:
         """Say who is in the way, and take nothing."""
-        holders = ask_holders(exclusive_names(self._spec)) + self._others_here()
+        holders = query_holders(exclusive_names(self._spec)) + self._others_here()
         return [holder for holder in holders if not belongs_to(holder, self._spec["run"])]
 
     def release(self) -> None:
@@ -100,7 +100,7 @@ class Locks:
     def _others_here(self) -> List[Holder]:
         """Ask those who only share the node, or have it alone; those of this run do not count."""
         names = names_in_use(SHARE) if self._spec.get("exclusive") else [NODE]
-        holders = ask_holders(name for name in names if name != self._share)
+        holders = query_holders(name for name in names if name != self._share)
         return [holder for holder in holders if not belongs_to(holder, self._spec["run"])]
 
     def _bind(self, skipped: Set[str]) -> List[str]:

@@ -73,7 +73,7 @@ class Agent:
         self.loop.on_error = self.on_error
         self.client = Client(self.loop, descriptors.control, self.on_order, self.on_client_left)
         self.record = Record(rundir, new_state(spec))
-        locks = Locks(self.loop, spec, lambda: self.attempt.observed.went)
+        locks = Locks(self.loop, spec, lambda: self.attempt.observed.started)
         self.locks = NodeLocks(locks, self.record, spec, self.client.send_event)
         self.attempt: Attempt = Attempt(self, spec, idle=bool(spec.get("spare")))
         limit = int(spec.get("log_limit") or 0)
@@ -152,7 +152,7 @@ class Agent:
     def begin_attempt(self, spec: Dict[str, Any], *, idle: bool) -> None:
         """Put a new attempt in the place of one that has ended."""
         self.attempt = Attempt(self, spec, idle=idle)
-        self.attempt.observed = self.attempt.observed._replace(went=idle)
+        self.attempt.observed = self.attempt.observed._replace(started=idle)
 
     def start_up(self) -> None:
         """Set out for GO."""
@@ -168,14 +168,14 @@ class Agent:
             self.spec,
             token,
             self.client.send_event,
-            self.end_own_part,
+            self.stop_own_part,
             self.save_record,
             self.leave,
         )
 
     def on_client_left(self) -> None:
         """Cancel unless GO was given."""
-        if self.attempt.is_first and not self.attempt.observed.went:
+        if self.attempt.is_first and not self.attempt.observed.started:
             self.attempt.cancel("the client left before GO")
 
     def on_guardian(self) -> None:
@@ -185,14 +185,14 @@ class Agent:
             return
         self.loop.unwatch(self.descriptors.orders)
         self.record.add_event("guardian_lost")
-        self.end_unsupervised("the guardian was killed")
+        self.stop_unsupervised("the guardian was killed")
 
-    def end_unsupervised(self, reason: str) -> None:
+    def stop_unsupervised(self, reason: str) -> None:
         """End everything here at once, because it can be looked after no more."""
         if self.restarts is not None:
             self.restarts.on_agent_lost(reason)
         else:
-            self.attempt.end_unsupervised(reason)
+            self.attempt.stop_unsupervised(reason)
 
     def on_error(self, error: Exception) -> None:
         """End in order after an error of our own, which the log holds; where that cannot be, the guardian does it."""
@@ -208,7 +208,7 @@ class Agent:
         if ended:
             self.gang.leave()
         else:
-            self.end_unsupervised(reason)
+            self.stop_unsupervised(reason)
 
     def on_signals(self, signal_numbers: bytes) -> None:
         """Serve signals."""
@@ -266,17 +266,17 @@ class Agent:
 
     def stop_everywhere(self, order: StopOrder) -> None:
         """End the part of this node, and the others'."""
-        self.end_own_part(order)
+        self.stop_own_part(order)
         self.gang.on_stop(order)
 
-    def end_own_part(self, order: StopOrder) -> None:
+    def stop_own_part(self, order: StopOrder) -> None:
         """End this node's part."""
-        self.attempt.end_own_part(order)
+        self.attempt.stop_own_part(order)
 
     def on_attempt_ended(self, part: JsonObject, leftovers: List[JsonObject]) -> None:
         """Record, tell, and go as soon as the gang knows and the disk has taken it."""
         self.log_recorder.conclude()
-        if self.restarts is not None and (self.attempt.observed.went or not self.attempt.is_first):
+        if self.restarts is not None and (self.attempt.observed.started or not self.attempt.is_first):
             self.restarts.on_attempt_ended(part, leftovers)
             return
         self.save_record(make_record(self.spec, [part], None, whole=not self.spec.get("gang")))

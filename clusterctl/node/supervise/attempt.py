@@ -35,12 +35,12 @@ class Attempt:
         self.loop = agent.loop
         self.record = agent.record
         self.process_tree = ProcessTree(run_tag_prefix(spec))
-        self.gpu_memory_wait = GpuMemoryWait(self.loop, spec, self.record, lambda: self.observed.went)
+        self.gpu_memory_wait = GpuMemoryWait(self.loop, spec, self.record, lambda: self.observed.started)
         self.kill_schedule = KillSchedule(
             self.loop, self.process_tree, self.torchrun_pid, self.gpu_memory_wait.query_before(self.finish)
         )
         world_size = spec["world_size"] if spec["module"] else None
-        self.observed = Observed(went=False, processes=spec["processes"], world_size=world_size)
+        self.observed = Observed(started=False, processes=spec["processes"], world_size=world_size)
         self.torchrun: Optional[Torchrun] = None
         self.startup = Startup(self)
         self.after_hook = AfterHook(agent, spec)
@@ -71,7 +71,7 @@ class Attempt:
 
     def mark_idle(self) -> None:
         """GO came for the others, and this node is a spare."""
-        self.observed = self.observed._replace(went=True)
+        self.observed = self.observed._replace(started=True)
         self.loop.cancel("go")
         self.report("going")
         self.agent.gang.on_go()
@@ -151,7 +151,7 @@ class Attempt:
             self.agent.gang.on_failure(reason)
             self.kill_schedule.kill_after(FAILURE_WAIT)
 
-    def end_unsupervised(self, reason: str) -> None:
+    def stop_unsupervised(self, reason: str) -> None:
         """End everything at once, because whoever should protect it is gone."""
         self.observed = self.observed._replace(lost=reason)
         self.lost_at = time.time()
@@ -166,7 +166,7 @@ class Attempt:
         exit_code, signal_number = self.torchrun.exit, self.torchrun.signal
         self.observed = self.observed._replace(exit=exit_code, signal=signal_number)
         self.record.set(torchrun=self.torchrun.as_dict())
-        if self.observed.went:
+        if self.observed.started:
             self.record.add_event("torchrun_exited", exit=exit_code, signal=signal_number)
             if exit_code != 0:
                 self.torchrun_failed(describe_end(exit_code, signal_number), killed=signal_number is not None)
@@ -205,12 +205,12 @@ class Attempt:
         event = self.record.add_event("stopping", reason=reason, grace=grace)
         self.stopped_at = self.stopped_at or event["time"]
 
-    def end_own_part(self, order: StopOrder) -> None:
+    def stop_own_part(self, order: StopOrder) -> None:
         """End this node's part: SIGTERM to torchrun once, and a time for the end, which can only come closer."""
-        if self.ended or (self.idle and self.observed.went):
+        if self.ended or (self.idle and self.observed.started):
             if not self.idle or order.kind != FAILURE:
                 self.record_stop(order.reason, order.grace)  # the rest of the gang goes on
-        elif not self.observed.went:
+        elif not self.observed.started:
             self.cancel(order.reason)
         else:
             self.terminate(order)
@@ -267,7 +267,7 @@ class Attempt:
         failed = [failure for failure in failures if failure["exit"] != 0]
         if self.torchrun_killed is not None:
             failures.append(self.torchrun_killed)
-        elif not failed and self.torchrun is not None and self.observed.went and self.observed.exit != 0:
+        elif not failed and self.torchrun is not None and self.observed.started and self.observed.exit != 0:
             log, code, signal_number = self.torchrun.log, self.observed.exit, self.observed.signal
             failures.append(self.evidence.failure_of_torchrun(log, code, signal_number))
         if self.observed.lost is not None:

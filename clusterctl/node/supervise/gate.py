@@ -152,13 +152,13 @@ def call_after(method: Callable[..., Any], callback: Callable[[Any], None]) -> C
     """Let `callback` follow a method, whether it returns or raises."""
 
     @functools.wraps(method)
-    def reported_look(self: Any, *args: Any, **options: Any) -> Any:
+    def reporting_method(self: Any, *args: Any, **options: Any) -> Any:
         try:
             return method(self, *args, **options)
         finally:
             callback(self)
 
-    return reported_look
+    return reporting_method
 
 
 def read_starttime(pid: int) -> int:

@@ -78,7 +78,7 @@ def guard(rundir: str, spec: Dict[str, Any], pid: int, silence: Optional[str]) -
         os.kill(pid, signal.SIGKILL)
     status = os.waitpid(pid, 0)[1]
     if silence is not None or status != 0:
-        end_run(rundir, spec, silence or describe_loss(status))
+        stop_run(rundir, spec, silence or describe_loss(status))
     ProcessTree(run_tag_prefix(spec)).kill_all()
 
 
@@ -115,7 +115,7 @@ def send_stop(orders: int) -> None:
         os.write(orders, b"T")
 
 
-def end_run(rundir: str, spec: Dict[str, Any], reason: str) -> None:
+def stop_run(rundir: str, spec: Dict[str, Any], reason: str) -> None:
     """End everything and record the end in the agent's place."""
     release_disk_reserve(rundir)
     process_tree = ProcessTree(run_tag_prefix(spec))

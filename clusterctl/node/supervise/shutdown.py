@@ -75,10 +75,10 @@ class KillSchedule:
                 self._loop.cancel("end")
                 self._on_done(remaining)
                 return
-            self._end_outliving(remaining, now)
+            self._stop_outliving(remaining, now)
         self._schedule()
 
-    def _end_outliving(self, remaining: List[Stat], now: float) -> None:
+    def _stop_outliving(self, remaining: List[Stat], now: float) -> None:
         if not self._outlived:
             self._outlived = True
             self._shorten(now + OUTLIVED_WAIT, now + OUTLIVED_WAIT)

@@ -146,7 +146,7 @@ class Startup:
     @property
     def begun(self) -> bool:
         """Whether anything of the job itself has been started."""
-        return self._attempt.observed.went or self._setup_stage.begun
+        return self._attempt.observed.started or self._setup_stage.begun
 
     def on_child_exit(self, pid: int, status: int) -> None:
         """Take the end of a child."""
@@ -162,7 +162,7 @@ class Startup:
         """GO came, with the master's port, and its address where that is not the first node's."""
         self._port = port
         self._address = address or self._address
-        self._go_if_ready()
+        self._send_go_if_ready()
 
     def on_gate_ready(self, facts: Dict[str, Any]) -> None:
         """The gate has torchrun imported."""
@@ -176,7 +176,7 @@ class Startup:
         self._ready = True
         self._agent.record.add_event("ready", **self._gate_ready)
         self._attempt.report("ready", **self._gate_ready)
-        self._go_if_ready()
+        self._send_go_if_ready()
 
     def _open_ports(self) -> None:
         """On node 0 hold a port; the first attempt opens what the nodes meet by."""
@@ -217,12 +217,12 @@ class Startup:
         attempt.report(event, **facts)
         attempt.kill_schedule.kill_now()
 
-    def _go_if_ready(self) -> None:
+    def _send_go_if_ready(self) -> None:
         """Let the gate become torchrun, once."""
         agent, attempt = self._agent, self._attempt
-        if self._port is None or not self._ready or attempt.torchrun is None or attempt.observed.went:
+        if self._port is None or not self._ready or attempt.torchrun is None or attempt.observed.started:
             return
-        attempt.observed = attempt.observed._replace(went=True)
+        attempt.observed = attempt.observed._replace(started=True)
         agent.loop.cancel("go")
         if self._master_port is not None and not self._spec["module"]:
             self._master_port.release()  # the program may bind the port in a way that allows no other holder
@@ -269,7 +269,7 @@ class Startup:
         master_port.release()
         self._ports_tried += 1
         self._agent.record.add_event("port_taken", port=self._port)
-        attempt.observed = attempt.observed._replace(went=False)
+        attempt.observed = attempt.observed._replace(started=False)
         self._agent.record.set(state="PREPARING")
         attempt.torchrun.close()
         if self._run_step(self._restart_gate):

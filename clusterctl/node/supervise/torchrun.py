@@ -85,7 +85,7 @@ class Worker:
             entry[stream] = f"{self.folder}/{stream}.log" if self.folder else None
         return {**entry, "starved": True} if self.starved else entry
 
-    def end(self, status: int) -> None:
+    def record_exit(self, status: int) -> None:
         """Record the end by its wait status."""
         self.ended = True
         self.exit, self.signal = split_status(status)
@@ -128,14 +128,14 @@ class Workers:
         worker = self.by_rank[rank]
         if worker.ended:
             return None
-        worker.end(-code if code < 0 else code << 8)
+        worker.record_exit(-code if code < 0 else code << 8)
         return worker
 
     def on_child_exit(self, pid: int, status: int) -> Optional[Worker]:
         """Take the end of a process that this one inherited."""
         for worker in self:
             if worker.identity.pid == pid and not worker.ended:
-                worker.end(status)
+                worker.record_exit(status)
                 return worker
         return None
 
@@ -341,7 +341,7 @@ class Torchrun:
             if status is None:
                 self._unwatch(worker)  # torchrun has reaped it, and its report is on the way
             else:
-                worker.end(status)
+                worker.record_exit(status)
                 self._on_worker_end(worker)
 
     def _on_worker_end(self, worker: Worker) -> None:

@@ -175,7 +175,7 @@ class Store:
         if incoming.digest.hexdigest() != sha:
             raise VerbError("CC-SYNC-009", f"a file changed on its way: its content is not {sha}")
         incoming.close()
-        self._move_into_place(incoming.path, self.path(sha))
+        self._move(incoming.path, self.path(sha))
         del self._open[sha]
 
     def abandon(self) -> None:
@@ -193,7 +193,7 @@ class Store:
         remove_quietly(self.path(sha))
         return True
 
-    def _move_into_place(self, path: str, target: str) -> None:
+    def _move(self, path: str, target: str) -> None:
         try:
             os.rename(path, target)
         except FileNotFoundError:  # the first of its folder, or `clean` has just removed the empty folder

@@ -49,10 +49,10 @@ def run(request: Dict[str, Any], stream: Stream) -> None:
     try:
         relay.forward()
     except BrokenPipeError:
-        end_command()
+        stop_command()
         raise
     if stream.ended:
-        end_command()
+        stop_command()
     else:
         stream.send({"ended": {**relay.result(), "left": list_leftovers()}})
 
@@ -149,7 +149,7 @@ def list_leftovers() -> List[str]:
     return sorted(stat.name for stat in running_descendants())[:MOST_LEFT]
 
 
-def end_command() -> None:
+def stop_command() -> None:
     """End the command and all below it: TERM, and KILL for what is still there a moment later."""
     deadline = time.monotonic() + GRACE
     for stat in running_descendants():

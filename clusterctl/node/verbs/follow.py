@@ -65,7 +65,7 @@ class RunFollower:
         self._follow = bool(request["follow"])
         self._grep = compile_grep(self._log_request.get("grep"))
         self._logs: Dict[str, Log] = {}
-        self._wants_logs = request.get("logs") is not None
+        self._has_logs = request.get("logs") is not None
         self._events: Optional[LineReader] = None
         if request.get("events") is not None:
             self._events = LineReader(os.path.join(rundir, "events.jsonl"), int(request["events"]))
@@ -156,7 +156,7 @@ class RunFollower:
         return changed
 
     def _find_logs(self, state: State, tail: Optional[int]) -> None:
-        if not self._wants_logs:
+        if not self._has_logs:
             return
         ended = state["state"] in FINAL or self._is_earlier_attempt(state)
         for log in logs_since(self._rundir, state, self._log_request):

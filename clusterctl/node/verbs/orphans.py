@@ -46,7 +46,7 @@ def run(request: Dict[str, Any], stream: Stream) -> None:
     selected = [
         orphan for orphan in orphans if (orphan["pid"], orphan["starttime"]) in identities and orphan["known"]
     ]
-    for frame in end([Identity(orphan["pid"], orphan["starttime"]) for orphan in selected]):
+    for frame in terminate([Identity(orphan["pid"], orphan["starttime"]) for orphan in selected]):
         stream.send(frame)
 
 
@@ -134,7 +134,7 @@ def _user(uid: int) -> str:
         return "uid %d" % uid
 
 
-def end(identities: List[Identity]) -> Iterator[Dict[str, Any]]:
+def terminate(identities: List[Identity]) -> Iterator[Dict[str, Any]]:
     """Send TERM, and KILL to those that are still there after a while; yields beats, and the account at last."""
     process_tree = ProcessTree("")
     started = last_beat = time.monotonic()

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from ..probe import gpu, network, python, system
 from ..probe.nvidia_smi import find
-from ..probe.questions import ask_all
-from ..state.lock_holders import ask_holders, names_in_use
+from ..probe.questions import answer_all
+from ..state.lock_holders import names_in_use, query_holders
 
 if TYPE_CHECKING:
     from ..runtime.stream import Stream
@@ -38,8 +38,8 @@ def run(request: dict[str, Any], stream: Stream) -> None:
 def gather(request: dict[str, Any], received: float) -> dict[str, Any]:
     """Ask all questions at once; `received` is this node's time of the request's arrival (Unix s)."""
     setup = _use_setup_environment(request)
-    nccl = python.ask_nccl_in_child()  # forked first: forking is safe only while there is one thread
-    answers = ask_all(_questions(request, nccl), GPU_LIMITS, LIMIT)
+    nccl = python.query_nccl_in_child()  # forked first: forking is safe only while there is one thread
+    answers = answer_all(_questions(request, nccl), GPU_LIMITS, LIMIT)
     answers["setup"] = setup
     answers["clock"] = {"received": received, "answered": time.time()}
     return answers
@@ -69,7 +69,7 @@ def _questions(request: dict[str, Any], nccl: Callable[[], Any]) -> dict[str, Ca
     return {
         "gpus": gpu.gpus,
         "gpu_health": _gpu_health,
-        "locks": lambda: ask_holders(names_in_use()),
+        "locks": lambda: query_holders(names_in_use()),
         "nccl": nccl,
         "torch": python.torch,
         "packages": python.packages,

@@ -228,8 +228,8 @@ def is_log(name: bytes) -> bool:
     return os.fsdecode(name) in RUN_LOGS or os.fsdecode(name).startswith(ATTEMPT)
 
 
-def walk(part: str, root: bytes, is_wanted: Any) -> Iterator[Tuple[Row, ListedFile]]:
-    """Walk a directory without following links; `is_wanted` chooses among the names at its top."""
+def walk(part: str, root: bytes, is_selected: Any) -> Iterator[Tuple[Row, ListedFile]]:
+    """Walk a directory without following links; `is_selected` chooses among the names at its top."""
     folders = [b""]
     while folders:
         folder = folders.pop()
@@ -237,7 +237,7 @@ def walk(part: str, root: bytes, is_wanted: Any) -> Iterator[Tuple[Row, ListedFi
         if folder and not entries:
             yield [part, decode_name(folder), "dir", 0, 0, 0, 0, ""], ListedFile(b"", None)
         for entry in entries:
-            if not folder and is_wanted is not None and not is_wanted(entry.name):
+            if not folder and is_selected is not None and not is_selected(entry.name):
                 continue
             path = os.path.join(folder, entry.name)
             try:

@@ -26,7 +26,7 @@ from ..runtime.processes import (
     send_signal,
 )
 from ..runtime.stream import Stream, VerbError
-from ..state.lock_holders import NODE, ask_holders, share_name
+from ..state.lock_holders import NODE, query_holders, share_name
 from ..state.run_record import (
     FINAL,
     STOP,
@@ -49,7 +49,7 @@ GRACE = 10.0  # seconds between TERM and KILL; the job's own went with the direc
 Request = Dict[str, Any]
 
 
-def end_unrecorded(workdir: str, request: Request) -> Iterator[Dict[str, Any]]:
+def stop_unrecorded(workdir: str, request: Request) -> Iterator[Dict[str, Any]]:
     """Yield beats, and at last what was ended and what is left."""
     process_tree = ProcessTree(f"{request['run']}/{request['node']}/")
     folder = os.path.join(workdir, "runs", request["run"])
@@ -113,7 +113,7 @@ def run(request: Request, stream: Stream) -> None:
     spec = read_spec(rundir) if rundir else None
     state_before = resolve_state(rundir) if rundir else None
     if rundir is None or not spec or state_before is None:  # removed, or lost with the node's power
-        for frame in end_unrecorded(os.path.realpath(os.path.expanduser(request["workdir"])), request):
+        for frame in stop_unrecorded(os.path.realpath(os.path.expanduser(request["workdir"])), request):
             stopped = frame.get("stopped")
             if stopped is not None and not (stopped["ended"] or stopped["left"]):
                 other = find_other_account(request["run"], request["node"])
@@ -158,7 +158,7 @@ def find_recently_ended(rundir: str) -> List[Dict[str, Any]]:
 def find_other_account(run_id: str, node: str) -> Optional[str]:
     """Name the other account of this machine under which a run lives that we know nothing of; the kernel says whose."""
     share = share_name(run_id, node)  # a name of this run alone, so that its holder need not answer
-    for holder in ask_holders([share, NODE]):
+    for holder in query_holders([share, NODE]):
         of_run = holder["name"] == share or holder.get("run") == run_id
         if of_run and holder["uid"] not in (None, os.geteuid()):
             return str(holder["user"])

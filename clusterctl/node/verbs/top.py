@@ -119,7 +119,7 @@ class GpuSampler:
     def stop(self) -> None:
         """Stop asking, and end what is being asked."""
         self._stopped.set()
-        self._child.end()
+        self._child.finish()
 
     def _query_repeatedly(self) -> None:
         pause = 0.0

@@ -392,7 +392,7 @@ def shadowing_module(context: CheckContext) -> Iterator[Hit]:
     """
     names = [
         name
-        for name in context.local_facts.beside_script
+        for name in context.local_facts.script_siblings
         if name.rstrip("/").removesuffix(".py") in SHADOWED_MODULES
     ]
     if names and context.known and context.job is not None:

@@ -317,7 +317,7 @@ def missing_from_mesh_test(context: CheckContext) -> Iterator[Hit]:
     why="Packets for this node go to another machine: ranks would wait for one that never comes.",
     needs=("wire",),
 )
-def stranger_answers(context: CheckContext) -> Iterator[Hit]:
+def unknown_peer_answers(context: CheckContext) -> Iterator[Hit]:
     """A call to a node's training address and port was answered by somebody who does not know the secret of this check.
 
     Two machines have the same address, a stale ARP entry or a NAT sends packets elsewhere, or a proxy stands between.

@@ -74,7 +74,7 @@ class LocalFacts:
     """What this machine adds: key files that others may read, with their modes, and names beside the job's script."""
 
     readable_keys: Mapping[str, int] = field(default_factory=dict)
-    beside_script: tuple[str, ...] = ()
+    script_siblings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class CheckContext:
         known = tuple((node, facts) for node, facts in answered if not required & _unanswered(facts))
         return replace(self, known=known)
 
-    def wants_gpus(self) -> bool:
+    def needs_gpus(self) -> bool:
         """Tell whether the job trains on GPUs; without a job, whether any node has some."""
         if self.job is None:
             return any(facts.gpus.count for _, facts in self.known)

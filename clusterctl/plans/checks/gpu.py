@@ -66,7 +66,7 @@ def no_gpu(context: CheckContext) -> Iterator[Hit]:
     Without a GPU in this machine, leave the node out (`--exclude`) or train on CPUs: `backend: gloo` and
     `nproc_per_node: cpu` or a number. With one, install the driver, or give the container access to it.
     """
-    if context.job is None or not context.wants_gpus():
+    if context.job is None or not context.needs_gpus():
         return
     any_gpu_found = any(_count_gpus(facts) for _, facts in context.known)
     for node, facts in context.known:
@@ -270,7 +270,7 @@ def smi_failed(context: CheckContext) -> Iterator[Hit]:
     "Unable to determine the device handle" and "GPU is lost" mean a GPU that fell off the bus: reboot, and
     have it replaced if it happens again. A hanging nvidia-smi has the same remedy.
     """
-    relevant = context.job is None or context.wants_gpus()
+    relevant = context.job is None or context.needs_gpus()
     for node, facts in context.known:
         error = facts.gpus.error or facts.gpu_health.error
         if error and relevant and not _is_driver_mismatched(facts):

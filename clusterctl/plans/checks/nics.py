@@ -447,7 +447,7 @@ def faster_nic(context: CheckContext) -> Iterator[Hit]:
     itself and uses the NIC only to set up.
     """
     for node, facts, nic in _each_training_nic(context):
-        if nic.speed is None or (context.wants_gpus() and active_ports(facts)):
+        if nic.speed is None or (context.needs_gpus() and active_ports(facts)):
             continue
         best = max(_list_physical_nics(facts), key=lambda candidate: candidate.speed or 0, default=nic)
         if (best.speed or 0) > nic.speed and best.name not in context.networks[node.name].nics:

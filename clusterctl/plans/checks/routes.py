@@ -320,7 +320,7 @@ def links_are_mixed(context: CheckContext) -> Iterator[Hit]:
     """
     kinds = {node.name: {port.link or "" for port in active_ports(facts)} for node, facts in context.known}
     with_some = {name: present for name, present in kinds.items() if present}
-    if context.wants_gpus() and len(with_some) > 1 and not set.intersection(*with_some.values()):
+    if context.needs_gpus() and len(with_some) > 1 and not set.intersection(*with_some.values()):
         split = split_votes({name: "+".join(sorted(present)) for name, present in with_some.items()})
         if split:
             yield across_nodes(

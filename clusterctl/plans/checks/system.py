@@ -76,7 +76,7 @@ def same_machine_with_gpus(context: CheckContext) -> Iterator[Hit]:
     values; for containers that share both on purpose, set NCCL_HOSTID to a different value in each, and this
     check takes them for two as NCCL does.
     """
-    if context.wants_gpus():
+    if context.needs_gpus():
         yield from _same_machines(context)
 
 
@@ -89,7 +89,7 @@ def same_machine_with_gpus(context: CheckContext) -> Iterator[Hit]:
 )
 def same_machine(context: CheckContext) -> Iterator[Hit]:
     """Two nodes of the inventory are one machine: same boot, same hostname. Fine for a trial on CPUs."""
-    if not context.wants_gpus():
+    if not context.needs_gpus():
         yield from _same_machines(context)
 
 
@@ -253,7 +253,7 @@ def low_memlock(context: CheckContext) -> Iterator[Hit]:
 def unlimited_stack(context: CheckContext) -> Iterator[Hit]:
     """`ulimit -s unlimited` makes thread stacks smaller, not larger. 8192 is the usual value."""
     for node, facts in context.known:
-        if context.wants_gpus() and facts.limits.stack and facts.limits.stack.soft == -1:
+        if context.needs_gpus() and facts.limits.stack and facts.limits.stack.soft == -1:
             yield on_node(node, "stack unlimited", in_inventory(node, "activate: ulimit -s 8192"))
 
 

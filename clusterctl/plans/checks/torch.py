@@ -188,7 +188,7 @@ def torch_without_cuda(context: CheckContext) -> Iterator[Hit]:
         lacks_gpu_support = (
             bool(facts.torch.version) and not _describe_cuda(facts) and vendor_of(facts) != "ascend"
         )
-        is_relevant = not has_simulated_gpus(facts) if context.job is None else context.wants_gpus()
+        is_relevant = not has_simulated_gpus(facts) if context.job is None else context.needs_gpus()
         if lacks_gpu_support and facts.gpus.vendor and is_relevant:
             evidence = f"torch {facts.torch.version} is for CPUs only"
             yield (

@@ -63,9 +63,9 @@ class SetupFacts:
     pending: bool = False
 
 
-def discard_stale_packages(facts: Facts, *, brings_torch: bool) -> Facts:
+def discard_stale_packages(facts: Facts, *, installs_torch: bool) -> Facts:
     """Forget what the node's own Python said of packages where the environment will have others."""
-    if facts.setup.made is not False or (facts.torch.version and not brings_torch):
+    if facts.setup.made is not False or (facts.torch.version and not installs_torch):
         return facts
     pending = replace(facts.setup, pending=True)
     unknown = {"torch": Torch(), "nccl": Nccl(), "packages": {}, "installed": InstalledPackages()}
@@ -173,7 +173,7 @@ def with_session_output(facts: Facts, stderr: str, noise: bytes = b"") -> Facts:
     message = " / ".join([line for line in lines if line][-MAX_STDERR_LINES:])
     if facts.activate.status is None or not message:
         return facts
-    return replace(facts, activate=replace(facts.activate, said=message))
+    return replace(facts, activate=replace(facts.activate, output=message))
 
 
 def _is_problem(value: object) -> bool:

@@ -114,7 +114,7 @@ class Device:
     used: int | None = None
 
 
-def wants_gpus(job: Job) -> bool:
+def needs_gpus(job: Job) -> bool:
     """Tell whether a job trains on GPUs."""
     return job.backend == "nccl" or job.nproc_per_node == "gpu" or bool(job.gpus)
 
@@ -122,7 +122,7 @@ def wants_gpus(job: Job) -> bool:
 def plan_devices(job: Job, node: Node, facts: Facts) -> tuple[Device, ...]:
     """Choose what a job takes of a node: its `gpus`, or what a variable shows it, else all that the node lends."""
     devices = _list_devices(facts)
-    if not wants_gpus(job) or not devices:
+    if not needs_gpus(job) or not devices:
         return ()
     lent = devices if node.gpus is None else devices[: node.gpus]
     if job.gpus:

@@ -68,7 +68,7 @@ class SetupPlan:
     setup: Setup
     steps: tuple[Step, ...]
     content_hash: str
-    brings_torch: bool
+    installs_torch: bool
 
 
 def plan_setup(setup: Setup, files: Manifest, lock_text: str, env: Mapping[str, str]) -> SetupPlan:
@@ -81,7 +81,7 @@ def plan_setup(setup: Setup, files: Manifest, lock_text: str, env: Mapping[str, 
     build_variables = sorted((key, value) for key, value in env.items() if BUILD_VARIABLES.fullmatch(key))
     hashed = [VERSION, setup.kind, setup.system_site_packages, commands, files.hash, build_variables]
     return SetupPlan(
-        setup, steps, _digest(hashed), setup.kind is not None and _brings_torch(setup, lock_text)
+        setup, steps, _digest(hashed), setup.kind is not None and _installs_torch(setup, lock_text)
     )
 
 
@@ -98,7 +98,7 @@ def _templates_to_json(templates: tuple[Template, ...]) -> list[Any]:
     return [template_to_json(template) for template in templates]
 
 
-def _brings_torch(setup: Setup, lock_text: str) -> bool:
+def _installs_torch(setup: Setup, lock_text: str) -> bool:
     """Tell whether the environment may have another torch than the node's own Python."""
     return not setup.system_site_packages or bool(NAMES_TORCH.search(lock_text))
 
@@ -168,7 +168,7 @@ def _conda_steps(setup: Setup, lock_text: str) -> tuple[Step, ...]:
 
 def list_included_files(lock_text: str, path: str) -> tuple[str, ...]:
     """Name the files that a lock file leads to, by their places relative to the job."""
-    return _resolve_beside(path, (name.strip("\"'") for name in INCLUDE.findall(lock_text)))
+    return _resolve_siblings(path, (name.strip("\"'") for name in INCLUDE.findall(lock_text)))
 
 
 def list_local_sources(lock_text: str, path: str) -> tuple[str, ...]:
@@ -177,11 +177,11 @@ def list_local_sources(lock_text: str, path: str) -> tuple[str, ...]:
         sources = (
             name for name in UV_LOCAL_SOURCE.findall(lock_text) if name != "."
         )  # that is the project itself
-        return _resolve_beside(path, sources)
-    return _resolve_beside(path, LOCAL_SOURCE.findall(lock_text))
+        return _resolve_siblings(path, sources)
+    return _resolve_siblings(path, LOCAL_SOURCE.findall(lock_text))
 
 
-def _resolve_beside(path: str, names: Iterable[str]) -> tuple[str, ...]:
+def _resolve_siblings(path: str, names: Iterable[str]) -> tuple[str, ...]:
     folder = posixpath.dirname(path)
     return tuple(posixpath.normpath(posixpath.join(folder, name)) for name in names if "://" not in name)
 
@@ -230,7 +230,7 @@ def setup_probe_request(plan: SetupPlan | None, activate: str | None) -> dict[st
     """Give what a probe is asked about the environment."""
     if plan is None or plan.setup.kind is None:
         return None
-    return {"content": content_hash_on_node(plan, activate), "brings_torch": plan.brings_torch}
+    return {"content": content_hash_on_node(plan, activate), "brings_torch": plan.installs_torch}
 
 
 def render_attempt_hooks(job: Job) -> list[str]:

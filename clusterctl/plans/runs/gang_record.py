@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from clusterctl.protocol.end_record import MOST_ATTEMPTS, MOST_SLOTS, GangRecord, RecordedPart
 from clusterctl.protocol.ranks import NodeRank, Rank, Slot
-from clusterctl.protocol.root_cause import DOUBTFUL, Failure, weigh
+from clusterctl.protocol.root_cause import DOUBTFUL, Failure, weight_of
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.text import plural
 
@@ -197,7 +197,7 @@ def find_given_up_nodes(
 
     Where node 0 has lost all the others, it is node 0 that is cut off.
     """
-    failed_nodes = {failure.node for failure in failures if weigh(failure, stopped_at) < DOUBTFUL}
+    failed_nodes = {failure.node for failure in failures if weight_of(failure, stopped_at) < DOUBTFUL}
     lost_failures = [
         failure for failure in record.failures if failure.lost and failure.node not in failed_nodes
     ]

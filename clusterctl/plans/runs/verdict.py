@@ -37,7 +37,7 @@ from clusterctl.protocol.root_cause import (
     Failure,
     find_cause,
     render_ending,
-    weigh,
+    weight_of,
 )
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.tracebacks import strip_rank
@@ -99,7 +99,7 @@ def judge(
     taking_part_now, roster = taking_part(parts), roster_of(parts)
     absent = set(parts) - set(taking_part_now)
     failures = [failure for failure in failures if failure.node not in absent]
-    end_on_request = _end_between_attempts(taking_part_now) or _end_on_request(
+    end_on_request = _state_between_attempts(taking_part_now) or _requested_state(
         taking_part_now, failures, stopped_at
     )
     cause = None if end_on_request else find_cause(failures, stopped_at, addresses)
@@ -247,7 +247,7 @@ def fill_parts(
     return filled
 
 
-def _end_between_attempts(parts: Mapping[str, NodeState | None]) -> str:
+def _state_between_attempts(parts: Mapping[str, NodeState | None]) -> str:
     """Name the end of a run that was waiting for its next attempt; what had failed before was to be tried again."""
     known = [part for part in parts.values() if part]
     if not all(part.roster for part in known):
@@ -257,7 +257,7 @@ def _end_between_attempts(parts: Mapping[str, NodeState | None]) -> str:
     return TIMEOUT if known and all(part.state == TIMEOUT for part in known) else ""
 
 
-def _end_on_request(
+def _requested_state(
     parts: Mapping[str, NodeState | None], failures: Sequence[Failure], stopped_at: float | None
 ) -> str:
     """Name the state of a run that a person or its time limit ended, else nothing.
@@ -274,7 +274,7 @@ def _end_on_request(
         for failure in failures
         if failure.signal is None and (failure.lost or failure.node not in asked_nodes)
     ]
-    return end_state if all(weigh(failure, stopped_at) >= CONSEQUENCE for failure in own_failures) else ""
+    return end_state if all(weight_of(failure, stopped_at) >= CONSEQUENCE for failure in own_failures) else ""
 
 
 def _failed_otherwise(parts: Mapping[str, NodeState | None], failures: Sequence[Failure]) -> bool:

@@ -220,12 +220,12 @@ class _PatternReader:
                 literal, at = _read_byte(self._pattern, at)
                 atom = frozenset((literal,))
             if atom == {_SLASH}:
-                self._end_segment()
+                self._finish_segment()
             else:
                 self._atoms.append(atom)
         if at == end:
-            self._end_segment()
-        self._end_group(0)
+            self._finish_segment()
+        self._finish_group(0)
         return tuple(self._groups)
 
     def _read_stars(self, at: int) -> int:
@@ -236,27 +236,27 @@ class _PatternReader:
         rest = self._pattern[end:]
         starts_component = at == self._start or self._pattern[at - 1] == _SLASH
         if end - at < 2 or not starts_component or not (not rest or rest.startswith((b"/", b"\\/"))):
-            self._end_piece()
+            self._finish_piece()
             return end
         if rest.startswith(b"/"):
-            self._end_group(0)
+            self._finish_group(0)
             return end + 1
-        self._end_group(
+        self._finish_group(
             1
         )  # the slash behind it is matched as well, or all that is left, which is never nothing
         return end + 2 if rest else end + 1
 
-    def _end_piece(self) -> None:
+    def _finish_piece(self) -> None:
         self._pieces.append(_make_piece(self._atoms))
         self._atoms = []
 
-    def _end_segment(self) -> None:
-        self._end_piece()
+    def _finish_segment(self) -> None:
+        self._finish_piece()
         length = sum(piece.length for piece in self._pieces)
         self._segments.append(_Segment(self._pieces[0], tuple(self._pieces[1:]), length))
         self._pieces = []
 
-    def _end_group(self, gap: int) -> None:
+    def _finish_group(self, gap: int) -> None:
         self._groups.append(_Group(self._gap, tuple(self._segments)))
         self._gap, self._segments = gap, []
 

@@ -86,7 +86,7 @@ def notify_of(entries: tuple[NotifyEntry, ...]) -> tuple[Notify, ...]:
     )
 
 
-def end_issues(tree: YamlMapping) -> Iterator[Issue]:
+def find_end_issues(tree: YamlMapping) -> Iterator[Issue]:
     """Yield what is wrong with these keys together."""
     on_end, notify = tree.get("on_end"), tree.get("notify")
     if isinstance(on_end, YamlMapping):

@@ -9,7 +9,7 @@ from clusterctl.errors import Issue, Location, SpecError
 from clusterctl.specs import codes, placeholders
 from clusterctl.specs.file_kind import refuse_inventory, refuse_script
 from clusterctl.specs.inventory.schema import waivers_of
-from clusterctl.specs.job.hooks import end_issues, hook_of, notify_of, on_end_of, setup_issues, setup_of
+from clusterctl.specs.job.hooks import find_end_issues, hook_of, notify_of, on_end_of, setup_issues, setup_of
 from clusterctl.specs.job.model import SINGLE_PROCESS_LAUNCHERS, VISIBLE_DEVICES_VARIABLES, Job, Sync
 from clusterctl.specs.job.schema import JobFile, restart_issues, restart_of
 from clusterctl.specs.yaml.reader import find_unsendable, read_document, read_tree, sort_issues
@@ -102,7 +102,7 @@ def check_rules(tree: YamlMapping) -> Iterator[Issue]:
     yield from _placeholder_issues(tree)
     yield from setup_issues(tree)
     yield from restart_issues(tree)
-    yield from end_issues(tree)
+    yield from find_end_issues(tree)
 
 
 def _program_issues(tree: YamlMapping) -> Iterator[Issue]:

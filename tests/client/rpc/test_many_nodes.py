@@ -96,7 +96,7 @@ def test_hundreds_come_to_go(tmp_path: Path, restart: Restart | None) -> None:
     pythons = dict.fromkeys(specs, PYTHON)
     with SimulatedCluster(Ways(login=0.01, answer=0.005)) as cluster:
         ready = prepare.prepare_all(cluster, plan, pythons, freight, phases)
-        port = prepare.go(cluster, plan, pythons, ready)
+        port = prepare.start_workers(cluster, plan, pythons, ready)
         prepare.close_sessions(ready.values())
     phases.stop()
     assert port == 29500 and list(specs) == sorted(ready)

@@ -22,7 +22,7 @@ from waiting import HANG
 from clusterctl.client.sync import distribute
 from clusterctl.client.sync.distribute import Distribution, TransferAddress
 from clusterctl.client.sync.scan import ScanResult, scan_source
-from clusterctl.client.sync.upload import SyncResult, send_tree
+from clusterctl.client.sync.upload import SyncResult, TreeUpload, send_tree
 from clusterctl.errors import ClusterctlError
 from clusterctl.node.sync import transfer as giving
 from clusterctl.node.verbs import sync
@@ -76,7 +76,9 @@ class Nodes:
         def one(place: int, name: str) -> SyncResult | None:
             self.sessions[name] = Watched(self, name, place)
             try:
-                return send_tree(self.sessions[name], self.scan, node=name, distribution=self.passing)
+                return send_tree(
+                    self.sessions[name], TreeUpload(self.scan, distribution=self.passing), node=name
+                )
             except (ClusterctlError, BrokenPipeError):
                 return None
 
@@ -275,7 +277,7 @@ def test_a_node_that_has_all_gives_at_once(made: Callable[..., Nodes]) -> None:
     nodes.folder.rename(more.folder)
     first = Watched(more, "gpu00", 0)
     more.sessions["gpu00"] = first
-    send_tree(first, more.scan, node="gpu00", distribution=more.passing)
+    send_tree(first, TreeUpload(more.scan, distribution=more.passing), node="gpu00")
     del more.names[0]
     assert [one.sent for one in more.bring().values()] == [0, 0, 0]
 

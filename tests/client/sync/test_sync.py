@@ -19,7 +19,7 @@ from clusterctl.client.rpc import session as conversation
 from clusterctl.client.rpc.frames import Frame
 from clusterctl.client.sync.contents import Contents
 from clusterctl.client.sync.scan import ScanResult, scan_source
-from clusterctl.client.sync.upload import SyncResult, send_tree
+from clusterctl.client.sync.upload import SyncResult, TreeUpload, send_tree
 from clusterctl.errors import ConnectionLost, NodeError, SyncError
 from clusterctl.protocol.untrusted import Untrusted
 
@@ -30,7 +30,7 @@ AWKWARD = ["a b.txt", "quo'te\".txt", "new\nline", "-rf", "$(touch x)", "caf\u00
 def bring(scan: ScanResult, workdir: Path, **how: Any) -> tuple[SyncResult, list[str]]:
     """Send a tree; give what was reported and which contents went over the wire."""
     with session(workdir, **how) as opened:
-        return send_tree(opened, scan, node=how.get("node", "gpu01")), opened.blobs
+        return send_tree(opened, TreeUpload(scan), node=how.get("node", "gpu01")), opened.blobs
 
 
 def code_of(workdir: Path, run: str = RUN, leaf: str = "0-gpu01") -> Path:
@@ -76,7 +76,7 @@ def test_everything_arrives_as_it_is(source: Path, tmp_path: Path) -> None:
     scan = scan_source(source)
     seen: list[int] = []
     with session(tmp_path / "work") as opened:
-        result = send_tree(opened, scan, node="gpu01", progress=seen.append)
+        result = send_tree(opened, TreeUpload(scan), node="gpu01", progress=seen.append)
     assert listing(code_of(tmp_path / "work")) == listing(source)
     assert result.tree == scan.manifest.hash
     assert sum(seen) == result.sent > BIG
@@ -166,7 +166,7 @@ def test_a_broken_transfer_is_continued(source: Path, tmp_path: Path) -> None:
     scan = scan_source(source)
     cut = Cut(tmp_path / "work")
     with pytest.raises(ConnectionLost):
-        send_tree(cut, scan, node="gpu01")
+        send_tree(cut, TreeUpload(scan), node="gpu01")
     cut.close()
     assert list((tmp_path / "work/store/incoming").iterdir()) == []
     assert list(code_of(tmp_path / "work").parent.iterdir()) == []
@@ -194,7 +194,7 @@ def test_a_killed_transfer_is_continued(source: Path, tmp_path: Path) -> None:
     scan = scan_source(source)
     killed = Killed(tmp_path / "work")
     with pytest.raises(ConnectionLost):
-        send_tree(killed, scan, node="gpu01")
+        send_tree(killed, TreeUpload(scan), node="gpu01")
     killed.close()
     whole = {path.name for path in (tmp_path / "work/store").glob("??/*")}
     result, blobs = bring(scan, tmp_path / "work")
@@ -212,7 +212,7 @@ def test_a_file_that_changes_before_it_is_sent_is_named(source: Path, tmp_path: 
     content = (source / name).read_bytes()
     (source / name).write_bytes(bytes([content[0] ^ 1]) + content[1:])
     with session(tmp_path / "work") as opened, pytest.raises(SyncError, match=f"{name} changed") as caught:
-        send_tree(opened, scan, node="gpu01")
+        send_tree(opened, TreeUpload(scan), node="gpu01")
     assert caught.value.code == "CC-SYNC-006"
     assert not code_of(tmp_path / "work").exists()
 
@@ -268,7 +268,7 @@ def test_another_tree_on_the_node_is_an_error_that_names_it(source: Path) -> Non
     """Node, hashes and the files that differ are in the error."""
     scan = scan_source(source)
     with pytest.raises(SyncError, match=r"differs in: train\.py") as caught:
-        send_tree(Liar(), scan, node="gpu02")
+        send_tree(Liar(), TreeUpload(scan), node="gpu02")
     assert (caught.value.code, caught.value.node) == ("CC-SYNC-003", "gpu02")
     assert scan.manifest.hash in caught.value.evidence
 
@@ -294,10 +294,10 @@ def test_an_answer_that_makes_no_sense_is_the_nodes(source: Path, answer: dict[s
     """It is named as the node's, with what was said; it is no bug of ours."""
     scan = scan_source(source)
     with pytest.raises(SyncError) as caught:
-        send_tree(Confused(answer), scan, node="gpu02")
+        send_tree(Confused(answer), TreeUpload(scan), node="gpu02")
     assert caught.value.code == ("CC-SYNC-008" if "missing" in answer else "CC-SYNC-003")
     with pytest.raises(SyncError, match="no sense"):
-        send_tree(Confused({"tree": scan.manifest.hash, "files": None}), scan, node="gpu02")
+        send_tree(Confused({"tree": scan.manifest.hash, "files": None}), TreeUpload(scan), node="gpu02")
 
 
 class Insatiable(Liar):
@@ -323,7 +323,7 @@ def test_a_node_that_asks_again_and_again_is_given_up(source: Path) -> None:
     scan = scan_source(source)
     node = Insatiable(scan)
     with pytest.raises(SyncError, match="no sense") as caught:
-        send_tree(node, scan, node="gpu02")
+        send_tree(node, TreeUpload(scan), node="gpu02")
     assert (caught.value.code, caught.value.node) == ("CC-SYNC-008", "gpu02")
     assert 0 < node.sent <= 3 * len(scan.manifest.blobs)
 
@@ -341,7 +341,7 @@ def test_a_disk_that_hangs_is_told_from_a_slow_one(source: Path, monkeypatch: py
     """Beats alone are no progress."""
     monkeypatch.setattr(conversation, "STALL", 0.05)
     with pytest.raises(SyncError, match="nothing moved on the node") as caught:
-        send_tree(Stuck(), scan_source(source), node="gpu02")
+        send_tree(Stuck(), TreeUpload(scan_source(source)), node="gpu02")
     assert (caught.value.code, caught.value.node) == ("CC-SYNC-012", "gpu02")
 
 
@@ -365,7 +365,7 @@ def test_a_full_disk_leaves_nothing_half(tmp_path: Path, size: int, stored: int)
     opened = PipeSession(work, command=small_disk(tmp_path / "disk"), stderr=subprocess.PIPE)
     try:
         with pytest.raises(NodeError, match="No space left") as caught:
-            send_tree(opened, scan_source(tmp_path / "source"), node="gpu01")
+            send_tree(opened, TreeUpload(scan_source(tmp_path / "source")), node="gpu01")
         assert opened.process.stderr is not None
         left = opened.process.stderr.read().decode().splitlines()
     finally:

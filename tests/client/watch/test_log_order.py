@@ -37,8 +37,8 @@ def test_a_line_waits_until_no_node_can_have_an_older_one() -> None:
     order.add(entry("b", "y", 0, [3.0, 4.0]))
     assert [line for one in order.pop_ready() for line in one.lines] == ["x0   "]
     assert order.next_node == "a"
-    order.end("a")
-    order.end("b")
+    order.finish("a")
+    order.finish("b")
     assert order.next_node is None
     assert [line for one in order.pop_ready() for line in one.lines] == ["y0   ", "y1   ", "x1   "]
 
@@ -59,7 +59,7 @@ def test_many_files_of_many_nodes() -> None:
         if queues[name]:
             order.add(queues[name].pop(0))
         else:
-            order.end(name)
+            order.finish(name)
         shown += order.pop_ready()
 
     times = [moment for one in shown for moment in one.times]
@@ -78,7 +78,7 @@ def test_what_was_dropped_is_told_before_the_lines_after_it() -> None:
     alone = LogLines("a", 1, "stdout", "y", 900, None, (), (), began=9.0, gone=(100, 900))
     for one in (first, LogLines(**{**vars(second), "gone": (10, 500)}), alone):
         order.add(one)
-    order.end("a")
+    order.finish("a")
     shown = [(one.file, len(one.lines), one.gone) for one in order.pop_ready()]
     assert shown == [("x", 1, None), ("x", 2, (10, 500)), ("y", 0, (100, 900))]
 

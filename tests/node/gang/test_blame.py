@@ -206,7 +206,7 @@ sys.path.insert(0, {root!r})
 from importlib import import_module
 for name in {names}:
     import_module("clusterctl.node." + name)
-judge = ["root_cause", "known_errors", "tracebacks", "end_record", "leaver"]
+judge = ["root_cause", "known_errors", "tracebacks", "end_record"]
 before = [name for name in judge if "clusterctl.protocol." + name in sys.modules]
 from clusterctl.node.gang.restart_reason import judge_record
 print(before, judge_record({{"parts": []}}).reason, "clusterctl.protocol.root_cause" in sys.modules)

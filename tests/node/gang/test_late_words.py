@@ -138,7 +138,7 @@ def test_a_file_system_that_hangs_holds_nobody_up(agent: Any, monkeypatch: pytes
 
     restarts = Restarts(agent)
     restarts.begin()
-    restarts._progress.end(lambda found: (told.append(found), agent.loop.stop()))
+    restarts._progress.finish(lambda found: (told.append(found), agent.loop.stop()))
     agent.loop.run()
 
     hangs.set()

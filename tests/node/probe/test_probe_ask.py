@@ -7,26 +7,26 @@ from pathlib import Path
 
 from waiting import HANG
 
-from clusterctl.node.probe.questions import ask_all, list_folder, problem_of, read_int, read_text
+from clusterctl.node.probe.questions import answer_all, list_folder, problem_of, read_int, read_text
 
 
 def test_hanging_question_costs_its_own_answer() -> None:
     """One question waits for ever; the others are answered."""
     never = threading.Event()
-    answers = ask_all({"hangs": never.wait, "works": lambda: 7, "slower": lambda: 8}, {"hangs": 0.1}, HANG)
+    answers = answer_all({"hangs": never.wait, "works": lambda: 7, "slower": lambda: 8}, {"hangs": 0.1}, HANG)
     never.set()
     assert answers == {"hangs": {"problem": "no answer within 0.1 s"}, "works": 7, "slower": 8}
 
 
 def test_failing_question_costs_its_own_answer() -> None:
     """An exception becomes that question's problem."""
-    answers = ask_all({"fails": lambda: 1 / 0, "works": dict}, {}, HANG)
+    answers = answer_all({"fails": lambda: 1 / 0, "works": dict}, {}, HANG)
     assert answers == {"fails": {"problem": "ZeroDivisionError: division by zero"}, "works": {}}
 
 
 def test_none_is_an_answer() -> None:
     """A question may be answered with nothing."""
-    assert ask_all({"nothing": lambda: None}, {}, HANG) == {"nothing": None}
+    assert answer_all({"nothing": lambda: None}, {}, HANG) == {"nothing": None}
 
 
 def test_problem_is_one_short_line() -> None:

@@ -122,7 +122,7 @@ def test_unseen_ends_are_taken_from_torchruns_table() -> None:
     assert workers.by_rank[0].exit == 0
 
 
-GOOD = Observed(went=True, exit=0, processes=2, world_size=4, worlds={0: 4, 1: 4})
+GOOD = Observed(started=True, exit=0, processes=2, world_size=4, worlds={0: 4, 1: 4})
 
 
 @pytest.mark.parametrize(
@@ -140,9 +140,9 @@ GOOD = Observed(went=True, exit=0, processes=2, world_size=4, worlds={0: 4, 1: 4
             "rank 3 exited with 7",
         ),
         (GOOD._replace(lost="the guardian was killed"), "FAILED", "the guardian was killed"),
-        (Observed(went=False, lost="gone"), "FAILED_SETUP", "gone"),
-        (Observed(went=False, gate_failed="no torch"), "FAILED_SETUP", "no torch"),
-        (Observed(went=False, cancelled="the client left"), "CANCELLED", "the client left"),
+        (Observed(started=False, lost="gone"), "FAILED_SETUP", "gone"),
+        (Observed(started=False, gate_failed="no torch"), "FAILED_SETUP", "no torch"),
+        (Observed(started=False, cancelled="the client left"), "CANCELLED", "the client left"),
     ],
 )
 def test_the_verdict(seen: Observed, state: str, reason: str) -> None:

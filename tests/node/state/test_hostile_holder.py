@@ -14,7 +14,7 @@ from hostile.holder import NOBODY, Holder
 from noderun import NodeRun
 
 from clusterctl.node.runtime.event_loop import Loop
-from clusterctl.node.state.lock_holders import LONGEST_ANSWER, ask_holders, belongs_to, read_answer
+from clusterctl.node.state.lock_holders import LONGEST_ANSWER, belongs_to, query_holders, read_answer
 from clusterctl.node.state.locks import Locks
 
 Make = Callable[..., NodeRun]
@@ -56,7 +56,7 @@ def hold() -> Iterator[Hold]:
 def test_an_answer_is_read_in_bounds(hold: Hold, name: str) -> None:
     """It counts as held; what it says is cut, clean, of known types, and can be sent on; its pid is the kernel's."""
     gpu = hold(ANSWERS[name])
-    (holder,) = ask_holders([f"clusterctl/gpu/{gpu}"])
+    (holder,) = query_holders([f"clusterctl/gpu/{gpu}"])
 
     assert set(holder) <= {
         "name",
@@ -117,7 +117,7 @@ def test_who_claims_our_run_from_another_account_is_none_of_ours(hold: Hold) -> 
     """Knowing the run's name is not enough: another account is in the way, whatever it says."""
     for uid, ours in ((None, True), (NOBODY, False)):
         gpu = hold(json.dumps({"run": RUN}), uid)
-        (holder,) = ask_holders([f"clusterctl/gpu/{gpu}"])
+        (holder,) = query_holders([f"clusterctl/gpu/{gpu}"])
         assert holder["run"] == RUN
         assert belongs_to(holder, RUN) is ours
         spec = {"run": RUN, "node": "gpu01", "gpus": [{"id": gpu}], "submitted": 1.0}

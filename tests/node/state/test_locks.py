@@ -40,9 +40,9 @@ loop.run()
 ASK = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-from clusterctl.node.state.lock_holders import ask_holders, names_in_use
+from clusterctl.node.state.lock_holders import query_holders, names_in_use
 wanted = sys.argv[2:]
-print(json.dumps([ask_holders(wanted), [name for name in names_in_use() if name in wanted]]))
+print(json.dumps([query_holders(wanted), [name for name in names_in_use() if name in wanted]]))
 """
 
 

@@ -213,7 +213,7 @@ def heard_failure(
         words.raised_at,
         origin=words.origin,
         where=words.where,
-        went_on=words.survived,
+        survived=words.survived,
     )
 
 
@@ -337,7 +337,7 @@ def test_what_a_rank_survived_long_ago_is_not_why_it_was_stopped(survived_at: fl
     """An exception that it went on after counts for a minute: it may be why the others fail, later it is history."""
     lost = failure(0, 99.5, PEER_GONE)
     stopped = failure(1, 100.0, TRACEBACK, by=signal.SIGTERM, raised_at=survived_at)
-    cause = find_cause([lost, replace(stopped, went_on=True), failure(2, 100.0, by=signal.SIGTERM)], 99.8)
+    cause = find_cause([lost, replace(stopped, survived=True), failure(2, 100.0, by=signal.SIGTERM)], 99.8)
 
     assert cause is not None
     assert cause.failure.rank == blamed

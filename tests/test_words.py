@@ -1,0 +1,208 @@
+"""Names in the code are the usual words of the field: none of the words below, which each need an explanation."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+import pytest
+from test_layers import Module, modules, parse
+
+# Nowhere in a name, with the word that says it: CONTRIBUTING, "Names".
+BANNED = {
+    "afterwards": "after_hook",
+    "arrival": "receiver",
+    "ballast": "disk_reserve",
+    "beacon": "shared_home_probe",
+    "bell": "wakeup",
+    "blame": "root_cause, reason",
+    "born": "started",
+    "bring": "fetch, download",
+    "bringer": "fetching_node",
+    "chore": "helper_process",
+    "circle": "failover, cycle",
+    "conceive": "fork",
+    "cord": "wakeup_event",
+    "counted": "plural",
+    "course": "roster",
+    "departing": "startup",
+    "departure": "startup",
+    "desert": "leave",
+    "door": "listener",
+    "doorway": "key_installer",
+    "examine": "validate",
+    "farewell": "final_grace",
+    "foreign": "imported",
+    "freight": "inputs",
+    "furnish": "mount_files",
+    "giver": "provider",
+    "going": "running, started",
+    "granted": "applied",
+    "guest": "pending_peer",
+    "hear": "receive, read",
+    "heir": "successor",
+    "insist": "retry",
+    "keyring": "identities",
+    "knot": "time_mark",
+    "landing": "target_dir",
+    "lasting": "restartable",
+    "leaf": "scalar",
+    "learn": "receive, read",
+    "leash": "session",
+    "logbook": "recorder",
+    "look": "read, scan, check",
+    "lose": "mark_lost, disconnect",
+    "manners": "policy",
+    "meeting": "handshake, address",
+    "mend": "fix, repair",
+    "nobody": "what it is",
+    "obey": "on_order",
+    "onlooker": "reader",
+    "parcel": "chunk",
+    "parting": "disconnect_message",
+    "patience": "timeouts",
+    "place": "index, offset, path, address",
+    "proving": "preflight",
+    "remedy": "fix",
+    "say": "report, print, write",
+    "seat": "slot",
+    "sieve": "filter",
+    "situation": "context",
+    "somebody": "what it is",
+    "speak": "send, report",
+    "standing": "state",
+    "story": "history",
+    "stranger": "unknown_peer",
+    "surroundings": "environment",
+    "taker": "receiver, member",
+    "tell": "report, notify, send",
+    "trunk": "transport",
+    "voice": "heartbeat, last_line",
+    "want": "need, request, selected",
+    "weigh": "weight_of, grade",
+    "went": "started",
+    "whisper": "report",
+    "whoever": "what it is",
+    "wish": "request, options, policy",
+    "worry": "pending_failure",
+}
+# Other forms of one that is irregular; the regular ones are found by their endings.
+FORMS = {
+    "brought": "bring",
+    "heard": "hear",
+    "stories": "story",
+    "told": "tell",
+    "wishes": "wish",
+}
+ENDINGS = ("", "s", "ed", "ing", "d")
+
+# Not as the verb of a function: too general, or said of people.
+VERBS = {
+    *(
+        "ask",
+        "bear",
+        "become",
+        "boil",
+        "come",
+        "do",
+        "end",
+        "give",
+        "go",
+        "hang",
+        "heed",
+        "note",
+        "put",
+        "see",
+    ),
+    *("take", "turn"),
+}
+
+ALLOWED = {  # keys of JSON that nodes send, which are read into a field of the same name; by module
+    ("clusterctl/plans/diagnose/mesh.py", "door"): "of the network test: what kind of port was called",
+    ("clusterctl/plans/diagnose/mesh.py", "stranger"): "of the network test: the peer proved no secret",
+    ("clusterctl/plans/facts/records.py", "going"): "of a lock: its run has started",
+}
+
+
+def words_of(name: str) -> list[str]:
+    """Split a name in snake_case or CamelCase."""
+    split = re.sub(r"([a-z0-9])([A-Z])|([A-Z]+)(?=[A-Z][a-z])", r"\1\3_\2", name)
+    return [word for word in split.lower().split("_") if word]
+
+
+def banned_word(word: str) -> str:
+    """Return the banned word that a word is a form of; empty if none."""
+    stems = (word[: len(word) - len(ending)] for ending in ENDINGS if word.endswith(ending))
+    return FORMS.get(word, "") or next((stem for stem in stems if stem in BANNED), "")
+
+
+def names(module: Module) -> Iterator[tuple[str, bool, int]]:
+    """Yield the name of the module and of all classes, functions, parameters and attributes, with its line.
+
+    The second value is whether it is a function's.
+    """
+    yield module.path.stem, False, 1
+    for node in ast.walk(module.tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield node.name, True, node.lineno
+        elif isinstance(node, ast.arg):
+            yield node.arg, False, node.lineno
+        elif isinstance(node, ast.ClassDef):
+            yield node.name, False, node.lineno
+            yield from ((target.id, False, target.lineno) for target in _class_attributes(node))
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr, False, node.lineno
+
+
+def _class_attributes(node: ast.ClassDef) -> Iterator[ast.Name]:
+    for statement in node.body:
+        if isinstance(statement, (ast.Assign, ast.AnnAssign)):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            yield from (target for target in targets if isinstance(target, ast.Name))
+
+
+def breaches(module: Module) -> Iterator[str]:
+    """Name what a module calls by a banned word, and the usual word for it."""
+    for name, is_function, line in names(module):
+        words = words_of(name)
+        for word in filter(None, map(banned_word, words)):
+            if (module.path.as_posix(), name) not in ALLOWED:
+                yield f"{module.path}:{line}: {name}: not `{word}`, rather {BANNED[word]}"
+        if is_function and words[:1] and words[0] in VERBS:
+            yield f"{module.path}:{line}: {name}(): `{words[0]}` promises nothing"
+
+
+def test_names_are_the_fields_own() -> None:
+    """No name needs the private vocabulary of this project."""
+    assert [breach for module in modules() for breach in breaches(module)] == []
+
+
+def test_what_is_allowed_is_needed() -> None:
+    """An exception goes when its name has gone."""
+    used = {(module.path.as_posix(), name) for module in modules() for name, _, _ in names(module)}
+    assert ALLOWED.keys() <= used
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "class HubDoor: ...",
+        "class A:\n    seats: int",
+        "class A:\n    def f(self):\n        self._wished = 1",
+        "def hear_peer(): ...",
+        "def f(what_was_told): ...",
+        "f = lambda wishes: 0",
+        "def take(): ...",
+        "async def _end_run(): ...",
+    ],
+)
+def test_a_breach_is_seen(text: str) -> None:
+    """Each kind of name is read."""
+    assert len(list(breaches(parse("clusterctl/plans/a.py", text)))) == 1
+
+
+def test_a_modules_name_is_read() -> None:
+    """A file is a name too; a word within a word is none."""
+    assert list(breaches(parse("clusterctl/node/gang/door.py", "")))
+    assert not list(breaches(parse("clusterctl/node/indoors.py", "def replace(endings, steering): ...")))
