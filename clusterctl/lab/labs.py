@@ -263,6 +263,11 @@ def down(state_dir: Path, names: Sequence[str] | None = None) -> list[str]:
     return stopped
 
 
+def has_leftovers(state_dir: Path, name: str) -> bool:
+    """Tell whether files of a lab are there, or what an interrupted removal has left of any."""
+    return (state_dir / name).exists() or bool(list_leftovers(state_dir))
+
+
 def remove_dead(state_dir: Path) -> None:
     """Remove what dead labs have left here."""
     for directory in list_lab_directories(state_dir):

@@ -38,7 +38,7 @@ class StoredRun:
     age: float
     bytes: int
     blocked_reason: str
-    outside_files: OutsideFiles | None = None  # files that would be lost: no other place has them
+    outside_files: OutsideFiles | None = None  # files that would be lost, unless they were pulled
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 from waiting import HANG, wait_until
 
+from clusterctl.cli.commands.lab import _describe_interrupted
 from clusterctl.errors import LabError
 from clusterctl.lab import labs
 from clusterctl.lab.build import LabOptions, up
 from clusterctl.lab.labs import Lab, LabNode
 from clusterctl.lab.machine import find_program
-from clusterctl.lab.state import Process, identify
+from clusterctl.lab.state import Process, hold_lock, identify
 
 pytestmark = pytest.mark.usefixtures("namespaces")
 
@@ -467,6 +468,40 @@ def test_a_process_that_was_gone_when_it_was_identified_is_not_alive() -> None:
     assert not identify(gone.pid).is_alive()
 
 
+def test_ctrl_c_says_what_became_of_the_lab(place) -> None:
+    """It runs, or some of its files are there, or nothing is: with the command that ends or removes the rest."""
+    assert _describe_interrupted(place, ["walk"]) == "lab walk is not running, and nothing of it is left"
+    up(place, name="walk", count=1)
+    assert _describe_interrupted(place, ["walk"]) == (
+        "lab walk is running; to end it: clusterctl lab down --name walk"
+    )
+    labs.down(place, ["walk"])
+    (place / "walk").mkdir()
+    assert "to remove its files: clusterctl lab down --name walk" in _describe_interrupted(place, ["walk"])
+
+
+def test_an_interrupted_up_leaves_nothing_and_says_so(place) -> None:
+    """Ctrl-C while it waits for another lab command."""
+    state_dir = place / "clusterctl" / "lab"
+    state_dir.mkdir(parents=True, mode=0o700)
+    environment = {**os.environ, "XDG_STATE_HOME": str(place)}
+    command = [sys.executable, "-m", "clusterctl", "lab", "up", "--name", "walk"]
+    with hold_lock(state_dir):
+        building = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+        wait_until(lambda: opens_below(building.pid, state_dir), "it waits for the lock")
+        building.send_signal(signal.SIGINT)
+        _, err = building.communicate(timeout=HANG)
+
+    assert building.returncode == 130, err
+    assert "lab walk is not running, and nothing of it is left" in err
+
+
+def opens_below(pid: int, folder: Path) -> bool:
+    """Whether a process has a file below a directory open."""
+    links = [os.path.realpath(link) for link in Path(f"/proc/{pid}/fd").iterdir()]
+    return any(link.startswith(os.path.realpath(folder)) for link in links)
+
+
 def test_an_unfinished_lab_is_swept_away(place) -> None:
     """A build that was killed midway leaves a directory that the next one removes."""
     (place / "lab" / "nodes").mkdir(parents=True)
@@ -549,6 +584,7 @@ def attempt(place: Path, *before: str) -> list[str]:
     code = """
 import sys
 from pathlib import Path
+from clusterctl.cli.commands.lab import _describe_interrupted
 from clusterctl.errors import LabError
 from clusterctl.lab.build import LabOptions, up
 try:

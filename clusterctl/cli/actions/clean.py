@@ -42,6 +42,7 @@ from clusterctl.console.maintenance import (
 )
 from clusterctl.console.terminal import info
 from clusterctl.console.text import json_text, sanitize
+from clusterctl.console.verdict import render_outside
 from clusterctl.errors import ClusterctlError, UsageError
 from clusterctl.plans.cleanup import (
     STORE_UNUSED_FOR,
@@ -54,7 +55,9 @@ from clusterctl.plans.cleanup import (
     select_orphans,
 )
 from clusterctl.specs.inventory.model import Node
-from clusterctl.specs.text import plural
+from clusterctl.specs.text import command_line, plural
+
+MOST_STRANDED = 5  # runs
 
 
 @dataclass(frozen=True)
@@ -232,10 +235,15 @@ class Clean:
         stranded = cleanup.lost_files
         if not stranded or not self._is_interactive:
             return cleanup
-        pull_command = f"{self._options.command} pull {next(iter(stranded))} --all"
         info(
-            f"{plural(len(stranded), 'run')} with files outside ${{output_dir}}; to bring them home: {pull_command}"
+            f"{plural(len(stranded), 'run')} with files outside ${{output_dir}}; "
+            "whether they were pulled is not known here:"
         )
+        for run_id, outside in list(stranded.items())[:MOST_STRANDED]:
+            info(f"  {run_id}: {render_outside(outside)}")
+            info(f"    {command_line('pull', run_id, '--all', command=self._options.command)}")
+        if len(stranded) > MOST_STRANDED:
+            info(f"  and {plural(len(stranded) - MOST_STRANDED, 'run')} more, shown above")
         if click.confirm("Remove these files too?", err=True):
             return cleanup
         info("kept: " + ", ".join(stranded))

@@ -46,7 +46,7 @@ def clean(
 
     Says what would go and asks before anything does. Processes are ended whose run has no agent any more. Outputs
     are never removed, nor is a run that lives on any node, nor what belongs to another account. Runs with files
-    outside ${output_dir}, which no other place has, are asked about once more.
+    outside ${output_dir} are listed and asked about once more: `clean` does not know whether they were pulled.
     """
     from clusterctl.cli.actions.clean import Clean, CleanOptions
     from clusterctl.plans.cleanup import RetentionPolicy

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -67,7 +69,11 @@ def up(count: int, name: str, nics: str | None, gpus: int, shared_home: bool, ba
         gpus=gpus,
         backend=backend,
     )
-    new_lab = build.up(lab_dir(), options, on_fallback=info)
+    try:
+        new_lab = build.up(lab_dir(), options, on_fallback=info)
+    except KeyboardInterrupt:
+        info(_describe_interrupted(lab_dir(), [options.name]))
+        raise
     info(f"lab {new_lab.name} is up with {plural(count, 'node')}; its inventory:")
     click.echo(str(new_lab.inventory))
 
@@ -97,13 +103,35 @@ def down(name: str | None, everything: bool, yes: bool) -> None:
                 _confirm_down(chosen)
     elif not everything and not labs.exists(labs_dir, str(name)):
         labs.load(labs_dir, name)  # names the labs that there are
-    ended = labs.down(labs_dir, None if everything else [str(name)])
+    names = [lab_name.name for lab_name in labs.list_running(labs_dir)] if everything else [str(name)]
+    try:
+        ended = labs.down(labs_dir, None if everything else names)
+    except KeyboardInterrupt:
+        info(_describe_interrupted(labs_dir, names))
+        raise
     for lab_name in ended:
         info(f"lab {lab_name} is down")
     if not ended:
         others = ", ".join(lab_name.name for lab_name in labs.list_running(labs_dir))
         message = f"no lab called {name} was running" if name else "no lab was running"
         info(f"{message}; there is: {others}" if others else message)
+
+
+def _describe_interrupted(labs_dir: Path, names: Sequence[str]) -> str:
+    """Say what an interrupted `up` or `down` has left of each lab, and the command that removes it."""
+    from clusterctl.lab import labs
+
+    running = {lab_name.name for lab_name in labs.list_running(labs_dir)}
+    lines = []
+    for name in names:
+        command = command_line("lab", "down", "--name", name, command="clusterctl")
+        if name in running:
+            lines.append(f"lab {name} is running; to end it: {command}")
+        elif labs.has_leftovers(labs_dir, name):
+            lines.append(f"lab {name} is not running; to remove its files: {command}")
+        else:
+            lines.append(f"lab {name} is not running, and nothing of it is left")
+    return "\n".join(lines)
 
 
 def _confirm_down(chosen: Lab) -> None:

@@ -49,8 +49,13 @@ OUTSIDE = {"files": 2, "bytes": 9, "names": ["0.ckpt"], "more": False}
         (False, False, False, False),  # nobody is asked here: nothing at all is removed then
     ],
 )
-def test_files_that_no_other_place_has_are_asked_about(
-    monkeypatch: pytest.MonkeyPatch, yes: bool, at_terminal: bool, answer: bool, kept: bool
+def test_files_outside_the_output_directory_are_asked_about(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    yes: bool,
+    at_terminal: bool,
+    answer: bool,
+    kept: bool,
 ) -> None:
     """A person may keep just the runs that have some, on all of their nodes."""
     monkeypatch.setattr(sys.stdin, "isatty", lambda: at_terminal, raising=False)
@@ -65,3 +70,8 @@ def test_files_that_no_other_place_has_are_asked_about(
     wishes = CleanOptions(RetentionPolicy(), everyone=False, dry_run=False, yes=yes, as_json=False)
     left = Clean((), wishes)._keep_stranded(choice)
     assert {part.run_id[0] for part, _ in left.removals} == ({"b"} if kept else {"a", "b"})
+    asked = capsys.readouterr().err
+    assert ("2 files outside ${output_dir}: 0.ckpt, ... (9 bytes) on gpu01" in asked) == (
+        at_terminal and not yes
+    )
+    assert ("whether they were pulled is not known" in asked) == (at_terminal and not yes)
