@@ -24,14 +24,14 @@ def test_a_start_that_is_interrupted_is_called_that(
     def interrupt(*_: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(launch.prepare, "go", interrupt)
+    monkeypatch.setattr(launch.prepare, "start_workers", interrupt)
     phases = SimpleNamespace(start=lambda *_: None, stop=lambda: None)
     output = SimpleNamespace(hint=lambda *_: "")
     begun: Any = SimpleNamespace(_phases=phases, _interpreters={}, _output=output)
     nobody: Any = None
     plan: Any = SimpleNamespace(run_id="r")
     with pytest.raises(KeyboardInterrupt):
-        launch.Launch._go(begun, nobody, plan, {})
+        launch.Launch._start_workers(begun, nobody, plan, {})
     assert capsys.readouterr().err.startswith("interrupted before all nodes had started; the run was ended")
 
 
