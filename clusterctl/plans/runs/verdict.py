@@ -91,10 +91,11 @@ def judge(
     *,
     stopped_at: float | None = None,
     addresses: Mapping[str, str] = NO_ADDRESSES,
+    unanswered: Collection[str] = (),
 ) -> Verdict:
     """Judge a run: success only if every node's torchrun ended with 0 and saw the planned WORLD_SIZE.
 
-    `addresses` are the nodes' on the training network.
+    `addresses` are the nodes' on the training network; `unanswered` are nodes whose part others tell.
     """
     taking_part_now, roster = taking_part(parts), roster_of(parts)
     absent = set(parts) - set(taking_part_now)
@@ -107,7 +108,12 @@ def judge(
         cause = None
     replaced = {slot.node for slot in roster if slot.lost}
     lost_nodes = {failure.node for failure in failures if failure.lost} | replaced
-    node_states = {name: _name_node_state(part, is_lost=name in lost_nodes) for name, part in parts.items()}
+    node_states = {
+        name: LOST
+        if name in lost_nodes and name in unanswered
+        else _name_node_state(part, is_lost=name in lost_nodes)
+        for name, part in parts.items()
+    }
     return Verdict(
         run_id=run_id,
         state=end_on_request or _name_run_state(parts, cause),
@@ -181,7 +187,14 @@ def judge_with_record(
         return judge(run_id, parts, failures, stopped_at=stopped_at)
     failures = with_losses(record, failures, stopped_at)
     filled = fill_parts(parts, record)
-    verdict = judge(run_id, filled, failures, stopped_at=stopped_at, addresses=record.addresses)
+    verdict = judge(
+        run_id,
+        filled,
+        failures,
+        stopped_at=stopped_at,
+        addresses=record.addresses,
+        unanswered=[name for name, part in parts.items() if part is None],
+    )
     losses = {part.node: f"lost: {part.reason}" for part in record.parts if part.lost}
     return replace(verdict, losses=losses)
 
