@@ -482,9 +482,8 @@ class Masters:
         with self._lock:
             if self._folder is None:
                 runtime_dir = os.environ.get("XDG_RUNTIME_DIR", "")
-                parent = (
-                    runtime_dir if _is_usable_parent(runtime_dir) else "/tmp"
-                )  # mkdtemp makes a name of its own, mode 0700
+                # mkdtemp makes a name of its own, mode 0700
+                parent = runtime_dir if _is_usable_parent(runtime_dir) else "/tmp"
                 self._folder = Path(tempfile.mkdtemp(prefix="clusterctl-", dir=parent))
                 self._closer = subprocess.Popen(
                     ["/bin/sh", "-c", CLOSER, "clusterctl", str(self._folder), self._program],

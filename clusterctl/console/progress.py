@@ -262,9 +262,8 @@ class Phases:
         """Say how far the nodes are."""
         with self._lock:
             now, receiving_code = time.monotonic(), self._pending.get(CODE_PHASE, {})
-            sent = (
-                self.sent if receiving_code.keys() - self._failed else 0
-            )  # bytes belong to the phase of the code
+            # bytes belong to the phase of the code
+            sent = self.sent if receiving_code.keys() - self._failed else 0
             completed = [(phase, self._count_completed(phase)) for phase in self._pending]
             last_pending = next((names for names in reversed(self._pending.values())), {})
             unfinished = [name for name in last_pending if name not in self._failed]

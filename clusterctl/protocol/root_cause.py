@@ -250,9 +250,8 @@ def find_symptom(failure: Failure) -> SymptomMatch | None:
         said = said.partition("\n")[0]  # what follows may be anybody's
     if failure.starved and not said:
         return SymptomMatch(STARVED)
-    if (
-        failure.rank is None
-    ):  # by the signal of torchrun nothing is known, but what it wrote before a KILL is not why
+    # by the signal of torchrun nothing is known, but what it wrote before a KILL is not why
+    if failure.rank is None:
         tail = () if failure.reason or failure.signal in KILLS else failure.tail
         return recognise(said, tail, None) or _find_in_origin(failure)
     return recognise(said, () if failure.reason else failure.tail, failure.signal) or _find_in_origin(failure)

@@ -136,9 +136,8 @@ class Launch:
         measured = {node.name: measure(self._job, node, preflight.facts[node.name]) for node in self._nodes}
         plan = plan_launch(self._job, self._members, measured, run_id=make_run_id(self._job.name))
         for node in plan.all_nodes:
-            missing_ip = (
-                [f"ip@{node.name}"] if self._job.restart and node.ip is None else []
-            )  # any may have to lead
+            # any may have to lead
+            missing_ip = [f"ip@{node.name}"] if self._job.restart and node.ip is None else []
             if missing := [*node.unmeasured, *missing_ip]:
                 raise UsageError(
                     f"not known: {', '.join(missing)}",

@@ -121,9 +121,8 @@ class LockWaiter:
             waiting_for = {
                 (name, holder.name, holder.run) for name, holders in blocked.items() for holder in holders
             }
-            if (
-                not waiting_for <= self._reported
-            ):  # that some have left is no news, nor that a clock is read anew
+            # that some have left is no news, nor that a clock is read anew
+            if not waiting_for <= self._reported:
                 self._reported = waiting_for
                 self._lock_policy.notify(
                     "waiting (Ctrl-C cancels) for " + "; ".join(describe_blocked(blocked, self._specs))

@@ -252,9 +252,8 @@ def _await_ready(
     on_progress = _show_steps(node.name, inputs, observer)
     if inputs.setup_upload is not None:
         if creates_environment and "environment" not in events:
-            limit = (
-                2 * inputs.setup_upload.time_limit + tasks.ANSWER_LIMIT
-            )  # it may wait for another's to fail
+            # it may wait for another's to fail
+            limit = 2 * inputs.setup_upload.time_limit + tasks.ANSWER_LIMIT
             events |= tasks.await_event(
                 session, "environment", limit, node=node.name, on_progress=on_progress
             )
@@ -317,15 +316,13 @@ def _send_go(plan: LaunchPlan, ready: Mapping[str, Ready]) -> int:
     else:
         ready[master].session.send({"do": "go", "master_port": port})
         events = tasks.await_event(ready[master].session, "listening", tasks.GO_LIMIT, node=master)
-        port = (
-            events["listening"].integer("port", 1, 65535) or port
-        )  # another one, if the first was taken meanwhile
+        # another one, if the first was taken meanwhile
+        port = events["listening"].integer("port", 1, 65535) or port
     others += [node.name for node in plan.spares]  # which are only told that it has begun
     for name in others:
         ready[name].session.send({"do": "go", "master_port": port})
-    for name in (
-        others
-    ):  # a program that fails at once may have ended the run before a slow node hears of its beginning
+    # a program that fails at once may have ended the run before a slow node hears of its beginning
+    for name in others:
         tasks.await_event(
             ready[name].session, "going", tasks.GO_LIMIT, node=name, or_ended=plan.job.is_single_process
         )

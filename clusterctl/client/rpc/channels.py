@@ -255,9 +255,8 @@ class OpensshChannel:
             self._process.stdout,
             self._process.stderr,
         )
-        self._selector = (
-            selectors.DefaultSelector()
-        )  # its own descriptor is readable when one of its files is
+        # its own descriptor is readable when one of its files is
+        self._selector = selectors.DefaultSelector()
         for stream in (self._stdin, self._stdout, self._stderr):
             os.set_blocking(stream.fileno(), False)
         for stream in (self._stdout, self._stderr):

@@ -100,9 +100,8 @@ class SshHandshake:
         )
         transport.banner_timeout = transport.handshake_timeout = PARAMIKO_LIMIT
         transport.channel_timeout = PARAMIKO_LIMIT
-        transport.auth_timeout = (
-            self.timeouts.login + 1.0
-        )  # an agent that hangs holds up paramiko's own thread
+        # an agent that hangs holds up paramiko's own thread
+        transport.auth_timeout = self.timeouts.login + 1.0
         transport.prefers_certificates = self.hostkeys.trusts_authority(self.hop)
         options = transport.get_security_options()
         known = [a for name in self.hostkeys.key_types(self.hop) for a in KEY_ALGORITHMS.get(name, (name,))]

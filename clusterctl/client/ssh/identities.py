@@ -167,9 +167,8 @@ def list_agent_keys(socket_path: str) -> list[CandidateKey]:
         return []
     for key in keys:
         inner = getattr(key, "inner_key", None)
-        key.public_blob = (
-            inner and inner.public_blob
-        )  # without it paramiko shows a certificate as a plain key
+        # without it paramiko shows a certificate as a plain key
+        key.public_blob = inner and inner.public_blob
     return [CandidateKey(f"ssh-agent: {key.comment or key.get_name()}", key) for key in keys]
 
 

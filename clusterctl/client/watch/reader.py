@@ -250,9 +250,8 @@ class LiveReader:
         self._remaining = {node.name for node in run.nodes}
         self._attempt: int | None = (request.get("logs") or {}).get("attempt")  # the only one that is wanted
         self._ended_nodes: set[str] = set()
-        self._lost_nodes: set[str] = (
-            set()
-        )  # nodes whose place another has taken, or which the others lost for good
+        # nodes whose place another has taken, or which the others lost for good
+        self._lost_nodes: set[str] = set()
 
     def updates(self) -> Iterator[Update]:
         """Give what the nodes say, as it comes; a StreamEnd comes only for a node that is given up."""

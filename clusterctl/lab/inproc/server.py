@@ -213,9 +213,8 @@ class CommandSession:
         with suppress(OSError):
             self.channel.send_exit_status(child.status or 0)
         for pump in pumps:
-            while (
-                pump.is_alive() and not self.channel.closed
-            ):  # a process in the background may hold a stream
+            # a process in the background may hold a stream
+            while pump.is_alive() and not self.channel.closed:
                 pump.join(_POLL_SECONDS)
         self.channel.close()
 

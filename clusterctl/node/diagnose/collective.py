@@ -488,9 +488,8 @@ def join_group(participant: Participant) -> Bench:
     if participant.backend == "nccl":
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
-    seconds = (
-        participant.limit - 1.0 if device.type == "cpu" else 2 * participant.limit
-    )  # NCCL's own end is an abort without words
+    # NCCL's own end is an abort without words
+    seconds = participant.limit - 1.0 if device.type == "cpu" else 2 * participant.limit
     timeout = timedelta(seconds=max(1.0, seconds))
     store = dist.PrefixStore(participant.key, open_store())
     dist.init_process_group(

@@ -19,9 +19,8 @@ from .layout import MANIFEST
 from .store import hash_file
 
 MOST_NEW = 20000  # entries that were not sent
-MOST_HASHED = (
-    64 << 20
-)  # bytes of sent files that are read, to tell a changed file from one that was only touched
+# bytes of sent files that are read, to tell a changed file from one that was only touched
+MOST_HASHED = 64 << 20
 MOST_NAMED = 5
 # On a home that nodes share another node may have written the manifest: it is read within bounds.
 LARGEST_MANIFEST, MOST_VALUES = 64 << 20, 4_000_000  # bytes, values of JSON: half a million files

@@ -207,9 +207,8 @@ class StopRequest:
         spec = Untrusted(read_spec(rundir))
         grace = self._request["grace"]
         self._grace = float((spec.number("grace", 0.0) or 0.0) if grace is None else grace)
-        self._after = (
-            spec.record("after").number("time_limit", 0.0) or 0.0
-        )  # what follows the last rank's end
+        # what follows the last rank's end
+        self._after = spec.record("after").number("time_limit", 0.0) or 0.0
         identities = map(parse_identity, (state["guardian"], state["agent"]))
         self._supervisors = [identity for identity in identities if identity is not None]
         path = os.path.join(rundir, "events.jsonl")

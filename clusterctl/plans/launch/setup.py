@@ -174,9 +174,8 @@ def list_included_files(lock_text: str, path: str) -> tuple[str, ...]:
 def list_local_sources(lock_text: str, path: str) -> tuple[str, ...]:
     """Name the places that a lock file installs from, relative to the job."""
     if posixpath.basename(path) == "uv.lock":
-        sources = (
-            name for name in UV_LOCAL_SOURCE.findall(lock_text) if name != "."
-        )  # that is the project itself
+        # that is the project itself
+        sources = (name for name in UV_LOCAL_SOURCE.findall(lock_text) if name != ".")
         return _resolve_siblings(path, sources)
     return _resolve_siblings(path, LOCAL_SOURCE.findall(lock_text))
 

@@ -114,34 +114,30 @@ def judge(
         else _name_node_state(part, is_lost=name in lost_nodes)
         for name, part in parts.items()
     }
+    known = {name: part for name, part in parts.items() if part}
+    known_now = {name: part for name, part in taking_part_now.items() if part}
     return Verdict(
         run_id=run_id,
         state=end_on_request or _name_run_state(parts, cause),
         node_states={**node_states, **dict.fromkeys(replaced & set(parts), LOST)},
         away=tuple(name for name, state in node_states.items() if state == LOST and name in lost_nodes),
         cause=cause,
-        reasons={name: part.reason for name, part in taking_part_now.items() if part and part.reason},
-        left_processes={
-            name: part.left_processes for name, part in parts.items() if part and part.left_processes
-        },
-        gpu_memory={name: part.gpu_memory for name, part in parts.items() if part and part.gpu_memory},
-        attempt=max((part.attempt for part in parts.values() if part), default=1),
+        reasons={name: part.reason for name, part in known_now.items() if part.reason},
+        left_processes={name: part.left_processes for name, part in known.items() if part.left_processes},
+        gpu_memory={name: part.gpu_memory for name, part in known.items() if part.gpu_memory},
+        attempt=max((part.attempt for part in known.values()), default=1),
         attempts=attempts_of(parts),
-        gave_up_reason=next(
-            (part.gave_up_reason for part in taking_part_now.values() if part and part.gave_up_reason), ""
-        ),
+        gave_up_reason=next((part.gave_up_reason for part in known_now.values() if part.gave_up_reason), ""),
         spares=tuple(slot.node for slot in roster if slot.is_idle),
-        after_errors={name: part.after_error for name, part in parts.items() if part and part.after_error},
-        outside_files=with_outside_files({name: part.outside_files for name, part in parts.items() if part}),
+        after_errors={name: part.after_error for name, part in known.items() if part.after_error},
+        outside_files=with_outside_files({name: part.outside_files for name, part in known.items()}),
         world_sizes={
-            name: part.unplanned_world_size
-            for name, part in parts.items()
-            if part and part.unplanned_world_size
+            name: part.unplanned_world_size for name, part in known.items() if part.unplanned_world_size
         },
         unwatched=tuple(
             name
-            for name, part in parts.items()
-            if part and part.state == LOST and part.left_processes and name not in lost_nodes
+            for name, part in known.items()
+            if part.state == LOST and part.left_processes and name not in lost_nodes
         ),
     )
 
