@@ -150,7 +150,7 @@ def test_exec_and_sync_load_little() -> None:
 MOST_BYTES = {
     "clean": 27_000,
     "exec": 8_500,
-    "follow": 27_000,
+    "follow": 27_500,
     "orphans": 17_000,
     "probe": 40_000,
     "ps": 16_700,
