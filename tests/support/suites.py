@@ -16,6 +16,8 @@ COSTS = {
     "test_layers.py": "unit",
     "test_hazards.py": "unit",
     "test_suites.py": "unit",
+    "test_words.py": "unit",
+    "test_findings.py": "unit",
     "hostile": "lab",
     "lab": "lab",
 }
