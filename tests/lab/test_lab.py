@@ -471,7 +471,7 @@ def test_a_process_that_was_gone_when_it_was_identified_is_not_alive() -> None:
 def test_ctrl_c_says_what_became_of_the_lab(place) -> None:
     """It runs, or some of its files are there, or nothing is: with the command that ends or removes the rest."""
     assert _describe_interrupted(place, ["walk"]) == "lab walk is not running, and nothing of it is left"
-    up(place, name="walk", count=1)
+    up(place, LabOptions(name="walk", count=1))
     assert _describe_interrupted(place, ["walk"]) == (
         "lab walk is running; to end it: clusterctl lab down --name walk"
     )
