@@ -17,7 +17,7 @@ COSTS = {
     "test_hazards.py": "unit",
     "test_suites.py": "unit",
     "test_words.py": "unit",
-    "test_findings.py": "unit",
+    "test_table_of_findings.py": "unit",
     "hostile": "lab",
     "lab": "lab",
 }
