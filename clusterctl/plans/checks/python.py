@@ -109,7 +109,7 @@ def activate_failed(context: CheckContext) -> Iterator[Hit]:
         status = facts.activate.status
         if status:
             line = (context.job.activate if context.job else None) or node.activate
-            detail = f": {facts.activate.output}" if facts.activate.output else ""
+            detail = f": {facts.activate.said}" if facts.activate.said else ""
             yield on_node(
                 node, f"activate ended with status {status}{detail}", ssh_to(node, line) if line else ""
             )
@@ -180,7 +180,7 @@ def activate_prints_errors(context: CheckContext) -> Iterator[Hit]:
     failed in its middle: join its commands by `&&`.
     """
     for node, facts in context.known:
-        output = facts.activate.output or ""
+        output = facts.activate.said or ""
         if facts.activate.status == 0 and ERROR_WORDS.search(output):
             yield on_node(
                 node,

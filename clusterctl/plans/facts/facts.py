@@ -164,16 +164,15 @@ def parse_facts(answer: object, *, sent_at: float | None = None, received_at: fl
 
 def with_session_output(facts: Facts, stderr: str, noise: bytes = b"") -> Facts:
     """Add what the session wrote before Python answered: to stdout, and to stderr where an `activate` may have."""
-    before_activate, _, _ = noise.decode("utf-8", "replace").partition(
-        ACTIVATING
-    )  # what comes after is said by `activate`
+    # what comes after the mark is the output of `activate`
+    before_activate, _, _ = noise.decode("utf-8", "replace").partition(ACTIVATING)
     stdout_lines = (line.strip() for line in before_activate.split("\n"))
     facts = replace(facts, noise=clean_text(" / ".join(line for line in stdout_lines if line)))
     lines = [clean_text(line.strip()) for line in stderr.split("\n") if not line.startswith("clusterctl: ")]
     message = " / ".join([line for line in lines if line][-MAX_STDERR_LINES:])
     if facts.activate.status is None or not message:
         return facts
-    return replace(facts, activate=replace(facts.activate, output=message))
+    return replace(facts, activate=replace(facts.activate, said=message))
 
 
 def _is_problem(value: object) -> bool:

@@ -35,7 +35,7 @@ class ActivateResult:
     cuda: str | None = None
     compiler: str | None = None
     compiler_version: str | None = None
-    output: str | None = None
+    said: str | None = None
 
     @property
     def environment(self) -> str | None:
