@@ -16,7 +16,7 @@ ClusterctlError                 exit 1   something failed; carries code, evidenc
 │   ├── NoInterpreter                    the configured Python is missing or too old
 │   ├── SyncError                        the code did not arrive as it is here
 │   └── StartError                       guardian, agent or gate did not come up
-├── LocalSystemError               exit 1   this machine refused a file or our output: disk full, no permission
+├── LocalSystemError            exit 1   this machine refused a file or our output: disk full, no permission
 ├── LabError                    exit 2   the lab cannot run on this machine, or not as asked
 └── InternalError               exit 70  a bug of ours
 """
