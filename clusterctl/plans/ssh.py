@@ -94,10 +94,8 @@ _PLAIN_OPTIONS = (
     *("-o", "RemoteCommand=none", "-o", "RequestTTY=no", "-o", "PermitLocalCommand=no"),
     *("-o", "ClearAllForwardings=yes"),
 )
-_QUIET_OPTIONS, _VERBOSE_OPTIONS = (
-    ("-o", "LogLevel=ERROR"),
-    ("-o", "LogLevel=INFO"),
-)  # without and with banners and new host keys
+# without and with banners and new host keys
+_QUIET_OPTIONS, _VERBOSE_OPTIONS = ("-o", "LogLevel=ERROR"), ("-o", "LogLevel=INFO")
 # The beats of a session notice a dead network sooner (20 s); this is for a master that carries none.
 _KEEPALIVE_OPTIONS = ("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3")
 

@@ -20,10 +20,8 @@ MAX_FAILURES = (
 )
 
 
-BASE_WAIT_LIMIT, MIN_TRANSFER_RATE = (
-    60.0,
-    1e6,
-)  # seconds, bytes a second: no longer does anybody wait for a node that is to give
+# seconds, bytes a second: no longer does anybody wait for a node that is to give
+BASE_WAIT_LIMIT, MIN_TRANSFER_RATE = 60.0, 1e6
 
 
 class Closeable(Protocol):

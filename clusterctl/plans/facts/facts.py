@@ -49,9 +49,8 @@ from clusterctl.plans.facts.untrusted import clean_text, field_types, read_value
 from clusterctl.plans.ssh import ACTIVATING
 from clusterctl.specs.inventory.model import Node
 
-ENVIRONMENT_ANSWERS = frozenset(
-    {"torch", "nccl", "packages", "installed"}
-)  # answers that depend on the environment
+# answers that depend on the environment
+ENVIRONMENT_ANSWERS = frozenset({"torch", "nccl", "packages", "installed"})
 
 
 @dataclass(frozen=True)
@@ -164,9 +163,8 @@ def parse_facts(answer: object, *, sent_at: float | None = None, received_at: fl
 
 def with_session_output(facts: Facts, stderr: str, noise: bytes = b"") -> Facts:
     """Add what the session wrote before Python answered: to stdout, and to stderr where an `activate` may have."""
-    before_activate, _, _ = noise.decode("utf-8", "replace").partition(
-        ACTIVATING
-    )  # what comes after is said by `activate`
+    # what comes after is said by `activate`
+    before_activate, _, _ = noise.decode("utf-8", "replace").partition(ACTIVATING)
     stdout_lines = (line.strip() for line in before_activate.split("\n"))
     facts = replace(facts, noise=clean_text(" / ".join(line for line in stdout_lines if line)))
     lines = [clean_text(line.strip()) for line in stderr.split("\n") if not line.startswith("clusterctl: ")]

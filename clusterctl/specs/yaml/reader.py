@@ -87,9 +87,8 @@ MOST_ISSUES = 200
 
 _NULLS = frozenset(("", "~", "null", "Null", "NULL"))
 _NOT_A_YAML_CHARACTER = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_ONLY_IN_QUOTES = re.compile(
-    r"[\x7f-\x84\x86-\x9f]"
-)  # YAML 1.2 has them there for the sake of JSON; ruamel does not
+# YAML 1.2 has them there for the sake of JSON; ruamel does not
+_ONLY_IN_QUOTES = re.compile(r"[\x7f-\x84\x86-\x9f]")
 _SUBSTITUTE_OFFSET = 0xF0000  # a plane of private use: U+007F goes to ruamel as U+F007F
 _SUBSTITUTE = re.compile(r"[\U000f007f-\U000f0084\U000f0086-\U000f009f]")
 _UNSENDABLE = re.compile(r"[\x00\ud800-\udfff]")
