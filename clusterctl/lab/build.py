@@ -215,7 +215,7 @@ def _build(plan: LabPlan, directory: Path, *, bound: bool) -> Lab:
     _make_keys(plan, directory)
     owner_socket, holder_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ExitStack() as cleanup:
-        cleanup.callback(owner_socket.close)  # without its leash the holder ends
+        cleanup.callback(owner_socket.close)  # without its owner's socket the holder ends
         with holder_end:
             _spawn_holder(plan, directory, holder_end)
         holder = identify(_receive_report(owner_socket, directory)["host_pid"])

@@ -73,7 +73,7 @@ class HostKeyPrompts(HostKeys):
             super().verify(replace(hop, host_keys="accept-new"), key_type, key, certificate)
 
     def accept_all(self) -> None:
-        """Accept the strangers met so far, each with the very key that it has shown."""
+        """Accept the unknown hosts met so far, each with the very key that it has shown."""
         with self._prompt_lock:
             self._accepted |= set(self.unknown_keys)
             self.unknown_keys.clear()
