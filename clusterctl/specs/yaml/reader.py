@@ -241,10 +241,13 @@ class _TreeReader:
 
     def _fail_syntax(self, error: MarkedYAMLError, last_location: Location) -> None:
         context = str(error.context or "")
-        if "<stream end>" in str(error.problem) and (opened := self._find_unclosed()):
+        opened = self._find_unclosed()
+        if opened and "<stream end>" in str(error.problem):
             self._fail_unclosed(opened)
         mark = error.context_mark if is_located_at_start(context) else error.problem_mark
         message, fix = explain_syntax_error(str(error.problem or ""), context)
+        if opened and fix.endswith(" close the bracket"):
+            fix += f" that opens in line {opened.location.line}"
         self._fail(codes.SYNTAX, message, self._location_of(mark) if mark else last_location, fix)
 
     def _find_unclosed(self) -> _OpenCollection | None:
