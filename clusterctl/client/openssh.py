@@ -303,9 +303,8 @@ class OpensshConnection(Context):  # type: ignore[misc]  # invoke ships no types
 
     def __init__(self, program: str, node: Node, path: str, *, owned: bool) -> None:
         super().__init__(Config(lazy=True))
-        self._set(
-            program=program, node=node, path=path, owned=owned
-        )  # a Context takes attributes for settings
+        # a Context takes attributes for settings
+        self._set(program=program, node=node, path=path, owned=owned)
 
     @property
     def is_connected(self) -> bool:
@@ -440,9 +439,8 @@ class Masters:
                     status = process.wait()
             with self._lock:
                 self._starting.discard(process)
-                self._closed = self._closed or (
-                    interactive and status == -signal.SIGINT
-                )  # whoever was asked wants no more
+                # whoever was asked wants no more
+                self._closed = self._closed or (interactive and status == -signal.SIGINT)
             message = _text(stderr)
             if guard.exceeded:
                 raise endings.output_flood(node.name, (message or _text(stdout))[:FLOOD_EVIDENCE])
@@ -509,9 +507,8 @@ def _text(file: IO[bytes]) -> str:
 def _tee_to_terminal(log: IO[bytes]) -> Iterator[int]:
     """Give a descriptor for what a person must see now: it goes to the terminal, and into a file as well."""
     read_end, write_end = os.pipe()
-    log_copy = os.dup(
-        log.fileno()
-    )  # a master of an old ssh speaks on, and the number may be another file's by then
+    # a master of an old ssh speaks on, and the number may be another file's by then
+    log_copy = os.dup(log.fileno())
     copier = threading.Thread(
         target=_copy_to_terminal, args=(read_end, log_copy), name="what ssh says", daemon=True
     )

@@ -118,11 +118,8 @@ def _are_free(hosts: Iterable[str], port: int) -> bool:
 
 MOST_NODES = 250
 BACKENDS = ("auto", "netns", "inproc")
-_NO_NAMESPACES = (
-    "CC-LAB-001",
-    "CC-LAB-002",
-    "CC-LAB-007",
-)  # a program is missing, forbidden, or the kernel lacks some
+# a program is missing, forbidden, or the kernel lacks some
+_NO_NAMESPACES = ("CC-LAB-001", "CC-LAB-002", "CC-LAB-007")
 LIMITS_OF_INPROC = (
     "so the nodes are plain processes of yours at loopback addresses: not isolated from each other, all on the"
     " NIC lo; a power cut is simulated, and processes may stay behind if the lab is killed with -9"
@@ -162,10 +159,8 @@ def up(
 
 
 def _start_lab(state_dir: Path, make_plan: Callable[[], LabPlan], options: LabOptions) -> Lab:
-    for directory_to_make in (
-        state_dir.parent,
-        state_dir,
-    ):  # `parents` alone would leave the first one open to our group
+    # `parents` alone would leave the first one open to our group
+    for directory_to_make in (state_dir.parent, state_dir):
         directory_to_make.mkdir(mode=0o700, parents=True, exist_ok=True)
     remove_dead(state_dir)
     with hold_lock(state_dir):
@@ -220,7 +215,7 @@ def _build(plan: LabPlan, directory: Path, *, bound: bool) -> Lab:
     _make_keys(plan, directory)
     owner_socket, holder_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ExitStack() as cleanup:
-        cleanup.callback(owner_socket.close)  # without its leash the holder ends
+        cleanup.callback(owner_socket.close)  # without its owner's socket the holder ends
         with holder_end:
             _spawn_holder(plan, directory, holder_end)
         holder = identify(_receive_report(owner_socket, directory)["host_pid"])

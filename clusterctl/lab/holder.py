@@ -140,7 +140,7 @@ class LabHolder(ABC):
         """End what would outlive this process."""
 
     def run(self) -> None:
-        """Build, report, and serve until killed, told to end, or until the leash is dropped."""
+        """Build, report, and serve until killed, asked to end, or until `owner_socket` is closed."""
         control, wakeup_fd = self._prepare()
         try:
             self.create_network()
@@ -211,7 +211,7 @@ class LabHolder(ABC):
                 self._serve_request(control)
 
     def _is_released(self) -> bool:
-        """Whether the lab was let loose; a leash that was dropped ends it."""
+        """Whether the owner released the lab; a closed `owner_socket` without that ends it."""
         assert self.owner_socket is not None
         released = self.owner_socket.recv(MESSAGE_BYTES) == b"loose"
         self.owner_socket.close()

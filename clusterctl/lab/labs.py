@@ -16,6 +16,7 @@ from clusterctl.lab.layout import LabNodePlan, LabPlan, session_environment
 from clusterctl.lab.linux import kill_lab_processes, list_descendants
 from clusterctl.lab.machine import find_program
 from clusterctl.lab.state import (
+    REMOVED_PREFIX,
     Origin,
     Process,
     hold_lock,
@@ -59,7 +60,7 @@ class LabNodeState:
 
 @dataclass(frozen=True)
 class Lab:
-    """A running lab; a bound one lives as long as its leash is open."""
+    """A running lab; a bound one lives as long as its `owner_socket` is open."""
 
     directory: Path
     plan: LabPlan
@@ -233,8 +234,10 @@ def load(state_dir: Path, name: str | None = None) -> Lab:
 
 
 def exists(state_dir: Path, name: str) -> bool:
-    """Whether a lab of that name is running, or has left something to remove."""
-    return any(directory.name == name for directory in list_lab_directories(state_dir))
+    """Whether a lab of that name runs, or has left something that `down` removes."""
+    leftovers = (path.name.rpartition("-")[0] for path in list_leftovers(state_dir))
+    directories = (path.name for path in list_lab_directories(state_dir))
+    return name in directories or f"{REMOVED_PREFIX}{name}" in leftovers
 
 
 def default_lab(labs: Sequence[Lab]) -> Lab | None:
@@ -261,11 +264,6 @@ def down(state_dir: Path, names: Sequence[str] | None = None) -> list[str]:
                 _stop(directory, holder)
     remove_dead(state_dir)
     return stopped
-
-
-def has_leftovers(state_dir: Path, name: str) -> bool:
-    """Tell whether files of a lab are there, or what an interrupted removal has left of any."""
-    return (state_dir / name).exists() or bool(list_leftovers(state_dir))
 
 
 def remove_dead(state_dir: Path) -> None:

@@ -81,9 +81,8 @@ def _assign(name: str, value: str, *, expand_home: bool = True) -> list[str]:
     return [f"{name}=$(printf %b '{octal}x')", f"{name}=${{{name}%x}}"]
 
 
-MASTER_PERSIST = (
-    120  # seconds that a master of ours outlives its last session, should nobody be left to end it
-)
+# seconds that a master of ours outlives its last session, should nobody be left to end it
+MASTER_PERSIST = 120
 STRICTNESS = {"strict": "yes", "accept-new": "accept-new"}
 NO_CONFIG = ("-F", "/dev/null")
 
@@ -94,10 +93,8 @@ _PLAIN_OPTIONS = (
     *("-o", "RemoteCommand=none", "-o", "RequestTTY=no", "-o", "PermitLocalCommand=no"),
     *("-o", "ClearAllForwardings=yes"),
 )
-_QUIET_OPTIONS, _VERBOSE_OPTIONS = (
-    ("-o", "LogLevel=ERROR"),
-    ("-o", "LogLevel=INFO"),
-)  # without and with banners and new host keys
+# without and with banners and new host keys
+_QUIET_OPTIONS, _VERBOSE_OPTIONS = ("-o", "LogLevel=ERROR"), ("-o", "LogLevel=INFO")
 # The beats of a session notice a dead network sooner (20 s); this is for a master that carries none.
 _KEEPALIVE_OPTIONS = ("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3")
 

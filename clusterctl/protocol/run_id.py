@@ -7,9 +7,8 @@ from typing import NewType
 
 RunId = NewType("RunId", str)
 
-NAME_PATTERN = (
-    r"[A-Za-z0-9][A-Za-z0-9._-]*"  # of jobs and nodes: no slash, no leading dot or dash, no shell character
-)
+# of jobs and nodes: no slash, no leading dot or dash, no shell character
+NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 LONGEST_JOB_NAME = 64  # characters
 _RUN_ID = re.compile(rf"({NAME_PATTERN})-[0-9]{{8}}T[0-9]{{6}}-[0-9a-f]{{4,16}}")
 

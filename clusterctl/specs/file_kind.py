@@ -10,12 +10,12 @@ from clusterctl.specs.yaml.tree import YamlList, YamlMapping
 _PROGRAMS = ("script", "module", "command")
 
 
-def refuse_script(text: str, file: str) -> None:
-    """Raise SpecError for a Python script that stands where a job file belongs."""
+def refuse_script(text: str, file: str, expected: str) -> None:
+    """Raise SpecError for a Python script that stands where a job file or an inventory belongs."""
     first_line = text.partition("\n")[0]
     if file.endswith(".py") or (first_line.startswith("#!") and "python" in first_line):
         fix = f"`{command_line('clusterctl', 'init', '--script', file)}` writes a job file and an inventory"
-        raise _wrong_kind("this looks like a Python script; expected a job file (YAML)", file, fix)
+        raise _wrong_kind(f"this looks like a Python script; expected {expected} (YAML)", file, fix)
 
 
 def refuse_inventory(tree: YamlMapping, file: str) -> None:

@@ -52,9 +52,8 @@ def render_duration(seconds: float) -> str:
     return " ".join(parts) or "0 s"
 
 
-SHORTEST_SECRET = (
-    4  # characters; shorter values occur in any text, and replacing them would tell more than it hides
-)
+# characters; shorter values occur in any text, and replacing them would tell more than it hides
+SHORTEST_SECRET = 4
 REDACTED = "[secret]"
 
 

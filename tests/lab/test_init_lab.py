@@ -64,6 +64,8 @@ def test_a_running_lab_brings_its_own_ssh_settings(lab: Lab, tmp_path: Path) -> 
     other = cctl(None, "--lab", "nope", "init", "gpu01", "--force", cwd=tmp_path, XDG_STATE_HOME=state)
 
     assert made.code == 0, made.err
+    command = "clusterctl -i inventory.yaml"  # without -i the running lab is chosen
+    assert f"next: {command} check job.yaml; {command} launch job.yaml" in made.err
     text = (tmp_path / "inventory.yaml").read_text()
     assert text.startswith("# Made by `clusterctl init`.\n")
     nodes = parse_inventory(text, "inventory.yaml").nodes
@@ -82,7 +84,9 @@ def test_a_running_lab_goes_before_the_file_that_lies_here(lab: Lab, tmp_path: P
     same = cctl(None, "inventory", "show", cwd=lab.directory, XDG_STATE_HOME=state)
 
     assert "(the running lab), 2 nodes" in alone.err
-    assert "(the running lab; ./inventory.yaml is ignored: -i inventory.yaml), 2 nodes" in ignored.err
+    assert (
+        "(the running lab; ./inventory.yaml is ignored: -i inventory.yaml chooses it), 2 nodes" in ignored.err
+    )
     assert "(given by -i), 1 node" in chosen.err
     assert "(the running lab), 2 nodes" in same.err
 

@@ -477,7 +477,25 @@ def test_ctrl_c_says_what_became_of_the_lab(place) -> None:
     )
     labs.down(place, ["walk"])
     (place / "walk").mkdir()
+    (place / "walk" / "plan.json").touch()
     assert "to remove its files: clusterctl lab down --name walk" in _describe_interrupted(place, ["walk"])
+
+
+def test_the_command_that_ctrl_c_shows_removes_the_rest(place) -> None:
+    """Also when the removal itself was interrupted; the rest of another lab is not this one's."""
+    state_dir = place / "clusterctl" / "lab"
+    half_removed = state_dir / ".removed-walk-0123abcd"
+    half_removed.mkdir(parents=True)
+    assert _describe_interrupted(state_dir, ["wal"]) == "lab wal is not running, and nothing of it is left"
+    assert "to remove its files: clusterctl lab down --name walk" in _describe_interrupted(
+        state_dir, ["walk"]
+    )
+
+    environment = {**os.environ, "XDG_STATE_HOME": str(place)}
+    command = [sys.executable, "-m", "clusterctl", "lab", "down", "--name", "walk"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, half_removed.exists()) == (0, False), done.stderr
 
 
 def test_an_interrupted_up_leaves_nothing_and_says_so(place) -> None:

@@ -23,6 +23,7 @@ from clusterctl.cli.actions.inventory import (
     write_inventory,
 )
 from clusterctl.cli.actions.push_keys import MAX_PROMPT_ROUNDS, confirm_host_keys
+from clusterctl.cli.context.load import choice_before_local_file
 from clusterctl.cli.context.nodes import notice, report_failures
 from clusterctl.console.terminal import info
 from clusterctl.console.text import sanitize
@@ -188,7 +189,7 @@ class InitCommand:
             text = render_inventory(imported, self._name, made_by="init")
             write_inventory(text, str(inventory), force=self._options.force)
             info(f"written: {inventory}, without NICs and GPUs, since no machine let us in")
-            info(f"next: {self._cd_prefix}clusterctl keys push; then clusterctl init --force as now")
+            info(f"next: {self._cd_prefix}{self._command} keys push; then clusterctl init --force as now")
         else:
             info("nothing was written: no machine answered")
         return answers.exit_code
@@ -196,15 +197,20 @@ class InitCommand:
     def _show_next_steps(self, answers: DiscoveryAnswers, inventory: Path) -> None:
         refused = [name for name, error in answers.failures.items() if error.code in LOGIN_REFUSED_CODES]
         if refused:
-            info(
-                f"{fold_names(refused)}: take the # away in {inventory}, then: {self._cd_prefix}clusterctl keys push"
-            )
+            push = f"{self._cd_prefix}{self._command} keys push"
+            info(f"{fold_names(refused)}: take the # away in {inventory}, then: {push}")
         nodes_without_torch = _without_torch(answers)
         if nodes_without_torch:
             info(
                 f"no torch in the Python of {nodes_without_torch}: say `python:` in {inventory}, or install torch there"
             )
-        info(f"next: {self._cd_prefix}clusterctl check job.yaml; clusterctl launch job.yaml")
+        command = self._command
+        info(f"next: {self._cd_prefix}{command} check job.yaml; {command} launch job.yaml")
+
+    @property
+    def _command(self) -> str:
+        """How commands begin that are to use the new inventory, also while a lab runs."""
+        return "clusterctl -i inventory.yaml" if choice_before_local_file() else "clusterctl"
 
     @property
     def _cd_prefix(self) -> str:

@@ -124,9 +124,8 @@ class Launch:
         self._phases.start("check")
         setup = self._setup_files.plan if self._setup_files else None
         preflight = run_preflight(cluster, self._nodes, self._job, selection, self._phases, setup)
-        shown = [
-            finding for finding in preflight.findings if finding.code != NOT_BUILT
-        ]  # the next phase says so
+        # the next phase says so
+        shown = [finding for finding in preflight.findings if finding.code != NOT_BUILT]
         self._phases.finish("check", plural(len(shown), "finding") if shown else "all fit")
         if shown:
             render_findings(stderr(), shown)

@@ -127,8 +127,10 @@ class LogRequest:
         return tasks.RunHandle(self.cluster, self.run_id, self.nodes, pythons)
 
 
-def read_logs(inventory: Inventory, run_prefix: str | None, pattern: str | None, query: LogQuery) -> int:
-    """Print the logs of a run; 0 when all its chosen nodes answered, 5 some, 4 none."""
+def read_logs(
+    inventory: Inventory, run_prefix: str | None, pattern: str | None, query: LogQuery, command: str
+) -> int:
+    """Print the logs of a run; 0 when all its chosen nodes answered, 5 some, 4 none; `command` is how fixes begin."""
     nodes = choose_nodes(inventory, pattern, None)
     with open_cluster() as cluster:
         found_runs = find_runs(cluster, nodes, run_prefix, only_one=True)
@@ -138,11 +140,11 @@ def read_logs(inventory: Inventory, run_prefix: str | None, pattern: str | None,
         run_id = choose_run(found_runs.runs, run_prefix, current_owner())
         parts = found_runs.runs[run_id]
         _check_attempt(run_id, parts, query.attempt)
-        holders = _holders(nodes, run_id, parts, query)
+        holders = _holders(nodes, run_id, parts, query, command)
         if query.ranks and not holders:
             all_parts = find_runs(cluster, inventory.nodes, run_id, only_one=True).runs.get(run_id, parts)
             names = [node.name for node in nodes if node.name in parts]
-            raise _no_such_rank(run_id, names, all_parts, query.ranks, query.attempt)
+            raise _no_such_rank(run_id, names, all_parts, query, command)
         info(f"run {run_id}")
         line_filter = LineFilter(_printer(run_id, parts, query), query.since, show_times=query.show_times)
         failed = _choose_reader(query)(LogRequest(cluster, holders, found_runs, run_id, query, line_filter))
@@ -166,34 +168,37 @@ def _check_attempt(run_id: str, parts: Parts, attempt: int | None) -> None:
         raise UsageError(f"{run_id} has no attempt {attempt}", code="CC-USE-034", fix=fix)
 
 
-def _holders(nodes: Sequence[Node], run_id: str, parts: Parts, query: LogQuery) -> list[Node]:
+def _holders(nodes: Sequence[Node], run_id: str, parts: Parts, query: LogQuery, command: str) -> list[Node]:
     """Keep the nodes that took part and, when ranks are named, hold one of them."""
     holding = [node for node in nodes if node.name in parts and _holds(parts[node.name], query)]
     if not holding and not any(parts.get(node.name) for node in nodes):
         raise UsageError(
             f"{run_id} had no part on {fold_names([node.name for node in nodes])}",
             code="CC-USE-028",
-            fix=f"{command_line('clusterctl', 'status', run_id)} shows its nodes",
+            fix=f"{command_line('status', run_id, command=command)} shows its nodes",
         )
     return holding
 
 
 def _no_such_rank(
-    run_id: str, names: Collection[str], parts: Parts, requested: Collection[int], attempt: int | None
+    run_id: str, names: Collection[str], parts: Parts, query: LogQuery, command: str
 ) -> UsageError:
     """Say which ranks the chosen nodes have, and where the requested ones are; `names` are the chosen nodes."""
-    ranks = {name: own for name, part in parts.items() if part and (own := part.ranks_of(attempt))}
-    text = f"no {_render_ranks(requested)} on {fold_names(list(names))}"
-    if not ranks:
-        return UsageError(text, code="CC-USE-027", fix="no worker was ever started")
+    requested = query.ranks or ()
+    ranks = {name: own for name, part in parts.items() if part and (own := part.ranks_of(query.attempt))}
     lines = [f"{name} has {_render_ranks(ranks[name])}" for name in names if name in ranks][:MOST_NAMED]
-    lines.append(f"the run has {_render_ranks([rank for own in ranks.values() for rank in own])}")
-    found = {name: sorted(set(own) & set(requested)) for name, own in ranks.items()}
-    for name, there in [(name, there) for name, there in found.items() if there][:MOST_NAMED]:
+    all_ranks = [rank for own in ranks.values() for rank in own]
+    lines.append(f"the run has {_render_ranks(all_ranks)}" if ranks else "no worker was ever started")
+    found = {name: there for name, own in ranks.items() if (there := sorted(set(own) & set(requested)))}
+    lines += [f"{name} has {_render_ranks(there)}" for name, there in found.items()][:MOST_NAMED]
+    fix = f"{command_line('status', run_id, command=command)} shows its ranks"
+    if found:
+        there = sorted(rank for own in found.values() for rank in own)
         options = [word for rank in there for word in ("--rank", str(rank))]
-        command = command_line("clusterctl", "logs", run_id, *options)
-        lines.append(f"{_render_ranks(there)} on {name}: {command}")
-    return UsageError(text, code="CC-USE-027", fix="; ".join(lines))
+        options += ["--attempt", str(query.attempt)] if query.attempt is not None else []
+        fix = command_line("logs", run_id, *options, command=command)
+    text = f"no {_render_ranks(requested)} on {fold_names(list(names))}"
+    return UsageError(text, code="CC-USE-027", evidence="\n".join(lines), fix=fix)
 
 
 def _render_ranks(ranks: Collection[int]) -> str:

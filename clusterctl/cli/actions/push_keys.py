@@ -294,7 +294,7 @@ QUESTION = "Are these the nodes' own keys (compare with `ssh-keygen -lf /etc/ssh
 
 
 def confirm_host_keys(prompts: HostKeyPrompts, *, accept_new: bool, interactive: bool) -> bool:
-    """Show the strangers met so far; True if they are welcome from now on, each with the very key that was shown."""
+    """Show the unknown hosts met so far; True if they are accepted from now on, each with the key that was shown."""
     unknown_keys = sorted(prompts.unknown_keys.values(), key=lambda key: (key.node, key.address))
     for key in unknown_keys:
         text = f"{key.node} ({key.address}) is not known here yet; it shows {key.key_type} {key.fingerprint}"

@@ -138,9 +138,8 @@ def _stop_nodes(
             codes |= {5} if outcome.value.remaining else set()
             any_stopped = any_stopped or bool(outcome.value.ended or outcome.value.remaining)
             stopped_by_this = outcome.value.state is not None and outcome.value.state.reason == reason
-            any_stopped = any_stopped or (
-                was_live and stopped_by_this
-            )  # between two attempts there is no process to end
+            # between two attempts there is no process to end
+            any_stopped = any_stopped or (was_live and stopped_by_this)
             if outcome.value.run_known:
                 click.echo(render_stopped(outcome.node.name, outcome.value))
         elif outcome.error is not None:

@@ -16,6 +16,7 @@ from clusterctl.console.text import json_text
 from clusterctl.specs.text import command_line, plural
 
 if TYPE_CHECKING:
+    from clusterctl.errors import LabError
     from clusterctl.lab.labs import Lab, LabNodeState
 
 _name_option = click.option(
@@ -102,8 +103,8 @@ def down(name: str | None, everything: bool, yes: bool) -> None:
             if not yes:
                 _confirm_down(chosen)
     elif not everything and not labs.exists(labs_dir, str(name)):
-        labs.load(labs_dir, name)  # names the labs that there are
-    names = [lab_name.name for lab_name in labs.list_running(labs_dir)] if everything else [str(name)]
+        raise _no_such_lab(str(name), [running.name for running in labs.list_running(labs_dir)])
+    names = [running.name for running in labs.list_running(labs_dir)] if everything else [str(name)]
     try:
         ended = labs.down(labs_dir, None if everything else names)
     except KeyboardInterrupt:
@@ -112,22 +113,30 @@ def down(name: str | None, everything: bool, yes: bool) -> None:
     for lab_name in ended:
         info(f"lab {lab_name} is down")
     if not ended:
-        others = ", ".join(lab_name.name for lab_name in labs.list_running(labs_dir))
+        others = ", ".join(running.name for running in labs.list_running(labs_dir))
         message = f"no lab called {name} was running" if name else "no lab was running"
         info(f"{message}; there is: {others}" if others else message)
+
+
+def _no_such_lab(name: str, running: Sequence[str]) -> LabError:
+    """Name the labs that `down` can end; one that is to end need not be started first."""
+    from clusterctl.errors import LabError
+
+    fix = f"running: {', '.join(running)}" if running else "no lab is running: nothing to end"
+    return LabError(f"no lab called {name} is running", code="CC-LAB-005", fix=fix)
 
 
 def _describe_interrupted(labs_dir: Path, names: Sequence[str]) -> str:
     """Say what an interrupted `up` or `down` has left of each lab, and the command that removes it."""
     from clusterctl.lab import labs
 
-    running = {lab_name.name for lab_name in labs.list_running(labs_dir)}
+    running = {entry.name for entry in labs.list_running(labs_dir)}
     lines = []
     for name in names:
         command = command_line("lab", "down", "--name", name, command="clusterctl")
         if name in running:
             lines.append(f"lab {name} is running; to end it: {command}")
-        elif labs.has_leftovers(labs_dir, name):
+        elif labs.exists(labs_dir, name):
             lines.append(f"lab {name} is not running; to remove its files: {command}")
         else:
             lines.append(f"lab {name} is not running, and nothing of it is left")

@@ -65,7 +65,7 @@ def logs(
         show_times=timed,
         as_json=as_json,
     )
-    return read_logs(load_inventory(settings), run, pattern, query)
+    return read_logs(load_inventory(settings), run, pattern, query, settings.command)
 
 
 def _parse_since(text: str | None) -> float | None:

@@ -160,6 +160,11 @@ def choose_inventory(settings: Settings) -> ChosenInventory:
     )
 
 
+def choice_before_local_file() -> bool:
+    """Whether CLUSTERCTL_INVENTORY or a running lab is chosen where ./inventory.yaml is there too."""
+    return bool(os.environ.get("CLUSTERCTL_INVENTORY")) or _default_lab(_running_labs()) is not None
+
+
 def _inventory_at(text: str, reason: str) -> ChosenInventory:
     path = expand(text)
     in_lab_dir = path.name == "inventory.yaml" and path.parent.parent == lab_dir()
@@ -193,7 +198,7 @@ def _ignored_file(chosen: Path) -> str:
     here = Path("inventory.yaml")
     if not here.exists() or here.resolve() == chosen.resolve():
         return ""
-    return "; ./inventory.yaml is ignored: -i inventory.yaml"
+    return "; ./inventory.yaml is ignored: -i inventory.yaml chooses it"
 
 
 def _lab_inventory(name: str, reason: str) -> ChosenInventory:

@@ -42,7 +42,7 @@ ListenerAddress = tuple[Slot, str, int]  # an agent's slot, its address, and the
 class HubAddress:
     """One port, known once node 0 has its hub; or the reason why there will be none.
 
-    Where the run may start again every agent has a door, so that another one can lead when node 0 is lost.
+    Where the run may start again every agent has a listener, so that another one can be the hub when node 0 is lost.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class HubAddress:
                 self._port.set_result(port)
 
     def add_listener(self, listener: ListenerAddress, slots: int) -> None:
-        """Tell of one agent's door; all are known when there are as many as seats."""
+        """Add one agent's listener; all are known when there are as many as slots."""
         with self._lock:
             self._listeners.append(listener)
             if len(self._listeners) == slots and not self._all_listeners.done():
@@ -76,7 +76,7 @@ class HubAddress:
         return self._port.result(HUB_LIMIT)
 
     def listeners(self) -> list[ListenerAddress]:
-        """Wait for all doors; raises what a node failed with."""
+        """Wait for all listeners; raises what a node failed with."""
         return self._all_listeners.result(HUB_LIMIT)
 
 
@@ -99,7 +99,7 @@ class Observer(Protocol):
 
 @dataclass(frozen=True)
 class Ready:
-    """A node that waits for GO: its leash, on the master the port it holds, and who was in the way.
+    """A node that waits for GO: its open session, on the master the port it holds, and the holders of its locks.
 
     A spare has no torch until it is needed.
     """
@@ -135,7 +135,7 @@ def prepare_all(
     """Bring all nodes to the gate at once; the first failure, or Ctrl-C, cancels what was prepared everywhere."""
     plans = {node.name: node for node in plan.all_nodes}
     ready: dict[str, Ready] = {}
-    # Where every agent has a door nobody is through before all have come.
+    # Where every agent has a listener, no node is ready before all have reported theirs.
     limit = len(plans) if any(map(has_listeners, inputs.specs.values())) else MAX_PARALLEL
 
     def prepare_node(c: Connection, node: Node) -> Ready:
@@ -273,7 +273,7 @@ def _show_steps(name: str, inputs: LaunchInputs, observer: Observer) -> Callable
 
 
 def has_listeners(spec: Mapping[str, Any]) -> bool:
-    """Tell whether every agent of a run opens a door of its own, since any of them may have to lead."""
+    """Tell whether every agent of a run listens, since any of them may have to be the hub."""
     return bool(spec.get("gang") and spec.get("restart"))
 
 
@@ -330,7 +330,7 @@ def _send_go(plan: LaunchPlan, ready: Mapping[str, Ready]) -> int:
 
 
 def close_sessions(ready: Iterable[Ready]) -> None:
-    """Let go of the leashes; after GO the runs need them no more."""
+    """Close the sessions; after GO the runs need them no more."""
     for node in ready:
         node.session.close()
 

@@ -86,7 +86,7 @@ def find_url_problem(service: str, url: str) -> str:
 
 
 def send_all(deliveries: Sequence[Delivery]) -> list[str]:
-    """Send all at once; gives why each could not be sent, or nothing, in the order of the letters."""
+    """Send all at once; gives why each could not be sent, or nothing, in the order of `deliveries`."""
     problems = [f"no answer within {ALL_LIMIT:g} s"] * len(deliveries)
 
     def work(index: int) -> None:

@@ -31,9 +31,8 @@ def check_base(folder: Path) -> None:
     """Raise NotOursError if others can put something into the directory that ours are in; a missing one is fine."""
     with suppress(FileNotFoundError, NotADirectoryError):
         folder_stat = folder.stat()  # a link to a directory elsewhere is the user's choice
-        sticky = bool(
-            folder_stat.st_mode & stat.S_ISVTX
-        )  # as /tmp: others add to it, but replace nothing of ours
+        # as /tmp: others add to it, but replace nothing of ours
+        sticky = bool(folder_stat.st_mode & stat.S_ISVTX)
         _check(folder, folder_stat, (os.geteuid(), ROOT), others_may_add=sticky)
 
 

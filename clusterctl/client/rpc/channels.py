@@ -90,7 +90,7 @@ class WakeupEvent:
 
 
 def create_wakeup_pipe(owner: object) -> WakeupPipe:
-    """Make a bell that is released with its owner at the latest."""
+    """Make a wakeup pipe that is closed with its owner at the latest."""
     pipe = WakeupPipe()
     weakref.finalize(owner, pipe.close)
     return pipe

@@ -116,9 +116,8 @@ class Cluster:
             node for node in nodes if node.ssh.transport == "openssh" and not self._is_known(node)
         ]
         if openssh_nodes and can_prompt():
-            deque(
-                self._open_in_background(openssh_nodes), maxlen=0
-            )  # ssh asks at the terminal: wait until it is done
+            # ssh asks at the terminal: wait until it is done
+            deque(self._open_in_background(openssh_nodes), maxlen=0)
 
     def _open_in_background(self, nodes: Sequence[Node]) -> Iterator[Outcome[None]]:
         futures: dict[str, Future[Connection]] = {node.name: Future() for node in nodes}

@@ -251,15 +251,16 @@ def _render_output(noise: bytes, stderr: str) -> str:
 ENVIRONMENT_TORCH_FIX = (
     "add torch to what `setup` installs, or `system_site_packages: true` for the torch of the node"
 )
-TORCH_CODE = "CC-RUN-030"
-GATE_FIXES = {
-    "CC-NET-020": "a wider `ports:` in the inventory, or see who holds them: `ss -ltnp` there",
-    "CC-NET-021": "is `ip:` or `nic:` of node 0 its own? With `ports:`, a second port of them must be free",
-    "CC-DISK-001": "make room there: `clusterctl clean`, or another `workdir`",
-}
 NODE_TORCH_FIX = (
     "make `import torch.distributed.run` work in that Python; `clusterctl check` shows which one it is"
 )
+TORCH_CODE = "CC-RUN-030"
+GATE_FIXES = {
+    "CC-NET-020": "set a wider `ports:` in the inventory; `ss -ltnp` on the node shows which process has them",
+    "CC-NET-021": "in the inventory, `ip:` or `nic:` of node 0 must be its own and two of `ports:` free; "
+    "if open files are the reason, raise `nofile` on the node",
+    "CC-DISK-001": "free space on the node (`clusterctl clean`), or set another `workdir`",
+}
 
 
 def start_timed_out(event: str, limit: float, node: str, evidence: str) -> StartError:

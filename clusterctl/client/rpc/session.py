@@ -30,9 +30,8 @@ from clusterctl.protocol.untrusted import Untrusted
 
 STDERR_KEPT = 64 << 10
 CHUNK = (32 << 10) - 64  # what fills one packet
-MAX_QUEUED_FRAMES = (
-    16  # frames that are taken in before they are asked for; what more there is, the node must keep
-)
+# frames that are taken in before they are asked for; what more there is, the node must keep
+MAX_QUEUED_FRAMES = 16
 UNLIMITED = 1 << 30
 MOST_HELD = 64 << 20  # bytes beyond two headers that are taken in before they are asked for
 Deadline = tuple[float, Callable[[], ClusterctlError]]

@@ -256,7 +256,7 @@ def start(
     secrets: Mapping[str, str],
     token: str = "",
 ) -> Session:
-    """Start guardian, agent and gate on a node; the open session is the leash: before GO its end cancels.
+    """Start guardian, agent and gate on a node; while it waits for GO, the end of the open session cancels.
 
     By the `token` the agents of one run know each other.
     """
@@ -478,9 +478,8 @@ def measure_clock(session: Session) -> float:
     return ahead
 
 
-FAILURE_GRACE = (
-    1.0  # seconds between TERM and KILL once a part of the run has failed, as on the failed node itself
-)
+# seconds between TERM and KILL once a part of the run has failed, as on the failed node itself
+FAILURE_GRACE = 1.0
 
 
 def stop_everywhere(run: RunHandle, reason: str) -> dict[str, ClusterctlError]:

@@ -197,10 +197,8 @@ def login_refused(hop: Hop, reason: str, evidence: Sequence[str]) -> Authenticat
 MAX_EVIDENCE = 8 << 10  # characters of an error that a server may fill
 IDLE_TICK = 5.0  # seconds between looks of paramiko's idle reading thread, 0.1 by default
 DEFAULT_TIMEOUTS = Timeouts()
-BUSY_GREETINGS = (
-    b"Not allowed at this time",
-    b"Exceeded MaxStartups",
-)  # what sshd says instead of a greeting
+# what sshd says instead of a greeting
+BUSY_GREETINGS = (b"Not allowed at this time", b"Exceeded MaxStartups")
 
 
 def connect(

@@ -73,7 +73,7 @@ class HostKeyPrompts(HostKeys):
             super().verify(replace(hop, host_keys="accept-new"), key_type, key, certificate)
 
     def accept_all(self) -> None:
-        """Accept the strangers met so far, each with the very key that it has shown."""
+        """Accept the unknown hosts met so far, each with the very key that it has shown."""
         with self._prompt_lock:
             self._accepted |= set(self.unknown_keys)
             self.unknown_keys.clear()
@@ -82,9 +82,8 @@ class HostKeyPrompts(HostKeys):
 WRONG_PASSWORD = "CC-KEYS-001"
 PASSWORDS_DISABLED = "CC-KEYS-002"
 ASKS_FOR_PASSWORD = re.compile(r"password|密码|密碼|口令", re.IGNORECASE)
-PROMPT_PREFIX = re.compile(
-    r"^\([^)]*\)|\S+@\S+"
-)  # what PAM writes around a question: a host may be called token
+# what PAM writes around a question: a host may be called token
+PROMPT_PREFIX = re.compile(r"^\([^)]*\)|\S+@\S+")
 ASKS_FOR_CODE = re.compile(
     r"one[- ]?time|\botp\b|\btoken\b|\bcode\b|passcode|验证码|驗證碼|动态", re.IGNORECASE
 )

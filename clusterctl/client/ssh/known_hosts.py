@@ -197,9 +197,8 @@ def parse_certificate(blob: bytes) -> HostCertificate | None:
         key_type = message.get_text()
         if not key_type.endswith(CERTIFICATE_SUFFIX):
             return None
-        for _ in range(
-            1 + KEY_FIELDS.get(key_type.removesuffix(CERTIFICATE_SUFFIX), 2)
-        ):  # a nonce comes first
+        # a nonce comes first
+        for _ in range(1 + KEY_FIELDS.get(key_type.removesuffix(CERTIFICATE_SUFFIX), 2)):
             message.get_string()
         message.get_int64()  # serial number
         cert_type, key_id = message.get_int(), message.get_text()

@@ -76,12 +76,10 @@ class Hop:
 
 DEFAULT_PORT = 22
 DEFAULT_KNOWN_HOSTS = ("~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts")
-DEFAULT_KEY_KINDS = frozenset(
-    {"rsa", "ecdsa", "ecdsa_sk", "ed25519", "ed25519_sk", "xmss", "dsa"}
-)  # files id_... that ssh tries unasked
-COMMON_KEY_KINDS = frozenset(
-    {"rsa", "ecdsa", "ed25519"}
-)  # of them, in every version: fewer were named by somebody
+# files id_... that ssh tries unasked
+DEFAULT_KEY_KINDS = frozenset({"rsa", "ecdsa", "ecdsa_sk", "ed25519", "ed25519_sk", "xmss", "dsa"})
+# of them, in every version: fewer were named by somebody
+COMMON_KEY_KINDS = frozenset({"rsa", "ecdsa", "ed25519"})
 
 
 class Routes:

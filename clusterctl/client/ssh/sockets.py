@@ -25,7 +25,7 @@ from clusterctl.errors import ConnectError, ConnectTimeout, LocalSystemError, Un
 from clusterctl.specs.text import command_line
 
 RESERVED_FILES = 128  # beside the nodes' connections
-MIN_FILES_PER_NODE = 3  # of a node: its connection, and a bell's two ends for one conversation
+MIN_FILES_PER_NODE = 3  # of a node: its connection, and the two ends of a wakeup pipe for one conversation
 FILES_PER_NODE = 6  # of a node with two conversations, with room
 MIN_FILE_LIMIT = 16384
 FILE_LIMIT_ERRNOS = (errno.EMFILE, errno.ENFILE)

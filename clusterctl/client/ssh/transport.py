@@ -99,9 +99,8 @@ class BastionTransport(Transport):
 
     def _parse_channel_open_success(self, m):  # type: ignore[no-untyped-def]  # paramiko's own
         m.get_int()
-        self._closed_channels.discard(
-            m.get_bytes(4)
-        )  # the server gives a number again once its channel is over
+        # the server gives a number again once its channel is over
+        self._closed_channels.discard(m.get_bytes(4))
         m.rewind()
         super()._parse_channel_open_success(m)  # type: ignore[misc]  # the same
 

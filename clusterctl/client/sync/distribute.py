@@ -15,15 +15,12 @@ Via = Literal["auto", "direct", "tree"]
 
 MIN_NODES = 3  # nodes for which passing on can win
 MIN_TOTAL_BYTES = 256_000_000  # bytes for all nodes together; below, the rounds cost more than they save
-MAX_FAILURES = (
-    2  # takers that failed, before any had it, from which it follows that the nodes do not reach each other
-)
+# receivers that failed, before any had it, from which it follows that the nodes do not reach each other
+MAX_FAILURES = 2
 
 
-BASE_WAIT_LIMIT, MIN_TRANSFER_RATE = (
-    60.0,
-    1e6,
-)  # seconds, bytes a second: no longer does anybody wait for a node that is to give
+# seconds, bytes a second: no longer does anybody wait for a node that is to give
+BASE_WAIT_LIMIT, MIN_TRANSFER_RATE = 60.0, 1e6
 
 
 class Closeable(Protocol):
@@ -52,7 +49,7 @@ class Provider:
 
 @dataclass
 class Distribution:
-    """Brings takers and givers together; used by one thread for each node, and closed when all have the code.
+    """Brings receivers and providers together; used by one thread for each node, and closed when all have the code.
 
     `addresses` are the training addresses by node; with `auto` the code is passed on where that saves much sending.
     """
@@ -65,10 +62,9 @@ class Distribution:
     def __post_init__(self) -> None:
         self._changed = threading.Condition()
         self._idle: list[Provider] = []
-        self._busy: dict[str, Provider] = {}  # by taker
-        self._first_receiver: str | None = (
-            None  # who is sent the contents by us, so that the others can wait for him
-        )
+        self._busy: dict[str, Provider] = {}  # by receiver
+        # who is sent the contents by us, so that the others can wait for him
+        self._first_receiver: str | None = None
         self._open_sessions: list[Closeable] = []
         self._failures = 0
         self._any_succeeded = False  # one node has had it from another
@@ -81,7 +77,7 @@ class Distribution:
         return {"address": address.address, "ports": address.ports, "token": self.token}
 
     def wait_for_provider(self, node: str, size: int) -> Provider | None:
-        """Wait for a giver of `size` bytes; None if they shall come from us."""
+        """Wait for a provider of `size` bytes; None if they shall come from us."""
         if node not in self.addresses or not self._is_worthwhile(size):
             return None
         deadline = time.monotonic() + BASE_WAIT_LIMIT + size / MIN_TRANSFER_RATE
@@ -99,7 +95,7 @@ class Distribution:
             return self._busy[node]
 
     def release(self, node: str, problem: str = "") -> None:
-        """A taker has what it wanted, or says why not; a giver that failed is asked no more, and we send instead."""
+        """A receiver has what it wanted, or reports why not; a provider that failed is dropped, and we send instead."""
         with self._changed:
             provider = self._busy.pop(node, None)
             if provider is not None and not problem:
@@ -136,7 +132,7 @@ class Distribution:
         self._open_sessions.append(session)
 
     def close(self) -> None:
-        """Let the givers go: they listen no more."""
+        """Let the providers go: they listen no more."""
         while self._open_sessions:
             with suppress(Exception):
                 self._open_sessions.pop().close()

@@ -123,7 +123,7 @@ class _Transfer:
         self.send_contents(missing)
 
     def _on_stored(self, port: int | None) -> None:
-        """All contents are there: the giver is free again, and this node may give them on."""
+        """All contents are there: the provider is free again, and this node may give them on."""
         if self._distribution is None:
             return
         if self._provider is not None and not self.sent:

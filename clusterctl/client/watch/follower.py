@@ -434,9 +434,8 @@ class NodeStreams:
             if moment is not None and "clock" not in request:  # else the node learns how its clock goes
                 request["logs"]["moment"] = moment + follower.clock_offsets.get(name, 0.0)
             if offsets and request["follow"] and request["logs"].get("attempt") is None:
-                first = min(
-                    map(attempt_of, offsets)
-                )  # what an attempt wrote while we were away is wanted too
+                # what an attempt wrote while we were away is wanted too
+                first = min(map(attempt_of, offsets))
                 request["logs"]["since"] = min(first, request["logs"].get("since") or first)
         return request
 

@@ -50,9 +50,8 @@ def describe_log_event(event: Untrusted) -> str:
     return f"{reached} and grow on: the middle cannot be dropped there: {event.text('why', 300)}"
 
 
-RETURN_LIMIT = (
-    20.0  # seconds that a node whose connection broke may take to come back before it counts as lost
-)
+# seconds that a node whose connection broke may take to come back before it counts as lost
+RETURN_LIMIT = 20.0
 SILENCE_CODE = "CC-SSH-016"
 SILENT_RETURN_LIMIT = 5.0  # the same for a node that has been silent for so long already
 READ_ONLY_RETURN_LIMIT = 3600.0  # the same for one who only watches, while other nodes are heard

@@ -135,9 +135,8 @@ def _is_same_file(path: str, descriptor: int) -> bool:
 
 
 def _bind_private_files() -> None:
-    bind(
-        f"{LAB_DIRECTORY}/boot_id", "/proc/sys/kernel/random/boot_id"
-    )  # a node that was powered off has rebooted
+    # a node that was powered off has rebooted
+    bind(f"{LAB_DIRECTORY}/boot_id", "/proc/sys/kernel/random/boot_id")
     for name in ("hosts", "passwd", "shadow", "group"):
         if Path(LAB_DIRECTORY, name).exists() and Path("/etc", name).exists():
             bind(f"{LAB_DIRECTORY}/{name}", f"/etc/{name}")
@@ -297,9 +296,8 @@ class NodeInit:
             os.setsid()
             signal.signal(signal.SIGHUP, signal.SIG_DFL)
             if account.uid != 0:
-                enter_user_namespace(
-                    account.uid, account.gid, 0, 0
-                )  # as a mapped root sshd fails at setgroups
+                # as a mapped root sshd fails at setgroups
+                enter_user_namespace(account.uid, account.gid, 0, 0)
             os.execve(self.plan.sshd, [self.plan.sshd, "-D", "-e", "-f", f"{LAB_DIRECTORY}/sshd_config"], {})
         except OSError as error:
             os.write(2, failure_message("start sshd", error) + b"\n")

@@ -35,9 +35,8 @@ class TcpRelay:
 
     def _poll(self) -> select.poll:
         poll = select.poll()
-        poll.register(
-            1, select.POLLOUT if self.from_peer else 0
-        )  # with 0 it still tells that its reader has gone
+        # with 0 it still tells that its reader has gone
+        poll.register(1, select.POLLOUT if self.from_peer else 0)
         events = select.POLLOUT if self.to_peer else 0
         if self.reading[self.descriptor] and not self.from_peer:
             events |= select.POLLIN

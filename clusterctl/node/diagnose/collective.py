@@ -275,9 +275,8 @@ LONGEST_ALL_REDUCE = {
     False: 0.7,
 }  # seconds that one all_reduce may be expected to take: of all, of fewer
 MOST_REPETITIONS = 200  # repetitions
-SOURCE_PREFIX = re.compile(
-    r"^\[[^\]]*\.(?:cc|cpp|h):\d+\] "
-)  # where in Gloo's source, which says nothing to a user
+# where in Gloo's source, which says nothing to a user
+SOURCE_PREFIX = re.compile(r"^\[[^\]]*\.(?:cc|cpp|h):\d+\] ")
 ENOUGH_ROWS = 3  # rows that tell enough, if time runs out in a larger one
 SMALL_GROUP_SHARE = 0.5  # of the limit of all, for a smaller group
 ANSWER_GRACE = 3.0  # seconds that the leader waits beyond a round's limit

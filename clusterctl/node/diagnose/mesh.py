@@ -442,9 +442,8 @@ def serve(stream: Stream) -> None:
     except TimeoutError:
         return
     if frame is not None and frame[0].get("mesh") == "listen":
-        signal.alarm(
-            min(ALARM_SECONDS, int(frame[0].get("alarm") or ALARM_SECONDS))
-        )  # its default is to end the process
+        # its default is to end the process
+        signal.alarm(min(ALARM_SECONDS, int(frame[0].get("alarm") or ALARM_SECONDS)))
         stream.send_timeout = CLIENT_TIMEOUT
         Mesh(stream, frame[0]).run()
         signal.alarm(0)

@@ -297,14 +297,8 @@ class Hub(Gang):
 CLEAR_LIMIT = 60.0  # seconds for GPU memory to become free
 
 RUNNING, CLEARING, PAUSING, GATHERING, OVER = range(5)  # GATHERING: see failover.py
-ROUND_TIMERS = (
-    "clear",
-    "again",
-    "hold",
-    "departure",
-    "gather",
-    "overdue",
-)  # the moments that this hub waits for
+# the moments that this hub waits for
+ROUND_TIMERS = ("clear", "again", "hold", "departure", "gather", "overdue")
 
 
 class RestartHub(Hub):

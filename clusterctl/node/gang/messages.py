@@ -44,15 +44,12 @@ from .roster import (
 
 LARGEST_RECORD = 512 << 10
 FIRST_FAILURES = 32  # failures that keep their words when there are far too many
-CHAINED = (
-    "another exception occurred:",
-    "direct cause of the following exception:",
-)  # before the next traceback
+# before the next traceback
+CHAINED = ("another exception occurred:", "direct cause of the following exception:")
 FEWEST_LINES = 3  # lines of each failure's last words when there are very many
 LOST = "LOST"
-END_STATES = tuple(
-    state for state in FINAL if state not in (LOST, "UNKNOWN")
-)  # that a node can tell of itself
+# that a node can tell of itself
+END_STATES = tuple(state for state in FINAL if state not in (LOST, "UNKNOWN"))
 HIGHEST_SIGNAL = 64
 LONGEST_ADDRESS = 64  # characters
 LARGEST_EXIT = 1 << 31

@@ -39,9 +39,8 @@ class SizeIndex:
         self._latest = since
         self._written = 0
         self._skip = 0
-        self.paused = (
-            False  # whether what was noted last must not wait: a reader would spread it over a pause
-        )
+        # whether what was noted last must not wait: a reader would spread it over a pause
+        self.paused = False
 
     def check(self, now: float) -> bool:
         """Look at the file; True if it has changed since the last look."""

@@ -108,9 +108,8 @@ class Stream:
         self.sink = sink
         self.ended = False
         self.send_timeout: Optional[float] = None
-        self.deadline: Optional[float] = (
-            None  # the moment, by the monotonic clock, after which nothing goes any more
-        )
+        # the moment, by the monotonic clock, after which nothing goes any more
+        self.deadline: Optional[float] = None
         self._decoder = Decoder(pending)
         os.set_blocking(source, False)
         os.set_blocking(sink, False)

@@ -133,9 +133,8 @@ class SetupLock:
                 return False
             polls += 1
             content, now = read_bytes(self._path), time.monotonic()
-            silent_seconds += min(
-                now - checked_at, LONGEST_POLL
-            )  # what a look may take beyond that is not the holder's fault
+            # what a look may take beyond that is not the holder's fault
+            silent_seconds += min(now - checked_at, LONGEST_POLL)
             checked_at = now
             if content is not None and content != last_content:
                 on_wait(_parse_fields(content).text("who", LONGEST_HOLDER) or "another run")
@@ -278,9 +277,8 @@ class Setup:
         lock = SetupLock(os.path.join(self._folder, "lock"), holder)
         try:
             if lock.acquire(lambda: find_environment(self._folder) is not None, self._report_wait):
-                write_report(
-                    self._report, {"doing": "", "begins": True}
-                )  # waiting for others was no time of ours
+                # waiting for others was no time of ours
+                write_report(self._report, {"doing": "", "begins": True})
                 self._make(lock)
         except (StepFailed, OSError):
             if find_environment(self._folder) is None:  # else somebody else was quicker, and took us for gone
@@ -352,9 +350,8 @@ class Setup:
         env = dict(os.environ, CONDA_ALWAYS_YES="true", MAMBA_ALWAYS_YES="true")
         if self._setup_spec["kind"]:
             activate_environment(env, prefix, self._setup_spec["kind"])
-            env.update(
-                PIP_USER="0", PYTHONNOUSERSITE="1"
-            )  # what pip.conf says elsewhere would lead it astray
+            # what pip.conf says elsewhere would lead it astray
+            env.update(PIP_USER="0", PYTHONNOUSERSITE="1")
             for key in ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT"):
                 env.pop(key, None)
         values = {"environment": prefix, "python": self._spec["python"]}

@@ -10,10 +10,8 @@ from typing import Any, Dict, Optional
 from ...protocol.untrusted import MalformedError, parse_json
 from ..runtime.stream import DISK_ERRORS, VerbError
 
-LARGEST_FILE, MOST_VALUES = (
-    64 << 20,
-    2_000_000,
-)  # of a JSON file; a record of many thousand ranks is far smaller
+# of a JSON file; a record of many thousand ranks is far smaller
+LARGEST_FILE, MOST_VALUES = 64 << 20, 2_000_000
 DISK_RESERVE = "ballast"
 DISK_RESERVE_BYTES = 256 << 10
 NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -103,9 +101,8 @@ def write_new(path: str, content: bytes, *, durable: bool = False) -> None:
 def reserve_disk(folder: str) -> None:
     """Keep some room for the last words, should the disk be full by then."""
     with suppress(OSError):
-        write_new(
-            os.path.join(folder, DISK_RESERVE), os.urandom(DISK_RESERVE_BYTES)
-        )  # zeros might take no room
+        # zeros might take no room
+        write_new(os.path.join(folder, DISK_RESERVE), os.urandom(DISK_RESERVE_BYTES))
 
 
 def release_disk_reserve(folder: str) -> None:

@@ -285,9 +285,8 @@ class Agent:
         self.record.set(state=state, reason=reason, left=leftovers)
         self.client.send_event("ended", state=state, reason=reason)
         self.client.close()
-        self.attempt.gpu_memory_wait.when_free(
-            lambda: self.locks.on_order("unlock")
-        )  # whoever waits for the rest holds no GPU
+        # whoever waits for the rest holds no GPU
+        self.attempt.gpu_memory_wait.when_free(lambda: self.locks.on_order("unlock"))
         self.gang.on_end(part)
 
     def save_record(self, record: JsonObject) -> None:

@@ -36,11 +36,8 @@ STATE_INTERVAL = 1.0  # seconds between looks at whether agent and guardian live
 BEAT_INTERVAL = 2.0
 LEFTOVERS_LIMIT = 5.0  # seconds in which the processes of a LOST run may end by themselves
 CLIENT_LIMIT = 60.0  # seconds without a sign of the client
-NO_TORCHRUN_LOG = (
-    "SUCCEEDED",
-    "CANCELLED",
-    "TIMEOUT",
-)  # after which torchrun has nothing to say that a rank has not said
+# after which torchrun has nothing to say that a rank has not said
+NO_TORCHRUN_LOG = ("SUCCEEDED", "CANCELLED", "TIMEOUT")
 
 Request = Dict[str, Any]
 

@@ -244,7 +244,7 @@ def _find_failed(code: str, context: CheckContext) -> Iterator[Hit]:
 
 
 def _generalize_fix(node: Node, fix: str) -> str:
-    """Take what is a node's own, its host and port, out of a remedy."""
+    """Take what is a node's own, its host and port, out of a fix."""
     host = rf"(?<![\w.-]){re.escape(node.host)}(?![\w-])"
     port = node.ssh.port or 22
     return re.sub(rf"-p {port} |(?<=\]):{port}\b", "", re.sub(host, "HOST", fix))

@@ -3,7 +3,7 @@
 The terms of checks: a check is a function that looks at all nodes and yields hits; hits make findings.
 
 @check("CC-TIME-001", "warning", "the clocks differ", why="...", needs=("clock",))
-def clocks_differ(seen: Situation) -> Iterator[Hit]:
+def clocks_differ(context: CheckContext) -> Iterator[Hit]:
     '''What `explain` prints.'''
 """
 

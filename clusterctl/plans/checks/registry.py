@@ -133,19 +133,8 @@ def _resolve_waiver(known: Mapping[str, Check], waiver: Waiver, names: Sequence[
     )
 
 
-FAMILIES = (
-    access,
-    python,
-    torch,
-    gpu,
-    gpu_health,
-    system,
-    nics,
-    routes,
-    connectivity,
-    collective,
-    resources,
-)  # importing a family registers its checks
+# importing a family registers its checks
+FAMILIES = (access, python, torch, gpu, gpu_health, system, nics, routes, connectivity, collective, resources)
 MOST_FIXES = 4
 MOST_EVIDENCE = 12
 MOST_ALIKE = 3  # lines that differ in numbers alone

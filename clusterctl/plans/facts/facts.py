@@ -49,9 +49,8 @@ from clusterctl.plans.facts.untrusted import clean_text, field_types, read_value
 from clusterctl.plans.ssh import ACTIVATING
 from clusterctl.specs.inventory.model import Node
 
-ENVIRONMENT_ANSWERS = frozenset(
-    {"torch", "nccl", "packages", "installed"}
-)  # answers that depend on the environment
+# answers that depend on the environment
+ENVIRONMENT_ANSWERS = frozenset({"torch", "nccl", "packages", "installed"})
 
 
 @dataclass(frozen=True)

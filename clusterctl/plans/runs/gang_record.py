@@ -155,9 +155,8 @@ def choose_record(records: Iterable[GangRecord | None], names: Collection[str]) 
     complete = [record for record in nonempty if record.complete]
     if complete:
         votes = Counter(map(_outline, complete))
-        return max(
-            complete, key=lambda record: votes[_outline(record)]
-        )  # the first of the inventory among equals
+        # the first of the inventory among equals
+        return max(complete, key=lambda record: votes[_outline(record)])
     parts: dict[str, RecordedPart] = {}
     for part in (part for record in nonempty for part in record.parts):
         if part.node not in parts or parts[part.node].lost:

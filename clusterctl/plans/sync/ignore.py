@@ -241,9 +241,8 @@ class _PatternReader:
         if rest.startswith(b"/"):
             self._finish_group(0)
             return end + 1
-        self._finish_group(
-            1
-        )  # the slash behind it is matched as well, or all that is left, which is never nothing
+        # the slash behind it is matched as well, or all that is left, which is never nothing
+        self._finish_group(1)
         return end + 2 if rest else end + 1
 
     def _finish_piece(self) -> None:

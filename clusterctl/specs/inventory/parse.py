@@ -8,7 +8,7 @@ from typing import Any
 from clusterctl.errors import Issue, SpecError
 from clusterctl.specs import addresses, codes, values
 from clusterctl.specs.codes import InvalidValueError
-from clusterctl.specs.file_kind import refuse_job
+from clusterctl.specs.file_kind import refuse_job, refuse_script
 from clusterctl.specs.inventory.model import Inventory, Node, Ssh
 from clusterctl.specs.inventory.schema import InventoryFile, NodeEntry, SshEntry, waivers_of
 from clusterctl.specs.yaml.reader import read_document, sort_issues
@@ -18,6 +18,7 @@ from clusterctl.specs.yaml.validate import find_duplicates, find_scalar, validat
 
 def parse_inventory(text: str, file: str) -> Inventory:
     """Read an inventory; raises SpecError with everything that is wrong, in the order of the file."""
+    refuse_script(text, file, "an inventory")
     tree, issues = read_document(text, file)
     refuse_job(tree, file)
     entry, model_issues = validate(tree, InventoryFile)

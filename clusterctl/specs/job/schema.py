@@ -71,7 +71,7 @@ class RestartEntry(StrictModel):
 
 
 def restart_of(entry: RestartEntry | None) -> Restart | None:
-    """Give a job's wish to be started again, if it has one."""
+    """Give a job's restart policy, if it has one."""
     if entry is None:
         return None
     return Restart(most=entry.max, on=entry.on, spares=entry.spares, progress=entry.progress)

@@ -87,9 +87,8 @@ MOST_ISSUES = 200
 
 _NULLS = frozenset(("", "~", "null", "Null", "NULL"))
 _NOT_A_YAML_CHARACTER = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_ONLY_IN_QUOTES = re.compile(
-    r"[\x7f-\x84\x86-\x9f]"
-)  # YAML 1.2 has them there for the sake of JSON; ruamel does not
+# YAML 1.2 has them there for the sake of JSON; ruamel does not
+_ONLY_IN_QUOTES = re.compile(r"[\x7f-\x84\x86-\x9f]")
 _SUBSTITUTE_OFFSET = 0xF0000  # a plane of private use: U+007F goes to ruamel as U+F007F
 _SUBSTITUTE = re.compile(r"[\U000f007f-\U000f0084\U000f0086-\U000f009f]")
 _UNSENDABLE = re.compile(r"[\x00\ud800-\udfff]")
@@ -242,10 +241,13 @@ class _TreeReader:
 
     def _fail_syntax(self, error: MarkedYAMLError, last_location: Location) -> None:
         context = str(error.context or "")
-        if "<stream end>" in str(error.problem) and (opened := self._find_unclosed()):
+        opened = self._find_unclosed()
+        if opened and "<stream end>" in str(error.problem):
             self._fail_unclosed(opened)
         mark = error.context_mark if is_located_at_start(context) else error.problem_mark
         message, fix = explain_syntax_error(str(error.problem or ""), context)
+        if opened and fix.endswith(" close the bracket"):
+            fix += f" that opens in line {opened.location.line}"
         self._fail(codes.SYNTAX, message, self._location_of(mark) if mark else last_location, fix)
 
     def _find_unclosed(self) -> _OpenCollection | None:

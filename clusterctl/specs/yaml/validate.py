@@ -43,9 +43,8 @@ def validate(tree: YamlMapping, model: type[Model]) -> tuple[Model | None, list[
         details = [(_locate(tree, detail), detail) for detail in error.errors()]
     located = sorted(details, key=lambda pair: pair[0])
     issues = [_make_issue(tree, model, location, detail) for location, detail in located[:MOST_ISSUES]]
-    omitted = [
-        Issue(codes.TOO_LARGE, "", location) for location, _ in located[MOST_ISSUES:]
-    ]  # in_order only counts them
+    # sort_issues only counts them
+    omitted = [Issue(codes.TOO_LARGE, "", location) for location, _ in located[MOST_ISSUES:]]
     return None, [*issues, *omitted]
 
 
