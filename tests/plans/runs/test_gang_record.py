@@ -237,3 +237,19 @@ def test_a_record_hides_no_failure_that_a_node_reports_itself() -> None:
     assert verdict.state == "FAILED"
     assert verdict.cause is not None
     assert (verdict.cause.failure.node, verdict.cause.failure.rank) == ("gpu02", 1)
+
+
+def test_records_of_different_attempts_are_different() -> None:
+    """A node that kept an earlier attempt's is outvoted; what a node kept of itself goes before its loss."""
+    kept = record(part("gpu01", 0, "FAILED"), part("gpu02", 1, "FAILED"))
+    earlier, latest = (parse_record(Untrusted({**kept, "attempts": [{}] * count})) for count in (1, 2))
+    names = {"gpu01", "gpu02"}
+
+    assert choose_record([earlier, latest, latest], names) == latest
+    ones = [
+        record(part("gpu01", 0, "LOST", reason=SILENT), part("gpu02", 1, "CANCELLED"), whole=False),
+        record(part("gpu01", 0, "FAILED", RAISED), whole=False),
+    ]
+    best = choose_record([parse_record(Untrusted(one)) for one in ones], names)
+    assert best is not None
+    assert [(one.node, one.state) for one in best.parts] == [("gpu01", "FAILED"), ("gpu02", "CANCELLED")]
