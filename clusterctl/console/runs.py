@@ -432,7 +432,7 @@ def _rounded(seconds: float | None) -> float | None:
 
 
 def _latest_part(node_states: Parts) -> NodeState:
-    """Give the word of a node that got as far as any: what all have in common."""
+    """Return the state of a node that is at the latest attempt: of that, what all have in common is used."""
     return max(
         (node_state for node_state in node_states.values() if node_state is not None),
         key=lambda node_state: node_state.attempt,
@@ -488,7 +488,7 @@ class _BaseStatusView(ABC):
     def __enter__(self) -> _BaseStatusView:
         return self
 
-    def __exit__(  # noqa: B027 - most boards have nothing open
+    def __exit__(  # noqa: B027 - most views have nothing open
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Nothing is open."""

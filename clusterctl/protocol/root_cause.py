@@ -384,7 +384,7 @@ def _was_raised_before(failure: Failure, moment: float | None) -> bool:
 
 
 def _has_same_message(one: _Weighted, other: _Weighted) -> bool:
-    """Tell whether two witnesses lost the same node."""
+    """Tell whether both say that the same node is lost."""
     return one.failure.lost and other.failure.lost and one.failure.node == other.failure.node
 
 
