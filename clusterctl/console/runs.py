@@ -44,6 +44,7 @@ from clusterctl.plans.runs.verdict import (
     attempt_to_json,
     cause_to_json,
     judge_recorded,
+    judged_state,
     name_state,
 )
 from clusterctl.plans.sync.results import outside_to_json, with_outside_files
@@ -216,9 +217,9 @@ def render_status(
     offsets: ClockOffsets = NO_CLOCK_OFFSETS,
     verdict: Verdict | None = None,
 ) -> Group:
-    """Draw one run; `verdict` is what its nodes' record says of its end."""
+    """Draw one run; `verdict` is what `judge_recorded` has found, None while it lives."""
     node = _latest_part(node_states)
-    state = name_state(run_id, node_states, verdict=verdict)
+    state = judged_state(verdict, node_states)
     master = sanitize(node.master) or "-"
     about = f"job {sanitize(node.job)}, {describe_launch(node_states)}, world size {node.world_size}, master {master}"
     now = time.time()
@@ -369,7 +370,7 @@ def status_to_json(
     return {
         "schema": 1,
         "run": {
-            **_run_to_json(run_id, node_states, name_state(run_id, node_states, verdict=verdict)),
+            **_run_to_json(run_id, node_states, judged_state(verdict, node_states)),
             **timing,
         },
         "nodes": nodes,
@@ -553,4 +554,7 @@ class LiveStatusView(_BaseStatusView):
             self._live.refresh()
 
     def _render(self) -> Group | str:
-        return render_status(self._run_id, self._parts, self._offsets) if self._parts else ""
+        if not self._parts:
+            return ""
+        verdict = judge_recorded(self._run_id, self._parts, offsets=self._offsets)
+        return render_status(self._run_id, self._parts, self._offsets, verdict)

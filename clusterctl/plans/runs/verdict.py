@@ -224,14 +224,13 @@ def _own_account(part: NodeState, offset: float) -> RecordedPart:
     return RecordedPart(part.node, part.node_rank, part.state, part.reason, None, tuple(failures))
 
 
-def name_state(
-    run_id: RunId,
-    parts: Mapping[str, NodeState | None],
-    names: Collection[str] = (),
-    verdict: Verdict | None = None,
-) -> str:
-    """Name the state of a run as `launch` does at its end; `verdict` is what was made of it already."""
-    verdict = verdict or judge_recorded(run_id, parts, names)
+def name_state(run_id: RunId, parts: Mapping[str, NodeState | None], names: Collection[str] = ()) -> str:
+    """Name the state of a run as `launch` does at its end; `names` as in `judge_recorded`."""
+    return judged_state(judge_recorded(run_id, parts, names), parts)
+
+
+def judged_state(verdict: Verdict | None, parts: Mapping[str, NodeState | None]) -> str:
+    """Name the state by what `judge_recorded` has found; without a verdict by the parts alone."""
     return verdict.state if verdict is not None else _state_without_record(parts)
 
 
