@@ -44,6 +44,7 @@ from clusterctl.plans.runs.verdict import (
     attempt_to_json,
     cause_to_json,
     judge_recorded,
+    judged_state,
     name_state,
 )
 from clusterctl.plans.sync.results import outside_to_json, with_outside_files
@@ -216,9 +217,9 @@ def render_status(
     offsets: ClockOffsets = NO_CLOCK_OFFSETS,
     verdict: Verdict | None = None,
 ) -> Group:
-    """Draw one run; `verdict` is what its nodes' record says of its end."""
+    """Draw one run; `verdict` is what `judge_recorded` has found, None while it lives."""
     node = _latest_part(node_states)
-    state = name_state(run_id, node_states, verdict=verdict)
+    state = judged_state(verdict, node_states)
     master = sanitize(node.master) or "-"
     about = f"job {sanitize(node.job)}, {describe_launch(node_states)}, world size {node.world_size}, master {master}"
     now = time.time()
@@ -369,7 +370,7 @@ def status_to_json(
     return {
         "schema": 1,
         "run": {
-            **_run_to_json(run_id, node_states, name_state(run_id, node_states, verdict=verdict)),
+            **_run_to_json(run_id, node_states, judged_state(verdict, node_states)),
             **timing,
         },
         "nodes": nodes,
@@ -432,7 +433,7 @@ def _rounded(seconds: float | None) -> float | None:
 
 
 def _latest_part(node_states: Parts) -> NodeState:
-    """Give the word of a node that got as far as any: what all have in common."""
+    """Return the state of a node that is at the latest attempt: of that, what all have in common is used."""
     return max(
         (node_state for node_state in node_states.values() if node_state is not None),
         key=lambda node_state: node_state.attempt,
@@ -488,7 +489,7 @@ class _BaseStatusView(ABC):
     def __enter__(self) -> _BaseStatusView:
         return self
 
-    def __exit__(  # noqa: B027 - most boards have nothing open
+    def __exit__(  # noqa: B027 - most views have nothing open
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Nothing is open."""
@@ -553,4 +554,7 @@ class LiveStatusView(_BaseStatusView):
             self._live.refresh()
 
     def _render(self) -> Group | str:
-        return render_status(self._run_id, self._parts, self._offsets) if self._parts else ""
+        if not self._parts:
+            return ""
+        verdict = judge_recorded(self._run_id, self._parts, offsets=self._offsets)
+        return render_status(self._run_id, self._parts, self._offsets, verdict)

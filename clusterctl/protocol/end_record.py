@@ -38,7 +38,7 @@ class RecordedPart:
 
     @property
     def lost(self) -> bool:
-        """Tell whether the others lost it, so that these are not its own words."""
+        """Tell whether the others lost it, so that this is not its own account."""
         return self.state == LOST
 
 

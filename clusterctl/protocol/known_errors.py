@@ -28,7 +28,7 @@ class Symptom:
     """One known text or signal; `restart` is the reason for which a run may be started again, None if it may not."""
 
     code: str
-    pattern: str
+    pattern: str = ""  # none where a signal, or something else than a text, shows it
     grade: str = "own"
     restart: str | None = None
 
@@ -77,46 +77,15 @@ def all_symptoms() -> tuple[Symptom, ...]:
 
 
 BY_SIGNAL: Mapping[int, Symptom] = {
-    signal.SIGKILL: Symptom(
-        "CC-JOB-041",
-        "",
-        restart=reasons.WORKER_KILLED,
-    ),
-    signal.SIGSEGV: Symptom(
-        "CC-JOB-042",
-        "",
-        restart=reasons.WORKER_CRASHED,
-    ),
-    signal.SIGBUS: Symptom(
-        "CC-JOB-043",
-        "",
-        restart=reasons.WORKER_CRASHED,
-    ),
-    signal.SIGABRT: Symptom(
-        "CC-JOB-044",
-        "",
-        restart=reasons.WORKER_CRASHED,
-    ),
-    signal.SIGTERM: Symptom(
-        "CC-JOB-045",
-        "",
-        restart=reasons.WORKER_KILLED,
-    ),
-    signal.SIGILL: Symptom(
-        "CC-JOB-046",
-        "",
-        restart=reasons.WORKER_CRASHED,
-    ),
+    signal.SIGKILL: Symptom("CC-JOB-041", restart=reasons.WORKER_KILLED),
+    signal.SIGSEGV: Symptom("CC-JOB-042", restart=reasons.WORKER_CRASHED),
+    signal.SIGBUS: Symptom("CC-JOB-043", restart=reasons.WORKER_CRASHED),
+    signal.SIGABRT: Symptom("CC-JOB-044", restart=reasons.WORKER_CRASHED),
+    signal.SIGTERM: Symptom("CC-JOB-045", restart=reasons.WORKER_KILLED),
+    signal.SIGILL: Symptom("CC-JOB-046", restart=reasons.WORKER_CRASHED),
 }
-STARVED = Symptom(
-    "CC-JOB-040",
-    "",
-    restart=reasons.OUT_OF_MEMORY,
-)
-ENDED_EARLY = Symptom(
-    "CC-JOB-053",
-    "",
-)
+STARVED = Symptom("CC-JOB-040", restart=reasons.OUT_OF_MEMORY)
+ENDED_EARLY = Symptom("CC-JOB-053")
 GPU = (
     Symptom(
         "CC-JOB-001",

@@ -358,16 +358,16 @@ def _ended_with_agent(failure: Failure, agent_ends: Mapping[str, float]) -> bool
 def _find_lost(ordered: Sequence[_Weighted], stopped_at: float | None) -> _Weighted | None:
     """Find the node whose loss is the cause, unless a rank had failed by itself while the node still answered.
 
-    A node that answered long after the stop is none: it is given up because it does not end.
+    A node that answered long after the stop is judged like any other failure: it was given up because it did not end.
     """
     lost = [each for each in ordered if each.failure.lost or each.failure.cut_off]
     first = min(lost, key=_last_sign, default=None)
     if first is None:
         return None
     seen = first.failure.last_seen
-    others = [each for each in ordered if not (each.failure.lost or each.failure.cut_off)]
     if seen is not None and stopped_at is not None and seen > stopped_at + ANSWERED_AFTER_STOP:
-        return None if any(each.weight <= SUDDEN for each in others) else first
+        return None
+    others = [each for each in ordered if not (each.failure.lost or each.failure.cut_off)]
     own = any(each.weight == OWN and _was_raised_before(each.failure, seen) for each in others)
     return None if own else first
 
@@ -384,7 +384,7 @@ def _was_raised_before(failure: Failure, moment: float | None) -> bool:
 
 
 def _has_same_message(one: _Weighted, other: _Weighted) -> bool:
-    """Tell whether two witnesses lost the same node."""
+    """Tell whether both say that the same node is lost."""
     return one.failure.lost and other.failure.lost and one.failure.node == other.failure.node
 
 

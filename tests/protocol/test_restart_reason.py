@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import signal
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from clusterctl.node.gang.restart_reason import LONGEST_TEXT, RestartReason, judge_record
 from clusterctl.protocol import reasons
 from clusterctl.protocol.known_errors import GRADES, all_symptoms
 from clusterctl.protocol.root_cause import Failure, find_cause, restart_reason
@@ -83,3 +85,32 @@ def test_the_words_are_those_of_a_job() -> None:
     assert named - {reasons.CODE} == set(REASONS)
     assert found < named
     assert {one.grade for one in all_symptoms()} <= set(GRADES)
+
+
+def decide(state: str, reason: str, *failures: dict[str, Any]) -> RestartReason:
+    """Judge as the hub does, where gpu01 was stopped and gpu02 ended so."""
+    term = {"rank": 0, "exit": None, "signal": signal.SIGTERM, "time": 10.5}
+    times = {"time": 11.0, "stopped_at": 10.2}
+    parts = [
+        {**times, "node": "gpu01", "state": "CANCELLED", "reason": "why", "failures": [term]},
+        {**times, "node": "gpu02", "state": state, "reason": reason, "failures": list(failures)},
+    ]
+    return judge_record({"hub": "gpu01", "whole": True, "stop": {"time": 10.0}, "parts": parts})
+
+
+@pytest.mark.parametrize("state", ["FAILED", "FAILED_SETUP"])
+def test_without_a_process_that_failed_a_nodes_own_reason_counts(state: str) -> None:
+    """Ranks that were only stopped with the run explain nothing."""
+    taken = "OSError: [Errno 98] Address already in use"
+
+    assert decide(state, taken) == ("port_taken", "gpu02", f"gpu02: {taken}")
+    assert decide(state, "no such file") == ("code", "gpu02", "gpu02: no such file")
+    assert decide("CANCELLED", taken)[:2] == ("code", "gpu01")
+
+
+def test_the_text_of_an_exception_is_bounded() -> None:
+    """It is kept in every node's state, for each attempt."""
+    lines = ["Traceback (most recent call last):", f"ValueError: {'x' * 900}"]
+    raised = {"rank": 1, "exit": 1, "signal": None, "time": 9.0, "tail": lines, "last_at": 9.0}
+
+    assert len(decide("FAILED", "why", raised).text) == LONGEST_TEXT

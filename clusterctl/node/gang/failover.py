@@ -18,7 +18,7 @@ GATHER_SILENCES = 1.25  # silences in which the others must have come
 
 
 class SuccessorHub(RestartHub):
-    """The gang as the lowest seat that is left sees it."""
+    """The gang as the lowest slot that is left sees it."""
 
     def __init__(self, state: GangState) -> None:
         super().__init__(state)

@@ -130,7 +130,7 @@ class Hub(Gang):
             self._mark_lost(slot, self.node_name(slot), self._absence_reason(slot))
 
     def node_name(self, slot: Slot) -> str:
-        """Give the name of the node at a seat; one that never came may be known to nobody here."""
+        """Give the name of the node in a slot; one that never came may be known to nobody here."""
         known = self.bounds.nodes[slot] if self.bounds.nodes else self._known_names.get(slot)
         return known or f"node-{slot}"
 
@@ -302,7 +302,7 @@ ROUND_TIMERS = ("clear", "again", "hold", "departure", "gather", "overdue")
 
 
 class RestartHub(Hub):
-    """The gang as the seat that leads it sees it."""
+    """The gang as the slot that leads it sees it."""
 
     def __init__(self, state: GangState) -> None:
         super().__init__(state.context)
@@ -453,9 +453,9 @@ class RestartHub(Hub):
         found = judge_record(make_record(self.context.spec, parts, self.stop, whole=True))
         if known is not None and found.reason != NODE_LOST:
             return known
-        for seat, part in self.parts.items():
+        for slot, part in self.parts.items():
             if part["state"] == "FAILED_SETUP" and found.reason == CODE and part["node"] == found.node:
-                self.roster.mark_unfit(seat, part["reason"])
+                self.roster.mark_unfit(slot, part["reason"])
                 return RestartReason(NODE_LOST, found.node, found.text)
         return found
 
@@ -543,7 +543,7 @@ class RestartHub(Hub):
 
     @property
     def _first_slot(self) -> Slot:
-        """The seat of rank 0."""
+        """The slot of node rank 0."""
         return next(slot for slot in self.expected if self.node_rank_of(slot) == 0)
 
     def _on_ready(self, slot: Slot, message: Ready) -> None:

@@ -1,4 +1,4 @@
-"""The hub's door: listens on the training IP, and lets in who proves the run's token, once for each rank."""
+"""The hub's listener on the training IP: accepts who proves the run's token, once for each slot."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Listener:
             peer.send_nonce()
 
     def _pause_accepting(self) -> None:
-        """Look away for a moment: who knocks stays readable as long as no file is free for it."""
+        """Pause accepting: a waiting connection stays readable as long as no descriptor is free for it."""
         if self._socket is not None:
             self._loop.unwatch(self._socket.fileno())
             self._loop.after(RETRY_DELAY, f"door {id(self)}", self._resume_accepting)
@@ -96,11 +96,11 @@ class Listener:
             self._loop.watch(self._socket.fileno(), self._accept)
 
     def remove(self, peer: PendingPeer) -> None:
-        """A guest has left, or is none any more."""
+        """Forget a peer that has left, or has proved the token."""
         self._pending.pop(peer, None)
 
     def authenticate(self, peer: PendingPeer, answer: Untrusted) -> None:
-        """Let a guest in, or raise ChannelError."""
+        """Make a peer's connection a channel, or raise ChannelError."""
         number, node, nonce = (
             answer.integer("rank", 0, self._slot_count - 1),
             answer.text("node"),
@@ -121,15 +121,15 @@ class Listener:
             raise ChannelError("that rank is here already")
 
     def start_timeout(self, peer: PendingPeer) -> None:
-        """Dismiss a guest that takes too long."""
+        """Reject a peer that takes too long."""
         self._loop.after(self._limit, peer.timer_name, peer.reject)
 
     def cancel_timeout(self, peer: PendingPeer) -> None:
-        """It is let in, or gone."""
+        """Stop the timeout of a peer that was accepted, or is gone."""
         self._loop.cancel(peer.timer_name)
 
     def open_line_socket(self, conn: socket.socket, peer: PendingPeer) -> LineSocket:
-        """Begin to hear a guest."""
+        """Begin to read what a peer sends."""
         return LineSocket(self._loop, conn, peer.on_line, lambda _: peer.reject())
 
 
@@ -139,7 +139,7 @@ class PendingPeer:
     def __init__(self, listener: Listener, conn: socket.socket) -> None:
         self._listener = listener
         self.nonce = os.urandom(16).hex()
-        self.timer_name = f"guest {self.nonce}"
+        self.timer_name = f"pending peer {self.nonce}"
         self.line_socket = listener.open_line_socket(conn, self)
 
     def send_nonce(self) -> None:

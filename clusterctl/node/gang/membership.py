@@ -60,7 +60,7 @@ class Gang:
         """Go to the hub."""
 
     def set_listen_addresses(self, addresses: List[Any]) -> None:
-        """Hear where each of the others could be found: [seat, address, port]."""
+        """Take where each of the others listens: [slot, address, port]."""
 
     def on_startup_event(self, event: str, facts: JsonObject) -> None:
         """A later attempt has come so far here."""
@@ -124,7 +124,7 @@ class Bounds(NamedTuple):
     """How large a run is, and who takes part in it."""
 
     run_id: str
-    nodes: Tuple[str, ...]  # by seat; empty where the spec does not name them
+    nodes: Tuple[str, ...]  # by slot; empty where the spec does not name them
     slots: int
     node_ranks: int  # of nodes
     failures: int  # of one node
@@ -139,7 +139,7 @@ class Bounds(NamedTuple):
         return len(node) <= LONGEST_NODE and NODE_NAME.fullmatch(node) is not None
 
     def is_name_of(self, slot: Slot, node: str) -> bool:
-        """Tell whether a seat can have this name."""
+        """Tell whether a slot can have this name."""
         return self.is_name(node) and (not self.nodes or self.nodes[slot] == node)
 
 

@@ -1,20 +1,17 @@
-"""Messages between the agents of a gang, and the record of the run's end.
-
-The parts of a run's end, and the record that all agents keep of it: how they are written, and read from others.
+"""Messages between the agents of a gang, and the record that all of them keep of the run's end.
 
 A part is one node's account of its end: {node, node_rank, address, state, reason, time, stopped_at, failures}. The
 record puts the parts together, their times turned to the hub's clock: {run, hub, whole, stop, parts}; the part of a
-lost node has its last sign of life as `last_seen`; `whole` is false
-in what a node writes before the others were heard, or without the hub. A run that may be started again adds
-{attempts, roster, gave_up, state, reason}, see roster.py.
+lost node has its last sign of life as `last_seen`; `whole` is false in what a node writes before all parts have come,
+or without the hub. A run that may be started again adds {attempts, roster, gave_up, state, reason}, see roster.py.
 
-What the agents of one gang send each other, read into values within the bounds of their run.
+The messages, by who receives them:
 
 to the hub    beat failed stop ended ack; of a run that may be started again also hello clear ready listening
 to a peer     beat welcome stop verdict; likewise lost pause again go
 
 A channel reads every message here before anybody sees it. MalformedError means that no agent of this version would
-have sent it, so its sender is given up. What a message means in which phase is the receiver's affair.
+have sent it, so its sender is given up. What a message means in which phase is up to the receiver.
 """
 
 from __future__ import annotations
@@ -255,7 +252,7 @@ class HubBeat(NamedTuple):
 
 
 class Welcome(NamedTuple):
-    """The hub has heard of us."""
+    """The hub has accepted this peer."""
 
 
 class Ack(NamedTuple):
@@ -313,7 +310,7 @@ class Verdict(NamedTuple):
 
 
 class SlotLost(NamedTuple):
-    """A seat is lost."""
+    """A slot is lost."""
 
     slot: Slot
     why: str

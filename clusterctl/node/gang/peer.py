@@ -292,7 +292,7 @@ class Peer(Gang):
 
 
 class RestartPeer(Peer):
-    """The gang as any seat but the hub's sees it."""
+    """The gang as any slot but the hub's sees it."""
 
     def __init__(self, state: GangState, hub_slot: Slot) -> None:
         super().__init__(state.context)

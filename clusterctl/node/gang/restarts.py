@@ -206,7 +206,7 @@ class Restarts:
         agent.record.set(state="WAITING", reason=text, attempts=attempts, roster=self.roster.entries)
 
     def start_next_attempt(self) -> None:
-        """Begin the attempt that the course is at now, with the rank that it gives us, or none."""
+        """Begin the current attempt of the roster, with the rank that it gives us, or none."""
         agent, node_rank = self._agent, self.roster.node_ranks.get(self.roster.own_slot)
         attempt_number = self.roster.attempt
         agent.record.add_event("attempt", attempt=attempt_number, node_rank=node_rank)
@@ -273,13 +273,13 @@ class Restarts:
 
 
 class GangState:
-    """The run's course, this node's part of the attempt, and a door for the time when this agent leads."""
+    """The run's roster, this node's part of the attempt, and a listener for the time when this agent leads."""
 
     def __init__(self, context: GangContext, restarts: Restarts, elect_hub: Callable[[Slot], None]) -> None:
         self.context = context
         self.restarts = restarts
         self.roster: Roster = restarts.roster
-        self.elect_hub = elect_hub  # the hub, given by its seat, is lost, and our part has ended
+        self.elect_hub = elect_hub  # the hub, given by its slot, is lost, and our part has ended
         self.listener: Optional[Listener] = None
         self.stop_order: Optional[StopOrder] = None  # somebody's, or the time limit's: nothing is tried again
         self.part: Optional[NodePart] = None

@@ -1,6 +1,7 @@
-"""The course of a run that its nodes may start again: its seats, the attempt it is at, and what became of earlier ones.
+"""The roster of a run that its nodes may start again: its slots, the current attempt, and how earlier ones ended.
 
-A seat is an agent of the run, 0 to nnodes-1 for the planned nodes, then the spares; a rank is what an attempt gives it.
+A slot (`seat` in messages and files) is an agent of the run: 0 to nnodes-1 for the planned nodes, then the spares. An
+attempt gives it a node rank, or none.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class RosterView(NamedTuple):
 
 
 def read_view(message: Untrusted, bounds: Bounds) -> RosterView:
-    """Read what `Course.as_facts` wrote."""
+    """Read what `Roster.to_fields` wrote."""
     roster = message.record("course")
     attempt = required(roster.integer("attempt", 1, bounds.attempts), "attempt")
     entries = read_roster(roster, bounds)
@@ -78,7 +79,7 @@ def read_view(message: Untrusted, bounds: Bounds) -> RosterView:
 
 
 def read_roster(message: Untrusted, bounds: Bounds) -> List[JsonObject]:
-    """Read who has which seat and rank: all seats of this run with their own nodes, and no rank twice."""
+    """Read which slot has which node and rank: all slots of this run with their own nodes, and no rank twice."""
     roster = [_read_slot(entry, bounds) for entry in message.records("roster", bounds.slots + 1)]
     if [entry["seat"] for entry in roster] != list(range(bounds.slots)):
         raise MalformedError("no roster of this run")
@@ -147,32 +148,32 @@ class Roster:
 
     @property
     def lost(self) -> Set[Slot]:
-        """Name the seats that are gone for good."""
+        """Return the slots that are lost for good."""
         return {entry["seat"] for entry in self.entries if entry.get("lost")}
 
     def node(self, slot: Slot) -> str:
-        """Return a seat's node."""
+        """Return a slot's node."""
         return next((str(entry["node"]) for entry in self.entries if entry["seat"] == slot), f"seat {slot}")
 
     def address(self, slot: Slot) -> str:
-        """Return a seat's training IP; empty where the spec does not name it."""
+        """Return a slot's training IP; empty where the spec does not name it."""
         return next((str(entry.get("address") or "") for entry in self.entries if entry["seat"] == slot), "")
 
     def mark_lost(self, slot: Slot, why: str) -> None:
-        """A seat is gone, and will not come back."""
+        """Mark a slot as lost for good."""
         for entry in self.entries:
             if entry["seat"] == slot and not entry.get("lost"):
                 entry.update(lost=True, reason=why)
 
     def mark_unfit(self, slot: Slot, why: str) -> None:
-        """A seat can take part no more, although its agent is here; no reason: it can."""
+        """Mark a slot that can take part no more, although its agent is here; without a reason it can."""
         for entry in self.entries:
             if entry["seat"] == slot and why:
                 entry["unfit"] = why
 
     @property
     def unfit(self) -> Set[Slot]:
-        """Name the seats that can take part no more."""
+        """Return the slots that can take part no more."""
         return {entry["seat"] for entry in self.entries if entry.get("unfit")}
 
     def add_attempt(self, entry: JsonObject) -> None:
@@ -195,7 +196,7 @@ class Roster:
         return None if 2 * present > self.slot_count else MAJORITY
 
     def assign(self, fit_slots: Iterable[Slot]) -> bool:
-        """Give every rank to a seat that is fit; who has one keeps it. False if there are not enough."""
+        """Give every rank to a slot that is fit; one that has a rank keeps it. False if there are not enough."""
         candidates = sorted(fit_slots)
         kept = {node_rank: slot for slot, node_rank in self.node_ranks.items() if slot in candidates}
         free = [slot for slot in candidates if slot not in kept.values()]

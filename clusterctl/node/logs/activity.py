@@ -1,6 +1,6 @@
 """Signs of life of a run's ranks: what each said last and when, the state of its process, and since when it runs.
 
-A pulse is {line, written, process, started}: times by this node's clock, `process` the kernel's letter (R, S, D, T).
+They are sent as `pulses`: {line, written, process, started}, times by this node's clock, `process` the kernel's letter.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RankActivity = Dict[str, Any]
 
 
 class ActivityReader:
-    """The pulses of one run, taken anew at most every `interval` seconds; without an interval never."""
+    """The activity of one run's ranks, read at most every `interval` seconds; without an interval never."""
 
     def __init__(self, rundir: str, interval: Optional[float]) -> None:
         self._rundir = rundir
@@ -29,7 +29,7 @@ class ActivityReader:
         self._started: Dict[Identity, float] = {}
 
     def add_to(self, state: State) -> State:
-        """Add the pulses to a state, as long as the run lives here."""
+        """Add it to a state, as long as the run lives here."""
         if self._interval is None or state["state"] in FINAL or state["boot_id"] != boot_id():
             return state
         now = time.monotonic()
@@ -45,13 +45,8 @@ class ActivityReader:
         if identity is None or process is None or not process.running:
             return None
         started = self._started.setdefault(identity, started_at(identity))
-        last_output = max(self._last_lines(entry), default=(None, ""))
-        return {
-            "line": last_output[1],
-            "written": last_output[0],
-            "process": process.state,
-            "started": started,
-        }
+        written, line = max(self._last_lines(entry), default=(None, ""))
+        return {"line": line, "written": written, "process": process.state, "started": started}
 
     def _last_lines(self, entry: State) -> Iterator[Any]:
         """Yield when each stream was last written to, and its last line."""

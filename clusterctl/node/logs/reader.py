@@ -1,9 +1,7 @@
-"""Log files of a run, parcels, time order.
+"""The log files of a run, read in chunks, and the chunks of many logs in the order of time.
 
-The lines of many logs in the order of time, as far as whole parcels can be: none begins before the one sent last.
-
-Of each log one parcel at most lies beyond what is to come, so that whoever puts the single lines into their order needs
-to keep no more than that.
+None begins before the one sent last. Of each log one chunk at most reaches beyond what is to come, so that whoever
+sorts the single lines needs to keep no more than that.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ class Log:
         self._times: Optional[TimeIndex] = None
 
     def start(self, request: LogRequest) -> None:
-        """Take notice of how long it is, and of when it was written if that is wished for."""
+        """Take notice of how long it is, and of when it was written if asked to."""
         self.initial_size, self.tailed = self.reader.size(), request.get("tail") is not None
         if request.get("times"):
             self._times = TimeIndex(self.reader.path)
@@ -144,7 +142,7 @@ def ranks_of(state: State, attempt: int) -> Dict[str, Any]:
     return dict(next((entry.get("ranks") or {} for entry in entries), {}))
 
 
-CHUNK_SIZE = PIECE  # bytes of a parcel; with less, no piece of a line without end would fit
+CHUNK_SIZE = PIECE  # bytes; with less, no piece of a line without end would fit
 
 
 class TimeMerger:
@@ -162,7 +160,7 @@ class TimeMerger:
         self._grep, self._has_ended, self._tick = grep, has_ended, tick
 
     def send(self, send: Callable[[LogChunk], None]) -> None:
-        """Hand out all parcels, each when it is its turn."""
+        """Hand out all chunks, each when it is its turn."""
         heap: List[Tuple[float, int, LogChunk]] = []
         for number in range(len(self._logs)):
             self._push_next(heap, number)

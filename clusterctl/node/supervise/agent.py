@@ -142,7 +142,7 @@ class Agent:
             self.attempt.startup.on_go(int(order["master_port"]))
 
     def prepare(self) -> None:
-        """Make the gang, and set out; a spare only opens its door."""
+        """Make the gang and start up; a spare only listens."""
         self.gang = make_gang(self.gang_context(self.token.encode("utf-8")), self.restarts)
         if self.attempt.idle:
             self.attempt.startup.start_idle()

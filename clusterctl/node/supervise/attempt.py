@@ -89,7 +89,7 @@ class Attempt:
             self.torchrun.on_child_exit(pid, status)
 
     def check_output(self) -> None:
-        """Watch how the ranks' words grow."""
+        """Note how long the ranks' stderr is by now."""
         self.evidence.scan(self.workers().values())
 
     # what torchrun and its workers do

@@ -1,10 +1,10 @@
 """Code from node to node: one that has all contents gives them on, over the training network.
 
-giver  {"nonce": hex}                            a line of JSON each; both prove the transfer's token, which came over
-taker  {"nonce": hex, "proof": of the token}     SSH, for these two nonces and for their side
-giver  {"proof": of the token}
-taker  frame {"want": [sha256...]}
-giver  frames {"blobs": [[sha256, bytes], ...]} or {"blob": sha256, "last": bool} with contents, then {"done": true}
+provider {"nonce": hex}                          a line of JSON each; both prove the transfer's token, which came over
+receiver {"nonce": hex, "proof": of the token}   SSH, for these two nonces and for their side
+provider {"proof": of the token}
+receiver frame {"want": [sha256...]}
+provider frames {"blobs": [[sha256, bytes], ...]} or {"blob": sha256, "last": bool} with contents, then {"done": true}
 
 What is taken must have its hash, so nothing wrong can slip in; sizes are known from the manifest, and so is how long it
 may take. What is given belongs to the tree that the transfer is about. It is not encrypted, as training's own traffic
@@ -144,7 +144,7 @@ def receive(
     unpack: Callable[[Dict[str, Any], bytes], Iterator[Tuple[str, bytes, bool]]],
     step: Callable[[], None],
 ) -> str:
-    """Take what is missing from a giver; gives what went wrong, if anything; `missing` keeps what did not come.
+    """Take what is missing from a provider; gives what went wrong, if anything; `missing` keeps what did not come.
 
     An OSError is the store's: the disk here is full, or worse.
     """
@@ -246,7 +246,7 @@ def authenticate_receiver(receiver: socket.socket, token: bytes) -> None:
 
 
 def authenticate_to_provider(connection: socket.socket, token: bytes) -> None:
-    """Prove the token to a giver, and let him prove it; TransferError if he cannot."""
+    """Prove the token to a provider, and verify its proof; TransferError if he cannot."""
     connection.settimeout(HANDSHAKE_LIMIT)
     peer_nonce, own_nonce = _read_nonce(_read_line(connection)), os.urandom(16).hex()
     _send_line(connection, {"nonce": own_nonce, "proof": prove(token, "I take", peer_nonce, own_nonce)})

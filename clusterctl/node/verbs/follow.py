@@ -1,10 +1,9 @@
 """The verb `follow`: state, events and log lines of a run, as they come or as they were.
 
-What torchrun itself prints is kept back while ranks run and sent last: after a stop, and sometimes after a
-success, it is a traceback that means nothing. A run that went well or was stopped sends none of it, unless
-the request has {"logs": {"torchrun": true}}. Of a run that was started again the logs are those of the last attempt
-and of what follows, unless {"logs": {"attempt": 1}} asks for those of an earlier one, or {"logs": {"since": 1}} for
-those of all from one on.
+What torchrun itself prints is kept back until the ranks have ended: after a stop, and sometimes a success, it is a
+traceback that means nothing. A run that went well or was stopped sends none of it, unless the request has
+{"logs": {"torchrun": true}}. The logs are those of the last attempt and of later ones, unless {"logs": {"attempt": 1}}
+asks for one attempt, or {"logs": {"since": 1}} for all from one on.
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ STATE_INTERVAL = 1.0  # seconds between looks at whether agent and guardian live
 BEAT_INTERVAL = 2.0
 LEFTOVERS_LIMIT = 5.0  # seconds in which the processes of a LOST run may end by themselves
 CLIENT_LIMIT = 60.0  # seconds without a sign of the client
-# after which torchrun has nothing to say that a rank has not said
-NO_TORCHRUN_LOG = ("SUCCEEDED", "CANCELLED", "TIMEOUT")
+NO_TORCHRUN_LOG = ("SUCCEEDED", "CANCELLED", "TIMEOUT")  # its log adds nothing to those of the ranks
 
 Request = Dict[str, Any]
 
@@ -100,7 +98,7 @@ class RunFollower:
         poller.poll(POLL_INTERVAL * 1000)
 
     def _tick(self) -> None:
-        """Tell the client that we are at work; BrokenPipeError if it has left or says nothing any more."""
+        """Send the client a beat when one is due; BrokenPipeError if it has left or is silent."""
         now = time.monotonic()
         for _ in self._stream.read_available():
             self._last_received = now
@@ -134,7 +132,7 @@ class RunFollower:
         return bool((self._log_request.get("attempt") or state["attempt"]) < state["attempt"])
 
     def _waits_for_gang(self, state: State) -> bool:
-        """Tell whether more will be known of the end: who follows events wants to hear of all nodes."""
+        """Tell whether more of the end will be known: who follows events is sent all nodes' parts."""
         return self._events is not None and (is_lingering(state) or self._waits_for_leftovers(state))
 
     def _waits_for_leftovers(self, state: State) -> bool:

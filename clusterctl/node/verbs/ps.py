@@ -20,8 +20,7 @@ from ..state.run_record import (
     with_stop,
 )
 
-# runs that are told with the record of their end, up to 512 KiB each: what is named is one run
-MOST_RECORDS = 8
+MOST_RECORDS = 8  # runs sent with the record of their end, up to 512 KiB each, where runs are named
 LISTED_RECORDS = 256 << 10  # bytes of records in a list of all runs: of the newest that did not succeed
 
 

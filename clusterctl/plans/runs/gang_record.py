@@ -1,4 +1,4 @@
-"""What the nodes say of the whole run: its attempts, who has which seat, and which of their records counts."""
+"""What the nodes report of the whole run: its attempts, its roster, and which of their records counts."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def warn_of_losses(nodes: int, spares: int) -> str:
 
 
 def parse_roster(raw: Untrusted) -> tuple[SlotState, ...]:
-    """Read who has which seat."""
+    """Read the slots of a run, in their order."""
     return tuple(
         SlotState(
             Slot(entry.count("seat", MOST_SLOTS)),

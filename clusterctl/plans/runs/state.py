@@ -1,4 +1,4 @@
-"""NodeState from state.json, attempts, activity, stalls."""
+"""What state.json of each node says of a run: its state, ranks, attempts and activity; what may hang."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ def run_state(parts: Mapping[str, NodeState | None]) -> str:
 
 
 def roster_of(parts: Mapping[str, NodeState | None]) -> tuple[SlotState, ...]:
-    """Give who has which seat now; empty if the run does not start again.
+    """Give which slot has which rank now; empty if the run does not start again.
 
     A run goes on while more than half of its nodes are left, so that two at least tell the same. What one alone tells
     counts where no other node tells anything: else it is behind, ahead by a moment, or lies.
@@ -279,7 +279,7 @@ def roster_of(parts: Mapping[str, NodeState | None]) -> tuple[SlotState, ...]:
 
 
 def _merge_rosters(rosters: Sequence[tuple[SlotState, ...]]) -> tuple[SlotState, ...]:
-    """Put rosters of the same seats together: a node is lost or unfit if two say so, or the only one that tells."""
+    """Put rosters of the same slots together: a node is lost or unfit if two say so, or the only one that tells."""
     merged = []
     for same_slot in zip(*rosters, strict=True):
         unavailable = [slot for slot in same_slot if slot.lost or slot.reason]

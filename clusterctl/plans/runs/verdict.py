@@ -156,14 +156,16 @@ def judge_recorded(
     if record is None or run_state(fill_parts(parts, record)) in LIVE:
         return None
     record = record.shift_to_clock(offsets.get(record.hub, 0.0))
-    cut_off = [
-        part
-        for name in record.lost_nodes
-        if (part := parts.get(name)) is not None and part.node == name and not part.live
+    contradicting = {
+        recorded.node: part
+        for recorded in record.parts
+        if (part := parts.get(recorded.node)) is not None and not part.live and _contradicts(part, recorded)
+    }
+    failures = [
+        failure for failure in record.failures if not failure.lost and failure.node not in contradicting
     ]
-    failures = [failure for failure in record.failures if not failure.lost]
     stop_times = [record.stopped_at]
-    for part in cut_off:
+    for part in contradicting.values():
         own = _own_account(part, offsets.get(part.node, 0.0))
         failures += own.failures
         stop_times.append(own.stopped_at)
@@ -181,7 +183,8 @@ def judge_with_record(
     """Judge by what is known of each node, and by the record that counts; all times are by one clock."""
     if record is None:
         return judge(run_id, parts, failures, stopped_at=stopped_at)
-    failures = with_losses(record, failures, stopped_at)
+    if run_state(parts) != SUCCEEDED:  # else no node is missing, whatever one has recorded of another
+        failures = with_losses(record, failures, stopped_at)
     filled = fill_parts(parts, record)
     verdict = judge(
         run_id,
@@ -195,12 +198,20 @@ def judge_with_record(
     return replace(verdict, losses=losses)
 
 
+def _contradicts(part: NodeState, recorded: RecordedPart) -> bool:
+    """Tell whether a node reports another end than the record gives it: others lost it, or one of them lies."""
+    if part.node != recorded.node:
+        return False
+    hides_failures = not recorded.failures and any(rank.failed for rank in part.ranks)
+    return recorded.lost or hides_failures or (part.state == SUCCEEDED) != (recorded.state == SUCCEEDED)
+
+
 def _own_account(part: NodeState, offset: float) -> RecordedPart:
-    """Give what a node that the others lost has on record of itself, by our clock."""
+    """Give what a node whose end the chosen record does not give has on record of itself, by our clock."""
     if part.record is not None:
         shifted = part.record.shift_to_clock(offset)
         for recorded in shifted.parts:
-            if recorded.node == part.node and not recorded.lost:
+            if recorded.node == part.node and not _contradicts(part, recorded):
                 return replace(recorded, stopped_at=shifted.stopped_at)
     ended = part.since - offset
     failures = [
@@ -213,14 +224,13 @@ def _own_account(part: NodeState, offset: float) -> RecordedPart:
     return RecordedPart(part.node, part.node_rank, part.state, part.reason, None, tuple(failures))
 
 
-def name_state(
-    run_id: RunId,
-    parts: Mapping[str, NodeState | None],
-    names: Collection[str] = (),
-    verdict: Verdict | None = None,
-) -> str:
-    """Name the state of a run as `launch` does at its end; `verdict` is what was made of it already."""
-    verdict = verdict or judge_recorded(run_id, parts, names)
+def name_state(run_id: RunId, parts: Mapping[str, NodeState | None], names: Collection[str] = ()) -> str:
+    """Name the state of a run as `launch` does at its end; `names` as in `judge_recorded`."""
+    return judged_state(judge_recorded(run_id, parts, names), parts)
+
+
+def judged_state(verdict: Verdict | None, parts: Mapping[str, NodeState | None]) -> str:
+    """Name the state by what `judge_recorded` has found; without a verdict by the parts alone."""
     return verdict.state if verdict is not None else _state_without_record(parts)
 
 

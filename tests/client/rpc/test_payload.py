@@ -150,10 +150,10 @@ def test_exec_and_sync_load_little() -> None:
 MOST_BYTES = {
     "clean": 27_000,
     "exec": 8_500,
-    "follow": 27_500,
+    "follow": 27_000,
     "orphans": 17_000,
     "probe": 40_000,
-    "ps": 16_700,
+    "ps": 16_500,
     "pull": 26_500,
     "start": 17_500,
     "stop": 24_500,

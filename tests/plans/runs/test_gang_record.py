@@ -205,3 +205,51 @@ def test_a_record_of_an_older_version_has_no_last_sign_of_life() -> None:
         cause = find_cause(told.failures, told.stopped_at)
         assert cause is not None
         assert cause.failure.node == shown
+
+
+def test_a_record_takes_no_success_from_nodes_that_all_report_one() -> None:
+    """One node's record says that another failed, or is lost: only the node itself reports how it ended."""
+    crashed = {"rank": 0, "exit": None, "signal": 11, "time": 9.0}
+    for invented in (part("gpu01", 0, "LOST", reason=SILENT), part("gpu01", 0, "FAILED", crashed)):
+        lie = record(invented, part("gpu02", 1, "SUCCEEDED"))
+        parts = {
+            "gpu01": state("gpu01", 0, "SUCCEEDED"),
+            "gpu02": state("gpu02", 1, "SUCCEEDED", {**lie, "hub": "gpu02"}),
+        }
+        verdict = judge_recorded("a-1", parts)
+        assert verdict is not None
+        assert (verdict.state, verdict.exit_code, verdict.cause) == ("SUCCEEDED", 0, None)
+
+
+def test_a_record_hides_no_failure_that_a_node_reports_itself() -> None:
+    """The hub leaves out a node's failure and says that a person stopped the run; all nodes keep its record."""
+    by_hand = "stopped by ann@laptop"
+    lie = record(part("gpu01", 0, "CANCELLED", reason=by_hand), part("gpu02", 1, "FAILED"))
+    about = {"run": "a-1", "nnodes": 2, "since": 12.0, "gang": lie}
+    ranks = {"1": {"local_rank": 0, "pid": 7, "exit": 1, "signal": None}}
+    hub = parse_state(Untrusted({**about, "node": "gpu01", "state": "CANCELLED", "reason": by_hand}))
+    failed = parse_state(
+        Untrusted({**about, "node": "gpu02", "node_rank": 1, "state": "FAILED", "ranks": ranks})
+    )
+    verdict = judge_recorded("a-1", {"gpu01": hub, "gpu02": failed})
+
+    assert verdict is not None
+    assert verdict.state == "FAILED"
+    assert verdict.cause is not None
+    assert (verdict.cause.failure.node, verdict.cause.failure.rank) == ("gpu02", 1)
+
+
+def test_records_of_different_attempts_are_different() -> None:
+    """A node that kept an earlier attempt's is outvoted; what a node kept of itself goes before its loss."""
+    kept = record(part("gpu01", 0, "FAILED"), part("gpu02", 1, "FAILED"))
+    earlier, latest = (parse_record(Untrusted({**kept, "attempts": [{}] * count})) for count in (1, 2))
+    names = {"gpu01", "gpu02"}
+
+    assert choose_record([earlier, latest, latest], names) == latest
+    ones = [
+        record(part("gpu01", 0, "LOST", reason=SILENT), part("gpu02", 1, "CANCELLED"), whole=False),
+        record(part("gpu01", 0, "FAILED", RAISED), whole=False),
+    ]
+    best = choose_record([parse_record(Untrusted(one)) for one in ones], names)
+    assert best is not None
+    assert [(one.node, one.state) for one in best.parts] == [("gpu01", "FAILED"), ("gpu02", "CANCELLED")]
