@@ -95,6 +95,10 @@ def down(name: str | None, everything: bool, yes: bool) -> None:
 
     labs_dir = lab_dir()
     name = _name(name)
+    if everything and name is not None:
+        raise click.UsageError(
+            "--all ends every lab, --name only one: give one of them", click.get_current_context()
+        )
     if not everything and name is None:
         name = labs.DEFAULT_NAME
         if labs.list_running(labs_dir):
