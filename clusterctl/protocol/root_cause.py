@@ -254,7 +254,7 @@ def find_symptom(failure: Failure) -> SymptomMatch | None:
     if failure.rank is None:
         tail = () if failure.reason or failure.signal in KILLS else failure.tail
         return recognise(said, tail, None) or _find_in_origin(failure)
-    return recognise(said, () if failure.reason else failure.tail, failure.signal) or _find_in_origin(failure)
+    return recognise(said, failure.tail, failure.signal) or _find_in_origin(failure)
 
 
 def _find_in_origin(failure: Failure) -> SymptomMatch | None:

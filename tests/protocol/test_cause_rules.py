@@ -47,6 +47,17 @@ def test_only_torch_writes_more_than_one_line_that_counts() -> None:
     assert judge(own, KILLED).failure == own
 
 
+def test_the_first_of_a_chain_explains_only_by_what_is_its_own() -> None:
+    """That a loader's process ended may be the answer to another rank's end: it does not explain the last exception."""
+    last = raised(0, "ValueError: no batch", 5.0)
+
+    assert (
+        find_symptom(replace(last, origin="RuntimeError: DataLoader worker (pid 7) exited unexpectedly"))
+        is None
+    )
+    assert find_symptom(replace(last, origin="torch.OutOfMemoryError: CUDA out of memory")) is not None
+
+
 def test_what_a_rank_wrote_goes_before_the_kernels_count() -> None:
     """The kernel killed for memory on that node; this rank ended with an error of its own."""
     found = find_symptom(replace(raised(0, "OSError: [Errno 28] No space left on device", 5.0), starved=True))
@@ -103,7 +114,7 @@ def test_only_a_ranks_own_exception_goes_before_a_lost_node() -> None:
     early = raised(0, "ValueError: bad", 9.0)
 
     assert judge(LOST, early).failure == early
-    assert judge(LOST, raised(0, CLOSED, 9.0)).failure == LOST
+    assert judge(LOST, raised(0, CLOSED, 9.0), KILLED).failure == LOST
     assert judge(LOST, replace(early, survived=True)).failure == LOST
 
 
@@ -126,9 +137,20 @@ def test_a_rank_that_somebody_stopped_goes_before_one_that_left() -> None:
     assert (cause.failure, cause.waited_for) == (frozen, True)
 
 
+def test_a_rank_that_only_our_stop_ended_was_waited_for() -> None:
+    """Where the others wait, it has left nobody, though one of them lost its connection afterwards."""
+    waits = raised(0, "RuntimeError: Rank 1 failed to pass monitoredBarrier", 8.0)
+    stopped = Failure("gpu02", 1, None, TERM, 10.1, after_stop=True)
+    cause = judge(waits, raised(2, CLOSED, 9.0, "gpu03"), stopped, stopped_at=10.0)
+
+    assert (cause.failure, cause.waited_for, cause.left) == (stopped, True, False)
+
+
 def test_a_rank_that_raised_after_the_stop_was_not_silent() -> None:
     """It may have worked until then: nobody is known to have left."""
-    late = replace(raised(1, "ValueError: interrupted", 11.0, "gpu02"), after_stop=True)
+    late = replace(
+        raised(1, "ValueError: interrupted", 11.0, "gpu02"), exit=None, signal=TERM, after_stop=True
+    )
     cause = judge(raised(0, CLOSED, 9.0), late, stopped_at=10.0)
 
     assert (cause.failure.rank, cause.left) == (0, False)

@@ -253,3 +253,93 @@ def test_records_of_different_attempts_are_different() -> None:
     best = choose_record([parse_record(Untrusted(one)) for one in ones], names)
     assert best is not None
     assert [(one.node, one.state) for one in best.parts] == [("gpu01", "FAILED"), ("gpu02", "CANCELLED")]
+
+
+def test_every_time_is_told_by_our_clock() -> None:
+    """The record's by the hub's, and by its own what a node has on record that the others lost."""
+    honest = record(part("gpu01", 0, "CANCELLED"), part("gpu02", 1, "FAILED", RAISED))
+    parts = {"gpu01": state("gpu01", 0, "CANCELLED", honest), "gpu02": None}
+    verdict = judge_recorded("a-1", parts, offsets={"gpu01": 2.0, "gpu02": 7.0})
+    assert verdict is not None
+    assert verdict.cause is not None
+    assert (round(verdict.cause.failure.time, 3), verdict.cause.failure.raised_at) == (10.6, 8.0)
+
+    of_hub = record(part("gpu01", 0, "CANCELLED"), part("gpu02", 1, "LOST", reason=SILENT))
+    of_itself = record(
+        part("gpu01", 0, "LOST", reason=SILENT), part("gpu02", 1, "FAILED", RAISED), whole=False
+    )
+    parts = {"gpu01": state("gpu01", 0, "CANCELLED", of_hub), "gpu02": state("gpu02", 1, "FAILED", of_itself)}
+    verdict = judge_recorded("a-1", parts, offsets={"gpu01": 2.0, "gpu02": 7.0})
+    assert verdict is not None
+    assert verdict.cause is not None
+    told = {failure.node: failure for failure in (verdict.cause.failure, *verdict.cause.consequences)}
+    assert (round(told["gpu02"].time, 3), told["gpu02"].raised_at) == (5.6, 3.0)
+
+    for gang in (True, of_itself):
+        about = {"run": "a-1", "node": "gpu02", "node_rank": 1, "nnodes": 2, "since": 12.0, "gang": gang}
+        killed = parse_state(Untrusted({**about, "state": "LOST", "reason": "agent and guardian are gone"}))
+        parts["gpu02"] = killed
+        verdict = judge_recorded("a-1", parts, offsets={"gpu02": 7.0})
+        assert verdict is not None
+        assert verdict.cause is not None
+        assert verdict.cause.failure.time == (5.0 if gang is True else 5.6)
+
+
+def test_a_node_gives_its_own_account_only() -> None:
+    """One that answers under another's name lays its failure on nobody else."""
+    lost = record(part("gpu01", 0, "CANCELLED"), part("gpu02", 1, "LOST", reason=SILENT))
+    ranks = {"1": {"local_rank": 0, "pid": 7, "exit": 1, "signal": None}}
+    about = {"run": "a-1", "node": "gpu01", "node_rank": 1, "nnodes": 2, "since": 9.0, "ranks": ranks}
+    posing = parse_state(Untrusted({**about, "state": "FAILED"}))
+    verdict = judge_recorded("a-1", {"gpu01": state("gpu01", 0, "CANCELLED", lost), "gpu02": posing})
+
+    assert verdict is not None
+    assert verdict.cause is not None
+    assert [one.node for one in (verdict.cause.failure, *verdict.cause.consequences)] == ["gpu02"]
+
+
+def test_records_that_differ_in_a_state_or_the_hub_are_different() -> None:
+    """Two that agree outvote the first, whatever it changes."""
+    kept = record(part("gpu01", 0, "FAILED"), part("gpu02", 1, "CANCELLED"))
+    honest = parse_record(Untrusted(kept))
+    for lie in ({**kept, "hub": "gpu02"}, record(part("gpu01", 0, "FAILED"), part("gpu02", 1, "FAILED"))):
+        assert choose_record([parse_record(Untrusted(lie)), honest, honest], {"gpu01", "gpu02"}) == honest
+
+
+def test_of_parts_put_together_the_first_stop_counts() -> None:
+    """Each node without the hub keeps when it was told to stop itself."""
+    ones = [
+        {
+            **record({**part(f"gpu0{rank + 1}", rank, "CANCELLED"), "stopped_at": at}, whole=False),
+            "stop": None,
+        }
+        for rank, at in ((0, 12.0), (1, 11.0))
+    ]
+    best = choose_record([parse_record(Untrusted(one)) for one in ones], {"gpu01", "gpu02"})
+
+    assert best is not None
+    assert best.stopped_at == 11.0
+
+
+def test_a_hub_that_failed_itself_or_lost_its_only_peer_is_not_cut_off() -> None:
+    """Of two nodes either may be; and what the hub reports of itself explains why it hears nobody."""
+    two = record(part("gpu01", 0, "CANCELLED"), part("gpu02", 1, "LOST", reason=SILENT))
+    all_lost = [part(f"gpu0{n + 1}", n, "LOST", reason=SILENT) for n in (1, 2)]
+    three = parse_record(Untrusted(record(part("gpu01", 0, "FAILED"), *all_lost)))
+    told = parse_record(Untrusted(two))
+    assert told is not None
+    assert three is not None
+    own = Failure("gpu01", None, None, None, 9.0, reason="the agent was killed")
+
+    assert [one.node for one in find_given_up_nodes(told, [], 10.3)] == ["gpu02"]
+    assert [one.node for one in find_given_up_nodes(three, [own], 10.3)] == ["gpu02", "gpu03"]
+
+
+def test_a_node_that_is_cut_off_was_last_seen_when_its_peers_heard_it() -> None:
+    """Not when it ended by itself."""
+    lost = {**part("gpu02", 1, "LOST", reason=SILENT), "last_seen": 9.1}
+    told = parse_record(Untrusted(record(part("gpu01", 0, "CANCELLED"), lost)))
+    assert told is not None
+    own = Failure("gpu02", None, None, None, 20.0, reason="the node was restarted")
+
+    assert [(one.cut_off, one.last_seen) for one in with_losses(told, [own], 10.3)] == [(True, 9.1)]
