@@ -91,6 +91,10 @@ BANNED = {
 FORMS = {
     "brought": "bring",
     "heard": "hear",
+    "learnt": "learn",
+    "said": "say",
+    "spoke": "speak",
+    "spoken": "speak",
     "stories": "story",
     "told": "tell",
     "wishes": "wish",
@@ -192,6 +196,7 @@ def test_what_is_allowed_is_needed() -> None:
         "class A:\n    def f(self):\n        self._wished = 1",
         "def hear_peer(): ...",
         "def f(what_was_told): ...",
+        "def f(*said): ...",
         "f = lambda wishes: 0",
         "def take(): ...",
         "async def _end_run(): ...",

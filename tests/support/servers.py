@@ -68,13 +68,18 @@ def hop_named(name: str, **ssh: Any) -> Hop:
     return plain_hop(node_named(name, **ssh))
 
 
+# Waits for the end of its stdin, which the tests hold, and ends the sshd that nobody will stop any more.
+WATCHER = 'read -r _; kill -9 "$1"'
+
+
 @dataclass
 class Server:
-    """A running sshd, and what is needed to get in."""
+    """A running sshd, and what is needed to get in; it ends with the process that has started it."""
 
     folder: Path
     port: int
     process: subprocess.Popen[bytes]
+    watcher: subprocess.Popen[bytes]
 
     @property
     def host_key(self) -> str:
@@ -115,6 +120,8 @@ class Server:
 
     def stop(self) -> None:
         """End the server and its connections."""
+        with self.watcher:  # first: the number of a process that has ended may be another's
+            self.watcher.kill()
         children = self.children()
         for pid in (*children, self.process.pid):
             with suppress(ProcessLookupError):
@@ -157,7 +164,14 @@ def start_server(folder: Path, *options: str, port: int | None = None, address: 
         process = subprocess.Popen(
             [SSHD, "-D", "-e", "-f", str(folder / "conf")], stdin=subprocess.DEVNULL, stdout=log, stderr=log
         )
-    server = Server(folder, port, process)
+    watcher = subprocess.Popen(
+        ["/bin/sh", "-c", WATCHER, "watcher", str(process.pid)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    server = Server(folder, port, process, watcher)
     _await_port(server)
     key = " ".join((folder / "host_ed25519.pub").read_text().split()[:2])
     (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {key}\n")

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -358,10 +358,10 @@ Said = tuple[dict[str, Any], bytes]
 class Hostile:
     """A node that answers with frames of the test's own."""
 
-    def __init__(self, rows: Any, *answers: Said) -> None:
+    def __init__(self, rows: Any, *answers: Said, more_rows: Sequence[Any] = ()) -> None:
         self._frames: Iterator[Said] = iter(
             [
-                ({"rows": 1}, zlib.compress(json.dumps(rows).encode())),
+                *(({"rows": 1}, zlib.compress(json.dumps(batch).encode())) for batch in (rows, *more_rows)),
                 ({"listed": 1, "more": False, "mark": "m"}, b""),
                 *answers,
             ]
@@ -690,9 +690,12 @@ def test_a_node_that_gets_nowhere_is_given_up(tmp_path: Path, monkeypatch: pytes
 
 
 def test_names_have_a_budget() -> None:
-    """Few files with long names are refused like many files; the limit is the client's."""
+    """Few files with long names are refused like many files, also batch by batch; the limit is the client's."""
     rows = [row(f"{number}" + "x" * 100) for number in range(5)]
-    with pytest.raises(NodeError, match="longer names") as caught:
-        list_results(Hostile(rows), 9, None, "gpu01", max_name_bytes=1000)
-    assert caught.value.code == "CC-PULL-001"
-    assert len(list_results(Hostile(rows), 9, None, "gpu01", max_name_bytes=9000).entries) == 5
+    one_by_one = [[one] for one in rows]
+    for first, more in ((rows, []), (one_by_one[0], one_by_one[1:])):
+        with pytest.raises(NodeError, match="longer names") as caught:
+            list_results(Hostile(first, more_rows=more), 9, None, "gpu01", max_name_bytes=1000)
+        assert caught.value.code == "CC-PULL-001"
+        node = Hostile(first, more_rows=more)
+        assert len(list_results(node, 9, None, "gpu01", max_name_bytes=9000).entries) == 5

@@ -383,12 +383,16 @@ def test_a_bastion_asks_at_the_terminal_too(serve: Callable[..., Server], tmp_pa
     wait_until(lambda: not server.children(), "the master is gone")
 
 
-@pytest.mark.parametrize("command", ["yes", "yes >&2"])
+# Far more than is read, then a little without end: were this test cut off, what it leaves could not fill the disk.
+NEVER_STOPS = "yes | head -c 16777216; while echo y; do sleep 0.1; done"
+
+
+@pytest.mark.parametrize("command", [NEVER_STOPS, f"exec >&2; {NEVER_STOPS}"], ids=["stdout", "stderr"])
 def test_a_login_shell_that_never_stops_does_not_fill_the_disk(
     serve: Callable[..., Server], masters: Masters, command: str
 ) -> None:
     """What ssh prints goes into files of ours: the login is given up long before its limit."""
-    server = serve(f"ForceCommand exec {command}")
+    server = serve(f"ForceCommand exec sh -c '{command}'")
     with pytest.raises(NodeError) as caught:
         masters.connect(server.node(config="none"), PATIENT)
     assert (caught.value.code, caught.value.evidence.startswith("y\ny")) == ("CC-SSH-017", True)

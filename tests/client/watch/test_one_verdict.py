@@ -118,6 +118,23 @@ def test_launch_and_status_agree(
         assert verdict.cause.failure.node == "gpu02"
 
 
+def test_a_node_that_we_lost_is_judged_by_what_the_others_recorded() -> None:
+    """Its rank had failed before our own connection to it broke: that is the cause, and not the connection."""
+    failed = recorded("gpu02", "FAILED", "rank 1 exited with 1", {"rank": 1, "exit": 1, "time": 10.1})
+    record = hub_record(GONE)
+    record.update(parts=[record["parts"][0], failed, record["parts"][2]])
+    record["stop"] = {"node": "gpu02", "reason": "gpu02: rank 1 exited with 1", "time": 10.2}
+    first, third = (part(node, "CANCELLED", record["stop"]["reason"], record) for node in ("gpu01", "gpu03"))
+    attached = watch([])
+    for name, known in (("gpu01", first), ("gpu03", third)):
+        attached._on_update(StateChange(name, known))
+    attached._reports["gpu02"].lost_reason = GONE
+
+    for verdict in (attached._judge(), judge_recorded(RUN, {"gpu01": first, "gpu02": None, "gpu03": third})):
+        assert verdict is not None and verdict.cause is not None
+        assert (verdict.cause.failure.node, verdict.cause.failure.rank) == ("gpu02", 1)
+
+
 def test_a_node_that_the_others_lost_and_that_ended_by_itself_is_not_to_be_stopped() -> None:
     """It is heard over SSH: its rank has ended with the run, and nothing is left there."""
     verdict = judge_recorded(RUN, parts_with(SILENT, CUT_OFF))
@@ -155,6 +172,8 @@ def test_without_a_record_a_run_that_no_person_stopped_is_not_cancelled(
         name: part(name, "CANCELLED", f"gpu02 is lost: {SILENT}") for name in ("gpu01", "gpu03")
     }
     assert name_state(RUN, {**parts, "gpu02": second and part("gpu02", second.state, second.reason)}) == state
+    failed = {name: part(name, "CANCELLED", "gpu02: rank 1 exited with 1") for name in ("gpu01", "gpu03")}
+    assert name_state(RUN, {**failed, "gpu02": part("gpu02", CUT_OFF.state, CUT_OFF.reason)}) == "FAILED"
     by_hand = {name: part(name, "CANCELLED", "stopped by ann@laptop") for name in ("gpu01", "gpu02", "gpu03")}
     assert name_state(RUN, by_hand) == "CANCELLED"
 
