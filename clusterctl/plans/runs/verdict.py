@@ -230,8 +230,16 @@ def name_state(run_id: RunId, parts: Mapping[str, NodeState | None], names: Coll
 
 
 def judged_state(verdict: Verdict | None, parts: Mapping[str, NodeState | None]) -> str:
-    """Name the state by what `judge_recorded` has found; without a verdict by the parts alone."""
-    return verdict.state if verdict is not None else _state_without_record(parts)
+    """Name the state by what `judge_recorded` has found; without a verdict by the parts alone.
+
+    The word of a few is enough for a failure, not for the success of nodes that do not answer.
+    """
+    if verdict is None:
+        return _state_without_record(parts)
+    answered = sum(part is not None for part in parts.values())
+    if verdict.state == SUCCEEDED and 2 * answered <= len(verdict.node_states):
+        return run_state(parts)
+    return verdict.state
 
 
 def _state_without_record(parts: Mapping[str, NodeState | None]) -> str:

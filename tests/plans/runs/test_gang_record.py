@@ -8,9 +8,10 @@ import pytest
 
 from clusterctl.plans.runs.gang_record import choose_record, find_given_up_nodes, with_losses
 from clusterctl.plans.runs.state import NodeState, parse_state
-from clusterctl.plans.runs.verdict import judge_recorded
+from clusterctl.plans.runs.verdict import judge_recorded, name_state
 from clusterctl.protocol.end_record import parse_record
 from clusterctl.protocol.root_cause import Failure, find_cause, restart_reason
+from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.untrusted import Untrusted
 
 RAISED = {
@@ -219,6 +220,21 @@ def test_a_record_takes_no_success_from_nodes_that_all_report_one() -> None:
         verdict = judge_recorded("a-1", parts)
         assert verdict is not None
         assert (verdict.state, verdict.exit_code, verdict.cause) == ("SUCCEEDED", 0, None)
+
+
+@pytest.mark.parametrize(
+    ("answering", "state_name"),
+    [(("gpu01",), "UNKNOWN"), (("gpu01", "gpu02"), "SUCCEEDED"), (("gpu01", "gpu02", "gpu03"), "SUCCEEDED")],
+)
+def test_one_node_of_three_makes_no_success(answering: tuple[str, ...], state_name: str) -> None:
+    """Its record says that all succeeded; the two others, which alone could confirm it, do not answer."""
+    names = ("gpu01", "gpu02", "gpu03")
+    succeeded = record(*(part(name, rank, "SUCCEEDED") for rank, name in enumerate(names)))
+    parts = {
+        name: state(name, rank, "SUCCEEDED", succeeded) if name in answering else None
+        for rank, name in enumerate(names)
+    }
+    assert name_state(RunId("a-1"), parts) == state_name
 
 
 def test_a_record_hides_no_failure_that_a_node_reports_itself() -> None:
