@@ -27,7 +27,8 @@ import troubles
 from book import BOOK, book
 from troubles import plain
 
-from clusterctl.cli.main import VERBS, root
+from clusterctl.cli.help import VERBS, VerbCommand
+from clusterctl.cli.main import root
 from clusterctl.plans.checks.registry import all_checks
 from clusterctl.plans.known_errors import guidance_of
 from clusterctl.plans.launch.launchers import VENDOR_NIC_RULES, network_env
@@ -160,7 +161,16 @@ def verb(path: str) -> str:
     own = [option for option in command.params if isinstance(option, click.Option) and not is_shared(option)]
     text = re.sub(r"\s*\n\s*\n\s*", "\n\n", (command.help or "").strip())
     parts = [f"```\n{usage}\n```\n", re.sub(r"[ \t]*\n[ \t]*(?!\n)", "\n", text) + "\n"]
-    return "\n".join([*parts, *([options(iter(own))] if own else [])])
+    return "\n".join([*parts, *([options(iter(own))] if own else []), *examples(command)])
+
+
+def examples(command: click.Command) -> Iterator[str]:
+    """Write the examples of `--help`, each with what it is for."""
+    found = command.examples if isinstance(command, VerbCommand) else ()
+    if found:
+        width = max(len(text) for text, _ in found)
+        lines = (f"{text:<{width}}  # {comment}" if comment else text for text, comment in found)
+        yield "```bash\n" + "\n".join(lines) + "\n```\n"
 
 
 def find_command(words: list[str]) -> click.Command:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from clusterctl.cli.context.known_runs import remember_runs
 from clusterctl.cli.context.nodes import notice, with_any_python
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
@@ -76,6 +77,7 @@ def find_runs(
     runs = {
         run_id: {name: parts[name] for name in names if name in parts} for run_id, parts in gathered.items()
     }
+    remember_runs(runs)
     return FoundRuns(runs, tuple(errors.values()), len(answers) + len(errors), pythons, offsets)
 
 

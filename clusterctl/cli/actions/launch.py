@@ -14,6 +14,7 @@ from clusterctl.cli.actions.attach import RunOutput, watch_run
 from clusterctl.cli.actions.notify import check_hooks, remember_hooks, warn_not_notified
 from clusterctl.cli.actions.preflight import Preflight, run_preflight, select_checks
 from clusterctl.cli.context.code import read_code, read_job_setup, warn_not_distributed
+from clusterctl.cli.context.known_runs import remember_runs
 from clusterctl.cli.context.nodes import interpreter, launch_record, notice
 from clusterctl.client.launch import prepare
 from clusterctl.client.launch.locks import LockPolicy
@@ -117,6 +118,7 @@ class Launch:
         ready = self._prepare(cluster, plan, scan, secrets)
         self._start_workers(cluster, plan, ready)
         remember_hooks(self._job, self._inventory, plan.run_id)
+        remember_runs([plan.run_id])
         return self._detach(plan) if self._options.detach else self._follow(cluster, plan, preflight, secrets)
 
     def _run_preflight(self, cluster: Cluster) -> Preflight:

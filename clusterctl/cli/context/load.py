@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clusterctl.cli.options import Settings
+from clusterctl.cli.context.settings import Settings
 from clusterctl.client.local.private_files import (
     NotOursError,
     check_base,

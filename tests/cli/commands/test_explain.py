@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from clusterctl.cli.commands.explain import CODES_FILE
+from clusterctl.cli.context.codes import read_codes
 from clusterctl.cli.main import run
 from clusterctl.plans import explain
 from clusterctl.plans.checks.registry import all_checks
 
 PACKAGE = Path(explain.__file__).parents[1]
-KNOWN = explain.parse_manual(json.loads(CODES_FILE.read_text(encoding="utf-8")))
+KNOWN = read_codes()
 
 
 def test_every_code_of_the_package_is_explained() -> None:
