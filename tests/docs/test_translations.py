@@ -58,9 +58,9 @@ def mismatches(english: str, chinese: str, page: Path, other: Path) -> list[str]
 def test_it_states_what_the_english_page_states(page: Path) -> None:
     """If this fails, one page has changed and the other has not; sentences and comments are free."""
     other = english(page)
-    texts = (one.read_text(encoding="utf-8") for one in (other, page))
+    theirs, ours = other.read_text(encoding="utf-8"), page.read_text(encoding="utf-8")
 
-    assert mismatches(*texts, page, other) == []
+    assert mismatches(theirs, ours, page, other) == []
 
 
 SAMPLE = """# Title
