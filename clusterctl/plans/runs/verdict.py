@@ -335,7 +335,7 @@ def _name_node_state(part: NodeState | None, *, is_lost: bool) -> str:
     """Name how a node ended; one that the others lost, and that reports its own end, has ended so."""
     if part is None:
         return LOST if is_lost else UNKNOWN
-    return LOST if is_lost and part.state in (LOST, UNKNOWN, *LIVE) else part.state
+    return LOST if is_lost and part.state in (UNKNOWN, *LIVE) else part.state
 
 
 def verdict_to_json(verdict: Verdict) -> dict[str, object]:
