@@ -209,7 +209,7 @@ class Launch:
         files, size = scan.manifest.files, scan.manifest.size
 
         def sent() -> int:
-            return self._phases.sent - (sum(setup_upload.sent.values()) if setup_upload else 0)
+            return self._phases.transferred - (sum(setup_upload.sent.values()) if setup_upload else 0)
 
         return {
             "start": lambda: "",

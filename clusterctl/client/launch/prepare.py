@@ -93,7 +93,7 @@ class Observer(Protocol):
     def set_step(self, name: str, what: str) -> None:
         """A node is at this from now on."""
 
-    def add_bytes_sent(self, name: str, count: int) -> None:
+    def add_bytes(self, name: str, count: int) -> None:
         """So many bytes of code have left for a node."""
 
 
@@ -200,7 +200,7 @@ def prepare(
         if inputs.setup_upload is not None and creates_environment:
             observer.set_step(node.name, "taking the files of its setup")
             with inputs.home_locks.acquire(workdir_id):
-                on_bytes = partial(observer.add_bytes_sent, node.name)
+                on_bytes = partial(observer.add_bytes, node.name)
                 inputs.setup_upload.send(c, node.member.node, interpreter, slot, session, on_bytes)
         observer.set_step(node.name, "taking the code")
         with inputs.home_locks.acquire(workdir_id):
@@ -211,7 +211,7 @@ def prepare(
                 run_id,
                 slot,
                 TreeUpload(inputs.scan, distribution=inputs.distribution),
-                partial(observer.add_bytes_sent, node.name),
+                partial(observer.add_bytes, node.name),
             )
         observer.mark_done("code", node.name)
         observer.set_step(node.name, "getting ready")
