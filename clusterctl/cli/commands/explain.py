@@ -10,7 +10,7 @@ import click
 from clusterctl.cli.options import Settings, shared_options
 from clusterctl.console.text import json_text
 
-CODES_FILE = Path(__file__).parents[1] / "codes.json"
+EXAMPLES_FILE = Path(__file__).parents[1] / "examples.json"
 
 
 @click.command()
@@ -31,19 +31,19 @@ def explain(
     from clusterctl.console.terminal import stdout
     from clusterctl.plans import explain as explaining
 
-    codes = explaining.parse_manual(json.loads(CODES_FILE.read_text(encoding="utf-8")))
-    code = explaining.find_code(word, codes) if word else ""
+    code = explaining.find_code(word) if word else ""
     if "-" in code:
-        explanation = explaining.explain(code, codes)
+        manual = explaining.parse_manual(json.loads(EXAMPLES_FILE.read_text(encoding="utf-8")))
+        explanation = explaining.explain(code, manual)
         if as_json:
             click.echo(json_text(explanation_to_json(explanation), indent=2))
         else:
             render_explanation(stdout(), explanation)
         return
     titles = {
-        name: text for name, text in explaining.list_titles(codes).items() if code in ("", name.split("-")[1])
+        name: text for name, text in explaining.list_titles().items() if code in ("", name.split("-")[1])
     }
     if as_json:
         click.echo(json_text({"schema": 1, "codes": titles}, indent=2))
     else:
-        render_codes(stdout(), codes.families, titles, code)
+        render_codes(stdout(), titles, code)
