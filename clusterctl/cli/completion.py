@@ -64,10 +64,9 @@ def _node_names(ctx: click.Context) -> Iterable[str]:
 
 
 def _codes(_: click.Context) -> Iterable[str]:
-    from clusterctl.cli.context.codes import read_codes
-    from clusterctl.plans import explain
+    from clusterctl.codes.table import TABLE
 
-    return explain.list_titles(read_codes())
+    return sorted(TABLE)
 
 
 def complete_job_file(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's

@@ -145,7 +145,7 @@ def _render_known(cause: Cause, run_id: str, command: str, width: int) -> list[s
         return []
     code = cause.symptom_match.symptom.code
     guidance = guidance_of(code)
-    text = f"{code}: {guidance.meaning}. {guidance.advice}"
+    text = f"{code}: {guidance.title.en}. {guidance.do.en}"
     columns = max(NARROWEST, min(WIDTH, width))
     lines = textwrap.wrap(
         text,

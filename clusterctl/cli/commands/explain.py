@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import click
 
 from clusterctl.cli.completion import complete_code
-from clusterctl.cli.context.codes import read_codes
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
 from clusterctl.cli.options import shared_options
 from clusterctl.console.text import json_text
+
+EXAMPLES_FILE = Path(__file__).parents[1] / "examples.json"
 
 
 @click.command(
@@ -37,19 +41,19 @@ def explain(
     from clusterctl.console.terminal import stdout
     from clusterctl.plans import explain as explaining
 
-    codes = read_codes()
-    code = explaining.find_code(word, codes) if word else ""
+    code = explaining.find_code(word) if word else ""
     if "-" in code:
-        explanation = explaining.explain(code, codes)
+        manual = explaining.parse_manual(json.loads(EXAMPLES_FILE.read_text(encoding="utf-8")))
+        explanation = explaining.explain(code, manual)
         if as_json:
             click.echo(json_text(explanation_to_json(explanation), indent=2))
         else:
             render_explanation(stdout(), explanation)
         return
     titles = {
-        name: text for name, text in explaining.list_titles(codes).items() if code in ("", name.split("-")[1])
+        name: text for name, text in explaining.list_titles().items() if code in ("", name.split("-")[1])
     }
     if as_json:
         click.echo(json_text({"schema": 1, "codes": titles}, indent=2))
     else:
-        render_codes(stdout(), codes.families, titles, code)
+        render_codes(stdout(), titles, code)

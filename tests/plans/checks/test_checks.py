@@ -67,10 +67,11 @@ def test_healthy_nodes_have_no_findings(count: int) -> None:
 def test_every_check_can_be_explained() -> None:
     """Each check has a title, a reason of one sentence, and an explanation that says more."""
     for one in all_checks().values():
-        assert one.severity in SEVERITIES
-        assert one.title and not one.title.endswith(".")
-        assert one.why.endswith(".") and len(one.why) < 140, one.code
-        assert len(one.explanation) > 20, one.code
+        entry = one.entry
+        assert entry.severity in SEVERITIES
+        assert entry.title.en and not entry.title.en.endswith(".")
+        assert entry.why.en.endswith(".") and len(entry.why.en) < 140, one.code
+        assert len(entry.what.en) > 20, one.code
 
 
 def test_findings_come_worst_first() -> None:
@@ -83,7 +84,7 @@ def test_codes_are_taken_once() -> None:
     """A second check under the same code is refused."""
     with pytest.raises(ValueError, match="CC-NET-001 is taken"):
 
-        @check("CC-NET-001", "error", "again", why="Because.")
+        @check("CC-NET-001")
         def again(seen: CheckContext) -> list[Any]:
             return list(seen.nodes)
 

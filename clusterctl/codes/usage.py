@@ -1,0 +1,290 @@
+"""The command line: CC-USE."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from clusterctl.codes.entry import Entry, Text
+
+ENTRIES: Mapping[str, Entry] = {
+    "CC-USE-001": Entry(
+        "error",
+        Text(
+            "an unknown verb or option, or an argument that is missing or wrong",
+            "不认识的命令或选项，或者参数不对",
+        ),
+        do=Text("The nearest one is named; `clusterctl --help`", "报错里有最接近的；看 `clusterctl --help`"),
+    ),
+    "CC-USE-002": Entry(
+        "error",
+        Text(
+            "no inventory was found; see [which inventory](command-line.md#which-inventory)",
+            "找不到 inventory",
+        ),
+        do=Text(
+            "`-i FILE`, or `clusterctl init` to make one", "用 `-i FILE`，或者用 `clusterctl init` 建一个"
+        ),
+    ),
+    "CC-USE-003": Entry(
+        "error",
+        Text("`--set` without `KEY=VALUE`", "`--set` 后面不是 `KEY=VALUE`"),
+        do=Text("`--set KEY=VALUE`, such as `--set nproc_per_node=2`", "写成 `--set nproc_per_node=2` 这样"),
+    ),
+    "CC-USE-004": Entry(
+        "error",
+        Text("`--exclude` leaves no node", "`--exclude` 之后一个节点都不剩"),
+        do=Text("Exclude fewer", "少排除一些"),
+    ),
+    "CC-USE-005": Entry(
+        "error",
+        Text("the job wants more nodes than there are", "任务要的节点比现有的多"),
+        do=Text(
+            "A smaller `nodes:`, or more in the inventory", "把 `nodes:` 改小，或者在 inventory 里加节点"
+        ),
+    ),
+    "CC-USE-006": Entry(
+        "error",
+        Text(
+            "something that the launch needs is not known, such as the number of GPUs",
+            "启动需要的信息不知道，例如 GPU 数",
+        ),
+        do=Text(
+            "Write `gpus:` into the inventory, or a number as `nproc_per_node`",
+            "在 inventory 里写 `gpus:`，或者 `nproc_per_node` 写数字",
+        ),
+    ),
+    "CC-USE-007": Entry(
+        "error",
+        Text("a secret of the job is not set in your environment", "任务的 secret 在你的环境里没有设置"),
+        do=Text("`export NAME=...` where you launch", "启动前在本机 `export NAME=...`"),
+    ),
+    "CC-USE-008": Entry(
+        "error",
+        Text(
+            "this machine refused a file or the output of clusterctl: disk full, no permission",
+            "本机写不了文件或输出",
+        ),
+        what=Text("Exit code 1"),
+        do=Text("Disk and permissions of this machine", "看本机的磁盘和权限"),
+    ),
+    "CC-USE-010": Entry(
+        "error",
+        Text("the choice of nodes is empty", "一个节点也没选中"),
+        do=Text(
+            "The nodes that there are: `clusterctl inventory show`",
+            "用 `clusterctl inventory show` 看有哪些节点",
+        ),
+    ),
+    "CC-USE-011": Entry(
+        "error",
+        Text("the choice of nodes cannot be read", "节点的选择看不懂"),
+        do=Text(
+            "Write `0-3`, `gpu01,gpu02`, `gpu[01-04]` or `gpu*`",
+            "写成 `0-3`、`gpu01,gpu02`、`gpu[01-04]` 或 `gpu*`",
+        ),
+    ),
+    "CC-USE-012": Entry(
+        "error",
+        Text("there is no such node; the nearest name is shown", "没有这个节点"),
+        do=Text(
+            "`clusterctl inventory show` lists the names",
+            "报错里有最接近的名字；`clusterctl inventory show` 列出所有名字",
+        ),
+    ),
+    "CC-USE-020": Entry(
+        "error",
+        Text("there is no run, or none of yours", "没有任务，或者没有你的任务"),
+        do=Text("`clusterctl ps` lists all of them; name one", "`clusterctl ps` 会列出所有任务；写上名字"),
+    ),
+    "CC-USE-021": Entry(
+        "error",
+        Text("none of your runs is live", "你没有正在跑的任务"),
+        do=Text(
+            "`clusterctl ps` shows what has ended; name a run to look at it",
+            "`clusterctl ps` 能看到已经结束的；写上名字来查看",
+        ),
+    ),
+    "CC-USE-022": Entry(
+        "error",
+        Text("several of your runs are live: name one", "你有好几个任务在跑"),
+        do=Text("Name one of those that are listed", "从列出的里面写一个"),
+    ),
+    "CC-USE-023": Entry(
+        "error",
+        Text("no run begins like that", "没有任务以此开头"),
+        do=Text("`clusterctl ps` shows the names", "用 `clusterctl ps` 看名字"),
+    ),
+    "CC-USE-024": Entry(
+        "error",
+        Text("several runs begin like that: write more of the name", "有好几个任务以此开头"),
+        do=Text("Write more of the name", "名字多写几个字"),
+    ),
+    "CC-USE-025": Entry(
+        "error",
+        Text("the run is somebody else's: `-y` stops it all the same", "这是别人的任务"),
+        do=Text("Ask them; `-y` stops it all the same", "先问问对方；`-y` 可以照样停"),
+    ),
+    "CC-USE-026": Entry(
+        "error",
+        Text("`--grep` is not a regular expression", "`--grep` 不是正则表达式"),
+        do=Text("Put it in quotes, and escape `( [ * ?`", "加上引号，转义 `( [ * ?`"),
+    ),
+    "CC-USE-027": Entry(
+        "error",
+        Text("no such rank on these nodes", "这些节点上没有这个 rank"),
+        do=Text("`clusterctl status` shows which ranks there are", "用 `clusterctl status` 看有哪些 rank"),
+    ),
+    "CC-USE-028": Entry(
+        "error",
+        Text("the run had no part on the chosen nodes", "任务没有用到选的节点"),
+        do=Text(
+            "`clusterctl status` shows on which nodes it ran", "用 `clusterctl status` 看它跑在哪些节点上"
+        ),
+    ),
+    "CC-USE-029": Entry(
+        "error",
+        Text("`pull --job` takes neither a run nor `--logs`", "`pull --job` 不能再写任务或 `--logs`"),
+        do=Text("Leave the run or `--logs` out", "去掉其中一个"),
+    ),
+    "CC-USE-030": Entry(
+        "error",
+        Text("`--older-than` is no time with a unit, such as `12h` or `7d`", "`--older-than` 没有写单位"),
+        do=Text("Write `12h` or `7d`", "写成 `12h` 或 `7d`"),
+    ),
+    "CC-USE-031": Entry(
+        "error",
+        Text(
+            "`clean` was not told to remove what it has shown: nothing was removed",
+            "没有确认，`clean` 什么也没删",
+        ),
+        do=Text("`clusterctl clean -y`, or answer at a terminal", "`clusterctl clean -y`，或者在终端里回答"),
+    ),
+    "CC-USE-032": Entry(
+        "error",
+        Text(
+            "the job wants more [spares](job.md#restarts) than there are nodes left", "备用节点要得比剩下的多"
+        ),
+        do=Text("A smaller `spares:`, or more nodes", "把 `spares:` 改小，或者加节点"),
+    ),
+    "CC-USE-033": Entry(
+        "error",
+        Text(
+            "spares, or the nodes whose place they would take, would not start the same number of workers",
+            "备用节点与被替换节点的 worker 数不同",
+        ),
+        do=Text(
+            "The same number of GPUs on all of them, or a number as `nproc_per_node`",
+            "选 GPU 数相同的节点，或者 `nproc_per_node` 写数字",
+        ),
+    ),
+    "CC-USE-034": Entry(
+        "error",
+        Text("the run has not had so many attempts", "任务没有跑过这么多次"),
+        do=Text("`clusterctl status` lists the attempts", "用 `clusterctl status` 看跑过几次"),
+    ),
+    "CC-USE-035": Entry(
+        "error",
+        Text(
+            "`--since` is neither a span such as `10m` nor a time such as `14:05`",
+            "`--since` 后面既不是时长也不是时刻",
+        ),
+        do=Text(
+            "A span such as `10m`, a time such as `14:05`, or a date such as `2026-11-21T14:05`",
+            "写时长（`10m`）、时刻（`14:05`）或者日期（`2026-11-21T14:05`）",
+        ),
+    ),
+    "CC-USE-040": Entry(
+        "error",
+        Text("the file to be written is there already; `--force` replaces it", "要写的文件已经存在"),
+        do=Text("Another name, or `--force`", "换个名字，或者加 `--force`"),
+    ),
+    "CC-USE-041": Entry(
+        "error",
+        Text(
+            "the state directory belongs to another account, or others can write to it: they could have put commands there that clusterctl runs at the end of a run",
+            "状态目录属于别的用户，或者别人可以写",
+        ),
+        do=Text(
+            "Another `XDG_STATE_HOME`, or `chmod go-w`; with sudo, `sudo -H`",
+            "换一个 `XDG_STATE_HOME`，或者 `chmod go-w`；用 sudo 时加 `-H`",
+        ),
+    ),
+    "CC-USE-050": Entry(
+        "error",
+        Text("there is no such code, family or check; the nearest is named", "没有这个错误码、类别或检查项"),
+        do=Text(
+            "The nearest is named; `clusterctl explain NET` lists a family",
+            "报错里有最接近的；`clusterctl explain NET` 列出一类",
+        ),
+    ),
+    "CC-USE-051": Entry(
+        "error",
+        Text(
+            "a waiver for a finding with which no launch could work, such as a node that is not reached or a missing torch",
+            "这条检查结果不能豁免",
+        ),
+        do=Text("Mend it: no launch could work with it", "只能修好：带着它不可能跑起来"),
+    ),
+    "CC-USE-070": Entry(
+        "error",
+        Text("the folder in which `init` was to write is not there", "`init` 要写的目录不存在"),
+        do=Text("Make the folder first", "先建目录"),
+    ),
+    "CC-USE-071": Entry(
+        "error",
+        Text("the machines for `init` are given in two ways", "给 `init` 的机器用了两种写法"),
+        do=Text("Keep one of the two ways", "只留一种"),
+    ),
+    "CC-USE-072": Entry(
+        "error",
+        Text(
+            "no host of the SSH configuration fits the pattern of `--from-ssh-config`",
+            "SSH 配置里没有符合 `--from-ssh-config` 的主机",
+        ),
+        do=Text("A wider pattern, such as `'gpu*'`", "模式放宽，例如 `'gpu*'`"),
+    ),
+    "CC-USE-073": Entry(
+        "error",
+        Text(
+            "`init` was told no machines, and there is no terminal to ask at",
+            "没告诉 `init` 有哪些机器，也没有终端可问",
+        ),
+        do=Text(
+            "Name the machines: `clusterctl init gpu01 gpu02`", "直接写出来：`clusterctl init gpu01 gpu02`"
+        ),
+    ),
+    "CC-USE-080": Entry(
+        "error",
+        Text(
+            "this machine allows too few open files for so many nodes", "节点太多，本机允许打开的文件数不够"
+        ),
+        what=Text("Exit code 1"),
+        do=Text(
+            "Raise `nofile` in `/etc/security/limits.conf` of this machine and log in again, or take fewer nodes",
+            "在本机 `/etc/security/limits.conf` 里调大 `nofile` 再重新登录，或者少选些节点",
+        ),
+    ),
+    "CC-USE-090": Entry(
+        "error",
+        Text("`-i` and `--lab` are both given", "`-i` 和 `--lab` 同时给了"),
+        do=Text("Leave one of them out", "去掉其中一个"),
+    ),
+    "CC-USE-091": Entry(
+        "error",
+        Text(
+            "`stop` or `lab down` without a name was not confirmed; nothing was stopped",
+            "`stop` 或 `lab down` 没写名字，也没有人确认",
+        ),
+        do=Text("Name the run or the lab, or add `-y`", "写上任务或 lab 的名字，或者加 `-y`"),
+    ),
+    "CC-USE-092": Entry(
+        "error",
+        Text(
+            "unexpected arguments; arguments of the script or the command stand after `--`",
+            "出现意外的参数；脚本或命令的参数要写在 `--` 后面",
+        ),
+        do=Text(
+            "Put `--` before the arguments of the script or the command", "在脚本或命令的参数前面加上 `--`"
+        ),
+    ),
+}
