@@ -15,7 +15,8 @@ from typing import Any, NoReturn
 
 from clusterctl.lab import linux
 from clusterctl.lab.layout import LabNodePlan, LabPlan
-from clusterctl.lab.netns.init import MESSAGE_BYTES, failure_message, host_pid, reap_children, watch_children
+from clusterctl.lab.netns.init import MESSAGE_BYTES, failure_message, host_pid, reap_children
+from clusterctl.node.runtime.processes import wake_on
 
 STEP_SECONDS = 20.0
 
@@ -204,7 +205,7 @@ class LabHolder(ABC):
         control.listen(16)
         os.chdir("/")
         self._report(json.dumps({"host_pid": host_pid()}).encode())
-        return control, watch_children()
+        return control, wake_on(signal.SIGCHLD)
 
     def _exit(self) -> NoReturn:
         try:

@@ -180,7 +180,8 @@ class LabNode:
         if not state.is_on:
             return []
         if self.lab.plan.backend == "inproc":
-            entries_by_pid = [(pid, Path(f"/proc/{pid}")) for pid in list_descendants(state.pid)]
+            below = [stat.pid for stat in list_descendants(state.pid)]
+            entries_by_pid = [(pid, Path(f"/proc/{pid}")) for pid in below]
         else:
             entries = Path(f"/proc/{state.pid}/root/proc").iterdir()
             entries_by_pid = sorted((int(entry.name), entry) for entry in entries if entry.name.isdigit())

@@ -1,4 +1,4 @@
-"""Namespaces, mounts, process trees."""
+"""Namespaces, mounts, the end of process trees."""
 
 from __future__ import annotations
 
@@ -7,26 +7,12 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from pathlib import Path
+
+from clusterctl.node.runtime.processes import Stat, descendants, own_processes, send_signal
 
 TAG = "CLUSTERCTL_LAB"  # in the environment of every process of such a lab: the lab's directory
 _KILL_SECONDS = 10.0
-
-
-def list_descendants(pid: int) -> list[int]:
-    """The living processes below a process, parents first."""
-    children_by_parent: dict[int, list[int]] = {}
-    for process in _list_pids():
-        parent = _parent_pid(process)
-        if parent:
-            children_by_parent.setdefault(parent, []).append(process)
-    below: list[int] = []
-    level = children_by_parent.get(pid, [])
-    while level:
-        below += level
-        level = [child for process in level for child in children_by_parent.get(process, [])]
-    return below
 
 
 def kill_descendants(pid: int) -> None:
@@ -34,39 +20,23 @@ def kill_descendants(pid: int) -> None:
     _kill_until_gone(lambda: list_descendants(pid))
 
 
+def list_descendants(pid: int) -> list[Stat]:
+    """The living processes below a process, parents first."""
+    return [stat for stat in descendants(pid) if stat.running]
+
+
 def kill_lab_processes(directory: Path) -> None:
     """Kill what still bears the tag of a lab: its holder died and took its nodes' memory of them along."""
     tag = f"{TAG}={directory}".encode(errors="surrogateescape")
-    _kill_until_gone(lambda: [pid for pid in _list_pids() if pid != os.getpid() and tag in _environment(pid)])
+    _kill_until_gone(lambda: own_processes("environ", lambda variables: tag in variables))
 
 
-def _kill_until_gone(list_pids: Callable[[], Iterable[int]]) -> None:
+def _kill_until_gone(list_processes: Callable[[], Iterable[Stat]]) -> None:
     deadline = time.monotonic() + _KILL_SECONDS
-    while (pids := list(list_pids())) and time.monotonic() < deadline:
-        for pid in pids:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+    while (processes := list(list_processes())) and time.monotonic() < deadline:
+        for process in processes:
+            send_signal(process.identity, signal.SIGKILL)
         time.sleep(0.005)
-
-
-def _list_pids() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208  (names are all it needs)
-
-
-def _parent_pid(pid: int) -> int:
-    """The parent's number; 0 if there is no such process or it is a zombie."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
-        return 0
-    return 0 if fields[0] in (b"Z", b"X") else int(fields[1])
-
-
-def _environment(pid: int) -> list[bytes]:
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return []
 
 
 NEWNS, NEWUTS, NEWIPC = 0x00020000, 0x04000000, 0x08000000
@@ -76,7 +46,6 @@ _READ_ONLY, _NOSUID, _NODEV, _NOEXEC, _REMOUNT = 0x1, 0x2, 0x4, 0x8, 0x20
 _BIND, _REC, _PRIVATE = 0x1000, 0x4000, 0x40000
 _NOATIME, _NODIRATIME, _RELATIME = 0x400, 0x800, 0x200000
 _SET_NAME = 15  # PR_SET_NAME
-_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 _ST_RELATIME = 0x1000
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -136,8 +105,3 @@ def _locked_flags(target: str) -> int:
 def set_process_name(name: str) -> None:
     """Name this process as `ps -o comm` shows it."""
     _libc.prctl(_SET_NAME, name.encode()[:15], 0, 0, 0)
-
-
-def set_subreaper() -> None:
-    """Let orphans below this process become its children."""
-    _raise_errno(_libc.prctl(_SUBREAPER, 1, 0, 0, 0), "become a subreaper")

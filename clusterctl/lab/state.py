@@ -11,10 +11,12 @@ import signal
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from clusterctl.node.runtime.processes import Identity, boot_id, read_stat, send_signal
 
 MARKER_FILES = ("plan.json", "lab.json")  # of a lab's directory: the first file in it, and the last
 REMOVED_PREFIX = ".removed-"  # how a directory is called from the moment when its removal begins
@@ -34,24 +36,19 @@ class Process:
 
     def terminate(self, seconds: float = 10.0) -> bool:
         """Ask it to end what it holds and itself, and wait; False if it does not."""
-        deadline = time.monotonic() + seconds
-        while self.is_alive():
-            if time.monotonic() > deadline:
-                return False
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGTERM)
-            time.sleep(0.01)
-        return True
+        return self._signal_until_gone(signal.SIGTERM, seconds, 0.01)
 
     def kill(self, seconds: float = 10.0) -> bool:
         """Kill it and wait until it and all that lived in it are gone; False if it outlives the wait."""
+        return self._signal_until_gone(signal.SIGKILL, seconds, 0.002)
+
+    def _signal_until_gone(self, number: int, seconds: float, pause: float) -> bool:
         deadline = time.monotonic() + seconds
         while self.is_alive():
             if time.monotonic() > deadline:
                 return False
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
-            time.sleep(0.002)
+            send_signal(Identity(self.pid, self.starttime), number)
+            time.sleep(pause)
         return True
 
 
@@ -61,16 +58,14 @@ def identify(pid: int) -> Process:
 
 
 def _boot_id() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    """This boot alone: a lab's file may be read in another PID namespace, where its holder is not found anyway."""
+    return boot_id().partition(" ")[0]
 
 
 def _starttime(pid: int) -> int:
     """When a process started, in clock ticks since boot; -1 if there is none or it is a zombie."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
-        return -1
-    return -1 if fields[0] in (b"Z", b"X") else int(fields[19])
+    stat = read_stat(pid)
+    return stat.starttime if stat is not None and stat.running else -1
 
 
 def read_holder(directory: Path) -> Process | None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import threading
 from collections.abc import Callable
 from typing import Any
 
+from clusterctl.node.runtime.connections import prove
 from clusterctl.node.runtime.stream import encode
-from clusterctl.node.sync.transfer import authenticate_receiver, authenticate_to_provider
 
+NONCE = "0" * 32
 Deed = Callable[[socket.socket], None]
 
 
@@ -28,8 +30,10 @@ class Giver:
         with contextlib.suppress(OSError):
             taker = self._door.accept()[0]
             with taker, contextlib.suppress(OSError):
-                authenticate_receiver(taker, self._token)
                 taker.settimeout(60)
+                send_line(taker, {"nonce": NONCE})
+                nonces = NONCE, read_line(taker)["nonce"]
+                send_line(taker, {"proof": prove(self._token, "I give", *nonces)})
                 taker.recv(1 << 16)  # what is wanted
                 self._deed(taker)
 
@@ -44,9 +48,27 @@ class Giver:
 def knock(port: int, token: str) -> socket.socket:
     """Come to a giver as a taker that knows the token; the rest is up to the test."""
     conn = socket.create_connection(("127.0.0.1", port), 10)
-    authenticate_to_provider(conn, token.encode())
     conn.settimeout(60)
+    nonces = read_line(conn)["nonce"], NONCE
+    send_line(conn, {"nonce": NONCE, "proof": prove(token.encode(), "I take", *nonces)})
+    assert read_line(conn) == {"proof": prove(token.encode(), "I give", *nonces)}
     return conn
+
+
+def send_line(conn: socket.socket, message: Any) -> None:
+    """Send a line of JSON."""
+    conn.sendall(json.dumps(message).encode() + b"\n")
+
+
+def read_line(conn: socket.socket) -> Any:
+    """Read a line of JSON, and no byte more."""
+    line = b""
+    while not line.endswith(b"\n"):
+        piece = conn.recv(1)
+        if not piece:
+            raise ConnectionError("the other side has left")
+        line += piece
+    return json.loads(line)
 
 
 def send(conn: socket.socket, header: Any, body: bytes = b"") -> None:

@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from loopback import LoopbackServer
+
 from clusterctl.node.gang.channel import LONGEST_LINE, Handshake, SignedLines
 
 What = dict[str, Any] | str
@@ -116,17 +118,10 @@ class Hub:
     ) -> None:
         self._run, self._token = run, token.encode()
         self._answers = answers
-        self._door = socket.create_server((address, 0))
-        self.port = int(self._door.getsockname()[1])
         self.lines: dict[int, Line] = {}
         self.heard: list[tuple[int, dict[str, Any]]] = []
-        threading.Thread(target=self._open, daemon=True).start()
-
-    def _open(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                conn = self._door.accept()[0]
-                threading.Thread(target=self._attend, args=(conn,), daemon=True).start()
+        self._door = LoopbackServer(self._attend, address)
+        self.port = self._door.port
 
     def _attend(self, conn: socket.socket) -> None:
         with contextlib.suppress(OSError, ValueError, KeyError):
@@ -161,8 +156,6 @@ class Hub:
 
     def close(self) -> None:
         """Hang up on all."""
-        with contextlib.suppress(OSError):
-            self._door.shutdown(socket.SHUT_RDWR)
         self._door.close()
         lines, self.lines = self.lines, {}
         for line in lines.values():

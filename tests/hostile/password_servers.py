@@ -18,6 +18,7 @@ from pathlib import Path
 
 import paramiko
 from ground import NODES, Ground, Seen, World
+from loopback import LoopbackServer
 from node import EVIL
 from paramiko.common import (
     AUTH_FAILED,
@@ -327,7 +328,7 @@ BELIEVED = ("takes-any-key", "claims-at-length", "home-elsewhere")  # to the har
 UNASKED = ("takes-any-key", "other-host-key")  # they get no password
 
 
-class NodeServer:
+class NodeServer(LoopbackServer):
     """The SSH server of one node, until `close`."""
 
     def __init__(self, home: Path, case: str) -> None:
@@ -338,28 +339,18 @@ class NodeServer:
         self._key = paramiko.ECDSAKey.generate()
         home.mkdir(parents=True, mode=0o700)
         HOMES.get(case, lambda _: None)(home)
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._socket.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
+        super().__init__(self._serve)
 
     def close(self) -> None:
         """Let nobody in any more, and end what runs."""
         self.closed.set()
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
+        super().close()
         for process in self.processes:
             process.kill()
 
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                line, _ = self._socket.accept()
-                threading.Thread(target=self._meet, args=[line], daemon=True).start()
-
-    def _meet(self, line: socket.socket) -> None:
+    def _serve(self, line: socket.socket) -> None:
         key = paramiko.ECDSAKey.generate() if self.case == "other-host-key" else self._key
-        with suppress(*GONE), line:
+        with suppress(*GONE):
             transport = paramiko.Transport(line)
             transport.add_server_key(key)
             transport.start_server(server=CASES.get(self.case, HonestServer)(self, transport))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import paramiko
+from loopback import LoopbackServer
 from paramiko.common import (
     AUTH_PARTIALLY_SUCCESSFUL,
     AUTH_SUCCESSFUL,
@@ -192,27 +193,9 @@ CONDUCTS: dict[str, Conduct] = {
 }
 
 
-class Stranger:
+class Stranger(LoopbackServer):
     """Listens on loopback and treats every visitor alike."""
 
     def __init__(self, conduct: Conduct) -> None:
         self.key = paramiko.RSAKey.generate(2048)
-        self._conduct = conduct
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._socket.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def close(self) -> None:
-        """Let nobody in any more."""
-        self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                line, _ = self._socket.accept()
-                threading.Thread(target=self._meet, args=[line], daemon=True).start()
-
-    def _meet(self, line: socket.socket) -> None:
-        with suppress(OSError, EOFError), line:
-            self._conduct(line, self.key)
+        super().__init__(lambda line: conduct(line, self.key))

@@ -19,7 +19,8 @@ from clusterctl.lab.holder import LabHolder, NodeHandle, StepError
 from clusterctl.lab.inproc.server import Children, SshServer
 from clusterctl.lab.layout import LabNodePlan, LabPlan
 from clusterctl.lab.linux import kill_descendants
-from clusterctl.lab.netns.init import close_other_descriptors, failure_message, serve_requests, watch_children
+from clusterctl.lab.netns.init import close_other_descriptors, failure_message, serve_requests
+from clusterctl.node.runtime.processes import set_subreaper, wake_on
 
 
 class InprocNode:
@@ -52,13 +53,13 @@ class InprocNode:
         for signal_number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(signal_number, signal.SIG_IGN)
         close_other_descriptors(self.channel.fileno())
-        linux.set_subreaper()
+        set_subreaper()
         log = os.open(self._node_path("sshd.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(log, 1)
         os.dup2(log, 2)
         os.close(log)
         self.channel.send(json.dumps({"pid": os.getpid(), "host_pid": os.getpid()}).encode())
-        return watch_children()
+        return wake_on(signal.SIGCHLD)
 
     def _node_path(self, name: str) -> str:
         return os.path.join(self.plan.directory, "nodes", self.node.name, name)  # noqa: PTH118  (a path as text)
@@ -92,7 +93,7 @@ class Holder(LabHolder):
 
     def create_network(self) -> None:
         """Orphans of a node whose init was killed come to the holder, so that none gets lost."""
-        linux.set_subreaper()
+        set_subreaper()
 
     def power_on(self, nodes: list[NodeHandle]) -> None:
         """Start nodes side by side; returns when their SSH servers listen."""

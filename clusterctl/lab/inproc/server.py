@@ -27,6 +27,7 @@ from paramiko.common import (
 )
 
 from clusterctl.lab.layout import LabNodePlan, LabPlan, session_environment
+from clusterctl.node.runtime.processes import reap
 
 
 class Child:
@@ -66,11 +67,11 @@ class Children:
 
     def reap(self) -> None:
         """Collect all that has ended."""
-        with self._lock, suppress(ChildProcessError):
-            while (exited := os.waitpid(-1, os.WNOHANG))[0] != 0:
-                child = self._children.pop(exited[0], None)
+        with self._lock:
+            for pid, status in reap():
+                child = self._children.pop(pid, None)
                 if child is not None:
-                    code = os.waitstatus_to_exitcode(exited[1])
+                    code = os.waitstatus_to_exitcode(status)
                     child.status = code if code >= 0 else 128 - code
                     child.ended.set()
 

@@ -36,6 +36,7 @@ from clusterctl.lab.linux import (
     unshare,
 )
 from clusterctl.lab.simulated_gpus import write_smi
+from clusterctl.node.runtime.processes import reap, wake_on
 
 LAB_DIRECTORY = "/run/lab"
 _COVERED = ("/tmp", "/run", "/var/log", "/dev/shm")
@@ -184,23 +185,11 @@ def host_pid() -> int:
     return int(Path("/proc/self").readlink().name)
 
 
-def watch_children() -> int:
-    """Catch SIGCHLD; returns the descriptor that becomes readable when a child has ended."""
-    readable, writable = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    return readable
-
-
 def reap_children(wakeup_fd: int) -> list[int]:
     """Collect all children that have ended; returns their numbers."""
-    pids = []
     with suppress(BlockingIOError):
         os.read(wakeup_fd, 4096)
-    with suppress(ChildProcessError):
-        while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
-            pids.append(pid)
-    return pids
+    return [pid for pid, _ in reap()]
 
 
 class NodeInit:
@@ -249,7 +238,7 @@ class NodeInit:
         os.dup2(log, 2)
         os.close(log)
         self.channel.send(json.dumps({"host_pid": host_pid()}).encode())
-        return watch_children()
+        return wake_on(signal.SIGCHLD)
 
     def _set_up_node(self) -> None:
         mount_files(self.plan, self.node)

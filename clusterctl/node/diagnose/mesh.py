@@ -1,8 +1,4 @@
-"""The mesh test on this node, and one connection of it.
-
-One connection of the proof on the wire: who are you, then SIZE bytes both ways at once, then a byte for "all came".
-
-Both sides prove the token of this check before anything large is sent. What has not proved it may say one short line.
+"""The mesh test on this node; a connection of it is proofs of the token, SIZE bytes both ways, a byte for "all came".
 
 The proof on the wire: this node listens on its training address and calls others, as a training would.
 
@@ -17,26 +13,34 @@ The end of stdin ends all, and the kernel does after ALARM seconds: no listener 
 from __future__ import annotations
 
 import errno
-import json
 import os
 import signal
 import socket
 import struct
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from ...protocol.untrusted import MalformedError, Untrusted, parse_object
+from ...protocol.untrusted import Untrusted
+from ..runtime.connections import (
+    UNPROVEN_LINE,
+    AuthenticatingCaller,
+    AuthenticatingListener,
+    ChannelError,
+    LineSocket,
+    describe_os_error,
+    is_same_proof,
+    listen,
+    prove,
+    read_nonce,
+)
 from ..runtime.event_loop import Loop
-from ..runtime.sockets import is_same_proof, prove
 
 if TYPE_CHECKING:
     from ..runtime.stream import Stream
 
 
 SIZE = 256 << 10  # bytes each way: far more than one packet, so that a path that drops large ones shows
-BLOCK = bytes(32 << 10)
-LONGEST_LINE = 1 << 10
 LONGEST_BULK = 10.0  # seconds for the bulk both ways, also where a byte comes now and then
 ALL_RECEIVED = b"!"
 WRONG_PEER = "somebody else answers there"
@@ -55,143 +59,6 @@ class Credentials:
     def prove(self, purpose: str, caller: str, listener: str, *nonces: str) -> str:
         """Prove to know the token, for one purpose and one connection."""
         return prove(self._token, purpose, caller, listener, *nonces)
-
-
-class MeshConnection:
-    """Lines and then bulk over a socket that never waits; whatever goes wrong ends it with one call of `on_close`."""
-
-    def __init__(
-        self,
-        loop: Loop,
-        conn: socket.socket,
-        on_line: Callable[[Untrusted], None],
-        on_close: Callable[[str], None],
-    ) -> None:
-        self.conn = conn
-        self.closed = False
-        self.received = 0  # bytes of bulk
-        self._loop = loop
-        self._on_line = on_line
-        self._on_close = on_close
-        self._timer_name = "talk %s" % os.urandom(8).hex()
-        self._timeout = ("", 0.0)
-        self._buffer = bytearray()
-        self._unsent = bytearray()
-        self._bulk_left = 0  # bytes of it that are still to be sent
-        self._trailer = b""  # what stands behind it
-        self._on_bulk: Optional[Callable[[], None]] = None
-        conn.setblocking(False)
-
-    def start_reading(self) -> None:
-        """Begin to hear."""
-        self.conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._loop.watch(self.conn.fileno(), self._read)
-
-    def set_timeout(self, missing: str, seconds: float) -> None:
-        """End it after so long without the next line, or once there is bulk when nothing moves for so long."""
-        self._timeout = (missing, seconds)
-        self._restart_timeout()
-
-    def send_line(self, **fields: object) -> None:
-        """Send a line."""
-        self._unsent += json.dumps(fields).encode("ascii") + b"\n"
-        self._write()
-
-    def send_bulk(self, on_bulk: Callable[[], None]) -> None:
-        """Send the bulk; from here on bytes are counted, and `on_bulk` hears of each change."""
-        self._on_bulk = on_bulk
-        self._bulk_left = SIZE
-        late = "no end of the data within %g s" % LONGEST_BULK
-        self._loop.after(LONGEST_BULK, self._timer_name + " carry", lambda: self.fail(late))
-        self._write()
-
-    def acknowledge(self) -> None:
-        """Say that all came, behind our own bulk."""
-        self._trailer = ALL_RECEIVED
-        self._write()
-
-    def fail(self, why: str) -> None:
-        """Say why, while there is still something to measure, and end it."""
-        if not self.closed:
-            self._on_close(why)
-            self.close()
-
-    def close(self) -> None:
-        """End it."""
-        if not self.closed:
-            self.closed = True
-            self._loop.cancel(self._timer_name)
-            self._loop.cancel(self._timer_name + " carry")
-            self._loop.unwatch(self.conn.fileno())
-            self.conn.close()
-
-    def _restart_timeout(self) -> None:
-        missing, seconds = self._timeout
-        self._loop.after(seconds, self._timer_name, lambda: self.fail("%s within %g s" % (missing, seconds)))
-
-    def _count_progress(self) -> None:
-        """Count a byte as a sign of life; not before the bulk, or one now and then would hold us for ever."""
-        if self._on_bulk is not None:
-            self._restart_timeout()
-
-    def _write(self) -> None:
-        """Send lines, bulk, and what stands behind the bulk, as far as there is room."""
-        try:
-            while not self.closed and (self._unsent or self._bulk_left or self._trailer):
-                self._send_some()
-                self._count_progress()
-        except BlockingIOError:
-            self._loop.watch_writable(self.conn.fileno(), self._write)
-            return
-        except OSError as error:
-            self.fail(describe_os_error(error))
-            return
-        if not self.closed:
-            self._loop.unwatch_writable(self.conn.fileno())
-
-    def _send_some(self) -> None:
-        if self._unsent:
-            del self._unsent[: self.conn.send(bytes(self._unsent))]
-        elif self._bulk_left:
-            self._bulk_left -= self.conn.send(BLOCK[: self._bulk_left])
-        else:
-            self._trailer = self._trailer[self.conn.send(self._trailer) :]
-
-    def _read(self) -> None:
-        try:
-            chunk = self.conn.recv(1 << 16)
-        except BlockingIOError:
-            return
-        except OSError as error:
-            self.fail(describe_os_error(error))
-            return
-        if not chunk:
-            self.fail("the other side closed the connection")
-            return
-        self._count_progress()
-        if self._on_bulk is None:
-            chunk = self._read_lines(chunk)
-        if self._on_bulk is not None and chunk and not self.closed:
-            self.received += len(chunk)
-            self._on_bulk()
-
-    def _read_lines(self, chunk: bytes) -> bytes:
-        """Hand over lines until one of them begins the bulk; gives what belongs to that."""
-        self._buffer += chunk
-        while self._on_bulk is None and not self.closed:
-            line, newline, rest = bytes(self._buffer).partition(b"\n")
-            if len(line) > LONGEST_LINE:
-                self.fail(WRONG_PEER)
-            if not newline or self.closed:
-                return b""
-            self._buffer = bytearray(rest)
-            try:
-                self._on_line(parse_object(line, LONGEST_LINE))
-            except MalformedError:
-                self.fail(WRONG_PEER)
-            except OSError as error:  # it has left meanwhile
-                self.fail(describe_os_error(error))
-        return bytes(self._buffer)
 
 
 def read_tcp_info(conn: socket.socket) -> Dict[str, Any]:
@@ -213,96 +80,84 @@ def read_tcp_info(conn: socket.socket) -> Dict[str, Any]:
     return stats
 
 
-def describe_os_error(error: OSError) -> str:
-    """Say in words what the system says."""
-    return os.strerror(error.errno) if error.errno else str(error)
-
-
 CONNECT_LIMIT = 2.5  # seconds; the kernel answers, and asks again after 1 s
 HANDSHAKE_LIMIT = 4.0  # seconds for a process that may be slow
 BULK_LIMIT = 2.5  # seconds without a byte
-BACKLOG = 128
-SPARE_PENDING = 16
+MOST_PENDING = 144  # that have proved nothing yet
 LONGEST_NAME = 128  # characters
-LONGEST_NONCE = 64
 MASTER = "master"  # the door that stands for torchrun's: no bulk there
 
 
+class Bulk:
+    """SIZE bytes both ways at once over a proven connection; `on_bytes` is called for each change of `received`."""
+
+    def __init__(self, loop: Loop, line_socket: LineSocket, on_bytes: Callable[[], None]) -> None:
+        self.received = 0
+        self._on_bytes = on_bytes
+        late = f"no end of the data within {LONGEST_BULK:g} s"
+        loop.after(LONGEST_BULK, f"bulk {id(self)}", lambda: line_socket.fail(late))
+        line_socket.set_timeout("no byte", BULK_LIMIT, idle=True)
+        line_socket.receive_bytes(self._count)
+        line_socket.send(bytes(SIZE))
+
+    def _count(self, piece: bytes) -> None:
+        self.received += len(piece)
+        self._on_bytes()
+
+
 class MeshListener:
-    """A listening socket, and those who came in by it."""
+    """The called end: takes and gives the bulk with everybody who proves the token."""
 
     def __init__(self, loop: Loop, sock: socket.socket, credentials: Credentials) -> None:
         self._loop = loop
-        self._sock = sock
         self._credentials = credentials
-        self._pending: Dict[IncomingConnection, None] = {}  # that have proved nothing yet, the oldest first
-        self._trusted: Dict[IncomingConnection, None] = {}
-        loop.watch(sock.fileno(), self._accept)
+        self._trusted: Dict[LineSocket, None] = {}
+        self._listener = AuthenticatingListener(loop, sock, MOST_PENDING, HANDSHAKE_LIMIT, self._on_answer)
+        self._listener.open()
 
     def close(self) -> None:
         """Let nobody in, and let go of all."""
-        self._loop.unwatch(self._sock.fileno())
-        self._sock.close()
-        for connection in (*self._pending, *self._trusted):
-            connection.connection.close()
+        self._listener.close()
+        for line_socket in list(self._trusted):
+            line_socket.close()
 
-    def _accept(self) -> None:
-        try:
-            conn = self._sock.accept()[0]
-        except OSError:
-            return
-        if len(self._pending) >= BACKLOG + SPARE_PENDING:
-            next(iter(self._pending)).connection.fail("too many")
-        connection = IncomingConnection(self, self._loop, conn, self._credentials)
-        self._pending[connection] = None
-        connection.send_nonce()
+    def _on_answer(self, line_socket: LineSocket, nonce: str, answer: Untrusted) -> None:
+        """Take a caller in who proves the token; one at the master's door wants nothing more."""
+        identity = (
+            answer.text("name", LONGEST_NAME),
+            self._credentials.name,
+            nonce,
+            read_nonce(answer),
+        )
+        if not is_same_proof(answer.text("proof"), self._credentials.prove("I call", *identity)):
+            raise ChannelError("a stranger")
+        self._trusted[line_socket] = None
+        line_socket.trust(_refuse, lambda _: self._trusted.pop(line_socket, None), UNPROVEN_LINE)
+        line_socket.set_timeout("nothing", BULK_LIMIT)
+        proof = self._credentials.prove("I listen", *identity)
+        line_socket.send_line({"proof": proof, "seen": _peer_address(line_socket.conn)})
+        if answer.flag("bulk") and not line_socket.closed:
+            self._exchange_bulk(line_socket)
 
-    def trust(self, connection: IncomingConnection) -> None:
-        """He is of this check."""
-        self._pending.pop(connection, None)
-        self._trusted[connection] = None
+    def _exchange_bulk(self, line_socket: LineSocket) -> None:
+        def on_bytes() -> None:
+            if bulk.received == SIZE:
+                line_socket.send(ALL_RECEIVED)
+            elif bulk.received > SIZE:
+                line_socket.fail("more than was agreed")
 
-    def remove(self, connection: IncomingConnection) -> None:
-        """He has left."""
-        self._pending.pop(connection, None)
-        self._trusted.pop(connection, None)
+        bulk = Bulk(self._loop, line_socket, on_bytes)
 
 
-class IncomingConnection:
-    """The listener's end of a connection: asks for the proof, then takes and gives the bulk."""
+def _refuse(_: bytes) -> None:
+    raise ChannelError("more than was agreed")
 
-    def __init__(
-        self, listener: MeshListener, loop: Loop, conn: socket.socket, credentials: Credentials
-    ) -> None:
-        self._listener = listener
-        self._credentials = credentials
-        self._nonce = os.urandom(16).hex()
-        self.connection = MeshConnection(loop, conn, self._on_proof, lambda _: listener.remove(self))
 
-    def send_nonce(self) -> None:
-        """Ask who he is."""
-        self.connection.start_reading()
-        self.connection.set_timeout("no proof", HANDSHAKE_LIMIT)
-        self.connection.send_line(nonce=self._nonce)
-
-    def _on_proof(self, message: Untrusted) -> None:
-        caller, nonce = message.text("name", LONGEST_NAME), message.text("nonce", LONGEST_NONCE)
-        identity = (caller, self._credentials.name, self._nonce, nonce)
-        if not is_same_proof(message.text("proof"), self._credentials.prove("I call", *identity)):
-            self.connection.fail("a stranger")
-            return
-        self._listener.trust(self)
-        self.connection.set_timeout("nothing", BULK_LIMIT)
-        address = self.connection.conn.getpeername()[0]
-        self.connection.send_line(proof=self._credentials.prove("I listen", *identity), seen=address)
-        if message.flag("bulk") and not self.connection.closed:
-            self.connection.send_bulk(self._on_bulk)
-
-    def _on_bulk(self) -> None:
-        if self.connection.received == SIZE:
-            self.connection.acknowledge()
-        elif self.connection.received > SIZE:
-            self.connection.fail("more than was agreed")
+def _peer_address(conn: socket.socket) -> str:
+    try:
+        return str(conn.getpeername()[0])
+    except OSError as error:  # it has left meanwhile
+        raise ChannelError(describe_os_error(error)) from None
 
 
 class Caller:
@@ -326,107 +181,68 @@ class Caller:
         self._address = address
         self._peer = peer
         self._on_report = on_report
-        self._nonce = os.urandom(16).hex()
-        self._names = (credentials.name, str(peer["name"]))
-        self._listener_nonce = ""
-        self._began = time.monotonic()
-        self._facts: Dict[str, Any] = {"step": "connect", "error": None, "stranger": False, "own": address}
-        self._connection: Optional[MeshConnection] = None
+        self._began = 0.0
+        self._facts: Dict[str, Any] = {"error": None, "stranger": False, "own": address}
+        self._step = ""  # once the other side has proved the token
+        self._bulk: Optional[Bulk] = None
+        self._caller = AuthenticatingCaller(loop, self._answer, self._on_proven, self._report_end)
         self.report: Optional[Dict[str, Any]] = None
 
     def start(self) -> None:
         """Connect from our training address."""
-        conn = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        self._connection = MeshConnection(self._loop, conn, self._on_line, self._report_end)
-        try:
-            conn.bind((self._address, 0))
-            conn.connect((self._peer["address"], self._peer["port"]))
-        except BlockingIOError:
-            pass
-        except OSError as error:
-            self._connection.fail(describe_os_error(error))
-            return
-        self._connection.set_timeout("no answer", CONNECT_LIMIT)
-        self._loop.watch_writable(conn.fileno(), self._on_connected)
+        self._began = time.monotonic()
+        target = (self._peer["address"], self._peer["port"])
+        self._caller.connect(target, self._address, (CONNECT_LIMIT, HANDSHAKE_LIMIT))
 
     def close(self) -> None:
         """Let go of it."""
-        if self._connection is not None:
-            self._connection.close()
+        self._caller.line_socket.close()
 
-    def _on_connected(self) -> None:
-        connection = self._connection
-        if connection is None:
-            return
-        self._loop.unwatch(connection.conn.fileno())
-        number = connection.conn.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if number:
-            connection.fail(os.strerror(number))
-            return
-        self._facts.update(step="greet", connect=self._elapsed())
-        connection.set_timeout("it connects, but nobody answers", HANDSHAKE_LIMIT)
-        connection.start_reading()
+    def _answer(self, listener_nonce: str, own_nonce: str) -> Tuple[Dict[str, object], str]:
+        """Prove to the listener who we are."""
+        name = self._credentials.name
+        identity = (name, str(self._peer["name"]), listener_nonce, own_nonce)
+        proof = self._credentials.prove("I call", *identity)
+        fields = {"name": name, "nonce": own_nonce, "proof": proof, "bulk": self._peer.get("door") != MASTER}
+        return fields, self._credentials.prove("I listen", *identity)
 
-    def _on_line(self, message: Untrusted) -> None:
-        """Prove to the listener who we are, then hear his proof."""
-        connection = self._connection
-        if connection is None:
-            return
-        if not self._listener_nonce:
-            self._listener_nonce = message.text("nonce", LONGEST_NONCE)
-            if not self._listener_nonce:
-                connection.fail(WRONG_PEER)
-                return
-            connection.set_timeout("it connects, but does not prove who it is", HANDSHAKE_LIMIT)
-            identity = (*self._names, self._listener_nonce, self._nonce)
-            proof = self._credentials.prove("I call", *identity)
-            connection.send_line(
-                name=self._credentials.name,
-                nonce=self._nonce,
-                proof=proof,
-                bulk=self._peer.get("door") != MASTER,
-            )
-            return
-        identity = (*self._names, self._listener_nonce, self._nonce)
-        if not is_same_proof(message.text("proof"), self._credentials.prove("I listen", *identity)):
-            connection.fail(WRONG_PEER)
-            return
-        self._facts.update(step="carry", seen=message.text("seen", LONGEST_NONCE))
+    def _on_proven(self, line_socket: LineSocket, message: Untrusted) -> None:
+        self._step = "carry"
+        self._facts["seen"] = message.text("seen", LONGEST_NAME)
         if self._peer.get("door") == MASTER:
             self._finish()
         else:
-            connection.set_timeout("no byte", BULK_LIMIT)
-            connection.send_bulk(self._on_bulk)
+            self._bulk = Bulk(self._loop, line_socket, self._on_bytes)
 
-    def _on_bulk(self) -> None:
-        if self._connection is not None and self._connection.received > SIZE:  # with the byte for "all came"
+    def _on_bytes(self) -> None:
+        if self._bulk is not None and self._bulk.received > SIZE:  # with the byte for "all came"
             self._finish()
 
     def _finish(self) -> None:
-        self._facts["step"] = "done"
+        self._step = "done"
         self._report_end(None)
+        self.close()
 
     def _report_end(self, why: Optional[str]) -> None:
-        connection = self._connection
-        if self.report is not None or connection is None:
+        """Write the report, while the kernel still knows the connection."""
+        if self.report is not None:
             return
-        stranger = why == WRONG_PEER
-        facts = {**self._facts, **read_tcp_info(connection.conn)} if not connection.closed else self._facts
+        caller, stranger = self._caller, self._caller.line_socket.malformed
+        if caller.connected_at is not None:
+            self._facts["connect"] = round(caller.connected_at - self._began, 6)
         self.report = {
-            **facts,
+            **self._facts,
+            **read_tcp_info(caller.line_socket.conn),
+            "step": self._step or ("connect" if caller.connected_at is None else "greet"),
             "peer": self._peer["name"],
             "door": self._peer.get("door"),
             "rail": self._peer.get("rail", ""),
-            "error": why,
+            "error": WRONG_PEER if stranger else why,
             "stranger": stranger,
-            "seconds": self._elapsed(),
-            "got": min(connection.received, SIZE),
+            "seconds": round(time.monotonic() - self._began, 6),
+            "got": min(self._bulk.received, SIZE) if self._bulk is not None else 0,
         }
-        connection.close()
         self._on_report()
-
-    def _elapsed(self) -> float:
-        return round(time.monotonic() - self._began, 6)
 
 
 ORDER_LIMIT = 60  # seconds for the first order: the slowest node's probe comes before it; nothing listens yet
@@ -484,7 +300,7 @@ class Mesh:
                 from ..runtime.sockets import candidates, ephemeral_range  # node 0's part alone
 
                 free = candidates(self._order.get("ports"), ephemeral_range(), os.urandom(1)[0] / 256)
-                listening["master_port"] = self._add_listener(self._listen_as_master(list(free)))
+                listening["master_port"] = self._add_listener(self._listen_as_master(tuple(free)))
         except PortsTaken as error:
             return {"problem": str(error), "taken": True}
         except OSError as error:
@@ -494,7 +310,7 @@ class Mesh:
                 ports[rail] = self._add_listener(listen(self._addresses[rail], [0]))
         return {"listening": listening}
 
-    def _listen_as_master(self, ports: List[int]) -> socket.socket:
+    def _listen_as_master(self, ports: Sequence[int]) -> socket.socket:
         try:
             return listen(self._addresses[MAIN_RAIL], ports)
         except OSError as error:
@@ -539,20 +355,3 @@ class Mesh:
 
 class PortsTaken(Exception):
     """No port of the inventory's range is free."""
-
-
-def listen(address: str, ports: Any) -> socket.socket:
-    """Listen on one address, on the first of the ports that is free; 0 lets the kernel pick."""
-    last_error = OSError("every port is taken")
-    for port in ports:
-        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        try:
-            sock.bind((address, port))
-            sock.listen(BACKLOG)
-        except OSError as error:
-            sock.close()
-            last_error = error
-        else:
-            sock.setblocking(False)
-            return sock
-    raise last_error

@@ -6,8 +6,6 @@ A line is `NUMBER PROOF MORE TEXT`: its number in this direction, HMAC-SHA256 ov
 goes on in the next line or `.`, and a piece of the message's JSON. The keys differ by direction and connection, so a
 line counts once, in its place, from one side: nothing can be replayed or reflected.
 
-Lines over a socket that never wait for the other side, and sealed messages over those.
-
 A channel hands over nothing but messages that `messages.py` has read: this is the one place where an agent takes in
 what another agent has written.
 """
@@ -16,27 +14,35 @@ from __future__ import annotations
 
 import hmac
 import json
-import os
-import socket
-import time
 from hashlib import sha256
 from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional
 
 from ...protocol.ranks import Slot
 from ...protocol.untrusted import MalformedError, Untrusted, parse_object
-from ..runtime.event_loop import Loop
-from ..runtime.sockets import is_same_proof, prove
+from ..runtime.connections import (
+    NONCE_LENGTH,
+    UNPROVEN_LINE,
+    ChannelError,
+    LineSocket,
+    OnClose,
+    describe_os_error,
+    is_same_proof,
+    prove,
+)
 from .membership import Bounds
 from .messages import TO_HUB, TO_PEER, Message, Reader, read_message
+
+__all__ = (
+    "NONCE_LENGTH",
+    "UNPROVEN_LINE",
+    "ChannelError",
+    "LineSocket",
+    "describe_os_error",
+)  # for hub and peers
 
 LONGEST_LINE = 64 << 10
 SIGNED_PIECE = 48 << 10  # characters of a message in one line
 LONGEST_MESSAGE = 4 << 20
-NONCE_LENGTH = 32  # characters
-
-
-class ChannelError(ValueError):
-    """A line does not come from who it should come from, or is none."""
 
 
 class Handshake(NamedTuple):
@@ -95,105 +101,7 @@ class SignedLines:
         return hmac.new(self._key, f"{self._count} {payload}".encode("ascii"), sha256).hexdigest()
 
 
-CHUNK = 1 << 14
-MOST_UNSENT = 8 << 20  # bytes that the other side may leave unread before it counts as broken
-UNPROVEN_LINE = 1 << 10  # bytes of a line from somebody who has not proved anything
-LONGEST_WHY = 200  # characters
-
 OnMessage = Callable[[Message], None]
-OnClose = Callable[[str], None]
-
-
-class LineSocket:
-    """One socket; whatever is wrong with it or with what it brings ends it with one call of `on_close`."""
-
-    def __init__(
-        self, loop: Loop, conn: socket.socket, on_line: Callable[[bytes], None], on_close: OnClose
-    ) -> None:
-        self._loop = loop
-        self._conn = conn
-        self._on_line = on_line
-        self._on_close = on_close
-        self._longest_line = UNPROVEN_LINE
-        self._buffer = bytearray()
-        self._unsent = bytearray()
-        self.closed = False
-        self.last_seen = time.time()
-        conn.setblocking(False)
-        loop.watch(conn.fileno(), self._read)
-
-    def trust(self, on_line: Callable[[bytes], None], on_close: OnClose) -> None:
-        """Hand lines to somebody else from now on, and allow long ones."""
-        self._on_line, self._on_close, self._longest_line = on_line, on_close, LONGEST_LINE
-
-    def send(self, data: bytes) -> None:
-        """Send as soon as the other side takes it."""
-        if self.closed:
-            return
-        self._unsent += data
-        self._write()
-        if len(self._unsent) > MOST_UNSENT:
-            self.fail("it does not read")
-
-    def close(self) -> None:
-        """End it without a word."""
-        if not self.closed:
-            self.closed = True
-            self._loop.unwatch(self._conn.fileno())
-            self._conn.close()
-
-    def fail(self, why: str) -> None:
-        """End it and say why."""
-        if not self.closed:
-            self.close()
-            self._on_close(why)
-
-    def _write(self) -> None:
-        try:
-            while self._unsent:
-                del self._unsent[: self._conn.send(memoryview(bytes(self._unsent[:CHUNK])))]
-        except BlockingIOError:
-            self._loop.watch_writable(self._conn.fileno(), self._write)
-            return
-        except OSError as error:
-            self.fail(describe_os_error(error))
-            return
-        self._loop.unwatch_writable(self._conn.fileno())
-
-    def _read(self) -> None:
-        try:
-            chunk = self._conn.recv(CHUNK)
-        except BlockingIOError:
-            return
-        except OSError as error:
-            self.fail(describe_os_error(error))
-            return
-        self.last_seen = time.time()  # also if it has closed the connection: a node without power does not
-        if not chunk:
-            self.fail("the connection ended")
-            return
-        self._buffer += chunk
-        for line in self._lines():
-            try:
-                self._on_line(line)
-            except ValueError as error:  # what came is wrong: ChannelError, MalformedError
-                self.fail(str(error)[:LONGEST_WHY])
-            except Exception as error:  # noqa: BLE001, RUF100 - an error of ours costs this connection, and no other
-                self._loop.report(error)
-                self.fail(f"what it sent led to an error here: {type(error).__name__}: {error}"[:LONGEST_WHY])
-            if self.closed:
-                return
-        if len(self._buffer) > self._longest_line:
-            self.fail("it sent a line without an end")
-
-    def _lines(self) -> Iterator[bytes]:
-        while True:
-            end = self._buffer.find(b"\n", 0, self._longest_line + 1)
-            if end < 0:
-                return
-            line = bytes(self._buffer[:end])
-            del self._buffer[: end + 1]
-            yield line
 
 
 def render_message(kind: str, facts: Mapping[str, object]) -> str:
@@ -222,7 +130,7 @@ class SecureChannel:
     def open(self, on_message: OnMessage, on_close: OnClose) -> None:
         """Begin to hear."""
         self._on_message = on_message
-        self._line_socket.trust(self._on_line, on_close)
+        self._line_socket.trust(self._on_line, on_close, LONGEST_LINE)
 
     def send(self, kind: str, **facts: object) -> None:
         """Send a message."""
@@ -252,8 +160,3 @@ class SecureChannel:
         self.unanswered_beats = 0
         if message is not None and self._on_message is not None:
             self._on_message(read_message(message, self._readers, self._bounds))
-
-
-def describe_os_error(error: OSError) -> str:
-    """Say in words what the system says."""
-    return os.strerror(error.errno) if error.errno else str(error)

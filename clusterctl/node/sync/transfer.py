@@ -13,17 +13,27 @@ is not.
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import threading
 import time
 import zlib
 from contextlib import suppress
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Set, Tuple
 
-from ...protocol.untrusted import MalformedError, Untrusted, parse_json, parse_object
-from ..runtime.sockets import candidates, is_same_proof, prove
+from ...protocol.untrusted import MalformedError, Untrusted, parse_json
+from ..runtime.connections import (
+    AuthenticatingCaller,
+    AuthenticatingListener,
+    ChannelError,
+    LineSocket,
+    is_same_proof,
+    listen,
+    port_range,
+    prove,
+    read_nonce,
+)
+from ..runtime.event_loop import Loop
 from ..runtime.stream import Frame, Stream, VerbError
 from .store import Store
 
@@ -36,7 +46,6 @@ MOST_PENDING = 32  # that have proved nothing yet; one more, and the oldest of t
 LOWEST_RATE = 1e6  # bytes a second; whoever is slower costs more than the way round
 GRACE = 30.0  # seconds beyond that
 LONGEST_LINE = 1024
-NONCE_LENGTH = 32  # characters
 PART = 1 << 20
 SMALL_CONTENT = 1 << 16  # bytes; smaller contents travel together
 GROUP_BYTES = 1 << 19
@@ -57,47 +66,42 @@ class Provider:
         self._sizes = sizes
         self._token = str(offer["token"]).encode("ascii")
         self._capacity = threading.BoundedSemaphore(MOST_RECEIVERS)
-        self._pending: Dict[socket.socket, None] = {}  # the oldest first
-        self._lock = threading.Lock()
-        self._socket = listen(str(offer["address"]), offer.get("ports"))
-        self.port = int(self._socket.getsockname()[1])
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._loop = Loop()
+        self._socket = listen(str(offer["address"]), port_range(offer.get("ports")))
+        self._listener = AuthenticatingListener(
+            self._loop, self._socket, MOST_PENDING, HANDSHAKE_LIMIT, self._on_answer
+        )
+        self.port = self._listener.port
+        threading.Thread(target=self._listen, daemon=True).start()
 
     def close(self) -> None:
         """Listen no more; what is under way ends with the process."""
+        self._loop.stop()
         with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)  # a thread waits in accept
-        self._socket.close()
+            self._socket.shutdown(socket.SHUT_RDWR)  # a thread waits for who comes
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                receiver = self._socket.accept()[0]
-            except OSError:
-                return
-            with self._lock:
-                if len(self._pending) >= MOST_PENDING:
-                    oldest = next(iter(self._pending))
-                    del self._pending[oldest]  # at once: its thread, which closes it, may be late
-                    shut_down(oldest)
-                self._pending[receiver] = None
-            threading.Thread(target=self._handle, args=(receiver,), daemon=True).start()
+    def _listen(self) -> None:
+        self._listener.open()
+        self._loop.run()
+        self._listener.close()
+
+    def _on_answer(self, line_socket: LineSocket, nonce: str, answer: Untrusted) -> None:
+        """Begin to serve a receiver that knows the token; ChannelError for anybody else."""
+        nonces = nonce, read_nonce(answer)
+        if not is_same_proof(answer.text("proof"), prove(self._token, "I take", *nonces)):
+            raise ChannelError("it does not know the token")
+        line_socket.send_line({"proof": prove(self._token, "I give", *nonces)})
+        threading.Thread(target=self._handle, args=(line_socket.detach(),), daemon=True).start()
 
     def _handle(self, receiver: socket.socket) -> None:
-        try:
-            with receiver:
+        with receiver:
+            if self._capacity.acquire(blocking=False):
                 try:
-                    authenticate_receiver(receiver, self._token)
+                    self._serve(receiver)
+                except (OSError, ValueError, TransferError):
+                    pass  # it tells of its side
                 finally:
-                    with self._lock:
-                        self._pending.pop(receiver, None)
-                if self._capacity.acquire(blocking=False):
-                    try:
-                        self._serve(receiver)
-                    finally:
-                        self._capacity.release()
-        except (OSError, ValueError, TransferError):
-            pass  # whoever it was, it tells of its side, or is nobody of ours
+                    self._capacity.release()
 
     def _serve(self, receiver: socket.socket) -> None:
         stream = open_stream(receiver, longest=LONGEST_NAME * len(self._sizes) + LONGEST_LINE)
@@ -112,28 +116,6 @@ class Provider:
 def time_limit(sizes: Iterable[int]) -> float:
     """Give the seconds that contents of these sizes may take."""
     return sum(sizes) / LOWEST_RATE + GRACE
-
-
-def shut_down(connection: socket.socket) -> None:
-    """End a connection that a thread is reading from."""
-    with suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)
-
-
-def listen(address: str, ports: Optional[Sequence[int]]) -> socket.socket:
-    """Listen on one address, on a port of `ports` (first, last), or on one that the kernel picks; OSError if none."""
-    problem = OSError("no port is free")
-    for port in candidates(ports, (0, 0), os.urandom(1)[0] / 256) if ports else (0,):
-        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        try:
-            sock.bind((address, port))
-            sock.listen(MOST_RECEIVERS)
-        except OSError as error:
-            sock.close()
-            problem = error
-        else:
-            return sock
-    raise problem
 
 
 def receive(
@@ -174,10 +156,7 @@ def receive(
 def _frames_from(provider: Dict[str, Any], missing: Set[str], sizes: Dict[str, int]) -> Iterator[Frame]:
     deadline = time.monotonic() + time_limit(sizes[sha] for sha in missing)
     try:
-        with socket.create_connection(
-            (provider["address"], int(provider["port"])), timeout=CONNECT_LIMIT
-        ) as connection:
-            authenticate_to_provider(connection, str(provider["token"]).encode("ascii"))
+        with connect_to_provider(provider) as connection:
             stream = open_stream(connection, longest=LONGEST_HEADER)
             stream.deadline = deadline
             stream.send({"want": sorted(missing)})
@@ -234,28 +213,34 @@ def send_parts(stream: Stream, sha: str, source: Any, size: int) -> None:
         stream.send({"blob": sha, "last": sent >= size}, zlib.compress(part, 0))
 
 
-def authenticate_receiver(receiver: socket.socket, token: bytes) -> None:
-    """Let a taker prove the token, and prove it to him; TransferError if he cannot."""
-    own_nonce = os.urandom(16).hex()
-    receiver.settimeout(HANDSHAKE_LIMIT)
-    _send_line(receiver, {"nonce": own_nonce})
-    answer = _read_line(receiver)
-    peer_nonce = _read_nonce(answer)
-    _verify(answer, prove(token, "I take", own_nonce, peer_nonce))
-    _send_line(receiver, {"proof": prove(token, "I give", own_nonce, peer_nonce)})
+def connect_to_provider(provider: Dict[str, Any]) -> socket.socket:
+    """Connect, and prove the token to each other; TransferError says what is in the way."""
+    loop, token = Loop(), str(provider["token"]).encode("ascii")
+    connections: List[socket.socket] = []
+    problems: List[str] = []
 
+    def answer(nonce: str, own_nonce: str) -> Tuple[Dict[str, object], str]:
+        proof = prove(token, "I take", nonce, own_nonce)
+        return {"nonce": own_nonce, "proof": proof}, prove(token, "I give", nonce, own_nonce)
 
-def authenticate_to_provider(connection: socket.socket, token: bytes) -> None:
-    """Prove the token to a provider, and verify its proof; TransferError if he cannot."""
-    connection.settimeout(HANDSHAKE_LIMIT)
-    peer_nonce, own_nonce = _read_nonce(_read_line(connection)), os.urandom(16).hex()
-    _send_line(connection, {"nonce": own_nonce, "proof": prove(token, "I take", peer_nonce, own_nonce)})
-    _verify(_read_line(connection), prove(token, "I give", peer_nonce, own_nonce))
+    def on_proven(line_socket: LineSocket, _: Untrusted) -> None:
+        connections.append(line_socket.detach())
+        loop.stop()
+
+    def on_close(why: str) -> None:
+        problems.append(why)
+        loop.stop()
+
+    caller = AuthenticatingCaller(loop, answer, on_proven, on_close)
+    caller.connect((provider["address"], int(provider["port"])), "", (CONNECT_LIMIT, HANDSHAKE_LIMIT))
+    loop.run()
+    if problems:
+        raise TransferError(problems[0])
+    return connections[0]
 
 
 def open_stream(connection: socket.socket, longest: int) -> Stream:
     """Begin to exchange frames; whoever does not read for long is left, and no header is longer than this."""
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     stream = Stream(connection.fileno(), connection.fileno())
     stream.send_timeout = SILENCE_LIMIT
     stream.restrict(lambda text: _parse_header(text, longest), longest, 2 * PART)
@@ -267,35 +252,3 @@ def _parse_header(text: bytes, longest: int) -> Dict[str, Any]:
     if not isinstance(header, dict):
         raise MalformedError("a frame without a header")
     return header
-
-
-def _verify(answer: Untrusted, proof: str) -> None:
-    if not is_same_proof(answer.text("proof"), proof):
-        raise TransferError("it does not know the token")
-
-
-def _read_nonce(answer: Untrusted) -> str:
-    nonce = answer.text("nonce")
-    if len(nonce) != NONCE_LENGTH:
-        raise TransferError("it is none of ours")
-    return nonce
-
-
-def _send_line(connection: socket.socket, message: Dict[str, str]) -> None:
-    connection.sendall(json.dumps(message).encode("ascii") + b"\n")
-
-
-def _read_line(connection: socket.socket) -> Untrusted:
-    """Read one line of JSON; nobody sends more before he has his answer. Who sends it drop by drop has no more time."""
-    line, deadline = b"", time.monotonic() + HANDSHAKE_LIMIT
-    while not line.endswith(b"\n"):
-        connection.settimeout(max(0.001, deadline - time.monotonic()))
-        chunk = connection.recv(LONGEST_LINE + 1 - len(line))
-        line += chunk
-        if not chunk or len(line) > LONGEST_LINE or b"\n" in line[:-1]:
-            raise TransferError("it is none of ours")
-    connection.settimeout(HANDSHAKE_LIMIT)
-    try:
-        return parse_object(line, LONGEST_LINE)
-    except MalformedError:
-        raise TransferError("it is none of ours") from None

@@ -54,14 +54,14 @@ def test_bundle_holds_the_sources() -> None:
     """A bundle unpacks to the files, and is made once."""
     sources = json.loads(zlib.decompress(bundle.bundle("probe")))
     file = file_of("node.verbs.probe").read_text()
-    assert sources["clusterctl.node.verbs.probe"] == bundle.strip_typing(file) != file
+    assert sources["clusterctl.node.verbs.probe"] == bundle.strip(file) != file
     assert bundle.bundle("probe") is bundle.bundle("probe")
 
 
 def test_modules_run_without_the_types_they_name(tmp_path: Path) -> None:
     """What is sent needs nothing of `typing`, keeps its lines, and every module of it can be imported."""
     for path in SHIPPED:
-        bare = bundle.strip_typing(path.read_text())
+        bare = bundle.strip(path.read_text())
         assert bare.count("\n") == path.read_text().count("\n")
         target = tmp_path / "clusterctl" / path.relative_to(bundle.PACKAGE)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -78,6 +78,19 @@ def test_modules_run_without_the_types_they_name(tmp_path: Path) -> None:
     subprocess.run(
         [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {code}"], check=True
     )
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=str)
+def test_nothing_but_docstrings_is_left_out(path: Path) -> None:
+    """What is sent is the same program, and holds none of them."""
+    if path.name in ("__init__.py", "boot.py"):
+        return  # sent as they are, or not at all
+    sent = ast.parse(bundle.strip(path.read_text()))
+    whole = ast.parse(bundle.strip_typing(path.read_text()))
+    for node in ast.walk(whole):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node):
+            node.body[0] = ast.Expr(ast.Constant(""))
+    assert ast.dump(sent) == ast.dump(whole)
 
 
 def test_probe_does_not_carry_the_agent() -> None:

@@ -24,7 +24,6 @@ from clusterctl.client.sync.distribute import Distribution, TransferAddress
 from clusterctl.client.sync.scan import ScanResult, scan_source
 from clusterctl.client.sync.upload import SyncResult, TreeUpload, send_tree
 from clusterctl.errors import ClusterctlError
-from clusterctl.node.sync import transfer as giving
 from clusterctl.node.verbs import sync
 
 SIZE = 3_000_000
@@ -217,28 +216,6 @@ def knock(port: int) -> None:
             stranger.sendall(answer)
             with suppress(ConnectionResetError):
                 assert stranger.recv(1000) == b""
-
-
-def test_who_proves_the_token_drop_by_drop_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There are few places to take from: nobody keeps one by sending a byte now and then."""
-    monkeypatch.setattr(giving, "HANDSHAKE_LIMIT", 0.4)
-    ours, stranger = socket.socketpair()
-    over = threading.Event()
-
-    def drip() -> None:
-        with suppress(OSError):
-            while not over.wait(0.1):
-                stranger.sendall(b" ")
-
-    dripping = threading.Thread(target=drip)
-    dripping.start()
-    try:
-        with ours, pytest.raises(TimeoutError):
-            giving.authenticate_receiver(ours, b"token")
-    finally:
-        over.set()
-        dripping.join()
-        stranger.close()
 
 
 def test_a_giver_that_lies_is_found_out(made: Callable[..., Nodes], scan: ScanResult) -> None:

@@ -58,7 +58,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (spare.fileno() + 1, spare.fileno() +
 def serve(seconds):
     loop.stopped = False
     loop.after(seconds, "over", loop.stop)
-    return "busy" if count_calls(loop.run) > 1000 else "calm", len(door._pending)
+    return "busy" if count_calls(loop.run) > 1000 else "calm", len(door._listener._pending)
 
 print(*serve(0.8))
 spare.close()

@@ -231,7 +231,7 @@ def test_a_taker_that_does_not_read_is_left(
 
 def giver_is_busy() -> bool:
     """Tell whether a giver attends to anybody."""
-    return any("_attend" in thread.name for thread in threading.enumerate())
+    return any("_handle" in thread.name for thread in threading.enumerate())
 
 
 def test_strangers_do_not_keep_takers_away(tmp_path: Path, stack: ExitStack) -> None:
@@ -240,7 +240,7 @@ def test_strangers_do_not_keep_takers_away(tmp_path: Path, stack: ExitStack) -> 
     for _ in range(3 * transfer.MOST_PENDING):
         stack.enter_context(socket.create_connection(("127.0.0.1", giving.giver.port), 10))
     assert giving.serves(tmp_path / "next")
-    assert len(giving.giver._pending) <= transfer.MOST_PENDING
+    assert len(giving.giver._listener._pending) <= transfer.MOST_PENDING
 
 
 def test_time_is_known_from_the_sizes() -> None:
