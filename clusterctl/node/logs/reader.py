@@ -12,6 +12,7 @@ import time
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from ...protocol.ranks import Rank
+from ...protocol.states import FAILED_SETUP
 from ..state.run_record import State
 from .lines import BLOCK, PIECE, Grep, LineReader
 from .time_index import TimeIndex
@@ -124,7 +125,7 @@ def logs_of(rundir: str, state: State, request: LogRequest) -> Iterator[Log]:
     streams = request.get("streams") or ["stdout", "stderr"]
     attempt = request.get("attempt") or state["attempt"]
     if ranks is None and "stderr" in streams:
-        if state["state"] == "FAILED_SETUP":
+        if state["state"] == FAILED_SETUP:
             for file in ("setup.log", f"attempt-{attempt}/before.log"):
                 yield Log(rundir, file, None, "stderr", attempt)
         yield Log(rundir, f"attempt-{attempt}/torchrun.log", None, "stderr", attempt)

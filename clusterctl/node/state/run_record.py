@@ -7,6 +7,7 @@ import os
 import time
 from typing import Any, Dict, Iterator, List, Optional
 
+from ...protocol.states import FINAL, LOST, STATES, SUBMITTED, UNKNOWN
 from ...protocol.untrusted import Untrusted
 from ..runtime.processes import (
     boot_id,
@@ -21,8 +22,6 @@ from .workdir import component, read_json, write_atomically
 
 State = Dict[str, Any]
 PROTOCOL = 1
-FINAL = ("SUCCEEDED", "FAILED", "FAILED_SETUP", "CANCELLED", "TIMEOUT", "LOST", "UNKNOWN")
-STATES = (*FINAL, "SUBMITTED", "PREPARING", "WAITING", "RUNNING")
 MOST_ATTEMPTS = 100_000
 MOST_LISTED = 100_000  # ranks, attempts and processes in one record
 GANG = "gang.json"
@@ -62,7 +61,7 @@ def time_to_prepare(spec: State) -> float:
 def new_state(spec: State) -> State:
     """Begin the record of a run on this node."""
     state: State = {"protocol": PROTOCOL, **{key: spec.get(key) for key in COPIED_KEYS}}
-    state.update(state="SUBMITTED", since=time.time(), boot_id=boot_id(), machine=os.uname().nodename)
+    state.update(state=SUBMITTED, since=time.time(), boot_id=boot_id(), machine=os.uname().nodename)
     state.update(world_size=spec.get("world_size"), world_size_seen=None, nproc=spec.get("nproc"))
     state.update(gang=bool(spec.get("gang")), parted=False)
     if spec.get("restart"):
@@ -171,19 +170,19 @@ def resolve_state(rundir: str) -> Optional[State]:
     if state is None or state["state"] in FINAL:
         return state
     if state["boot_id"] != boot_id():
-        return {**state, "state": "UNKNOWN", "reason": explain_absence(state)}
+        return {**state, "state": UNKNOWN, "reason": explain_absence(state)}
     if any(is_alive(parse_identity(state[name])) for name in ("agent", "guardian")):
         return state
     state = _read_recorded(rundir) or state  # they may have ended properly since it was read
     is_starting = state["agent"] is None and time.time() - state["since"] < SUBMISSION_LIMIT
     if state["state"] in FINAL or is_starting:
         return state
-    return {**state, "state": "LOST", "reason": state["reason"] or "agent and guardian are gone"}
+    return {**state, "state": LOST, "reason": state["reason"] or "agent and guardian are gone"}
 
 
 def with_leftovers(state: State) -> State:
     """Put the processes that still run into the state of a LOST run; scans /proc once."""
-    if state["state"] != "LOST" or state["boot_id"] != boot_id():
+    if state["state"] != LOST or state["boot_id"] != boot_id():
         return state
     recorded = map(parse_identity, (state["torchrun"], *state["ranks"].values()))
     found = [stat for stat in map(find_process, filter(None, recorded)) if stat is not None and stat.running]
@@ -263,7 +262,7 @@ def sanitize(state: State) -> State:
     return {
         **state,
         **facts,
-        "state": untrusted.one_of("state", STATES) or "UNKNOWN",
+        "state": untrusted.one_of("state", STATES) or UNKNOWN,
         "since": untrusted.moment("since") or 0.0,
         "submitted": untrusted.moment("submitted"),
         "attempt": untrusted.integer("attempt", 1, MOST_ATTEMPTS) or 1,

@@ -15,9 +15,10 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple
 
+from ...protocol.states import FAILED, FAILED_SETUP, FINAL, PREPARING, SUBMITTED, WAITING
 from ..runtime.exit_status import describe_end, split_status
 from ..runtime.processes import ProcessTree, describe_leftovers, identify, set_subreaper, wake_on
-from ..state.run_record import FINAL, Record, new_state, read_state, run_tag_prefix
+from ..state.run_record import Record, new_state, read_state, run_tag_prefix
 from ..state.workdir import read_json, release_disk_reserve
 
 if TYPE_CHECKING:
@@ -123,8 +124,8 @@ def stop_run(rundir: str, spec: Dict[str, Any], reason: str) -> None:
     record = Record(rundir, read_state(rundir) or new_state(spec))
     if record.state["state"] in FINAL:
         return
-    before_go = record.state["state"] in ("SUBMITTED", "PREPARING", "WAITING") and not record.state["began"]
-    state = "FAILED_SETUP" if before_go else "FAILED"
+    before_go = record.state["state"] in (SUBMITTED, PREPARING, WAITING) and not record.state["began"]
+    state = FAILED_SETUP if before_go else FAILED
     record.add_event("agent_lost", reason=reason)
     record.add_event("ended", state=state, reason=reason, ended=process_tree.signalled(), left=leftovers)
     record.set(state=state, reason=reason, left=leftovers)

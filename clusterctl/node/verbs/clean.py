@@ -24,12 +24,13 @@ import time
 from contextlib import suppress
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
+from ...protocol.states import FINAL, UNKNOWN
 from ...protocol.untrusted import Untrusted
 from ..runtime.heartbeat import Heartbeat
 from ..runtime.processes import all_pids
 from ..runtime.stream import Stream, VerbError
 from ..state.environments import CONTENT, MARK, ROOT
-from ..state.run_record import FINAL, State, read_spec, resolve_state, run_dirs, run_tag_prefix
+from ..state.run_record import State, read_spec, resolve_state, run_dirs, run_tag_prefix
 from ..state.workdir import component, make_below, make_private, read_bytes
 from ..sync.outside_files import summarise
 from ..sync.store import OnError, grant_owner_access, remove_quietly, remove_tree
@@ -86,7 +87,7 @@ class EnvironmentCleaner:
             if spec is None or not setup:
                 continue
             state = resolve_state(rundir)
-            may_be_live = state is not None and (state["state"] not in FINAL or state["state"] == "UNKNOWN")
+            may_be_live = state is not None and (state["state"] not in FINAL or state["state"] == UNKNOWN)
             if may_be_live or any(tag.startswith(run_tag_prefix(spec)) for tag in tags):
                 contents.add(setup.text("content", CONTENT))
         return contents
@@ -347,7 +348,7 @@ class Cleaner:
 
 def may_be_live(state: Optional[State]) -> bool:
     """Whether a part of a run lives, or lives perhaps on another machine that shares the directory."""
-    return state is not None and (state["state"] not in FINAL or state["state"] == "UNKNOWN")
+    return state is not None and (state["state"] not in FINAL or state["state"] == UNKNOWN)
 
 
 def find_live_tags() -> Set[str]:

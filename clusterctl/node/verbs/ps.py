@@ -6,10 +6,10 @@ import os
 import time
 from typing import Any, Dict, List, Optional
 
+from ...protocol.states import NOT_SUCCEEDED
 from ..logs.activity import ActivityReader
 from ..runtime.stream import Stream
 from ..state.run_record import (
-    FINAL,
     State,
     mark_stopped,
     record_size,
@@ -45,7 +45,7 @@ def list_runs(workdir: str, node: Optional[str], run_id: Optional[str], limit: O
         if run_id:
             named = len(states) < MOST_RECORDS
             states.append(with_record(rundir, with_leftovers(state)) if named else state)
-        elif state["state"] in FINAL[1:]:
+        elif state["state"] in NOT_SUCCEEDED:
             room -= record_size(rundir)
             states.append(with_record(rundir, state) if room >= 0 else state)
         else:

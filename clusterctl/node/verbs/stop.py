@@ -8,6 +8,7 @@ import signal
 import time
 from typing import Any, Dict, Iterator, List, Optional, Set
 
+from ...protocol.states import CANCELLED, FINAL, LOST, UNKNOWN
 from ...protocol.untrusted import Untrusted
 from ..logs.lines import LineReader
 from ..runtime.processes import (
@@ -28,7 +29,6 @@ from ..runtime.processes import (
 from ..runtime.stream import Stream, VerbError
 from ..state.lock_holders import NODE, query_holders, share_name
 from ..state.run_record import (
-    FINAL,
     STOP,
     Record,
     State,
@@ -121,7 +121,7 @@ def run(request: Request, stream: Stream) -> None:
             stream.send(frame)
         return
     process_tree = ProcessTree(run_tag_prefix(spec))
-    if state_before["state"] == "UNKNOWN" and is_elsewhere(state_before):
+    if state_before["state"] == UNKNOWN and is_elsewhere(state_before):
         raise VerbError("CC-RUN-015", f"nothing was stopped: {state_before['reason']}")
     names_before = {stat.pid: stat.name for stat in find_remaining(state_before, process_tree.tag)}
     ended: List[Dict[str, Any]] = []
@@ -149,7 +149,7 @@ def find_recently_ended(rundir: str) -> List[Dict[str, Any]]:
     size = os.path.getsize(path) if os.path.exists(path) else 0
     for line in reversed(LineReader(path, max(0, size - LAST_EVENTS)).read()[1].splitlines()):
         event = parse_dict(line) or {}
-        stopped = event.get("event") == "ended" and event.get("state") == "CANCELLED"
+        stopped = event.get("event") == "ended" and event.get("state") == CANCELLED
         if stopped and time.time() - (Untrusted(event).moment("time") or 0.0) < RECENT:
             return read_ended(event)
     return []
@@ -310,12 +310,12 @@ def record_end(
     """Record the end where nobody else did; a lost or unknown end stays one."""
     state = resolve_state(rundir) or {}
     recorded = read_state(rundir)
-    if state["state"] == "UNKNOWN" or (recorded is not None and recorded["state"] in FINAL):
+    if state["state"] == UNKNOWN or (recorded is not None and recorded["state"] in FINAL):
         return state
-    is_lost = state["state"] == "LOST"
+    is_lost = state["state"] == LOST
     reason = state["reason"] if is_lost else str(request.get("reason") or "stopped")
     record = Record(rundir, state)
-    final_state = "LOST" if is_lost else "CANCELLED"
+    final_state = LOST if is_lost else CANCELLED
     record.add_event(
         "ended", state=final_state, reason=reason, ended=process_tree.signalled(), left=leftovers
     )
