@@ -15,6 +15,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple
 
+from ...protocol.run_paths import RunPaths
 from ...protocol.states import FAILED, FAILED_SETUP, FINAL, PREPARING, SUBMITTED, WAITING
 from ..runtime.exit_status import describe_end, split_status
 from ..runtime.processes import ProcessTree, describe_leftovers, identify, set_subreaper, wake_on
@@ -42,7 +43,7 @@ def main(arguments: List[str]) -> None:
     """Guard the run in the directory given first; the second argument is the agent's socket to the client."""
     rundir, control = arguments[0], int(arguments[1])
     os.set_inheritable(control, False)
-    spec = read_json(os.path.join(rundir, "spec.json"))
+    spec = read_json(RunPaths(rundir).spec)
     if spec is None:
         sys.exit(f"no spec in {rundir}")
     set_subreaper()

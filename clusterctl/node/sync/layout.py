@@ -13,7 +13,6 @@ from typing import Any, Callable, Iterable, List, Set
 from ..runtime.stream import DISK_ERRORS, VerbError
 from .store import CHUNK, Store, hash_file, write_all
 
-MANIFEST = "manifest"  # in a run's directory: what was sent, see outside_files.py
 FICLONE = 0x40049409
 SMALL_FILE = 1 << 18  # bytes; below, one read and one write are the fastest copy
 SHA = re.compile(r"[0-9a-f]{64}\Z")

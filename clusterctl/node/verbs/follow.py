@@ -14,6 +14,7 @@ import select
 import time
 from typing import Any, Dict, List, Optional
 
+from ...protocol.run_paths import RunPaths
 from ...protocol.states import CANCELLED, FINAL, LOST, SUCCEEDED, TIMEOUT
 from ..logs.activity import ActivityReader
 from ..logs.lines import Grep, LineReader, tail_position
@@ -63,7 +64,7 @@ class RunFollower:
         self._has_logs = request.get("logs") is not None
         self._events: Optional[LineReader] = None
         if request.get("events") is not None:
-            self._events = LineReader(os.path.join(rundir, "events.jsonl"), int(request["events"]))
+            self._events = LineReader(RunPaths(rundir).events, int(request["events"]))
         self._activity = ActivityReader(rundir, request.get("pulse"))
         self._state: Optional[State] = None
         self._state_mtime = 0
@@ -144,7 +145,7 @@ class RunFollower:
 
     def _state_changed(self) -> bool:
         try:
-            mtime = os.stat(os.path.join(self._rundir, "state.json")).st_mtime_ns
+            mtime = os.stat(RunPaths(self._rundir).state).st_mtime_ns
         except OSError:
             return True
         changed, self._state_mtime = mtime != self._state_mtime, mtime

@@ -6,6 +6,7 @@ import os
 import time
 from typing import Any, Dict, List, Optional
 
+from ...protocol.run_paths import WorkdirPaths, part_name
 from ...protocol.states import NOT_SUCCEEDED
 from ..logs.activity import ActivityReader
 from ..runtime.stream import Stream
@@ -55,5 +56,5 @@ def list_runs(workdir: str, node: Optional[str], run_id: Optional[str], limit: O
 
 def _with_activity(workdir: str, state: State) -> State:
     slot = state.get("seat")
-    name = f"{state['node_rank'] if slot is None else slot}-{state['node']}"
-    return ActivityReader(os.path.join(workdir, "runs", state["run"], name), 0.0).add_to(state)
+    part = part_name(state["node_rank"] if slot is None else slot, state["node"])
+    return ActivityReader(WorkdirPaths(workdir).run(state["run"], part), 0.0).add_to(state)

@@ -22,11 +22,12 @@ import os
 import zlib
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Set, Tuple
 
+from ...protocol.run_paths import RunPaths, WorkdirPaths, part_name
 from ...protocol.untrusted import Untrusted
 from ..runtime.heartbeat import Heartbeat
 from ..runtime.stream import DISK_ERRORS, Stream, VerbError
-from ..state.workdir import make_below, open_workdir, workdir_id, write_atomically
-from ..sync.layout import MANIFEST, Layout, Row, parse_rows, read_tree, remove_tree_quietly, tree_hash
+from ..state.workdir import make_below, make_private, open_workdir, workdir_id, write_atomically
+from ..sync.layout import Layout, Row, parse_rows, read_tree, remove_tree_quietly, tree_hash
 from ..sync.store import Store
 
 if TYPE_CHECKING:
@@ -115,8 +116,8 @@ def run_directory(workdir: str, request: Dict[str, Any]) -> Optional[bytes]:
     """Make the run's directory on this node and return it; None if the request is for the store only."""
     if request.get("run") is None:
         return None
-    leaf = "%d-%s" % (int(request["node_rank"]), request["node"])
-    return os.fsencode(make_below(workdir, "runs", str(request["run"]), leaf))
+    part = part_name(int(request["node_rank"]), request["node"])
+    return os.fsencode(make_below(make_private(WorkdirPaths(workdir).runs), str(request["run"]), part))
 
 
 def receive_manifest(stream: Stream) -> Tuple[List[Row], bytes]:
@@ -221,18 +222,19 @@ def write_code(
 
     What was sent stays on record beside it, younger than all of it: see outside_files.py.
     """
-    code = os.path.join(rundir, b"code")
+    paths = RunPaths(os.fsdecode(rundir))
+    code = os.fsencode(paths.code)
     if os.path.lexists(code):
         written = [] if os.path.islink(code) else read_tree(code, heartbeat.step)
         if tree_hash(written) == tree_hash(rows):
             return written
         raise VerbError("CC-SYNC-011", f"{os.fsdecode(code)} exists already and holds something else")
-    temporary = os.path.join(rundir, b"code." + os.urandom(8).hex().encode())
+    temporary = code + b"." + os.urandom(8).hex().encode()
     try:
         Layout(store, temporary, heartbeat.step).make(rows)
         written = read_tree(temporary, heartbeat.step)
         if tree_hash(written) == tree_hash(rows):
-            write_atomically(os.path.join(os.fsdecode(rundir), MANIFEST), packed)
+            write_atomically(paths.manifest, packed)
             os.rename(temporary, code)
     except FileNotFoundError:
         written = []  # a stored content vanished meanwhile: look again what is missing

@@ -179,16 +179,16 @@ def test_exec_and_sync_load_little() -> None:
 
 
 MOST_BYTES = {
-    "clean": 20_700,
+    "clean": 19_700,
     "exec": 6_500,
-    "follow": 21_000,
-    "orphans": 13_100,
-    "probe": 31_500,
-    "ps": 12_900,
-    "pull": 20_400,
-    "start": 13_400,
-    "stop": 19_000,
-    "sync": 16_200,
+    "follow": 21_800,
+    "orphans": 13_900,
+    "probe": 32_200,
+    "ps": 13_800,
+    "pull": 19_500,
+    "start": 14_300,
+    "stop": 19_900,
+    "sync": 16_900,
     "top": 6_600,
 }
 
