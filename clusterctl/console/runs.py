@@ -41,8 +41,8 @@ from clusterctl.plans.runs.verdict import (
     name_state,
 )
 from clusterctl.plans.sync.results import outside_to_json, with_outside_files
+from clusterctl.protocol.exit_status import signal_name
 from clusterctl.protocol.ranks import NodeRank, Rank
-from clusterctl.protocol.root_cause import signal_name
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.states import CANCELLED, FAILED, FAILED_SETUP, LIVE, LOST, SUCCEEDED, UNKNOWN
 from clusterctl.protocol.tracebacks import clip

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from clusterctl.node.runtime.stream import encode
 from clusterctl.node.sync.transfer import authenticate_receiver, authenticate_to_provider
+from clusterctl.protocol.frames import encode_frame
 
 Deed = Callable[[socket.socket], None]
 
@@ -51,4 +51,4 @@ def knock(port: int, token: str) -> socket.socket:
 
 def send(conn: socket.socket, header: Any, body: bytes = b"") -> None:
     """Send a frame, with any header."""
-    conn.sendall(encode(header, body))
+    conn.sendall(encode_frame(header, body))

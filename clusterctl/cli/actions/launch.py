@@ -37,12 +37,13 @@ from clusterctl.plans.launch.placement import Member, plan_devices
 from clusterctl.plans.launch.plan import LaunchPlan, NodePlan, PlanFacts, plan_launch
 from clusterctl.plans.launch.setup import setup_to_spec
 from clusterctl.plans.runs.gang_record import warn_of_losses
+from clusterctl.protocol.redact import redact
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.states import CANCELLED, FAILED_SETUP
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.text import plural, redact
+from clusterctl.specs.text import plural
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 from typing import Mapping, NamedTuple, Optional, Tuple
 
+from ...protocol.exit_status import describe_end
 from ...protocol.ranks import Rank
 from ...protocol.states import CANCELLED, FAILED, FAILED_SETUP, SUCCEEDED, TIMEOUT
 
@@ -57,23 +57,3 @@ def describe_limit(seconds: float) -> str:
         parts += [f"{count:g} {unit}"] if count else []
     parts += [f"{seconds:g} s"] if seconds or not parts else []
     return f"time limit of {' '.join(parts)}"
-
-
-def describe_end(code: Optional[int], signal_number: Optional[int]) -> str:
-    """Say how a process ended."""
-    if signal_number is not None:
-        return f"was killed by {_signal_name(signal_number)}"
-    return "ended" if code is None else f"exited with {code}"
-
-
-def split_status(status: int) -> Tuple[Optional[int], Optional[int]]:
-    """Split a wait status into exit code and signal; one of them is None."""
-    signal_number = status & 0x7F
-    return (None, signal_number) if signal_number else ((status >> 8) & 0xFF, None)
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

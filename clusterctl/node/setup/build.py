@@ -26,6 +26,7 @@ import time
 from contextlib import suppress
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
+from ...protocol.manifest import tree_hash
 from ...protocol.run_paths import RunPaths, WorkdirPaths
 from ...protocol.untrusted import MalformedError, Untrusted, parse_object
 from ..runtime.processes import boot_id, identify, is_alive, parse_identity
@@ -33,7 +34,7 @@ from ..runtime.stream import DISK_ERRORS, VerbError
 from ..state.environments import MARK, Environment, activate_environment, environment_folder, find_environment
 from ..state.workdir import make_below, make_private, read_bytes, read_json, temporary_path, write_new
 from ..supervise.spawn import write_report
-from ..sync.layout import Layout, parse_rows, read_tree, tree_hash
+from ..sync.layout import Layout, parse_rows, read_tree
 from ..sync.store import Store, remove_tree
 from .commands import StepFailed, StepRunner, quote
 

@@ -9,8 +9,8 @@ import subprocess
 from contextlib import suppress
 from typing import Any, Callable, Dict, List, Mapping, Sequence
 
+from ...protocol.exit_status import describe_end
 from ...protocol.run_paths import RunPaths
-from ..runtime.exit_status import describe_end
 from ..state.workdir import read_json
 from ..supervise.evidence import is_full
 from ..supervise.spawn import render_template, write_report

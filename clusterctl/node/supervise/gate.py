@@ -19,8 +19,8 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, Callable, Dict, List
 
+from ...protocol.exit_status import split_status
 from ...protocol.run_paths import ERROR_FILE, STDERR_LOG, STDOUT_LOG
-from ..runtime.exit_status import split_status
 from ..runtime.processes import restore_signals
 
 REPORTED_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "TORCHELASTIC_ERROR_FILE")

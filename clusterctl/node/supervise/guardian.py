@@ -15,9 +15,9 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple
 
+from ...protocol.exit_status import describe_end, split_status
 from ...protocol.run_paths import RunPaths
 from ...protocol.states import FAILED, FAILED_SETUP, FINAL, PREPARING, SUBMITTED, WAITING
-from ..runtime.exit_status import describe_end, split_status
 from ..runtime.processes import ProcessTree, describe_leftovers, identify, set_subreaper, wake_on
 from ..state.run_record import Record, new_state, read_state, run_tag_prefix
 from ..state.workdir import read_json, release_disk_reserve

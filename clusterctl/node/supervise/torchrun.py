@@ -17,10 +17,10 @@ import struct
 from contextlib import suppress
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set
 
+from ...protocol.exit_status import describe_end, split_status
 from ...protocol.ranks import Rank
 from ...protocol.run_paths import STDERR_LOG, STDOUT_LOG, RunPaths
 from ..runtime.event_loop import Loop
-from ..runtime.exit_status import describe_end, split_status
 from ..runtime.processes import (
     Identity,
     Stat,
