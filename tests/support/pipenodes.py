@@ -16,9 +16,10 @@ from typing import Any
 from waiting import HANG
 
 from clusterctl.client.rpc import bundle
-from clusterctl.client.rpc.frames import Frame, FrameReader, encode_frame, sync_limits
+from clusterctl.client.rpc.frames import Frame, FrameReader, sync_limits
 from clusterctl.errors import ConnectionLost, NodeError
 from clusterctl.plans.ssh import BOOT
+from clusterctl.protocol.frames import encode_frame
 
 RUN = "digits-20261120T110000-ab12"
 

@@ -34,11 +34,12 @@ from clusterctl.client.openssh import OpensshConnection
 from clusterctl.client.rpc import errors
 from clusterctl.client.rpc.channels import create_wakeup_pipe
 from clusterctl.client.rpc.cluster import Cluster
-from clusterctl.client.rpc.frames import encode_frame
 from clusterctl.errors import ClusterctlError, ConnectTimeout, Unreachable
 from clusterctl.plans.diagnose.mesh import MAIN_RAIL, TRANSFER_SIZE
 from clusterctl.plans.ssh import DECOYS
-from clusterctl.plans.sync.manifest import TreeEntry, make_manifest
+from clusterctl.plans.sync.manifest import make_manifest
+from clusterctl.protocol.frames import encode_frame
+from clusterctl.protocol.manifest import TreeEntry
 from clusterctl.specs.inventory.model import Node, Ssh
 
 Frame = tuple[Mapping[str, Any], bytes]

@@ -12,8 +12,9 @@ from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.session import Interpreter
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.runs.selection import Parts, gather_runs, is_complete, is_live
-from clusterctl.plans.runs.state import SUCCEEDED, NodeState, run_state
+from clusterctl.plans.runs.state import NodeState, run_state
 from clusterctl.protocol.run_id import RunId, parse_run_id
+from clusterctl.protocol.states import SUCCEEDED
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.text import plural
 

@@ -38,11 +38,13 @@ from clusterctl.plans.launch.placement import Member, plan_devices
 from clusterctl.plans.launch.plan import LaunchPlan, NodePlan, PlanFacts, plan_launch
 from clusterctl.plans.launch.setup import setup_to_spec
 from clusterctl.plans.runs.gang_record import warn_of_losses
+from clusterctl.protocol.redact import redact
 from clusterctl.protocol.run_id import RunId
+from clusterctl.protocol.states import CANCELLED, FAILED_SETUP
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.text import plural, redact
+from clusterctl.specs.text import plural
 
 
 @dataclass(frozen=True)
@@ -87,10 +89,10 @@ class Launch:
         except ClusterctlError as error:
             error.message = redact(error.message, secrets.values())
             error.evidence = redact(error.evidence, secrets.values())
-            self._output.write_end("FAILED_SETUP", error.exit_code, error=f"{error.code} {error.message}")
+            self._output.write_end(FAILED_SETUP, error.exit_code, error=f"{error.code} {error.message}")
             raise
         except KeyboardInterrupt:
-            self._output.write_end("CANCELLED", 130)
+            self._output.write_end(CANCELLED, 130)
             raise
         finally:
             self._phases.stop()
@@ -106,7 +108,7 @@ class Launch:
         preflight = self._run_preflight(cluster)
         if blocks_launch(preflight, no_check=self._options.no_check):
             info("nothing was started")
-            self._output.write_end("FAILED_SETUP", preflight.exit_code, error="the nodes are not fit")
+            self._output.write_end(FAILED_SETUP, preflight.exit_code, error="the nodes are not fit")
             return preflight.exit_code
         plan = self._plan(preflight)
         info(

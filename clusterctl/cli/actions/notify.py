@@ -127,7 +127,7 @@ class EndNotifier:
     def _deliveries(self, entries: Sequence[Notify]) -> Iterator[Delivery]:
         from clusterctl.client.local.notify import Delivery
         from clusterctl.plans.notify import render_webhook_request
-        from clusterctl.specs.text import redact_tree
+        from clusterctl.protocol.redact import redact_tree
 
         for entry in entries:
             secret = os.environ[entry.secret_from] if entry.secret_from else None
@@ -150,7 +150,7 @@ class EndNotifier:
     def _run(self, command: Sequence[str], limit: float) -> None:
         from clusterctl.client.local.notify import run_command
         from clusterctl.plans.notify import run_end_to_json
-        from clusterctl.specs.text import redact_tree
+        from clusterctl.protocol.redact import redact_tree
 
         text = json.dumps(redact_tree(run_end_to_json(self._ended), self._secrets), ensure_ascii=False)
         problem = run_command(command, f"{text}\n", self.unsent.folder, limit)

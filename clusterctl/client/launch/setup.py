@@ -24,13 +24,15 @@ from clusterctl.plans.launch.setup import (
     list_local_sources,
     plan_setup,
 )
-from clusterctl.plans.sync.manifest import TreeEntry, decode_name, make_manifest
+from clusterctl.plans.sync.manifest import decode_name, make_manifest
+from clusterctl.protocol.manifest import TreeEntry
 from clusterctl.protocol.ranks import Slot
+from clusterctl.protocol.redact import redact
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import Setup
 from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.text import command_line, redact
+from clusterctl.specs.text import command_line
 
 LARGEST_LOCK = 16 << 20
 MOST_INCLUDED = 100

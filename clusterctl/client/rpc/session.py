@@ -22,10 +22,11 @@ from typing import Any, Protocol
 from clusterctl.client.openssh import OpensshConnection
 from clusterctl.client.rpc import bundle, errors
 from clusterctl.client.rpc.channels import WINDOW_TICK, Channel, ParamikoChannel
-from clusterctl.client.rpc.frames import Frame, FrameError, FrameLimits, FrameReader, encode_frame, limits_for
+from clusterctl.client.rpc.frames import Frame, FrameLimits, FrameReader, limits_for
 from clusterctl.client.ssh.timeouts import WATCHDOG, Timeouts
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.ssh import DECOYS, render_bootstrap
+from clusterctl.protocol.frames import FrameError, encode_frame
 from clusterctl.protocol.untrusted import Untrusted
 
 STDERR_KEPT = 64 << 10

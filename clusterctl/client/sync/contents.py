@@ -18,7 +18,8 @@ from typing import Any, BinaryIO
 
 from clusterctl.client.local.private_files import keep_newest, read_own, write_own
 from clusterctl.errors import SyncError
-from clusterctl.plans.sync.manifest import Manifest, TreeEntry
+from clusterctl.plans.sync.manifest import Manifest
+from clusterctl.protocol.manifest import TreeEntry
 
 VERSION = 1
 MAX_CACHE_SIZE = 256 << 20  # bytes: the names and hashes of a million files
@@ -177,7 +178,7 @@ class Contents:
         return self._pack_once(("", 0), 0, self._render_listing)
 
     def _render_listing(self) -> bytes:
-        rows = [entry.row for entry in self._manifest.entries]
+        rows = [list(entry) for entry in self._manifest.entries]
         return json.dumps(rows, separators=(",", ":")).encode()
 
     def shipments(self, missing: Collection[str]) -> Iterator[Shipment]:

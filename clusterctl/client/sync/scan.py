@@ -16,12 +16,12 @@ from clusterctl.plans.sync.ignore import LARGEST_GITIGNORE, IgnoreRules, make_ig
 from clusterctl.plans.sync.manifest import (
     MAX_FILES,
     Manifest,
-    TreeEntry,
     check_limits,
     decode_name,
     leaves_tree,
     make_manifest,
 )
+from clusterctl.protocol.manifest import TreeEntry
 
 THREADS = min(8, (os.cpu_count() or 1) + 2)
 MAX_WALKED_FILES = 4 * MAX_FILES  # files after which a tree that is too large is not walked further

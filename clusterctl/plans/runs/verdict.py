@@ -14,21 +14,7 @@ from clusterctl.plans.runs.gang_record import (
     find_reported_loss,
     with_losses,
 )
-from clusterctl.plans.runs.state import (
-    CANCELLED,
-    FAILED,
-    FAILED_SETUP,
-    LIVE,
-    LOST,
-    SUCCEEDED,
-    TIMEOUT,
-    UNKNOWN,
-    NodeState,
-    attempts_of,
-    roster_of,
-    run_state,
-    taking_part,
-)
+from clusterctl.plans.runs.state import NodeState, attempts_of, roster_of, run_state, taking_part
 from clusterctl.plans.sync.results import OutsideFiles, outside_to_json, with_outside_files
 from clusterctl.protocol.end_record import GangRecord, RecordedPart
 from clusterctl.protocol.root_cause import (
@@ -40,6 +26,16 @@ from clusterctl.protocol.root_cause import (
     weight_of,
 )
 from clusterctl.protocol.run_id import RunId
+from clusterctl.protocol.states import (
+    CANCELLED,
+    FAILED,
+    FAILED_SETUP,
+    LIVE,
+    LOST,
+    SUCCEEDED,
+    TIMEOUT,
+    UNKNOWN,
+)
 from clusterctl.protocol.tracebacks import strip_rank
 
 STOPPED_BY = "stopped by "  # how the reason begins when a person asked for the end

@@ -2,46 +2,23 @@
 
 Empty directories are kept (training scripts expect them); a directory that holds anything is implied by what
 it holds. Of a file's mode only the executable bit travels.
-
-Tree hash, version 1: SHA-256 over `clusterctl-tree 1\\n` and then, for every entry in the order of its UTF-8
-path, `kind NUL mode NUL content NUL path NUL`. kind is file, link or dir; mode is 644 or 755 for files, else
-empty; content is the file's SHA-256 in hex, the link's target, or empty. node/sync/layout.py computes the same.
 """
 
 from __future__ import annotations
 
-import hashlib
 import posixpath
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 from clusterctl.errors import UsageError
-
-Kind = Literal["file", "link", "dir"]
+from clusterctl.protocol.manifest import TreeEntry, tree_hash
 
 MAX_BYTES = 500_000_000
 MAX_FILES = 50_000
 MOST_FILES = 900_000  # whose names one frame can hold
 _MOST_NAMED = 5  # how many of the largest entries an error names
-
-
-@dataclass(frozen=True)
-class TreeEntry:
-    """One file, symbolic link or empty directory; `path` is relative, with `/`."""
-
-    path: str
-    kind: Kind
-    mode: int  # 0o644 or 0o755 for a file, 0 otherwise
-    content: str  # SHA-256 of a file, target of a link, "" for a directory
-    size: int = 0  # bytes of a file
-
-    @property
-    def row(self) -> list[str | int]:
-        """Return the entry as it is sent to a node."""
-        return [self.path, self.kind, self.mode, self.content, self.size]
 
 
 @dataclass(frozen=True)
@@ -53,7 +30,7 @@ class Manifest:
     @cached_property
     def hash(self) -> str:
         """Return the tree hash, computed once."""
-        return tree_hash(self)
+        return tree_hash(self.entries)
 
     @cached_property
     def blobs(self) -> dict[str, TreeEntry]:
@@ -78,15 +55,6 @@ class Manifest:
 def make_manifest(entries: Iterable[TreeEntry]) -> Manifest:
     """Put entries in order."""
     return Manifest(tuple(sorted(entries, key=lambda entry: entry.path.encode())))
-
-
-def tree_hash(manifest: Manifest) -> str:
-    """Hash names, kinds, modes and contents; the format stands at the top of this file."""
-    digest = hashlib.sha256(b"clusterctl-tree 1\n")
-    for entry in manifest.entries:
-        mode = f"{entry.mode:o}" if entry.kind == "file" else ""
-        digest.update(f"{entry.kind}\0{mode}\0{entry.content}\0{entry.path}\0".encode())
-    return digest.hexdigest()
 
 
 def leaves_tree(path: str, target: str) -> bool:
