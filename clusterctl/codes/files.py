@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from clusterctl.codes.entry import Entry, Text
+from clusterctl.codes.entry import Case, Entry, Text
 
 ENTRIES: Mapping[str, Entry] = {
     "CC-SPEC-001": Entry(
@@ -22,6 +22,9 @@ ENTRIES: Mapping[str, Entry] = {
             "文件不是 UTF-8，或者含有不允许的字符",
         ),
         do=Text("Save it as UTF-8 without control characters", "另存为 UTF-8，去掉控制字符"),
+        cases={
+            "file": Case(Text("{path}:{line}: not UTF-8 text"), Text("save the file as UTF-8")),
+        },
     ),
     "CC-SPEC-003": Entry(
         "error",
@@ -33,6 +36,9 @@ ENTRIES: Mapping[str, Entry] = {
             "Is it the right file? Lists belong into `args`, data into files of their own",
             "文件拿对了吗？数据不要写在这里",
         ),
+        cases={
+            "file": Case(Text("{path}: larger than {kib} KiB"), Text("is this the right file?")),
+        },
     ),
     "CC-SPEC-004": Entry(
         "error",
@@ -62,6 +68,10 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text("the file cannot be read", "文件读不了"),
         do=Text("Path and permissions of the file", "看路径和权限"),
+        cases={
+            "home": Case(Text("{path}: {reason}"), Text("write the path in full")),
+            "": Case(Text("{path}: {reason}"), Text("give the path of an existing file")),
+        },
     ),
     "CC-SPEC-008": Entry(
         "error",
