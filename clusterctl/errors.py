@@ -86,6 +86,14 @@ class Issue:
     location: Location | None
     fix: str = ""
 
+    @classmethod
+    def of(cls, code: str, case: str, location: Location | None, /, **facts: object) -> Issue:
+        """Make an issue of a case in the table of codes; `facts` fill its placeholders."""
+        from clusterctl.codes.table import word
+
+        message, fix = word(code, case, facts)
+        return cls(code, message, location, fix)
+
 
 class SpecError(UsageError):
     """An inventory or job file is wrong; holds every issue found, in the order of the file."""

@@ -1,7 +1,8 @@
 """The transport `openssh`: nodes reached by the user's own ssh program, and what it prints as errors.
 
 There is one ControlMaster for each node. A master of the user's own is used where there is one, and never ended.
-Otherwise one of ours is made per node and command, in a directory that only we can enter; a small process ends them when we end, however we do.
+Otherwise one of ours is made per node and command, in a directory that only we can enter; a small process ends them
+when we end, however we do.
 """
 
 from __future__ import annotations

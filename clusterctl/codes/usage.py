@@ -115,6 +115,20 @@ ENTRIES: Mapping[str, Entry] = {
             "The nodes that there are: `clusterctl inventory show`",
             "用 `clusterctl inventory show` 看有哪些节点",
         ),
+        cases={
+            "": Case(
+                Text("no node is selected"),
+                Text(
+                    "write names, ranks or ranges such as gpu01, 0-3, gpu[01-04,07] or gpu*, separated by commas"
+                ),
+            ),
+            "empty": Case(
+                Text("the choice of nodes is empty"),
+                Text(
+                    "write names, ranks or ranges such as gpu01, 0-3, gpu[01-04,07] or gpu*, separated by commas; or all"
+                ),
+            ),
+        },
     ),
     "CC-USE-011": Entry(
         "error",
@@ -123,6 +137,48 @@ ENTRIES: Mapping[str, Entry] = {
             "Write `0-3`, `gpu01,gpu02`, `gpu[01-04]` or `gpu*`",
             "写成 `0-3`、`gpu01,gpu02`、`gpu[01-04]` 或 `gpu*`",
         ),
+        cases={
+            "open": Case(
+                Text("cannot read the choice of nodes {pattern!r}: the '[' is never closed"),
+                Text(
+                    "write names, ranks or ranges such as gpu01, 0-3, gpu[01-04,07] or gpu*, separated by commas"
+                ),
+            ),
+            "character": Case(
+                Text(
+                    "cannot read the choice of nodes {pattern!r}: it holds a character that no node name has"
+                ),
+                Text(
+                    "write names, ranks or ranges such as gpu01, 0-3, gpu[01-04,07] or gpu*, separated by commas"
+                ),
+            ),
+            "number": Case(
+                Text(
+                    "cannot read the choice of nodes {pattern!r}: {item!r} is not a number or a range such as 01-04"
+                ),
+                Text(
+                    "write names, ranks or ranges such as gpu01, 0-3, gpu[01-04,07] or gpu*, separated by commas"
+                ),
+            ),
+            "backwards-item": Case(
+                Text("cannot read the choice of nodes {pattern!r}: the range {item!r} runs backwards"),
+                Text(
+                    "write names, ranks or ranges such as gpu01, 0-3, gpu[01-04,07] or gpu*, separated by commas"
+                ),
+            ),
+            "many": Case(
+                Text("cannot read the choice of nodes {pattern!r}: it stands for more than {most} names"),
+                Text(
+                    "write names, ranks or ranges such as gpu01, 0-3, gpu[01-04,07] or gpu*, separated by commas"
+                ),
+            ),
+            "backwards": Case(
+                Text("cannot read the choice of nodes {pattern!r}: the range runs backwards"),
+                Text(
+                    "write names, ranks or ranges such as gpu01, 0-3, gpu[01-04,07] or gpu*, separated by commas"
+                ),
+            ),
+        },
     ),
     "CC-USE-012": Entry(
         "error",
@@ -131,6 +187,22 @@ ENTRIES: Mapping[str, Entry] = {
             "`clusterctl inventory show` lists the names",
             "报错里有最接近的名字；`clusterctl inventory show` 列出所有名字",
         ),
+        cases={
+            "rank": Case(
+                Text("there is no node with rank {rank}: the last one is {last}"),
+                Text("the nodes are {nodes}"),
+            ),
+            "empty": Case(Text("there is no node with rank {rank}: the inventory is empty")),
+            "": Case(Text("no node is called {name!r}{suggestion}"), Text("the nodes are {nodes}")),
+            "pattern": Case(Text("no node matches {name!r}{suggestion}"), Text("the nodes are {nodes}")),
+            "range": Case(
+                Text("no node is called {name!r} (from {pattern!r}){suggestion}"),
+                Text("the nodes are {nodes}"),
+            ),
+            "pattern-range": Case(
+                Text("no node matches {name!r} (from {pattern!r}){suggestion}"), Text("the nodes are {nodes}")
+            ),
+        },
     ),
     "CC-USE-020": Entry(
         "error",
