@@ -162,11 +162,8 @@ def _system_refusal(error: OSError) -> ClusterctlError:
     target = error.filename or _describe_failed_output()
     _discard_output()
     no_folder = isinstance(error, (FileNotFoundError, NotADirectoryError))
-    return LocalSystemError(
-        f"{target}: {error.strerror or error}",
-        code="CC-USE-008",
-        fix="make its directory first" if no_folder else "make room there, or permission to write",
-    )
+    case = "no-folder" if no_folder else ""
+    return LocalSystemError("CC-USE-008", case, target=target, reason=error.strerror or error)
 
 
 def _describe_failed_output() -> str:

@@ -6,7 +6,7 @@ import functools
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -62,10 +62,7 @@ def _merge(earlier: Settings, later: Settings) -> Settings:
     if merged.inventory is not None and merged.lab is not None:
         from clusterctl.errors import UsageError
 
-        text = "-i and --lab both say which nodes"
-        raise UsageError(
-            text, code="CC-USE-090", fix=f"leave -i {merged.inventory} or --lab {merged.lab} out"
-        )
+        raise UsageError("CC-USE-090", inventory=merged.inventory, lab=merged.lab)
     return merged
 
 
@@ -151,25 +148,14 @@ def with_connect_options(function: Command) -> Command:
     return function
 
 
-NOTHING_NAMED = "CC-USE-091"
-
-
-def confirm(lines: Sequence[str], question: str, what: str, command: str) -> None:
+def confirm(lines: Sequence[str], question: str, what: Literal["run", "lab"], command: str) -> None:
     """Return if the user confirms, else raise UsageError; `command` does the same without a question."""
     if not sys.stdin.isatty():
-        raise UsageError(
-            f"no {what} was named, and there is no terminal to ask at; there is:",
-            code=NOTHING_NAMED,
-            fix=f"{command}  (or add -y)",
-            evidence="\n".join(lines),
-        )
+        raise UsageError("CC-USE-091", what, evidence="\n".join(lines), command=command)
     for line in lines:
         click.echo(sanitize(line), err=True)
     if not click.confirm(question, err=True):
-        raise UsageError("nothing was ended", code=NOTHING_NAMED, fix=command)
-
-
-SURPLUS_WORDS = "CC-USE-092"
+        raise UsageError("CC-USE-091", command=command)
 
 
 def refuse_surplus(words: Sequence[str], verb: str) -> None:
@@ -182,9 +168,10 @@ def refuse_surplus(words: Sequence[str], verb: str) -> None:
     for word in reversed(surplus):
         del kept[len(kept) - 1 - kept[::-1].index(word)]
     raise UsageError(
-        f"unexpected {'arguments' if len(surplus) > 1 else 'argument'}: {shlex.join(surplus)}",
-        code=SURPLUS_WORDS,
-        fix=f"arguments of the script: {_command()} {verb} {shlex.join([*kept, '--', *surplus, *behind])}",
+        "CC-USE-092",
+        "" if len(surplus) > 1 else "one",
+        words=shlex.join(surplus),
+        command=f"{_command()} {verb} {shlex.join([*kept, '--', *surplus, *behind])}",
     )
 
 
@@ -195,11 +182,8 @@ def refuse_mixed(command: Sequence[str], verb: str) -> None:
         return
     start = typed.index(command[0])
     corrected = f"{verb} {shlex.join([*typed[:start], '--', *typed[start:]])}"
-    raise UsageError(
-        f"unexpected options after the command without `--`: {shlex.join(typed[start:])}",
-        code=SURPLUS_WORDS,
-        fix=f"options of the command: {_command()} {corrected}; options of clusterctl stand before the --",
-    )
+    command_shown = f"{_command()} {corrected}"
+    raise UsageError("CC-USE-092", "options", words=shlex.join(typed[start:]), command=command_shown)
 
 
 def _typed() -> tuple[str, ...]:

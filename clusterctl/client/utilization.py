@@ -141,4 +141,4 @@ class UtilizationStreams:
 def _ended_error(name: str) -> ClusterctlError:
     from clusterctl.errors import NodeError
 
-    return NodeError("the node ended the conversation", code="CC-RUN-003", node=name)
+    return NodeError("CC-RUN-003", "ended", node=name)

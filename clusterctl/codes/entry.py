@@ -1,6 +1,6 @@
 """The parts of an entry of the table of codes.
 
-A text may hold placeholders such as {host} or {limit:g}: a raise site gives their values. Braces around anything else,
+A text may hold placeholders such as {host}, {name!r} or {limit:g}: a raise site gives their values. Braces around anything else,
 as in `{port: N}` or ${node_rank}, stand for themselves.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 Severity = Literal["error", "warning", "info"]
-PLACEHOLDER = re.compile(r"(?<!\$)\{([a-z_]+)(?::([^{}\s]+))?\}")
+PLACEHOLDER = re.compile(r"(?<!\$)\{([a-z_]+)(!r)?(?::([^{}\s]+))?\}")
 
 
 class Text(NamedTuple):
@@ -54,7 +54,12 @@ class Entry:
 
 def fill(template: str, facts: Mapping[str, object]) -> str:
     """Put values into the placeholders of a text."""
-    return PLACEHOLDER.sub(lambda found: format(facts[found[1]], found[2] or ""), template)
+
+    def value(found: re.Match[str]) -> str:
+        name, quoted, form = found.groups()
+        return format(repr(facts[name]) if quoted else facts[name], form or "")
+
+    return PLACEHOLDER.sub(value, template)
 
 
 def placeholders(template: str) -> frozenset[str]:

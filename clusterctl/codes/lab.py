@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from clusterctl.codes.entry import Entry, Text
+from clusterctl.codes.entry import Case, Entry, Text
 
 ENTRIES: Mapping[str, Entry] = {
     "CC-LAB-001": Entry(
@@ -37,6 +37,10 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text("no such lab is running, or several are: `--name` chooses", "没有这个 lab 在跑，或者有好几个"),
         do=Text("`lab status` lists them; `--name` chooses", "`lab status` 会列出来；用 `--name` 选"),
+        cases={
+            "no-such": Case(Text("no lab called {name} is running"), Text("running: {running}")),
+            "none": Case(Text("no lab called {name} is running"), Text("no lab is running: nothing to end")),
+        },
     ),
     "CC-LAB-006": Entry(
         "error",
@@ -77,5 +81,8 @@ ENTRIES: Mapping[str, Entry] = {
             "The message names a file with the details: [please report it](../../CONTRIBUTING.md#reporting-a-bug)",
             "报错里写了详情文件：[请报告](../../CONTRIBUTING.md#reporting-a-bug)",
         ),
+        cases={
+            "": Case(Text("a bug in clusterctl: {message}"), Text("please report it with the file {file}")),
+        },
     ),
 }

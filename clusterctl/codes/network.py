@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from clusterctl.codes.entry import Entry, Text
+from clusterctl.codes.entry import Case, Entry, Text
 
 ENTRIES: Mapping[str, Entry] = {
     "CC-NET-001": Entry(
@@ -235,6 +235,14 @@ ENTRIES: Mapping[str, Entry] = {
             "把 inventory 的 `ports:` 放宽，或者在 0 号节点上用 `ss -ltnp` 看谁占着",
         ),
         when=Text("when a run starts"),
+        cases={
+            "reported": Case(
+                Text("{message}"),
+                Text(
+                    "set a wider `ports:` in the inventory; `ss -ltnp` on the node shows which process has them"
+                ),
+            ),
+        },
     ),
     "CC-NET-021": Entry(
         "error",
@@ -247,6 +255,14 @@ ENTRIES: Mapping[str, Entry] = {
             "0 号节点的 `ip:`、`nic:` 真是它自己的吗？写了 `ports:` 的话，除了 rendezvous 还有空闲端口吗？",
         ),
         when=Text("when a run starts"),
+        cases={
+            "reported": Case(
+                Text("{message}"),
+                Text(
+                    "in the inventory, `ip:` or `nic:` of node 0 must be its own and two of `ports:` free; if open files are the reason, raise `nofile` on the node"
+                ),
+            ),
+        },
     ),
     "CC-NET-022": Entry(
         "error",
@@ -259,6 +275,14 @@ ENTRIES: Mapping[str, Entry] = {
             "`clusterctl check` 会把每条路试一遍；放通节点之间的端口，或者用 `ports:` 写明放通了哪些",
         ),
         when=Text("when a run starts"),
+        cases={
+            "": Case(
+                Text("it cannot reach the agent of node 0 over the training network, port {port}"),
+                Text(
+                    "let the nodes reach node 0 on every port of the training network, or name open ones as `ports:`"
+                ),
+            ),
+        },
     ),
     "CC-NET-023": Entry(
         "warning",

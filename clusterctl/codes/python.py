@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from clusterctl.codes.entry import Entry, Text
+from clusterctl.codes.entry import Case, Entry, Text
 
 NO_PYTHON = Text(
     "Everything on a node is done by the configured Python; there is nothing else to install.",
@@ -23,6 +23,20 @@ ENTRIES: Mapping[str, Entry] = {
             "`python:` with the whole path; `clusterctl exec -- sh -c 'ls -d /opt/*/bin/python ~/venvs/*/bin/python'`",
             "`python:` 写完整路径；`clusterctl exec -- sh -c 'ls -d /opt/*/bin/python ~/venvs/*/bin/python'` 能找到它",
         ),
+        cases={
+            "": Case(
+                Text("{python} was not found"),
+                Text(
+                    "set `python` in {python_source} to the absolute path of the node's interpreter (3.8 or later)"
+                ),
+            ),
+            "not-run": Case(
+                Text("{python} cannot be run"),
+                Text(
+                    "set `python` in {python_source} to the absolute path of the node's interpreter (3.8 or later)"
+                ),
+            ),
+        },
     ),
     "CC-PY-002": Entry(
         "error",
@@ -44,6 +58,44 @@ ENTRIES: Mapping[str, Entry] = {
             "Status 0: an `exit` or `exec` in .bashrc. Else run `activate` and `python` by hand on the node; `activate` must not `exit`. A missing shared library needs LD_LIBRARY_PATH in `activate`",
             "状态码为 0：.bashrc 里有 `exit` 或 `exec`。否则在节点上手工执行 `activate` 和 `python`；`activate` 里不能有 `exit`。缺共享库时在 `activate` 里设置 LD_LIBRARY_PATH",
         ),
+        cases={
+            "activate": Case(
+                Text("`activate` ended the shell with status {status}, so {python} was never started"),
+                Text(
+                    "let `activate` in the inventory or job prepare the shell only: no `exit`, in what it sources neither"
+                ),
+            ),
+            "library": Case(
+                Text("{python} is there, but cannot load the shared library {library}"),
+                Text(
+                    "let `activate` export LD_LIBRARY_PATH with the directory of that library, or name another `python`"
+                ),
+            ),
+            "traceback": Case(
+                Text("{python} came up and failed at once"),
+                Text(
+                    "a file there hides a module of Python: see PYTHONPATH, and the path in the last lines shown"
+                ),
+            ),
+            "shell-ended": Case(
+                Text("no interpreter came up: the login shell ended with status 0 before {python} answered"),
+                Text(
+                    "look for `exit` and `exec` in the login shell's start-up files (.bashrc, .profile, .zshenv, config.fish): a shell that is not interactive must come to their end"
+                ),
+            ),
+            "": Case(
+                Text("no interpreter came up: the login shell or {python} {status}"),
+                Text(
+                    "see what `{command}` says there, and look for `exit` in the login shell's start-up files (.bashrc, .profile, .zshenv, config.fish)"
+                ),
+            ),
+            "activated": Case(
+                Text("no interpreter came up: the login shell, `activate` or {python} {status}"),
+                Text(
+                    "see what `{command}` says there, and look for `exit` in the login shell's start-up files (.bashrc, .profile, .zshenv, config.fish)"
+                ),
+            ),
+        },
     ),
     "CC-PY-004": Entry(
         "error",
@@ -56,6 +108,14 @@ ENTRIES: Mapping[str, Entry] = {
             "Something in `activate` waits for input or for a dead file system: shorten it line by line",
             "`activate` 里有东西在等输入，或者在等一个坏掉的文件系统：逐行删减来定位",
         ),
+        cases={
+            "": Case(
+                Text("`activate` did not come to its end within {limit:g} s: {activate}"),
+                Text(
+                    "let `activate` prepare the shell only: nothing in it may wait, ask, or run on; try it there by hand"
+                ),
+            ),
+        },
     ),
     "CC-PY-010": Entry(
         "error",
@@ -299,6 +359,10 @@ ENTRIES: Mapping[str, Entry] = {
             "Its last lines say why; `setup.log` in the run's directory has all of it",
             "最后几行写了原因；全部输出在这次运行目录的 `setup.log` 里",
         ),
+        cases={
+            "again": Case(Text("{message}"), Text("to see it there again: {command}")),
+            "log": Case(Text("{message}"), Text("all it said is in {log} of the run")),
+        },
     ),
     "CC-SETUP-002": Entry(
         "error",
@@ -307,6 +371,14 @@ ENTRIES: Mapping[str, Entry] = {
             "More `setup.time_limit`; a download that waits for a network that is not there: [a wheelhouse](without-internet.md)",
             "加大 `setup.time_limit`；节点没有外网时下载会一直等：用[离线 wheel](without-internet.md)",
         ),
+        cases={
+            "reported": Case(
+                Text("{message}"),
+                Text(
+                    "more time: `setup.time_limit`; or does a download wait for a network that is not there?"
+                ),
+            ),
+        },
     ),
     "CC-SETUP-003": Entry(
         "error",
@@ -318,6 +390,23 @@ ENTRIES: Mapping[str, Entry] = {
             "Paths in `setup` are relative to the job file; `pip download -r requirements.txt -d wheels` fills a wheelhouse",
             "`setup` 里的路径相对任务文件；`pip download -r requirements.txt -d wheels` 准备 wheel",
         ),
+        cases={
+            "wheels": Case(
+                Text("setup.wheelhouse: no wheels in {wheelhouse}"),
+                Text("{command}; for other nodes than this machine add --platform"),
+            ),
+            "": Case(Text("setup: {path}: {reason}"), Text("paths in `setup` are relative to the job file")),
+            "not-sent": Case(
+                Text("setup: {path} installs from {name}, which is not sent"), Text("files: [{name}]")
+            ),
+            "outside": Case(
+                Text("setup: {path} leads to {name}, which is not beside the job"), Text("copy it there")
+            ),
+            "no-file": Case(
+                Text("setup: {path}: a link, or no file"),
+                Text("copy it there; only a folder that is named may be a link"),
+            ),
+        },
     ),
     "CC-SETUP-004": Entry(
         "error",
@@ -329,6 +418,11 @@ ENTRIES: Mapping[str, Entry] = {
             "Install it on the node, or put its directory on PATH by `activate`",
             "在节点上装好，或者用 `activate` 把它的目录加进 PATH",
         ),
+        cases={
+            "reported": Case(
+                Text("{message}"), Text("install it on the node, or put its directory on PATH by `activate`")
+            ),
+        },
     ),
     "CC-SETUP-005": Entry(
         "error",
@@ -340,11 +434,21 @@ ENTRIES: Mapping[str, Entry] = {
             "Its last lines say why; `before.log` of the attempt has all of it",
             "最后几行写了原因；全部输出在这次尝试的 `before.log` 里",
         ),
+        cases={
+            "again": Case(Text("{message}"), Text("to see it there again: {command}")),
+            "log": Case(Text("{message}"), Text("all it said is in {log} of the run")),
+        },
     ),
     "CC-SETUP-006": Entry(
         "error",
         Text("the nodes' environments hold different versions of torch", "各节点环境里的 torch 版本不同"),
         do=Text("Pin torch in the lock file", "在锁文件里写死 torch 的版本"),
+        cases={
+            "": Case(
+                Text("the environments that `setup` made hold different versions of torch"),
+                Text("pin torch in the lock file, or give the nodes the same one"),
+            ),
+        },
     ),
     "CC-SETUP-010": Entry(
         "info",

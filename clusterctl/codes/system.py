@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from clusterctl.codes.entry import Entry, Text
+from clusterctl.codes.entry import Case, Entry, Text
 
 ENTRIES: Mapping[str, Entry] = {
     "CC-DISK-001": Entry(
@@ -18,6 +18,12 @@ ENTRIES: Mapping[str, Entry] = {
             "腾出空间，或者换 `workdir:`；报错里写了是哪里",
         ),
         when=Text("when a run starts or code is sent"),
+        cases={
+            "reported": Case(
+                Text("{message}"),
+                Text("free space on the node (`clusterctl clean`), or set another `workdir`"),
+            ),
+        },
     ),
     "CC-DISK-002": Entry(
         "error",

@@ -39,15 +39,19 @@ TABLE: Mapping[str, Entry] = {
 }
 
 
+REPORTED = "reported"  # the case of an error whose message comes from a node, which may send any code
+_AS_REPORTED = Case(Text("{message}", "{message}"))
+
+
 def word(code: str, case: str, facts: Mapping[str, object]) -> tuple[str, str]:
     """Give message and fix of one case of a code."""
-    message, fix = find_case(code, case)
+    message, fix = TABLE[code].cases[case] if case != REPORTED or has_case(code, case) else _AS_REPORTED
     return fill(message.en, facts), fill(fix.en, facts)
 
 
-def find_case(code: str, case: str) -> Case:
-    """Give one case of a code."""
-    return TABLE[code].cases[case]
+def has_case(code: str, case: str) -> bool:
+    """Tell whether the table knows a case of a code; a node may send a code that it does not know."""
+    return code in TABLE and case in TABLE[code].cases
 
 
 def family_of(code: str) -> str:

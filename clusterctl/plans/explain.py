@@ -110,12 +110,11 @@ def _unknown_code_error(
     if same_family and match and match[2]:
         number = int(match[2])
         nearest_code = min(same_family, key=lambda code: abs(int(code[-3:]) - number))
-        fix = f"the nearest is {nearest_code}: {known[nearest_code]}; `clusterctl explain {family}` lists its family"
-    else:
-        guess = find_nearest(family, FAMILIES) if family else find_nearest(word.upper(), known)
-        hint = f"did you mean {guess}? " if guess else ""
-        fix = f"{hint}A code looks like CC-NET-003; the families are {', '.join(FAMILIES)}"
-    return UsageError(f"there is no code {word!r}", code="CC-USE-050", fix=fix)
+        title = known[nearest_code]
+        return UsageError("CC-USE-050", "number", word=word, nearest=nearest_code, title=title, family=family)
+    guess = find_nearest(family, FAMILIES) if family else find_nearest(word.upper(), known)
+    case = "near" if guess else ""
+    return UsageError("CC-USE-050", case, word=word, guess=guess, families=", ".join(FAMILIES))
 
 
 def explain(code: str, manual: Manual) -> Explanation:

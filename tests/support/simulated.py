@@ -378,8 +378,10 @@ class SimulatedCluster(Cluster):
         fate = self.fate(node)
         if fate.kind == SILENT:
             time.sleep(self._ways.patience)
-            raise ConnectTimeout(f"no greeting from {node.host}", code="CC-SSH-004", node=node.name)
+            raise ConnectTimeout(
+                "CC-SSH-004", "handshake", node=node.name, waited_for="greeting", address=node.host, limit=20
+            )
         time.sleep(fate.login)
         if fate.kind == REFUSED:
-            raise Unreachable(f"{node.host} refused the connection", code="CC-SSH-002", node=node.name)
+            raise Unreachable("CC-SSH-002", node=node.name, target=node.host)
         return SimulatedConnection(node, fate, self._far)

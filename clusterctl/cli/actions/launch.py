@@ -142,12 +142,7 @@ class Launch:
             # any may have to lead
             missing_ip = [f"ip@{node.name}"] if self._job.restart and node.ip is None else []
             if missing := [*node.unmeasured, *missing_ip]:
-                raise UsageError(
-                    f"not known: {', '.join(missing)}",
-                    code="CC-USE-006",
-                    node=node.name,
-                    fix="give `ip:`, `nic:` or `gpus:` in the inventory, or a number as nproc_per_node",
-                )
+                raise UsageError("CC-USE-006", node=node.name, names=", ".join(missing))
         for name in plan.overridden:
             notice(f"the job's env sets {name} itself; its value is used on every node")
         return plan
@@ -290,9 +285,5 @@ def read_secrets(job: Job) -> dict[str, str]:
     """Take the values of the job's secrets from our own environment."""
     missing = [name for name in job.secrets if name not in os.environ]
     if missing:
-        raise UsageError(
-            f"secrets not set here: {', '.join(missing)}",
-            code="CC-USE-007",
-            fix=f"export {missing[0]}=... before `clusterctl launch`",
-        )
+        raise UsageError("CC-USE-007", names=", ".join(missing), first=missing[0])
     return {name: os.environ[name] for name in job.secrets}

@@ -106,11 +106,7 @@ class Pull:
             if self._options.job is None:
                 nodes = self._choose_nodes(cluster, nodes)
             elif not parse_job_name(self._job):
-                raise UsageError(
-                    f"{self._job!r} is not the name of a job",
-                    code="CC-PULL-005",
-                    fix="it stands in the job file: `name:`",
-                )
+                raise UsageError("CC-PULL-005", job=self._job)
             if not nodes:
                 return 4
             target = self._target()
@@ -172,11 +168,7 @@ class Pull:
         """Refuse a job that has put out nothing anywhere: its name is likely misspelled."""
         any_outputs = any(pull.listing.entries for pull in self._pulls.values())
         if self._options.job is not None and self._pulls and not any_outputs and not self._errors:
-            raise UsageError(
-                f"no node has outputs of a job {self._job!r}",
-                code="CC-PULL-008",
-                fix="see `clusterctl ps`: a run is called JOB-TIME-NUMBER",
-            )
+            raise UsageError("CC-PULL-008", job=self._job)
 
     def _name_outputs(self, nodes: Sequence[Node], target: Path) -> None:
         """Decide under which name each node's outputs are kept; of nodes with one work directory one brings them."""
@@ -316,11 +308,7 @@ class Pull:
 
     def _check_size(self, size: int) -> None:
         if size > MAX_BYTES and not self._options.no_limit:
-            raise NodeError(
-                f"there are {size >> 30} GiB to bring, more than {MAX_BYTES >> 30}",
-                code="CC-PULL-001",
-                fix="--no-limit brings them all the same",
-            )
+            raise NodeError("CC-PULL-001", "total", gib=size >> 30, most=MAX_BYTES >> 30)
 
     def _show_report(self, nodes: Sequence[Node], target: Path) -> int:
         names = [node.name for node in nodes]

@@ -72,10 +72,8 @@ def _seconds(text: str) -> float:
     from clusterctl.specs.values import parse_duration
 
     if text.isdecimal() and int(text):  # seconds, to us; who removes things with it may have meant days
-        raise UsageError(
-            f"--older-than {text}: of what?", code="CC-USE-030", fix=f"e.g. --older-than {text}d"
-        )
+        raise UsageError("CC-USE-030", "unit", number=text)
     try:
         return parse_duration(text)
     except InvalidValueError as error:
-        raise UsageError(f"--older-than: {error}", code="CC-USE-030", fix="e.g. --older-than 7d") from error
+        raise UsageError("CC-USE-030", reason=error) from error

@@ -144,8 +144,8 @@ def _no_such_lab(name: str, running: Sequence[str]) -> LabError:
     """Name the labs that `down` can end; one that is to end need not be started first."""
     from clusterctl.errors import LabError
 
-    fix = f"running: {', '.join(running)}" if running else "no lab is running: nothing to end"
-    return LabError(f"no lab called {name} is running", code="CC-LAB-005", fix=fix)
+    case = "no-such" if running else "none"
+    return LabError("CC-LAB-005", case, name=name, running=", ".join(running))
 
 
 def _describe_interrupted(labs_dir: Path, names: Sequence[str]) -> str:

@@ -105,7 +105,5 @@ def _checked(grep: str | None) -> str | None:
     try:
         re.compile(grep or "")
     except re.error as error:
-        raise UsageError(
-            f"--grep {grep}: {error}", code="CC-USE-026", fix="quote special characters with \\"
-        ) from error
+        raise UsageError("CC-USE-026", grep=grep, reason=error) from error
     return grep

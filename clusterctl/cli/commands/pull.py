@@ -60,11 +60,7 @@ def pull(
     if run and not folder and (job or "/" in run or run in (".", "..")):
         run, folder = None, run  # no run has a name like that
     if job and (run or logs or everything):
-        raise UsageError(
-            "--job brings what all runs of a job have put out",
-            code="CC-USE-029",
-            fix="leave out --job, or RUN, --logs and --all",
-        )
+        raise UsageError("CC-USE-029")
     options = PullOptions(
         run, job, folder, logs, everything, overwrite, no_limit, as_json, command=settings.command
     )

@@ -230,7 +230,7 @@ def _parse_port(event: Untrusted, node: str) -> int:
     """Read the port that an agent listens on."""
     port = event.integer("port", 1, 65535)
     if port is None:
-        raise NodeError("the node named no port", code="CC-RUN-035", node=node)
+        raise NodeError("CC-RUN-035", "port", node=node)
     return port
 
 
@@ -310,7 +310,7 @@ def _send_go(plan: LaunchPlan, ready: Mapping[str, Ready]) -> int:
     master, *others = [node.name for node in plan.nodes]
     port = ready[master].port
     if port is None:
-        raise StartError("the master named no port", code="CC-RUN-033", node=master)
+        raise StartError("CC-RUN-033", node=master)
     if plan.job.is_single_process:
         others = [master, *others]
     else:

@@ -359,7 +359,7 @@ class ReplyReader:
         stream: ReplyStream,
         *,
         on_closed: Callable[[], ClusterctlError],
-        on_stalled: Callable[[str], ClusterctlError],
+        on_stalled: Callable[[str, float], ClusterctlError],
         first_limit: float = FIRST_ANSWER_LIMIT,
     ) -> None:
         self._stream = stream
@@ -383,6 +383,6 @@ class ReplyReader:
             if header.integer("steps") != steps:
                 steps, since = header.integer("steps"), now
             elif now - since > STALL:
-                raise self._on_stalled(f"nothing moved on the node for {STALL:.0f} s")
+                raise self._on_stalled("", STALL)
             if now - began > MAX_ANSWER_TIME:
-                raise self._on_stalled(f"no answer came for {MAX_ANSWER_TIME / 3600:.0f} h")
+                raise self._on_stalled("unanswered", MAX_ANSWER_TIME / 3600)

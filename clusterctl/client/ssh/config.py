@@ -396,10 +396,4 @@ def _digest(value: object) -> str:
 
 def _config_error(node: str, query: ConfigQuery, stderr: str) -> Unreachable:
     command = command_line("ssh", *query.arguments())
-    return Unreachable(
-        "ssh cannot read its configuration",
-        code="CC-SSH-019",
-        node=node,
-        evidence=stderr,
-        fix=f"make `{command}` work; or write `config: none` under `ssh:` in the inventory to do without",
-    )
+    return Unreachable("CC-SSH-019", node=node, evidence=stderr, command=command)

@@ -131,20 +131,12 @@ def open_inside(root: bytes, path: str) -> BinaryIO:
 
 def unreadable(path: str, error: OSError) -> SyncError:
     """Name a file that stands in the way."""
-    return SyncError(
-        f"{path} in the source tree cannot be read: {error.strerror or error}",
-        code="CC-SYNC-005",
-        fix="make it readable, or name it in .gitignore or sync.exclude if the job does not need it",
-    )
+    return SyncError("CC-SYNC-005", path=path, reason=error.strerror or error)
 
 
 def changed(path: str) -> SyncError:
     """Name a file that did not keep still."""
-    return SyncError(
-        f"{path} changed while it was being read",
-        code="CC-SYNC-006",
-        fix="let whatever writes it finish, then launch again; exclude it if it is a log or an output",
-    )
+    return SyncError("CC-SYNC-006", path=path)
 
 
 @dataclass(frozen=True)

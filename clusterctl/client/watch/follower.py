@@ -308,8 +308,7 @@ def _parse_dropped(header: Untrusted) -> tuple[int, int] | None:
 
 
 def _malformed_error(node: str, reason: str) -> NodeError:
-    message = f"the node sent what cannot be understood: {reason}"
-    return NodeError(message, code="CC-RUN-035", node=node)
+    return NodeError("CC-RUN-035", node=node, reason=reason)
 
 
 FIRST_PAUSE = 0.25  # seconds before a cut stream is opened again; doubled each time that fails

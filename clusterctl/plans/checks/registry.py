@@ -95,12 +95,12 @@ def _match_codes(known: Mapping[str, Check], pattern: str) -> list[str]:
     families = sorted({code.rpartition("-")[0] for code in known})
     guess = find_nearest(full, [*families, *known])
     meaning = f" ({known[guess].entry.title.en})" if guess and guess in known else ""
-    suggestion = f"did you mean {guess}{meaning}? " if guess else ""
-    chosen = f"families ({', '.join(family[3:] for family in families)}) and globs can be chosen"
     raise UsageError(
-        f"no check is called {pattern!r}",
-        code="CC-USE-050",
-        fix=f"{suggestion}Codes such as CC-NET-003, {chosen}",
+        "CC-USE-050",
+        "check-near" if guess else "check",
+        pattern=pattern,
+        guess=f"{guess}{meaning}",
+        families=", ".join(family[3:] for family in families),
     )
 
 
@@ -115,23 +115,17 @@ def _resolve_waiver(known: Mapping[str, Check], waiver: Waiver, names: Sequence[
     location = f"{waiver.file}: waive {waiver.code}"
     if waiver.code not in known:
         guess = find_nearest(waiver.code, known)
-        hint = (
-            f"did you mean {guess} ({known[guess].entry.title.en})?"
-            if guess
-            else "`clusterctl explain` lists all"
-        )
-        raise UsageError(f"{location}: there is no such finding", code="CC-USE-050", fix=hint)
+        title = known[guess].entry.title.en if guess else ""
+        case = "waiver-near" if guess else "waiver"
+        raise UsageError("CC-USE-050", case, location=location, guess=guess, title=title)
     if waiver.code in UNANSWERED or waiver.code in UNWAIVABLE:
         title = known[waiver.code].entry.title.en
-        raise UsageError(
-            f"{location}: {title}: no launch could work, so this cannot be waived",
-            code="CC-USE-051",
-            fix="leave the node out with --exclude, and drop the waiver",
-        )
+        raise UsageError("CC-USE-051", location=location, title=title)
     try:
         indices = select_nodes(waiver.nodes, names)
     except UsageError as error:
-        raise UsageError(f"{location}: {error.message}", code=error.code, fix=error.fix) from error
+        error.message = f"{location}: {error.message}"
+        raise
     return AppliedWaiver(
         waiver.code, frozenset(names[index] for index in indices), f"{waiver.reason} ({waiver.file})"
     )

@@ -69,11 +69,7 @@ def decode_name(name: bytes) -> str:
         return name.decode("utf-8")
     except UnicodeDecodeError:
         shown = name.decode("utf-8", "backslashreplace")
-        raise UsageError(
-            f"a name in the source tree is not UTF-8: {shown}",
-            code="CC-SYNC-004",
-            fix="rename it, or name it in .gitignore or sync.exclude if the job does not need it",
-        ) from None
+        raise UsageError("CC-SYNC-004", shown=shown) from None
 
 
 def check_limits(
@@ -85,11 +81,7 @@ def check_limits(
     """
     size = sum(weight for _, weight in files)
     if len(files) > MOST_FILES:
-        raise UsageError(
-            f"the source tree has {len(files)} files, the most that can be sent is {MOST_FILES}",
-            code="CC-SYNC-002",
-            fix="pack them into archives, or bring them to the nodes by other means",
-        )
+        raise UsageError("CC-SYNC-002", "files", count=len(files), most=MOST_FILES)
     if allow_big or (size <= MAX_BYTES and len(files) <= MAX_FILES):
         return
     if size > MAX_BYTES:
@@ -99,11 +91,12 @@ def check_limits(
         amount, limit = f"{len(files)} files", str(MAX_FILES)
         biggest = [(path, f"{count} files") for path, count in find_largest((path, 1) for path, _ in files)]
     raise UsageError(
-        f"the source tree has {'at least ' if incomplete else ''}{amount}, the limit is {limit}; largest: "
-        + ", ".join(f"{path} {weight}" for path, weight in biggest),
-        code="CC-SYNC-002",
-        fix=f"keep what is not code out, here or in .gitignore: sync: {{exclude: [{biggest[0][0]}]}}; "
-        "`--big` sends it all the same",
+        "CC-SYNC-002",
+        "incomplete" if incomplete else "",
+        amount=amount,
+        limit=limit,
+        largest=", ".join(f"{path} {weight}" for path, weight in biggest),
+        first=biggest[0][0],
     )
 
 

@@ -16,7 +16,7 @@ from clusterctl.client.watch.reader import LINE_OVERHEAD, LogReader, ReorderWind
 from clusterctl.errors import ConnectionLost
 from clusterctl.protocol.untrusted import Untrusted
 
-LOST = ConnectionLost("cut", code="CC-SSH-015", node="b")
+LOST = ConnectionLost("CC-SSH-015", node="b")
 
 
 def entry(node: str, file: str, offset: int, times: list[float], *, began: float | None = None) -> LogLines:

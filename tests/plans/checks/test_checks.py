@@ -9,6 +9,7 @@ import pytest
 from cases import ASKED, HEARD, answers, every_case, judge, nodes
 from rich.console import Console
 
+from clusterctl.codes.table import REPORTED
 from clusterctl.console.findings import check_to_json, render_check
 from clusterctl.errors import Unreachable
 from clusterctl.plans.checks.framework import (
@@ -134,7 +135,7 @@ def test_two_hundred_nodes_are_a_screen_that_can_be_read() -> None:
         "gpu120": {"gpus": {"problem": "no answer within 7.5 s"}},
     }
     gone = {f"gpu{n}": f"there is no way to 10.0.0.{n}" for n in range(13, 18)}
-    failures = {name: Unreachable(text, code="CC-SSH-003") for name, text in gone.items()}
+    failures = {name: Unreachable("CC-SSH-003", REPORTED, message=text) for name, text in gone.items()}
     case = {"nodes": 200, "facts": {**odd, **low}}
     told_by = {name: raw for name, raw in answers(case).items() if name not in gone}
     facts = {name: parse_facts(raw, sent_at=ASKED, received_at=HEARD) for name, raw in told_by.items()}
