@@ -41,9 +41,10 @@ from clusterctl.client.rpc.session import Interpreter
 from clusterctl.client.rpc.tasks import OutputCollector, measure_clock
 from clusterctl.client.sync.scan import ScanResult, scan_source
 from clusterctl.client.sync.upload import TreeUpload
-from clusterctl.client.watch.follower import Follower, LogLines, NodeEvent, StateChange
+from clusterctl.client.watch.follower import FollowParser, LogLines, NodeEvent, StateChange
 from clusterctl.client.watch.monitor import describe_log_event
 from clusterctl.client.watch.node_report import AttemptTracker, NodeReport
+from clusterctl.client.watch.streams import Streams
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.cleanup import RetentionPolicy, plan_cleanup, select_orphans
 from clusterctl.plans.runs.gang_record import attempt_of, choose_record, with_losses
@@ -319,12 +320,14 @@ def drive_start(line: Line, _: Place) -> object:
 def drive_follow(line: Line, _: Place) -> object:
     """Follow a run, and collect the evidence."""
     session = tasks.follow(line, NODE, INTERPRETER, "demo", {"events": 0})
-    follower, notices = Follower(), []
+    parser = FollowParser()
+    streams = Streams([NODE], lambda *_: session, parser.parse, pauses=(1.0, 1.0))
+    notices: list[Any] = []
     part, attempts = NodeReport(NODE, 0.0), AttemptTracker({}, notices.append)
-    follower.add("gpu02", session)
+    streams.add("gpu02", session)
     updates = []
-    while follower.open:
-        updates += follower.updates(0.0)
+    while streams.open:
+        updates += streams.updates(0.0)
     for update in updates:
         if isinstance(update, LogLines):
             part.on_lines(update, 1.0)
@@ -336,8 +339,8 @@ def drive_follow(line: Line, _: Place) -> object:
             attempts.on_state("gpu02", update.state, ["gpu02"])
             part.newly_frozen(update.state)
             part.state = update.state
-    follower.close()
-    return updates, notices, part.failures(1.0), follower.offsets, follower.event_offsets
+    streams.close()
+    return updates, notices, part.failures(1.0), parser.offsets, parser.event_offsets
 
 
 def drive_clock(line: Line, _: Place) -> object:

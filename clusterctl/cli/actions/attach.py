@@ -19,9 +19,10 @@ from clusterctl.cli.context.nodes import (
 )
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
-from clusterctl.client.watch.follower import LogLines, StateChange, StreamEnd
+from clusterctl.client.watch.follower import LogLines, StateChange
 from clusterctl.client.watch.monitor import MonitorOptions, RunMonitor
 from clusterctl.client.watch.reader import LiveReader
+from clusterctl.client.watch.streams import StreamEnd
 from clusterctl.console.logs import JsonLogPrinter, LogPrinter, LogSink
 from clusterctl.console.runs import describe_launch, make_status_view
 from clusterctl.console.terminal import info

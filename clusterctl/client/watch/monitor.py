@@ -16,16 +16,9 @@ from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.session import Interpreter
 from clusterctl.client.rpc.tasks import stop_everywhere
-from clusterctl.client.watch.follower import (
-    LogLines,
-    NodeEvent,
-    NodeStreams,
-    StateChange,
-    StreamEnd,
-    Update,
-    can_reconnect,
-)
+from clusterctl.client.watch.follower import LogLines, NodeEvent, NodeStreams, StateChange, Update
 from clusterctl.client.watch.node_report import AttemptTracker, NodeReport
+from clusterctl.client.watch.streams import StreamEnd, can_reconnect
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.launch.world_size import describe_world_event
 from clusterctl.plans.runs.gang_record import choose_record, find_reported_loss

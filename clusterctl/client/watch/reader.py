@@ -10,14 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from clusterctl.client.rpc import tasks
-from clusterctl.client.watch.follower import (
-    LogLines,
-    NodeStreams,
-    StateChange,
-    StreamEnd,
-    Update,
-    can_reconnect,
-)
+from clusterctl.client.watch.follower import LogLines, NodeStreams, StateChange, Update
+from clusterctl.client.watch.streams import StreamEnd, can_reconnect
 from clusterctl.errors import ClusterctlError
 
 MIN_TIME, MAX_TIME = float("-inf"), float("inf")

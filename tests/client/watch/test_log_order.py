@@ -5,14 +5,15 @@ from __future__ import annotations
 import random
 import socket
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.tasks import RunHandle
-from clusterctl.client.watch.follower import Follower, LogLines, NodeStreams, StreamEnd
+from clusterctl.client.watch.follower import FollowParser, LogLines, NodeStreams
 from clusterctl.client.watch.reader import LINE_OVERHEAD, LogReader, ReorderWindow, TimeMerger
+from clusterctl.client.watch.streams import StreamEnd, Streams
 from clusterctl.errors import ConnectionLost
 from clusterctl.protocol.untrusted import Untrusted
 
@@ -91,7 +92,7 @@ def test_what_an_attempt_wrote_while_we_were_away_is_asked_for() -> None:
     )
     first = streams._build_request("a")
     assert (first["logs"]["moment"], first["clock"], "since" in first["logs"]) == (100.0, True, False)
-    streams._follower.offsets["a"] = {"attempt-2/x": 10, "attempt-3/x": 20}
+    streams._parser.offsets["a"] = {"attempt-2/x": 10, "attempt-3/x": 20}
     streams._measured.add("a")
     again = streams._build_request("a")
     assert (again["logs"]["since"], again["logs"]["moment"], "clock" in again) == (2, 107.0, False)
@@ -129,22 +130,28 @@ class Pipe:
         self.near.close()
 
 
+def open_nothing(*_: object) -> NoReturn:
+    """Stand for the way to nodes that no test opens."""
+    raise AssertionError
+
+
 def test_a_stream_that_is_cut_while_another_is_read_gives_way_to_the_next() -> None:
     """At its turn the node may not be back yet; what it says when it is back is read."""
-    follower, first, second, again = Follower(), Pipe(), Pipe(), Pipe()
-    follower.add("a", first)  # type: ignore[arg-type]  # all that a follower wants of a session
-    follower.add("b", second)  # type: ignore[arg-type]  # the same
-    assert list(follower.updates(0, only="a")) == []
-    second.cut, follower._last_beat = True, 0.0
-    assert list(follower.updates(0, only="a")) == [StreamEnd("b", LOST)]
-    assert list(follower.updates(0, only="b")) == []
-    follower.add("b", again)  # type: ignore[arg-type]  # the same
+    first, second, again = Pipe(), Pipe(), Pipe()
+    streams = Streams([], open_nothing, FollowParser().parse, pauses=(1.0, 1.0))
+    streams.add("a", first)  # type: ignore[arg-type]  # all that is wanted of a session
+    streams.add("b", second)  # type: ignore[arg-type]  # the same
+    assert list(streams.updates(0, only="a")) == []
+    second.cut, streams._last_beat = True, 0.0
+    assert list(streams.updates(0, only="a")) == [StreamEnd("b", LOST)]
+    assert list(streams.updates(0, only="b")) == []
+    streams.add("b", again)  # type: ignore[arg-type]  # the same
     again.said.append(({"log": "x", "offset": 0, "rank": 1, "stream": "stdout"}, b"here\n"))
     again.far.send(b".")
-    (lines,) = follower.updates(1.0, only="b")
+    (lines,) = streams.updates(1.0, only="b")
     assert isinstance(lines, LogLines)
     assert lines.lines == ("here",)
-    follower.close()
+    streams.close()
 
 
 def test_a_node_that_hung_up_while_others_were_read_is_asked_again_at_its_turn(

@@ -1,0 +1,198 @@
+"""One long conversation per node: opened in threads of their own, read in one loop, opened again where it broke."""
+
+from __future__ import annotations
+
+import random
+import selectors
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from clusterctl.client.rpc.fanout import Outcome, run_on
+from clusterctl.client.rpc.session import Session
+from clusterctl.errors import ClusterctlError, ConnectError, ConnectionLost, HostKeyError, NodeError
+from clusterctl.protocol.untrusted import MalformedError, Untrusted
+from clusterctl.specs.inventory.model import Node
+
+SILENCE_LIMIT = 20.0  # a node says something at least every 2 s; ten times that is a dead connection
+HEARTBEAT_INTERVAL = 5.0
+CHECK_INTERVAL = 1.0
+PROCESS_DIED_CODE = "CC-RUN-003"  # the stream's process on the node was killed: worth another try
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class StreamEnd:
+    """A node's stream is over; `error` says why if it was cut."""
+
+    node: str
+    error: ClusterctlError | None
+
+
+class Streams(Generic[T]):
+    """The streams of some nodes; `parse` makes of each frame what `updates` gives."""
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        open_session: Callable[[Node, bool], Session],
+        parse: Callable[[str, Untrusted, bytes], Iterable[T]],
+        *,
+        pauses: tuple[float, float],
+    ) -> None:
+        """`open_session` is called in a thread, with whether the node's connection may look alive and be dead.
+
+        `pauses` are the seconds before a stream is opened again the first time, and at most.
+        """
+        self._nodes = {node.name: node for node in nodes}
+        self._open_session, self._parse = open_session, parse
+        self._first_pause, self._longest_pause = pauses
+        self._opened: deque[Outcome[Session]] = deque()
+        self._sessions: dict[str, Session] = {}
+        self._unread: set[str] = set()
+        self._closed = False
+        self._last_beat = self._last_check = time.monotonic()
+        self._wakeup_writer, self._wakeup_reader = socket.socketpair()
+        self._wakeup_reader.setblocking(False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._wakeup_reader, selectors.EVENT_READ, None)
+        self.last_received: dict[str, float] = {}  # when each node last said anything, beats included
+        self.tries: dict[str, int] = {}  # how often in a row each node could not be heard
+
+    def open_all(self) -> None:
+        """Open every node's stream."""
+        for node in self._nodes.values():
+            self._start_opening(node, 0.0, stale=False)
+
+    def reopen(self, name: str, error: ClusterctlError | None) -> None:
+        """Open a stream again after a pause that grows."""
+        tries = self.tries[name] = self.tries.get(name, 0) + 1
+        longest = min(self._longest_pause, self._first_pause * 2.0 ** min(tries - 1, 20))
+        stale = isinstance(error, (ConnectError, ConnectionLost))
+        self._start_opening(self._nodes[name], longest * random.uniform(0.5, 1.0), stale=stale)
+
+    def add(self, name: str, session: Session) -> None:
+        """Begin to read a node's stream."""
+        self._sessions[name] = session
+        self._selector.register(session, selectors.EVENT_READ, name)
+
+    @property
+    def open(self) -> bool:
+        """Tell whether any stream is still open."""
+        return bool(self._sessions)
+
+    def updates(self, wait: float, only: str | None = None) -> Iterator[T | StreamEnd]:
+        """Give what arrives within `wait` seconds, early when something came.
+
+        A stream that could not be opened ends as one that was cut. `only` leaves other nodes unread, so that they wait.
+        """
+        while self._opened:
+            opened = self._opened.popleft()
+            if opened.value is None:
+                yield StreamEnd(opened.node.name, opened.error)
+            else:
+                self.add(opened.node.name, opened.value)
+        if only is not None:
+            self._pause_others(only)
+        ready = {key.data for key, _ in self._selector.select(wait)}
+        if None in ready:
+            self._wakeup_reader.recv(512)
+        for name in [name for name in self._sessions if name in ready]:
+            yield from self._read(name)
+        yield from self._keep_alive(only)
+
+    def close(self) -> None:
+        """Leave all streams; what they tell of goes on."""
+        self._closed = True
+        for name in list(self._sessions):
+            self._close_session(name)
+        self._close_opened()
+        self._selector.close()
+        self._wakeup_writer.close()
+        self._wakeup_reader.close()
+
+    def _start_opening(self, node: Node, pause: float, *, stale: bool) -> None:
+        threading.Thread(target=self._open, args=(node, pause, stale), daemon=True).start()
+
+    def _open(self, node: Node, pause: float, stale: bool) -> None:
+        time.sleep(pause)
+        if self._closed:
+            return
+        self._opened.append(run_on(node, lambda node: self._open_session(node, stale)))
+        if self._closed:  # meanwhile: nobody will read it
+            self._close_opened()
+        with suppress(OSError):
+            self._wakeup_writer.send(b".")
+
+    def _close_opened(self) -> None:
+        with suppress(IndexError):
+            while True:
+                session = self._opened.popleft().value
+                if session is not None:
+                    session.close()
+
+    def _pause_others(self, name: str) -> None:
+        for other, session in self._sessions.items():
+            if other != name and other not in self._unread:
+                self._selector.unregister(session)
+                self._unread.add(other)
+        if name in self._unread:
+            self._selector.register(self._sessions[name], selectors.EVENT_READ, name)
+            self._unread.discard(name)
+
+    def _read(self, name: str) -> Iterator[T | StreamEnd]:
+        session = self._sessions[name]
+        try:
+            for header, body in session.pump():
+                self.last_received[name] = time.monotonic()
+                for update in self._parse(name, header, body):
+                    self.tries.pop(name, None)
+                    yield update
+        except ClusterctlError as error:
+            yield self._drop(name, error)
+        except MalformedError as error:
+            yield self._drop(name, NodeError("CC-RUN-035", node=name, reason=error))
+        else:
+            if session.ended:
+                yield self._drop(name, None)
+
+    def _keep_alive(self, only: str | None) -> Iterator[StreamEnd]:
+        """Take notice of nodes that have been silent for too long; tell every node that we are here."""
+        now = time.monotonic()
+        beat_due = now - self._last_beat >= HEARTBEAT_INTERVAL
+        check_due = now - self._last_check >= CHECK_INTERVAL
+        self._last_beat = now if beat_due else self._last_beat
+        self._last_check = now if check_due else self._last_check
+        for name, session in list(self._sessions.items()) if beat_due or check_due else ():
+            try:
+                if only in (None, name):
+                    session.check_silence(SILENCE_LIMIT)
+                if beat_due:
+                    session.send_heartbeat()
+            except ClusterctlError as error:
+                yield self._drop(name, error)
+
+    def _drop(self, name: str, error: ClusterctlError | None) -> StreamEnd:
+        self._close_session(name)
+        return StreamEnd(name, error)
+
+    def _close_session(self, name: str) -> None:
+        session = self._sessions.pop(name)
+        if name in self._unread:
+            self._unread.discard(name)  # its next stream is another one
+        else:
+            self._selector.unregister(session)
+        session.close()
+
+
+def can_reconnect(error: ClusterctlError | None) -> bool:
+    """Tell whether a stream that ended so is worth another try: the connection or its process broke, not the run."""
+    if error is None or error.code == PROCESS_DIED_CODE:
+        return True
+    return isinstance(error, (ConnectError, ConnectionLost)) and not isinstance(error, HostKeyError)
