@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from clusterctl.client.rpc import tasks
 from clusterctl.client.watch.follower import (
@@ -19,6 +19,9 @@ from clusterctl.client.watch.follower import (
     can_reconnect,
 )
 from clusterctl.errors import ClusterctlError
+
+if TYPE_CHECKING:
+    from clusterctl.protocol.messages.verbs import FollowChoice
 
 MIN_TIME, MAX_TIME = float("-inf"), float("inf")
 HOLD_SECONDS = 1.0  # seconds that a line which is followed waits for older ones of other nodes
@@ -154,7 +157,7 @@ class LogReader:
     def __init__(
         self,
         run: tasks.RunHandle,
-        request: Mapping[str, Any],
+        request: FollowChoice,
         *,
         clocks: Mapping[str, float],
     ) -> None:
@@ -233,7 +236,7 @@ class LiveReader:
     def __init__(
         self,
         run: tasks.RunHandle,
-        request: Mapping[str, Any],
+        request: FollowChoice,
         *,
         notice: Callable[[str], None],
         clocks: Mapping[str, float] | None = None,
