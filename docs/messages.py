@@ -14,11 +14,11 @@ WIDTH = 118
 def messages(name: str) -> str:
     """Write the messages of one module: what each is, its keys and their types; `?` is a key that may be missing."""
     text = (FOLDER / f"{name}.py").read_text(encoding="utf-8")
-    parts = [render(node, text) for node in ast.parse(text).body]
+    parts = [render(node) for node in ast.parse(text).body]
     return "```text\n" + "\n\n".join(filter(None, parts)) + "\n```"
 
 
-def render(node: ast.stmt, text: str) -> str:
+def render(node: ast.stmt) -> str:
     """Write one definition; nothing of what is only a part of another."""
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
         return render_choice(node.targets[0].id, node.value)
