@@ -22,6 +22,7 @@ import catalogue
 import chinese
 import faults
 import imports
+import messages
 import plots
 import troubles
 from examples import FILE, written
@@ -319,8 +320,9 @@ KINDS: Mapping[str, Callable[[str], str]] = {
     "layers": imports.layers,
     "tree": imports.tree,
     "inside": imports.inside,
+    "messages": messages.messages,
 }
-LITERAL = ("layers", "tree", "inside")  # code, and not words: the same in every language
+LITERAL = ("layers", "tree", "inside", "messages")  # code, and not words: the same in every language
 
 
 def render(page: str, say: Callable[[str], str] = str) -> str:

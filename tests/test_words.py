@@ -130,6 +130,9 @@ ALLOWED = {  # keys of JSON that nodes or we send, each the name of a field; by 
 }
 
 
+MESSAGES = "clusterctl/protocol/messages/"  # whose attributes are keys on the network and in files, and stay
+
+
 def words_of(name: str) -> list[str]:
     """Split a name in snake_case or CamelCase."""
     split = re.sub(r"([a-z0-9])([A-Z])|([A-Z]+)(?=[A-Z][a-z])", r"\1\3_\2", name)
@@ -155,7 +158,8 @@ def names(module: Module) -> Iterator[tuple[str, bool, int]]:
             yield node.arg, False, node.lineno
         elif isinstance(node, ast.ClassDef):
             yield node.name, False, node.lineno
-            yield from ((target.id, False, target.lineno) for target in _class_attributes(node))
+            if not module.path.as_posix().startswith(MESSAGES):
+                yield from ((target.id, False, target.lineno) for target in _class_attributes(node))
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             yield node.attr, False, node.lineno
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fabric import Connection, task
 
@@ -19,6 +19,9 @@ from clusterctl.plans.cleanup import Orphan, Orphans, StoredRun, parse_orphans, 
 from clusterctl.plans.facts.untrusted import render_processes
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
+
+if TYPE_CHECKING:
+    from clusterctl.protocol.messages.verbs import OrphansRequest
 
 MOST_PARTS = 20_000  # of one node
 
@@ -134,7 +137,7 @@ def stop_orphans(
 
 
 def _request_orphans(c: Connection, node: Node, interpreter: Interpreter, to_end: Any, key: str) -> Untrusted:
-    request = {"workdir": node.workdir, "node": node.name, "end": to_end}
+    request: OrphansRequest = {"workdir": node.workdir, "node": node.name, "end": to_end}
     limits = SessionLimits(silence=SILENCE_LIMIT)
     with Session(c, "orphans", request, interpreter, limits=limits) as session:
         while (frame := session.receive(ANSWER_LIMIT)) is not None:

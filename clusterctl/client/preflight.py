@@ -109,7 +109,7 @@ class _MeshTest:
             for result in parse_paths(answers[name].unread("ways"), name, orders[name])
         ]
 
-    def _send(self, name: str, order: Mapping[str, Any]) -> None:
+    def _send(self, name: str, order: Any) -> None:  # node/diagnose/mesh.py says what it may be
         try:
             self._members[name].session.send(order, timeout=SEND_LIMIT)
         except ClusterctlError as error:

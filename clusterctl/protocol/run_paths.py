@@ -77,7 +77,7 @@ class WorkdirPaths:
         self.environments = join(workdir, "envs")
         self.outputs = join(workdir, "outputs")
         self.trash = join(workdir, "trash")
-        self.beacons = join(workdir, "beacons")
+        self.shared_home_probes = join(workdir, "beacons")
         self.runs = join(workdir, "runs")
 
     def payload(self, digest: str) -> str:

@@ -19,6 +19,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+PROTOCOL = 1  # the number in spec.json and state.json: of the format of both
+
 RunState = Literal[
     "SUBMITTED",
     "PREPARING",

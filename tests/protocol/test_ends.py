@@ -13,9 +13,10 @@ from clusterctl.client.watch.node_report import NodeReport
 from clusterctl.node.gang.membership import Bounds
 from clusterctl.node.gang.messages import read_part
 from clusterctl.node.gang.restart_reason import judge_record
-from clusterctl.node.supervise.evidence import TAIL_LINES, TRACEBACK, Line, shorten_traceback, tracebacks
+from clusterctl.node.supervise.evidence import TAIL_LINES, Line, shorten_traceback, tracebacks
 from clusterctl.protocol.end_record import parse_record
 from clusterctl.protocol.root_cause import Cause, find_cause, restart_reason
+from clusterctl.protocol.tracebacks import starts_traceback
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.parse import parse_inventory
 
@@ -36,7 +37,7 @@ def failure_of(rank: Any, stderr: list[Any]) -> dict[str, Any]:
     lines = [Line(place, line) for place, (_, line) in enumerate(heard)]
     said = []
     for block in tracebacks(lines):
-        place = next(line.offset for line in block if TRACEBACK in line.text)
+        place = next(line.offset for line in block if starts_traceback(line.text))
         said.append({"at": heard[place][0], "lines": shorten_traceback(block)})
     last = rank.get("last_at", max([time for time, _ in heard], default=rank["time"]))
     flags = {"frozen": rank.get("frozen", False), **({"starved": True} if rank.get("starved") else {})}

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from clusterctl.cli.actions.find_runs import FoundRuns, find_runs
 from clusterctl.cli.actions.notify import notify_end, warn_not_notified
@@ -36,6 +37,9 @@ from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.states import RUNNING, UNKNOWN
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.text import command_line, plural
+
+if TYPE_CHECKING:
+    from clusterctl.protocol.messages.verbs import FollowChoice
 
 
 @dataclass(frozen=True)
@@ -203,7 +207,7 @@ def watch_status(
     taking_part = [node for node in nodes if node.name in parts]
     pythons = {node.name: found_runs.pythons.get(node.name) or interpreter(node) for node in taking_part}
     unanswered = {error.node for error in found_runs.errors}
-    request = {"events": None, "logs": None, "pulse": PULSE}
+    request: FollowChoice = {"events": None, "logs": None, "pulse": PULSE}
     run = tasks.RunHandle(cluster, run_id, taking_part, pythons)
     reader = LiveReader(run, request, notice=notice)
     with make_status_view(run_id, found_runs.offsets, as_json=as_json) as view:

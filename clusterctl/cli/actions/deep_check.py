@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from clusterctl.cli.actions.launch import make_run_id, measure
 from clusterctl.cli.actions.preflight import Preflight
@@ -39,9 +40,13 @@ from clusterctl.plans.launch.agent_spec import render_spec
 from clusterctl.plans.launch.placement import Member
 from clusterctl.plans.launch.plan import LaunchPlan, plan_launch
 from clusterctl.protocol.ranks import Slot
+from clusterctl.protocol.run_paths import WorkdirPaths, part_name
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.text import plural
+
+if TYPE_CHECKING:
+    from clusterctl.protocol.messages.files import LaunchRecord
 
 MOST_LINES = 2000  # of the leader's; a search has some dozens
 
@@ -132,15 +137,13 @@ class DeepCheckRun:
         )
 
     def _start(self, plan: LaunchPlan, scan: ScanResult) -> None:
-        record = {**launch_record(), "submitted": time.time()}
-        specs = {
-            node.name: {
-                **render_spec(plan, node, record),
-                **_environment_python(self._preflight.facts[node.name].setup.prefix),
-                "output_dir": _output_dir(plan.run_id, node.member),
-            }
-            for node in plan.nodes
-        }
+        record: LaunchRecord = {**launch_record(), "submitted": time.time()}
+        specs = {node.name: render_spec(plan, node, record) for node in plan.nodes}
+        for node in plan.nodes:
+            specs[node.name]["output_dir"] = _output_dir(plan.run_id, node.member)
+            prefix = self._preflight.facts[node.name].setup.prefix
+            if prefix:  # of the environment that the job's `setup` has made
+                specs[node.name]["python"] = f"{prefix}/bin/python"
         self._phases.start("deep")
         inputs = prepare.LaunchInputs(specs, scan, {}, random_source.token_hex(32))
         ready = prepare.prepare_all(
@@ -172,14 +175,10 @@ class DeepCheckRun:
         return RunHandle(self._cluster, run_id, self._nodes, self._interpreters)
 
 
-def _environment_python(prefix: str | None) -> dict[str, str]:
-    """Take the Python of the environment that the job's `setup` has made."""
-    return {"python": f"{prefix}/bin/python"} if prefix else {}
-
-
 def _output_dir(run_id: str, member: Member) -> str:
     """Give an output directory that goes with the run."""
-    return f"{member.node.workdir}/runs/{run_id}/{member.slot}-{member.name}/outputs"
+    part = part_name(member.slot, member.name)
+    return WorkdirPaths(member.node.workdir).run(run_id, part, "outputs")
 
 
 class _StepObserver:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING
 
 from clusterctl.cli.actions.attach import RunOutput, watch_run
 from clusterctl.cli.actions.notify import check_hooks, remember_hooks, warn_not_notified
@@ -45,6 +45,9 @@ from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import plural
+
+if TYPE_CHECKING:
+    from clusterctl.protocol.messages.files import LaunchRecord
 
 
 @dataclass(frozen=True)
@@ -150,7 +153,11 @@ class Launch:
     def _prepare(
         self, cluster: Cluster, plan: LaunchPlan, scan: ScanResult, secrets: Mapping[str, str]
     ) -> dict[str, prepare.Ready]:
-        record = {"cluster": self._inventory.cluster, **launch_record(), "submitted": time.time()}
+        record: LaunchRecord = {
+            "cluster": self._inventory.cluster,
+            **launch_record(),
+            "submitted": time.time(),
+        }
         specs = {
             node.name: render_spec(plan, node, {**record, **self._setup_for(node)}) for node in plan.all_nodes
         }
@@ -186,7 +193,7 @@ class Launch:
         self._phases.finish("ready", f"torch {torch}" if torch else f"launcher {self._job.launcher}")
         return ready
 
-    def _setup_for(self, node: NodePlan) -> dict[str, Any]:
+    def _setup_for(self, node: NodePlan) -> LaunchRecord:
         """Give a node's part of the setup, if the job has one."""
         setup_files = self._setup_files
         return (

@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING
 
 from clusterctl.cli.actions.find_runs import FoundRuns, find_runs
 from clusterctl.cli.context.nodes import (
@@ -34,6 +34,9 @@ from clusterctl.protocol.ranks import Rank
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import command_line
+
+if TYPE_CHECKING:
+    from clusterctl.protocol.messages.verbs import FollowChoice, LogChoice
 
 MOST_NAMED = 3  # nodes
 MOST_RANKS = 8
@@ -69,9 +72,9 @@ class LogQuery:
         """The same of what was written until now."""
         return replace(self, follow=False)
 
-    def request(self) -> dict[str, Any]:
+    def request(self) -> FollowChoice:
         """Give the question that a node answers."""
-        logs: dict[str, Any] = {
+        logs: LogChoice = {
             "ranks": list(self.ranks) if self.ranks is not None else None,
             "streams": [self.stream] if self.stream else ["stdout", "stderr"],
             "offsets": {},
@@ -80,8 +83,9 @@ class LogQuery:
             "times": self.needs_times,
             "ordered": self.ordered,
             "moment": self.since,
-            **({"attempt": self.attempt} if self.attempt is not None else {}),
         }
+        if self.attempt is not None:
+            logs["attempt"] = self.attempt
         return {"events": None, "logs": logs, "follow": self.follow, "clock": self.needs_times}
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from clusterctl.client.ssh.host_keys import HostKeys
     from clusterctl.errors import ClusterctlError
     from clusterctl.plans.runs.selection import Owner
+    from clusterctl.protocol.messages.files import LaunchRecord
     from clusterctl.specs.inventory.model import Node
     from clusterctl.specs.job.model import Job
 
@@ -85,7 +86,7 @@ def current_owner() -> Owner:
     return Owner(f"{user}@{socket.gethostname()}", own_id())
 
 
-def launch_record() -> dict[str, str]:
+def launch_record() -> LaunchRecord:
     """Give what a run's record says of us: who launches, and from which directory."""
     me = current_owner()
     try:

@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.session import Session
@@ -20,6 +20,10 @@ from clusterctl.plans.facts.gpu_use import describe_holders, parse_holders
 from clusterctl.plans.facts.records import LockHolder
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.nodeset import fold_names
+
+if TYPE_CHECKING:
+    from clusterctl.protocol.messages.agent import LockOrder
+    from clusterctl.protocol.messages.files import Spec
 
 PREPARE_LIMIT = 2.0  # seconds for launches that meet while they prepare
 POLL = 2.0  # seconds between looks at whether all is free
@@ -42,14 +46,14 @@ def parse_lock_holders(events: Mapping[str, Untrusted]) -> tuple[LockHolder, ...
     return parse_holders(events["locks"].unread("holders") or ()) if "locks" in events else ()
 
 
-def busy_error(blocked: HoldersByNode, specs: Mapping[str, Mapping[str, Any]]) -> NodesBusy:
+def busy_error(blocked: HoldersByNode, specs: Mapping[str, Spec]) -> NodesBusy:
     """Give the error that names every holder."""
     return NodesBusy(
         "CC-RUN-040", node=fold_names(blocked), evidence="\n".join(describe_blocked(blocked, specs))
     )
 
 
-def describe_blocked(blocked: HoldersByNode, specs: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def describe_blocked(blocked: HoldersByNode, specs: Mapping[str, Spec]) -> list[str]:
     """Say who is in the way, nodes with the same words folded."""
     groups: dict[str, list[str]] = {}
     for name, holders in _align_ages(blocked).items():
@@ -86,7 +90,7 @@ class LockWaiter:
     """The locks of one launch, whose agents are all up."""
 
     def __init__(
-        self, sessions: Mapping[str, Session], specs: Mapping[str, Mapping[str, Any]], lock_policy: LockPolicy
+        self, sessions: Mapping[str, Session], specs: Mapping[str, Spec], lock_policy: LockPolicy
     ) -> None:
         self._sessions, self._specs, self._lock_policy = sessions, specs, lock_policy
         first = next(iter(specs.values()))
@@ -130,7 +134,7 @@ class LockWaiter:
         """Tell whether this launch was submitted before all that are in its way."""
         return all(self._priority < (holder.submitted or 0.0, holder.run or "") for holder in holders)
 
-    def _send_order(self, order: str, nodes: Mapping[str, Session]) -> HoldersByNode:
+    def _send_order(self, order: LockOrder, nodes: Mapping[str, Session]) -> HoldersByNode:
         """Give an order to all nodes, and then hear all."""
         for session in nodes.values():
             session.send({"do": order})

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from fabric import Connection
 
@@ -33,6 +33,10 @@ from clusterctl.plans.launch.plan import LaunchPlan, NodePlan
 from clusterctl.protocol.ranks import Slot
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
+
+if TYPE_CHECKING:
+    from clusterctl.protocol.messages.agent import Listeners
+    from clusterctl.protocol.messages.files import Spec
 
 HUB_LIMIT = 330.0  # seconds; node 0 itself fails before that
 
@@ -114,7 +118,7 @@ class Ready:
 class LaunchInputs:
     """What the nodes receive: each its own spec, all the same code and secrets."""
 
-    specs: Mapping[str, Mapping[str, Any]]
+    specs: Mapping[str, Spec]
     scan: ScanResult
     secrets: Mapping[str, str]
     token: str = ""
@@ -242,7 +246,7 @@ def _await_ready(
     A node that `creates_environment` its environment has no gate before it is done.
     """
     spec, is_master = inputs.specs[node.name], node.member.node_rank == 0
-    listeners = {"doors": inputs.hub_address.listeners()} if has_listeners(spec) else {}
+    listeners: Listeners = {"doors": inputs.hub_address.listeners()} if has_listeners(spec) else {}
     events: dict[str, Untrusted] = {}
     if spec.get("gang") and not is_master:
         session.send({"do": "join", "port": inputs.hub_address.port(), **listeners})
@@ -272,7 +276,7 @@ def _show_steps(name: str, inputs: LaunchInputs, observer: Observer) -> Callable
     return lambda text: observer.set_step(name, describe_step(text, inputs.secrets))
 
 
-def has_listeners(spec: Mapping[str, Any]) -> bool:
+def has_listeners(spec: Spec) -> bool:
     """Tell whether every agent of a run listens, since any of them may have to be the hub."""
     return bool(spec.get("gang") and spec.get("restart"))
 

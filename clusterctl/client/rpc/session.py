@@ -14,10 +14,10 @@ import select
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from clusterctl.client.openssh import OpensshConnection
 from clusterctl.client.rpc import bundle, errors
@@ -28,6 +28,9 @@ from clusterctl.errors import ClusterctlError
 from clusterctl.plans.ssh import DECOYS, render_bootstrap
 from clusterctl.protocol.frames import FrameError, encode_frame
 from clusterctl.protocol.untrusted import Untrusted
+
+if TYPE_CHECKING:
+    from clusterctl.protocol.messages.verbs import ClientFrame, Request, VerbHeader, VerbName
 
 STDERR_KEPT = 64 << 10
 CHUNK = (32 << 10) - 64  # what fills one packet
@@ -64,8 +67,8 @@ class Session:
     def __init__(
         self,
         connection: Any,
-        verb: str,
-        request: Mapping[str, Any],
+        verb: VerbName,
+        request: Request,
         interpreter: Interpreter,
         *,
         timeouts: Timeouts | None = None,
@@ -113,7 +116,7 @@ class Session:
         """Return a descriptor that is readable when something arrived or the session ended."""
         return self._channel.fileno()
 
-    def send(self, header: Mapping[str, Any], body: bytes = b"", timeout: float | None = None) -> None:
+    def send(self, header: ClientFrame, body: bytes = b"", timeout: float | None = None) -> None:
         """Send a frame; ConnectTimeout if the node does not take it in time, ConnectionLost if it is gone."""
         self._send_all(encode_frame(header, body), self.timeouts.send if timeout is None else timeout)
 
@@ -328,8 +331,9 @@ def _poll(descriptor: int, timeout: float | None) -> None:
     poller.poll(None if timeout is None else max(0.0, timeout) * 1000)
 
 
-def _bootstrap(verb: str, request: Mapping[str, Any], sentinel: str, interpreter: Interpreter) -> bytes:
-    header = json.dumps({"sentinel": sentinel, "verb": verb, "request": dict(request)}).encode("utf-8")
+def _bootstrap(verb: VerbName, request: Request, sentinel: str, interpreter: Interpreter) -> bytes:
+    first: VerbHeader = {"sentinel": sentinel, "verb": verb, "request": request}
+    header = json.dumps(first).encode("utf-8")
     parts = (bundle.boot_program(), header, bundle.bundle(verb))
     shell_line = f"{DECOYS}{render_bootstrap(interpreter.python, interpreter.activate)}\n".encode("ascii")
     return shell_line + b"".join(b"%d\n" % len(part) + part for part in parts)
@@ -344,7 +348,7 @@ MAX_ANSWER_TIME = 4 * 3600.0  # seconds for one answer, whatever work is told of
 class ReplyStream(Protocol):
     """What is needed of a session: frames both ways; what the node reports as wrong is raised by either."""
 
-    def send(self, header: Mapping[str, Any], body: bytes = b"") -> None:
+    def send(self, header: ClientFrame, body: bytes = b"") -> None:
         """Send a frame."""
 
     def receive(self, timeout: float) -> Frame | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fabric import Connection, task
 
@@ -23,6 +23,23 @@ if TYPE_CHECKING:
     from clusterctl.client.sync.upload import SyncResult, TreeUpload
     from clusterctl.plans.facts.facts import Facts
     from clusterctl.plans.runs.state import NodeState
+    from clusterctl.protocol.messages import verbs
+    from clusterctl.protocol.messages.files import Spec
+    from clusterctl.protocol.messages.verbs import (
+        CleanRequest,
+        ExecRequest,
+        FollowChoice,
+        FollowRequest,
+        FullProbeRequest,
+        ProbeRequest,
+        PsRequest,
+        Request,
+        SetupQuery,
+        StartRequest,
+        StopRequest,
+        SyncRequest,
+        VerbName,
+    )
 
 
 STREAMS = ("stdout", "stderr")
@@ -183,7 +200,7 @@ def probe_and_stay(
     nodes: Sequence[Node],
     *,
     stay: bool = True,
-    setup: Mapping[str, Any] | None = None,
+    setup: SetupQuery | None = None,
 ) -> tuple[Facts, Session]:
     """Ask a node for its facts; the open session can take part in a proof on the wire, and is to be closed.
 
@@ -192,14 +209,13 @@ def probe_and_stay(
     """
     from clusterctl.plans.facts.facts import discard_stale_packages, probe_request
 
-    request = {**probe_request(node, tuple(nodes), payload_zip()[0]), "stay": stay}
-    facts, session = _request_facts(c, {**request, "setup": setup}, interpreter)
+    base = probe_request(node, tuple(nodes), payload_zip()[0])
+    request: FullProbeRequest = {**base, "stay": stay, "setup": setup}
+    facts, session = _request_facts(c, request, interpreter)
     return discard_stale_packages(facts, installs_torch=bool(setup and setup["brings_torch"])), session
 
 
-def _request_facts(
-    c: Connection, request: Mapping[str, Any], interpreter: Interpreter
-) -> tuple[Facts, Session]:
+def _request_facts(c: Connection, request: ProbeRequest, interpreter: Interpreter) -> tuple[Facts, Session]:
     from clusterctl.plans.facts.facts import parse_facts, with_session_output
 
     asked_at = time.time()
@@ -231,8 +247,14 @@ def sync(
 
     scan, distribution = upload.scan, upload.distribution
     offer = distribution.offer(node.name, scan.manifest.size) if distribution else None
-    target = {"workdir": node.workdir, "run": run_id, "node": node.name, "node_rank": slot}
-    request = {**target, "turn": upload.home_locks is not None, "give": offer}
+    request: SyncRequest = {
+        "workdir": node.workdir,
+        "run": run_id,
+        "node": node.name,
+        "node_rank": slot,
+        "turn": upload.home_locks is not None,
+        "give": offer,
+    }
     limits = SessionLimits(frames=sync_limits(len(scan.manifest.blobs)))
     session = _open_session(c, "sync", request, interpreter, limits)
     try:
@@ -252,7 +274,7 @@ def start(
     c: Connection,
     node: Node,
     interpreter: Interpreter,
-    spec: Mapping[str, Any],
+    spec: Spec,
     secrets: Mapping[str, str],
     token: str = "",
 ) -> Session:
@@ -261,8 +283,8 @@ def start(
     By the `token` the agents of one run know each other.
     """
     digest, payload = payload_zip()
-    request = {
-        "spec": dict(spec),
+    request: StartRequest = {
+        "spec": spec,
         "secrets": dict(secrets),
         "token": token,
         "workdir": node.workdir,
@@ -307,10 +329,10 @@ def await_event(
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
 def follow(
-    c: Connection, node: Node, interpreter: Interpreter, run_id: str, request: Mapping[str, Any]
+    c: Connection, node: Node, interpreter: Interpreter, run_id: str, request: FollowChoice
 ) -> Session:
     """Open the stream of a run's events and logs on a node."""
-    full_request = {"workdir": node.workdir, "run": run_id, "node": node.name, **request}
+    full_request: FollowRequest = {"workdir": node.workdir, "run": run_id, "node": node.name, **request}
     return _open_session(c, "follow", full_request, interpreter)
 
 
@@ -329,8 +351,14 @@ def stop(
 
     `lived`: it was not known to have ended there; else what its end has cost is not told once more.
     """
-    target = {"workdir": node.workdir, "run": run_id, "node": node.name}
-    request = {**target, "grace": grace, "reason": reason, "lived": lived}
+    request: StopRequest = {
+        "workdir": node.workdir,
+        "run": run_id,
+        "node": node.name,
+        "grace": grace,
+        "reason": reason,
+        "lived": lived,
+    }
     with _open_session(
         c, "stop", request, interpreter, limits=SessionLimits(silence=SILENCE_LIMIT)
     ) as session:
@@ -366,7 +394,13 @@ def ps(
     """List the runs that a node remembers, newest first; `pulse` asks for signs of life of those that live."""
     from clusterctl.plans.runs.state import parse_state
 
-    request = {"workdir": node.workdir, "node": node.name, "run": run_prefix, "limit": limit, "pulse": pulse}
+    request: PsRequest = {
+        "workdir": node.workdir,
+        "node": node.name,
+        "run": run_prefix,
+        "limit": limit,
+        "pulse": pulse,
+    }
     asked_at = time.time()
     with _open_session(c, "ps", request, interpreter) as session:
         header, _ = _receive_answer(session, ANSWER_LIMIT)
@@ -386,7 +420,7 @@ def execute(
     on_output: OnOutput,
 ) -> CommandEnd:
     """Run a command on a node; `on_output` is told what it writes, of each stream at most `max_bytes` bytes."""
-    request = {"argv": list(argv), "keep": max_bytes, "node": node.name}
+    request: ExecRequest = {"argv": list(argv), "keep": max_bytes, "node": node.name}
     with _open_session(
         c, "exec", request, interpreter, limits=SessionLimits(silence=SILENCE_LIMIT)
     ) as session:
@@ -402,7 +436,7 @@ def pull(
     mark: str,
 ) -> Session:
     """Begin to download results; the `mark` is this node's alone."""
-    header = {
+    header: verbs.PullRequest = {
         "workdir": node.workdir,
         "node": node.name,
         "job": request.job,
@@ -418,7 +452,12 @@ def pull(
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
 def clean(c: Connection, node: Node, interpreter: Interpreter, unused: float) -> Session:
     """Ask a node what it could do without; nothing goes before it is told what."""
-    request = {"workdir": node.workdir, "node": node.name, "unused": unused, "payload": payload_zip()[0]}
+    request: CleanRequest = {
+        "workdir": node.workdir,
+        "node": node.name,
+        "unused": unused,
+        "payload": payload_zip()[0],
+    }
     return _open_session(c, "clean", request, interpreter)
 
 
@@ -430,8 +469,8 @@ def top(c: Connection, node: Node, interpreter: Interpreter, interval: float) ->
 
 def _open_session(
     c: Connection,
-    verb: str,
-    request: Mapping[str, Any],
+    verb: VerbName,
+    request: Request,
     interpreter: Interpreter,
     limits: SessionLimits = NO_LIMITS,
 ) -> Session:

@@ -10,16 +10,19 @@ import stat
 import threading
 import time
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from clusterctl.client.local.private_files import keep_newest, read_own, write_own
 from clusterctl.errors import SyncError
 from clusterctl.plans.sync.manifest import Manifest
 from clusterctl.protocol.manifest import TreeEntry
+
+if TYPE_CHECKING:
+    from clusterctl.protocol.messages.verbs import Blob, Blobs
 
 VERSION = 1
 MAX_CACHE_SIZE = 256 << 20  # bytes: the names and hashes of a million files
@@ -143,7 +146,7 @@ def changed(path: str) -> SyncError:
 class Shipment:
     """One frame of file contents; `size` counts the bytes of the files in it."""
 
-    header: Mapping[str, object]
+    header: Blobs | Blob
     body: bytes
     size: int
 
@@ -185,7 +188,7 @@ class Contents:
 
     def _group_shipment(self, group: Sequence[TreeEntry]) -> Shipment:
         size = sum(entry.size for entry in group)
-        header = {"blobs": [[entry.content, entry.size] for entry in group]}
+        header: Blobs = {"blobs": [[entry.content, entry.size] for entry in group]}
         body = self._pack_once(
             (group[0].content, GROUPED),
             size,
@@ -196,7 +199,7 @@ class Contents:
     def _part_shipments(self, entry: TreeEntry) -> Iterator[Shipment]:
         for index, start in enumerate(range(0, max(entry.size, 1), PART_SIZE)):
             size = min(PART_SIZE, entry.size - start)
-            header = {"blob": entry.content, "part": index, "last": start + size == entry.size}
+            header: Blob = {"blob": entry.content, "part": index, "last": start + size == entry.size}
             read = partial(self._read, entry, start, size)
             yield Shipment(header, self._pack_once((entry.content, start), size, read), size)
 

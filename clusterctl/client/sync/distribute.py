@@ -9,7 +9,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
+
+if TYPE_CHECKING:
+    from clusterctl.protocol.messages.verbs import Offer
 
 Via = Literal["auto", "direct", "tree"]
 
@@ -69,7 +72,7 @@ class Distribution:
         self._failures = 0
         self._any_succeeded = False  # one node has had it from another
 
-    def offer(self, node: str, size: int) -> dict[str, Any] | None:
+    def offer(self, node: str, size: int) -> Offer | None:
         """Say where a node shall give contents on, of a tree of `size` bytes; None if it shall not."""
         if node not in self.addresses or not self._is_worthwhile(size):
             return None

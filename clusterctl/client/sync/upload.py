@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from clusterctl.client.rpc.session import ReplyReader, ReplyStream
 from clusterctl.client.sync.distribute import Distribution, Provider, SharedHomeLocks
 from clusterctl.client.sync.scan import ScanResult
 from clusterctl.errors import ConnectionLost, SyncError
 from clusterctl.protocol.untrusted import Untrusted
+
+if TYPE_CHECKING:
+    from clusterctl.protocol.messages.verbs import Source
 
 EVIDENCE_LENGTH = 80  # characters of a senseless answer that are shown
 HASH_LENGTH = 64  # characters of the name of a content
@@ -110,7 +114,7 @@ class _Transfer:
             provider = self._distribution.wait_for_provider(self.node, size)
             if provider is not None:
                 self._provider = provider
-                address = {
+                address: Source = {
                     "address": provider.address,
                     "port": provider.port,
                     "token": self._distribution.token,

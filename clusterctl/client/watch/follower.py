@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING
 
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.session import Session
@@ -20,6 +20,9 @@ from clusterctl.protocol.end_record import parse_rank
 from clusterctl.protocol.ranks import NodeRank, Rank
 from clusterctl.protocol.untrusted import LATEST, MalformedError, Untrusted, parse_object
 from clusterctl.specs.inventory.model import Node
+
+if TYPE_CHECKING:
+    from clusterctl.protocol.messages.verbs import FollowChoice, LogChoice
 
 TimeMark = tuple[int, float]  # so many bytes had been written by then
 
@@ -200,7 +203,7 @@ class NodeStreams:
     def __init__(
         self,
         run: tasks.RunHandle,
-        request: Mapping[str, Any],
+        request: FollowChoice,
         *,
         notice: Callable[[str], None],
         longest_pause: float,
@@ -274,10 +277,10 @@ class NodeStreams:
             self._measured.add(node.name)
         return stream
 
-    def _build_request(self, name: str) -> dict[str, Any]:
+    def _build_request(self, name: str) -> FollowChoice:
         """Ask for what follows on what was heard; a tail is measured only once, at the beginning."""
         parser = self._parser
-        request: dict[str, Any] = {"follow": True, **self._base_request}
+        request: FollowChoice = {"follow": True, **self._base_request}
         if name in self._measured:
             del request["clock"]  # once is enough, and lines of one file must never be judged by two clocks
         if request["events"] is not None:
@@ -285,12 +288,13 @@ class NodeStreams:
         if request["logs"] is not None:
             tail = None if name in parser.positioned else request["logs"].get("tail")
             offsets = dict(parser.offsets.get(name, {}))
-            request["logs"] = {**request["logs"], "offsets": offsets, "tail": tail}
-            moment = request["logs"].get("moment")
+            logs: LogChoice = {**request["logs"], "offsets": offsets, "tail": tail}
+            request["logs"] = logs
+            moment = logs.get("moment")
             if moment is not None and "clock" not in request:  # else the node learns how its clock goes
-                request["logs"]["moment"] = moment + parser.clock_offsets.get(name, 0.0)
-            if offsets and request["follow"] and request["logs"].get("attempt") is None:
+                logs["moment"] = moment + parser.clock_offsets.get(name, 0.0)
+            if offsets and request["follow"] and logs.get("attempt") is None:
                 # what an attempt wrote while we were away is wanted too
                 first = min(map(attempt_of, offsets))
-                request["logs"]["since"] = min(first, request["logs"].get("since") or first)
+                logs["since"] = min(first, logs.get("since") or first)
         return request

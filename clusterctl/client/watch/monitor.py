@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
@@ -31,6 +32,9 @@ from clusterctl.protocol.states import FAILED, FAILED_SETUP, LOST, TIMEOUT, UNKN
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.values import Size
+
+if TYPE_CHECKING:
+    from clusterctl.protocol.messages.verbs import FollowChoice, LogChoice
 
 
 def describe_log_event(event: Untrusted) -> str:
@@ -102,8 +106,13 @@ class RunMonitor:
             options.known_states, lambda text: notice(redact(text, self._secrets))
         )
         first_attempt = self._attempts.number  # it may be over before we come to look
-        logs = {"ranks": None, "streams": ["stdout", "stderr"], "tail": options.tail, "since": first_attempt}
-        request = {"events": 0, "logs": logs}
+        logs: LogChoice = {
+            "ranks": None,
+            "streams": ["stdout", "stderr"],
+            "tail": options.tail,
+            "since": first_attempt,
+        }
+        request: FollowChoice = {"events": 0, "logs": logs}
         self._streams = NodeStreams(self._run, request, notice=notice, longest_pause=LONGEST_PAUSE)
         self._return_limits: dict[str, float] = {}
         self._breaks: dict[str, int] = {}  # of each node's stream, since it last sent lines or events

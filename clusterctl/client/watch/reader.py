@@ -7,12 +7,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from clusterctl.client.rpc import tasks
 from clusterctl.client.watch.follower import LogLines, NodeStreams, StateChange, Update
 from clusterctl.client.watch.streams import StreamEnd, can_reconnect
 from clusterctl.errors import ClusterctlError
+
+if TYPE_CHECKING:
+    from clusterctl.protocol.messages.verbs import FollowChoice
 
 MIN_TIME, MAX_TIME = float("-inf"), float("inf")
 HOLD_SECONDS = 1.0  # seconds that a line which is followed waits for older ones of other nodes
@@ -148,7 +151,7 @@ class LogReader:
     def __init__(
         self,
         run: tasks.RunHandle,
-        request: Mapping[str, Any],
+        request: FollowChoice,
         *,
         clocks: Mapping[str, float],
     ) -> None:
@@ -227,7 +230,7 @@ class LiveReader:
     def __init__(
         self,
         run: tasks.RunHandle,
-        request: Mapping[str, Any],
+        request: FollowChoice,
         *,
         notice: Callable[[str], None],
         clocks: Mapping[str, float] | None = None,

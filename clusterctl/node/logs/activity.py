@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, Dict, Iterator, Optional
+from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional
 
 from ...protocol.states import FINAL
 from ..runtime.processes import Identity, boot_id, find_process, parse_identity
-from ..state.run_record import State
+
+if TYPE_CHECKING:
+    from ...protocol.messages.files import Pulse, RankRecord, State
 
 TAIL_BYTES = 4096  # bytes of a log that are looked at
 LONGEST_LINE = 300  # bytes of a line
-
-RankActivity = Dict[str, Any]
 
 
 class ActivityReader:
@@ -26,7 +26,7 @@ class ActivityReader:
         self._rundir = rundir
         self._interval = interval
         self._read_at = float("-inf")
-        self._latest: Dict[str, RankActivity] = {}
+        self._latest: Dict[str, Pulse] = {}
         self._started: Dict[Identity, float] = {}
 
     def add_to(self, state: State) -> State:
@@ -40,7 +40,7 @@ class ActivityReader:
             self._latest = {rank: activity for rank, activity in ranks.items() if activity is not None}
         return {**state, "pulses": self._latest}
 
-    def _read(self, entry: State) -> Optional[RankActivity]:
+    def _read(self, entry: RankRecord) -> Optional[Pulse]:
         identity = parse_identity(entry)
         process = find_process(identity) if identity is not None else None
         if identity is None or process is None or not process.running:
@@ -49,11 +49,11 @@ class ActivityReader:
         written, line = max(self._last_lines(entry), default=(None, ""))
         return {"line": line, "written": written, "process": process.state, "started": started}
 
-    def _last_lines(self, entry: State) -> Iterator[Any]:
+    def _last_lines(self, entry: RankRecord) -> Iterator[Any]:
         """Yield when each stream was last written to, and its last line."""
-        for stream in ("stdout", "stderr"):
-            if entry.get(stream):
-                path = os.path.join(self._rundir, entry[stream])
+        for file in (entry["stdout"], entry["stderr"]):
+            if file:
+                path = os.path.join(self._rundir, file)
                 try:
                     yield os.stat(path).st_mtime, last_line(path)
                 except OSError:

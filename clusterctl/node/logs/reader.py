@@ -9,24 +9,25 @@ from __future__ import annotations
 import heapq
 import os
 import time
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from ...protocol.ranks import Rank
 from ...protocol.run_paths import early_logs, torchrun_log
 from ...protocol.states import FAILED_SETUP
-from ..state.run_record import State
 from .lines import BLOCK, PIECE, Grep, LineReader
 from .time_index import TimeIndex
 
-TRUSTED_AGE = 1.0  # seconds; a live file written longer ago has its time from the clock of a file server
+if TYPE_CHECKING:
+    from ...protocol.messages.files import State
+    from ...protocol.messages.verbs import LogChoice, LogFrame
 
-LogRequest = Dict[str, Any]
+TRUSTED_AGE = 1.0  # seconds; a live file written longer ago has its time from the clock of a file server
 
 
 class LogChunk(NamedTuple):
     """Lines of one log in the order of the file, as they are sent; there may be none, where none is wanted."""
 
-    header: Dict[str, Any]
+    header: LogFrame
     body: bytes
     began: float  # no line of it is older, by the node's clock; 0 where times are not asked for
 
@@ -44,7 +45,7 @@ class Log:
         self.tailed = False
         self._times: Optional[TimeIndex] = None
 
-    def start(self, request: LogRequest) -> None:
+    def start(self, request: LogChoice) -> None:
         """Take notice of how long it is, and of when it was written if asked to."""
         self.initial_size, self.tailed = self.reader.size(), request.get("tail") is not None
         if request.get("times"):
@@ -61,7 +62,7 @@ class Log:
             self._times.update(reader.last_stat, time.time())
         if not content and reader.skipped == (0, 0):
             return None
-        header: Dict[str, Any] = {"log": self.file, "rank": self.rank, "stream": self.stream, "offset": start}
+        header: LogFrame = {"log": self.file, "rank": self.rank, "stream": self.stream, "offset": start}
         if reader.skipped != (0, 0):
             header["gone"] = list(reader.skipped)
         self._add_age(header, start)
@@ -75,7 +76,7 @@ class Log:
         if self._times is not None:
             self._times.close()
 
-    def _add_age(self, header: Dict[str, Any], start: int) -> None:
+    def _add_age(self, header: LogFrame, start: int) -> None:
         written = self.reader.last_stat.st_mtime if self.reader.last_stat is not None else 0.0
         earlier = start < self.initial_size
         if earlier or 0 <= time.time() - written < TRUSTED_AGE:
@@ -83,7 +84,7 @@ class Log:
         if earlier and self.tailed:
             header["before"] = self.initial_size
 
-    def _add_times(self, header: Dict[str, Any], start: int, end: int) -> float:
+    def _add_times(self, header: LogFrame, start: int, end: int) -> float:
         if self._times is None:
             return 0.0
         header["knots"] = time_marks = self._times.time_marks(start, end)
@@ -93,7 +94,7 @@ class Log:
         return time_marks[0][1]
 
 
-def filter_lines(header: Dict[str, Any], start: int, content: bytes, grep: Grep) -> bytes:
+def filter_lines(header: LogFrame, start: int, content: bytes, grep: Grep) -> bytes:
     """Keep the lines that are wanted, and say where each was, and where to read on."""
     hits = list(grep.find_hits(content))
     header["places"] = [start + begin for begin, _ in hits]
@@ -113,14 +114,14 @@ def line_at(path: str, offset: int) -> int:
     return start + newline + 1
 
 
-def logs_since(rundir: str, state: State, request: LogRequest) -> Iterator[Log]:
+def logs_since(rundir: str, state: State, request: LogChoice) -> Iterator[Log]:
     """Yield the logs of every attempt from `since` on: one may have ended before anybody came to look."""
     for attempt in range(int(request.get("since") or state["attempt"]), state["attempt"]):
         yield from logs_of(rundir, state, {**request, "attempt": request.get("attempt") or attempt})
     yield from logs_of(rundir, state, request)
 
 
-def logs_of(rundir: str, state: State, request: LogRequest) -> Iterator[Log]:
+def logs_of(rundir: str, state: State, request: LogChoice) -> Iterator[Log]:
     """Yield the logs of the ranks and streams asked for; torchrun's own unless ranks are named."""
     ranks: Optional[List[Rank]] = request.get("ranks")
     streams = request.get("streams") or ["stdout", "stderr"]

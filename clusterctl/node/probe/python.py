@@ -20,7 +20,7 @@ import sys
 import time
 import zlib
 from contextlib import suppress
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, Mapping
 
 from ..state.environments import environment_folder, find_environment
 from .questions import list_folder, problem_of, read_text
@@ -152,7 +152,7 @@ def split_name(folder: str) -> tuple[str, str]:
 LIBRARIES = ("site-packages", "dist-packages")
 
 
-def enter_environment(workdir: str, request: dict[str, Any] | None) -> dict[str, Any] | None:
+def enter_environment(workdir: str, request: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Look for the environment, and from now on for packages where its Python would; `None` if none is wished for."""
     if not request:
         return None

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import threading
 from types import TracebackType
-from typing import Any, Dict, Optional, Type
+from typing import TYPE_CHECKING, Optional, Type
 
 from .stream import Stream
+
+if TYPE_CHECKING:
+    from ...protocol.messages.verbs import NodeFrame
 
 BEAT_INTERVAL = 2.0
 
@@ -34,10 +37,10 @@ class Heartbeat:
         self._stopped.set()
         self._thread.join()
 
-    def send(self, header: Dict[str, Any], body: bytes = b"") -> None:
+    def send(self, frame: NodeFrame, body: bytes = b"") -> None:
         """Send a frame between two beats."""
         with self._send_lock:
-            self.stream.send(header, body)
+            self.stream.answer(frame, body)
 
     def step(self) -> None:
         """Count a piece of work."""

@@ -7,9 +7,12 @@ import json
 import os
 import select
 import time
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
 from ...protocol.frames import Decoder, encode_frame
+
+if TYPE_CHECKING:
+    from ...protocol.messages.verbs import Error, NodeFrame
 
 CHUNK = 1 << 16
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
@@ -27,7 +30,7 @@ class VerbError(Exception):
         self.code = code
 
 
-def describe_failure(error: BaseException) -> Dict[str, str]:
+def describe_failure(error: BaseException) -> Error:
     """Turn an exception into the value of an error frame."""
     if isinstance(error, VerbError):
         return {"code": error.code, "message": str(error), "traceback": ""}
@@ -75,6 +78,10 @@ class Stream:
     def fileno(self) -> int:
         """Return the descriptor to wait on for arrivals; ask `read_available` once first."""
         return self.source
+
+    def answer(self, frame: NodeFrame, body: bytes = b"") -> None:
+        """Send what a verb has to say; a key that the protocol does not define is found by the type checker."""
+        self.send(frame, body)
 
     def send(self, header: Mapping[str, Any], body: bytes = b"") -> None:
         """Write one frame; BrokenPipeError if the other side left or took nothing for `send_timeout` seconds."""

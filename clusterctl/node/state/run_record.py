@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import time
-from typing import Any, Dict, Iterator, List, Optional
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional
 
 from ...protocol.run_paths import RunPaths, WorkdirPaths
-from ...protocol.states import FINAL, LOST, STATES, SUBMITTED, UNKNOWN
+from ...protocol.states import FINAL, LOST, PROTOCOL, STATES, SUBMITTED, UNKNOWN
 from ...protocol.untrusted import Untrusted
 from ..runtime.processes import (
     boot_id,
@@ -21,8 +21,9 @@ from ..runtime.processes import (
 from ..runtime.stream import VerbError
 from .workdir import component, read_json, write_atomically
 
-State = Dict[str, Any]
-PROTOCOL = 1
+if TYPE_CHECKING:
+    from ...protocol.messages.files import CopiedFromSpec, Membership, RankRecord, State
+
 MOST_ATTEMPTS = 100_000
 MOST_LISTED = 100_000  # ranks, attempts and processes in one record
 SUBMISSION_LIMIT = 60.0  # seconds in which an agent must have taken over
@@ -42,34 +43,57 @@ COPIED_KEYS = (
 )
 
 
-def run_tag(spec: State) -> str:
+def run_tag(spec: Mapping[str, Any]) -> str:
     """Render the value of CLUSTERCTL_RUN that marks every process of an attempt."""
     return f"{run_tag_prefix(spec)}{spec['attempt']}"
 
 
-def run_tag_prefix(spec: State) -> str:
+def run_tag_prefix(spec: Mapping[str, Any]) -> str:
     """Render what the tags of all attempts of a run on this node begin with."""
     return f"{spec['run']}/{spec['node']}/"
 
 
-def time_to_prepare(spec: State) -> float:
+def time_to_prepare(spec: Mapping[str, Any]) -> float:
     """Add up the seconds that a job's `setup` and `before` may take."""
     return sum(float((spec.get(name) or {}).get("time_limit") or 0) for name in ("setup", "before"))
 
 
-def new_state(spec: State) -> State:
+def new_state(spec: Mapping[str, Any]) -> State:
     """Begin the record of a run on this node."""
-    state: State = {"protocol": PROTOCOL, **{key: spec.get(key) for key in COPIED_KEYS}}
-    state.update(state=SUBMITTED, since=time.time(), boot_id=boot_id(), machine=os.uname().nodename)
-    state.update(world_size=spec.get("world_size"), world_size_seen=None, nproc=spec.get("nproc"))
-    state.update(gang=bool(spec.get("gang")), parted=False)
+    values: Any = {key: spec.get(key) for key in COPIED_KEYS}
+    copied: CopiedFromSpec = values
+    membership: Membership = {}
     if spec.get("restart"):
-        membership = {key: spec.get(key) for key in ("seat", "seats", "spare", "roster")}
-        state.update(membership, attempts=[], gave_up=None)
-    state.update(
-        guardian=None, agent=None, torchrun=None, ranks={}, master=None, began=None, reason="", left=[]
-    )
-    return state
+        membership = {
+            "seat": spec.get("seat"),
+            "seats": spec.get("seats"),
+            "spare": spec.get("spare"),
+            "roster": spec.get("roster"),
+            "attempts": [],
+            "gave_up": None,
+        }
+    return {
+        "protocol": PROTOCOL,
+        **copied,
+        "state": SUBMITTED,
+        "since": time.time(),
+        "boot_id": boot_id(),
+        "machine": os.uname().nodename,
+        "world_size": spec.get("world_size"),
+        "world_size_seen": None,
+        "nproc": spec.get("nproc"),
+        "gang": bool(spec.get("gang")),
+        "parted": False,
+        **membership,  # type: ignore[typeddict-item]  # mypy misses the keys that are set later
+        "guardian": None,
+        "agent": None,
+        "torchrun": None,
+        "ranks": {},
+        "master": None,
+        "began": None,
+        "reason": "",
+        "left": [],
+    }
 
 
 class Record:
@@ -82,24 +106,25 @@ class Record:
         self._lines: List[bytes] = []
         self._torn = False
         self._changed = False
-        self._gang_record: Optional[State] = None
+        self._gang_record: Optional[Dict[str, Any]] = None
 
     def set(self, **values: Any) -> None:
         """Change the state; `since` follows the value of `state`."""
         if values.get("state", self.state["state"]) != self.state["state"]:
             values["since"] = time.time()
-        self.state.update(values)
+        state: Any = self.state  # a test compares the names that are set with those of State
+        state.update(values)
         self._changed = True
         self.flush()
 
-    def add_event(self, event: str, **facts: Any) -> State:
+    def add_event(self, event: str, **facts: Any) -> Dict[str, Any]:
         """Append an event; returns it as written."""
         entry = {"time": time.time(), "event": event, **facts}
         self._lines.append(json.dumps(entry).encode("utf-8") + b"\n")
         self.flush()
         return entry
 
-    def save_gang_record(self, record: State) -> None:
+    def save_gang_record(self, record: Dict[str, Any]) -> None:
         """Write gang.json, what is known of the whole run's end, in place of an older one."""
         self._gang_record = record
         self.flush()
@@ -187,7 +212,8 @@ def with_leftovers(state: State) -> State:
     recorded = map(parse_identity, (state["torchrun"], *state["ranks"].values()))
     found = [stat for stat in map(find_process, filter(None, recorded)) if stat is not None and stat.running]
     found += find_tagged_below(run_tag_prefix(state))
-    return {**state, "left": describe_leftovers({stat.pid: stat for stat in found}.values())}
+    left: Any = describe_leftovers({stat.pid: stat for stat in found}.values())
+    return {**state, "left": left}
 
 
 def mark_stopped(state: State) -> State:
@@ -197,7 +223,7 @@ def mark_stopped(state: State) -> State:
     return {**state, "ranks": {rank: {**entry, **_stopped(entry)} for rank, entry in state["ranks"].items()}}
 
 
-def _stopped(entry: State) -> State:
+def _stopped(entry: RankRecord) -> Any:
     identity = parse_identity(entry) if entry.get("exit") is None and entry.get("signal") is None else None
     stat = find_process(identity) if identity is not None else None
     return {"stopped": True} if stat is not None and stat.state in "Tt" else {}
@@ -241,8 +267,8 @@ def explain_absence(state: State) -> str:
     return "the node was restarted during the run"
 
 
-def read_spec(rundir: str) -> Optional[State]:
-    """Read what a run was to do; None if there is none that names run and node."""
+def read_spec(rundir: str) -> Any:
+    """Read what a run was to do, a Spec; None if there is none that names run and node."""
     spec = read_json(RunPaths(rundir).spec)
     untrusted = Untrusted(spec)
     return spec if untrusted.text("run") and untrusted.text("node") else None
@@ -254,12 +280,12 @@ def read_state(rundir: str) -> Optional[State]:
     return None if state is None else sanitize(state)
 
 
-def sanitize(state: State) -> State:
+def sanitize(state: Mapping[str, Any]) -> State:
     """Put right what is of a wrong type in a state: on a shared home another node may have written it."""
     untrusted = Untrusted(state)
-    facts: State = {name: untrusted.text(name) for name in ("run", "node", "boot_id", "reason")}
+    facts: Dict[str, Any] = {name: untrusted.text(name) for name in ("run", "node", "boot_id", "reason")}
     facts.update((name, _sanitize_process(state.get(name))) for name in ("guardian", "agent", "torchrun"))
-    return {
+    sane: Any = {
         **state,
         **facts,
         "state": untrusted.one_of("state", STATES) or UNKNOWN,
@@ -272,14 +298,15 @@ def sanitize(state: State) -> State:
         **({"seat": untrusted.integer("seat", 0)} if "seat" in state else {}),
         **({"attempts": _sanitize_attempts(state)} if "attempts" in state else {}),
     }
+    return sane  # type: ignore[no-any-return]  # every value has just been put right
 
 
-def _sanitize_attempts(state: State) -> List[State]:
+def _sanitize_attempts(state: Mapping[str, Any]) -> List[Dict[str, Any]]:
     entries = _dicts(state.get("attempts"))
     return [{**entry, "ranks": _sanitize_ranks(entry.get("ranks"))} for entry in entries]
 
 
-def _sanitize_ranks(raw: Any) -> State:
+def _sanitize_ranks(raw: Any) -> Dict[str, Any]:
     ranks = raw if isinstance(raw, dict) else {}
     entries = {
         rank: _sanitize_rank(entry) for rank, entry in ranks.items() if rank.isdecimal() and len(rank) < 10
@@ -287,13 +314,13 @@ def _sanitize_ranks(raw: Any) -> State:
     return {rank: entry for rank, entry in entries.items() if entry is not None}
 
 
-def _sanitize_rank(raw: Any) -> Optional[State]:
+def _sanitize_rank(raw: Any) -> Optional[Dict[str, Any]]:
     entry, untrusted = _sanitize_process(raw), Untrusted(raw)
     files = {name: untrusted.text(name) or None for name in ("stdout", "stderr")}
     return None if entry is None else {**entry, **files}
 
 
-def _sanitize_process(raw: Any) -> Optional[State]:
+def _sanitize_process(raw: Any) -> Optional[Dict[str, Any]]:
     """Give an entry with a pid and a start time, or without both."""
     if not isinstance(raw, dict):
         return None
@@ -301,7 +328,7 @@ def _sanitize_process(raw: Any) -> Optional[State]:
     return {**raw, **(identity.as_dict() if identity is not None else {"pid": None, "starttime": None})}
 
 
-def _dicts(raw: Any) -> List[State]:
+def _dicts(raw: Any) -> List[Dict[str, Any]]:
     return [entry for entry in raw[:MOST_LISTED] if isinstance(entry, dict)] if isinstance(raw, list) else []
 
 

@@ -11,12 +11,15 @@ import re
 import stat
 import zlib
 from contextlib import suppress
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from ...protocol.run_paths import RunPaths
 from ...protocol.untrusted import parse_rows
 from ..state.workdir import read_bytes
 from .store import hash_file
+
+if TYPE_CHECKING:
+    from ...protocol.messages.files import OutsideSummary
 
 MOST_NEW = 20000  # entries that were not sent
 # bytes of sent files that are read, to tell a changed file from one that was only touched
@@ -30,8 +33,6 @@ LONGEST_NAME = 200  # characters
 IGNORED = re.compile(
     rb"(__pycache__|\.(pytest|mypy|ruff)_cache|\.ipynb_checkpoints|\.nfs[0-9a-f]{8,}|.*\.py[co])\Z"
 )
-
-Summary = Dict[str, Any]
 
 
 class SentTree(NamedTuple):
@@ -96,7 +97,7 @@ class _TooManyError(Exception):
     """The walk has seen more than it may."""
 
 
-def summarise(rundir: str, step: Callable[[], None] = lambda: None) -> Optional[Summary]:
+def summarise(rundir: str, step: Callable[[], None] = lambda: None) -> Optional[OutsideSummary]:
     """Count the files and name some, those at the top first, for what lies deeper may be a data set's; None if unknown.
 
     `more`: there are too many to count.

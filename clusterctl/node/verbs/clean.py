@@ -22,7 +22,7 @@ import re
 import stat
 import time
 from contextlib import suppress
-from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Optional, Set, Tuple
 
 from ...protocol.run_paths import RunPaths, WorkdirPaths
 from ...protocol.states import FINAL, UNKNOWN
@@ -31,10 +31,14 @@ from ..runtime.heartbeat import Heartbeat
 from ..runtime.processes import all_pids
 from ..runtime.stream import Stream, VerbError
 from ..state.environments import CONTENT, MARK
-from ..state.run_record import State, read_spec, resolve_state, run_dirs, run_tag_prefix
+from ..state.run_record import read_spec, resolve_state, run_dirs, run_tag_prefix
 from ..state.workdir import component, make_private, read_bytes
 from ..sync.outside_files import summarise
 from ..sync.store import OnError, grant_owner_access, remove_quietly, remove_tree
+
+if TYPE_CHECKING:
+    from ...protocol.messages.files import State
+    from ...protocol.messages.verbs import Cleanable, CleanReport, CleanRequest, Removal, StoredRun, Unused
 
 
 class EnvironmentCleaner:
@@ -150,10 +154,8 @@ REPORTED_KEYS = (
     "launched_id",
 )
 
-CleanReport = Dict[str, Any]
 
-
-def run(request: Dict[str, Any], stream: Stream) -> None:
+def run(request: CleanRequest, stream: Stream) -> None:
     """Serve one client."""
     with Heartbeat(stream) as heartbeat:
         workdir = open_existing_workdir(request["workdir"])
@@ -184,7 +186,7 @@ def open_existing_workdir(text: str) -> Optional[str]:
 class Cleaner:
     """What can be removed of a work directory, by whom it is not used."""
 
-    def __init__(self, workdir: str, request: Dict[str, Any], step: Callable[[], None]) -> None:
+    def __init__(self, workdir: str, request: CleanRequest, step: Callable[[], None]) -> None:
         self._workdir = workdir
         self._node = str(request["node"])
         self._unused = max(DAY, float(request["unused"]))
@@ -192,24 +194,19 @@ class Cleaner:
         self._step = step
         self._environments = EnvironmentCleaner(workdir, self._unused, find_live_tags, step)
 
-    def find(self) -> CleanReport:
+    def find(self) -> Cleanable:
         """Describe what could go."""
         tags = find_live_tags()
         runs = [self._describe_run(rundir, tags) for rundir in run_dirs(self._workdir, None, self._node)]
-        unused = (("store", self._contents()), ("payloads", self._payloads()))
-        rows_by_kind = {
-            name: list(rows) for name, rows in (*unused, ("environments", self._environments.find_unused()))
-        }
         return {
             "place": (read_bytes(WorkdirPaths(self._workdir).id) or b"").decode("ascii"),
             "runs": runs,
-            **{
-                name: {"contents": len(rows), "bytes": sum(size for _, size in rows)}
-                for name, rows in rows_by_kind.items()
-            },
+            "store": count_unused(self._contents()),
+            "payloads": count_unused(self._payloads()),
+            "environments": count_unused(self._environments.find_unused()),
         }
 
-    def _describe_run(self, rundir: str, tags: Set[str]) -> CleanReport:
+    def _describe_run(self, rundir: str, tags: Set[str]) -> StoredRun:
         state, spec = resolve_state(rundir), read_spec(rundir)
         size, newest, blocked = self._measure(rundir)
         if spec is not None and any(tag.startswith(run_tag_prefix(spec)) for tag in tags):
@@ -279,7 +276,7 @@ class Cleaner:
             if old and stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
                 yield path, status.st_size
 
-    def remove(self, request: Dict[str, Any]) -> CleanReport:
+    def remove(self, request: Removal) -> CleanReport:
         """Remove the parts of runs that are named and, if wished, what the store and `bin` can spare."""
         report: CleanReport = {"runs": 0, "bytes": 0, "contents": 0, "failed": []}
         tags = find_live_tags()
@@ -345,6 +342,12 @@ class Cleaner:
         count, size = self._environments.remove(self._error_recorder(report))
         report["environments"] = count
         report["bytes"] += size
+
+
+def count_unused(found: Iterator[Tuple[str, int]]) -> Unused:
+    """Count what could go, and its bytes."""
+    sizes = [size for _, size in found]
+    return {"contents": len(sizes), "bytes": sum(sizes)}
 
 
 def may_be_live(state: Optional[State]) -> bool:

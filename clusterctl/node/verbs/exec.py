@@ -14,7 +14,7 @@ import select
 import signal
 import subprocess
 import time
-from typing import Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from ..runtime.processes import (
     KILL_INTERVAL,
@@ -28,6 +28,9 @@ from ..runtime.processes import (
 )
 from ..runtime.stream import Stream
 
+if TYPE_CHECKING:
+    from ...protocol.messages.verbs import CommandEnd, ExecRequest, StreamName
+
 BEAT_INTERVAL = 2.0
 POLL_INTERVAL = 0.05  # seconds between looks at a command that has closed its output and goes on
 GRACE = 2.0  # seconds between TERM and KILL when the client leaves
@@ -37,7 +40,7 @@ CHUNK = 1 << 16
 NOT_FOUND, CANNOT_RUN = 127, 126
 
 
-def run(request: Dict[str, Any], stream: Stream) -> None:
+def run(request: ExecRequest, stream: Stream) -> None:
     """Run the command to its end, or end it when the client leaves."""
     set_subreaper()
     try:
@@ -54,7 +57,7 @@ def run(request: Dict[str, Any], stream: Stream) -> None:
     if stream.ended:
         stop_command()
     else:
-        stream.send({"ended": {**relay.result(), "left": list_leftovers()}})
+        stream.answer({"ended": relay.result()})
 
 
 def start(argv: List[bytes]) -> subprocess.Popen[bytes]:
@@ -76,8 +79,8 @@ def send_start_failure(stream: Stream, program: str, error: Exception) -> None:
     """Say as a shell would that there is no such program, or none that can be run."""
     reason = getattr(error, "strerror", None) or str(error)
     code = NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_RUN
-    stream.send({"stream": "stderr"}, f"{program}: {reason}\n".encode("utf-8", "replace"))
-    stream.send({"ended": {"exit": code, "signal": None, "cut": [], "left": []}})
+    stream.answer({"stream": "stderr"}, f"{program}: {reason}\n".encode("utf-8", "replace"))
+    stream.answer({"ended": {"exit": code, "signal": None, "cut": [], "left": []}})
 
 
 class Relay:
@@ -86,8 +89,10 @@ class Relay:
     def __init__(self, stream: Stream, process: subprocess.Popen[bytes], keep: Optional[int]) -> None:
         self._stream = stream
         self._process = process
-        pipes = {"stdout": process.stdout, "stderr": process.stderr}
-        self._open = {pipe.fileno(): name for name, pipe in pipes.items() if pipe is not None}
+        pipes: Dict[StreamName, Any] = {"stdout": process.stdout, "stderr": process.stderr}
+        self._open: Dict[int, StreamName] = {
+            pipe.fileno(): name for name, pipe in pipes.items() if pipe is not None
+        }
         self._bytes_left = {"stdout": keep, "stderr": keep}
         self._cut: List[str] = []
         self._beats = 0
@@ -109,11 +114,11 @@ class Relay:
                     poller.unregister(descriptor)
             self._beat()
 
-    def result(self) -> Dict[str, Any]:
-        """Say how the command ended."""
+    def result(self) -> CommandEnd:
+        """Say how the command ended, and what goes on without it."""
         status = self._process.wait()
         exit_code, signal_number = (status, None) if status >= 0 else (None, -status)
-        return {"exit": exit_code, "signal": signal_number, "cut": self._cut}
+        return {"exit": exit_code, "signal": signal_number, "cut": self._cut, "left": list_leftovers()}
 
     def _forward_chunk(self, descriptor: int) -> bool:
         name = self._open[descriptor]
@@ -128,7 +133,7 @@ class Relay:
                 self._cut.append(name)
             data = data[:bytes_left]
         if data:
-            self._stream.send({"stream": name}, data)
+            self._stream.answer({"stream": name}, data)
         return True
 
     def _beat(self) -> None:
@@ -136,7 +141,7 @@ class Relay:
         if now - self._last_beat >= BEAT_INTERVAL:
             self._last_beat = now
             self._beats += 1
-            self._stream.send({"beat": self._beats})
+            self._stream.answer({"beat": self._beats})
 
 
 def list_leftovers() -> List[str]:

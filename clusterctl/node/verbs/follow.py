@@ -12,7 +12,7 @@ import os
 import re
 import select
 import time
-from typing import Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Dict, List, Optional
 
 from ...protocol.run_paths import RunPaths
 from ...protocol.states import CANCELLED, FINAL, LOST, SUCCEEDED, TIMEOUT
@@ -21,7 +21,6 @@ from ..logs.lines import Grep, LineReader, tail_position
 from ..logs.reader import Log, LogChunk, TimeMerger, logs_since
 from ..runtime.stream import Stream, VerbError
 from ..state.run_record import (
-    State,
     find_run,
     is_lingering,
     mark_stopped,
@@ -31,6 +30,10 @@ from ..state.run_record import (
     with_stop,
 )
 
+if TYPE_CHECKING:
+    from ...protocol.messages.files import State
+    from ...protocol.messages.verbs import FollowRequest, LogChoice, NodeFrame
+
 POLL_INTERVAL = 0.05  # seconds between looks at the files
 STATE_INTERVAL = 1.0  # seconds between looks at whether agent and guardian live
 BEAT_INTERVAL = 2.0
@@ -38,33 +41,33 @@ LEFTOVERS_LIMIT = 5.0  # seconds in which the processes of a LOST run may end by
 CLIENT_LIMIT = 60.0  # seconds without a sign of the client
 NO_TORCHRUN_LOG = (SUCCEEDED, CANCELLED, TIMEOUT)  # its log adds nothing to those of the ranks
 
-Request = Dict[str, Any]
 
-
-def run(request: Request, stream: Stream) -> None:
+def run(request: FollowRequest, stream: Stream) -> None:
     """Send what there is, then what comes, until the run has ended or the client is gone."""
     stream.send_timeout = CLIENT_LIMIT
     if request.get("clock"):
-        ahead, log_request = answer_clock(stream), request.get("logs") or {}
-        if log_request.get("moment") is not None:
-            log_request["moment"] += ahead
+        ahead, log_request = answer_clock(stream), request.get("logs")
+        moment = log_request.get("moment") if log_request else None
+        if log_request and moment is not None:
+            log_request["moment"] = moment + ahead
     RunFollower(find_run(request["workdir"], request["run"], request["node"]), request, stream).run()
 
 
 class RunFollower:
     """Everything of one run that a client wants to see."""
 
-    def __init__(self, rundir: str, request: Request, stream: Stream) -> None:
+    def __init__(self, rundir: str, request: FollowRequest, stream: Stream) -> None:
         self._rundir = rundir
-        self._log_request: Dict[str, Any] = request.get("logs") or {}
+        self._log_request: LogChoice = request.get("logs") or {}
         self._stream = stream
         self._follow = bool(request["follow"])
         self._grep = compile_grep(self._log_request.get("grep"))
         self._logs: Dict[str, Log] = {}
         self._has_logs = request.get("logs") is not None
         self._events: Optional[LineReader] = None
-        if request.get("events") is not None:
-            self._events = LineReader(RunPaths(rundir).events, int(request["events"]))
+        position = request.get("events")
+        if position is not None:
+            self._events = LineReader(RunPaths(rundir).events, position)
         self._activity = ActivityReader(rundir, request.get("pulse"))
         self._state: Optional[State] = None
         self._state_mtime = 0
@@ -213,14 +216,19 @@ class RunFollower:
             self._send(chunk.header, chunk.body)
 
     def _includes_torchrun(self) -> bool:
-        state = self._state or {}
-        if self._log_request.get("torchrun") or not state.get("ranks") or self._log_request.get("attempt"):
+        state = self._state
+        if (
+            self._log_request.get("torchrun")
+            or state is None
+            or not state["ranks"]
+            or self._log_request.get("attempt")
+        ):
             return True
         return state["state"] in FINAL and state["state"] not in NO_TORCHRUN_LOG
 
-    def _send(self, header: Dict[str, Any], body: bytes = b"") -> None:
+    def _send(self, frame: NodeFrame, body: bytes = b"") -> None:
         began = time.monotonic()
-        self._stream.send(header, body)
+        self._stream.answer(frame, body)
         self._last_sent = time.monotonic()
         if self._last_sent - began > BEAT_INTERVAL:
             self._last_received = self._last_sent  # it took what it did not take before: it is there
@@ -233,7 +241,7 @@ def answer_clock(stream: Stream) -> float:
         if frame is None or "begin" in frame[0]:
             return float(frame[0].get("ahead", 0.0)) if frame is not None else 0.0
         if "ask" in frame[0]:
-            stream.send({"clock": time.time()})
+            stream.answer({"clock": time.time()})
 
 
 def compile_grep(pattern: Optional[str]) -> Optional[Grep]:

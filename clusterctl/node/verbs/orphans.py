@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Set, Tuple
 
 from ...protocol.run_paths import RunPaths
 from ..runtime.processes import (
@@ -28,27 +28,30 @@ from ..runtime.processes import (
 from ..runtime.stream import Stream, VerbError
 from ..state.run_record import find_run_or_none, resolve_state
 
+if TYPE_CHECKING:
+    from ...protocol.messages.files import State
+    from ...protocol.messages.verbs import NodeFrame, Orphan, OrphansRequest
+
 GRACE = 5.0  # seconds between TERM and KILL
 POLL_INTERVAL = 0.05
 BEAT_INTERVAL = 2.0
 MOST_ORPHANS = 500  # processes told
 TAG_PREFIX = b"CLUSTERCTL_RUN="
 
-Orphan = Dict[str, Any]
 
-
-def run(request: Dict[str, Any], stream: Stream) -> None:
+def run(request: OrphansRequest, stream: Stream) -> None:
     """List the orphans of this node, or end some."""
     orphans, others = find(request["workdir"], request["node"])
-    if request.get("end") is None:
-        stream.send({"orphans": orphans[:MOST_ORPHANS], "others": others})
+    end = request["end"]
+    if end is None:
+        stream.answer({"orphans": orphans[:MOST_ORPHANS], "others": others})
         return
-    identities = {(int(pid), int(starttime)) for pid, starttime in request["end"]}
+    identities = {(int(pid), int(starttime)) for pid, starttime in end}
     selected = [
         orphan for orphan in orphans if (orphan["pid"], orphan["starttime"]) in identities and orphan["known"]
     ]
     for frame in terminate([Identity(orphan["pid"], orphan["starttime"]) for orphan in selected]):
-        stream.send(frame)
+        stream.answer(frame)
 
 
 def find(workdir: str, node: str) -> Tuple[List[Orphan], Dict[str, int]]:
@@ -56,7 +59,7 @@ def find(workdir: str, node: str) -> Tuple[List[Orphan], Dict[str, int]]:
     watched, tagged = _scan_processes()
     orphans: List[Orphan] = []
     others: Dict[str, int] = {}
-    runs: Dict[str, Dict[str, Any]] = {}
+    runs: Dict[str, Any] = {}
     for pid, (uid, tag) in sorted(tagged.items()):
         run_id, _, node_and_attempt = tag.partition("/")
         name, _, attempt = node_and_attempt.rpartition("/")
@@ -69,7 +72,8 @@ def find(workdir: str, node: str) -> Tuple[List[Orphan], Dict[str, int]]:
             continue
         if run_id not in runs:
             runs[run_id] = _describe_run(workdir, run_id, node)
-        orphans.append({"run": run_id, "attempt": attempt, **_describe_process(stat), **runs[run_id]})
+        orphan: Any = {"run": run_id, "attempt": attempt, **_describe_process(stat), **runs[run_id]}
+        orphans.append(orphan)
     return orphans, others
 
 
@@ -102,17 +106,18 @@ def _read_fields(pid: int, file: str) -> List[bytes]:
         return source.read().split(b"\0")[:-1]
 
 
-def _describe_run(workdir: str, run_id: str, node: str) -> Dict[str, Any]:
+def _describe_run(workdir: str, run_id: str, node: str) -> Any:
     """Tell whose run it was, where this work directory knows it."""
-    state: Optional[Dict[str, Any]] = None
+    state: Optional[State] = None
     with suppress(OSError, VerbError):
         rundir = find_run_or_none(workdir, run_id, node)
         state = resolve_state(rundir) if rundir is not None else None
-    fields = {key: (state or {}).get(key) for key in ("job", "launched_by", "launched_id", "state")}
+    known: Any = state or {}
+    fields = {key: known.get(key) for key in ("job", "launched_by", "launched_id", "state")}
     return {"known": state is not None, **fields}
 
 
-def _describe_process(stat: Stat) -> Dict[str, Any]:
+def _describe_process(stat: Stat) -> Any:
     command = b""
     with suppress(OSError):
         command = b" ".join(_read_fields(stat.pid, "cmdline"))[:300]
@@ -135,7 +140,7 @@ def _user(uid: int) -> str:
         return "uid %d" % uid
 
 
-def terminate(identities: List[Identity]) -> Iterator[Dict[str, Any]]:
+def terminate(identities: List[Identity]) -> Iterator[NodeFrame]:
     """Send TERM, and KILL to those that are still there after a while; yields beats, and the account at last."""
     process_tree = ProcessTree("")
     started = last_beat = time.monotonic()
@@ -149,10 +154,11 @@ def terminate(identities: List[Identity]) -> Iterator[Dict[str, Any]]:
         if time.monotonic() - last_beat > BEAT_INTERVAL:
             last_beat = time.monotonic()
             yield {"beat": int(last_beat - started)}
-    leftovers = describe_leftovers(remaining)
+    signalled: Any = process_tree.signalled()
+    leftovers: Any = describe_leftovers(remaining)
     pids = {entry["pid"] for entry in leftovers}
     yield {
-        "ended": [entry for entry in process_tree.signalled() if entry["pid"] not in pids],
+        "ended": [entry for entry in signalled if entry["pid"] not in pids],
         "left": leftovers,
     }
 

@@ -16,6 +16,7 @@ from ..probe.questions import answer_all
 from ..state.lock_holders import names_in_use, query_holders
 
 if TYPE_CHECKING:
+    from ...protocol.messages.verbs import FullProbeRequest
     from ..runtime.stream import Stream
 
 LIMIT = 2.0  # seconds; generous for a busy node, short enough that a dead mount does not hold up the others
@@ -23,10 +24,10 @@ GPU_LIMIT = 7.5  # nvidia-smi has 5 s and then 2 s, and is killed then
 GPU_LIMITS = {"gpus": GPU_LIMIT, "gpu_health": GPU_LIMIT + 0.5}
 
 
-def run(request: dict[str, Any], stream: Stream) -> None:
+def run(request: FullProbeRequest, stream: Stream) -> None:
     """Answer a probe request with one frame `{"facts": {...}}`."""
     received = time.time()
-    stream.send({"facts": gather(request, received)})
+    stream.answer({"facts": gather(request, received)})
     if request.get("stay"):
         from ..diagnose.mesh import (  # when the facts are on their way: it loads what most probes never need
             serve,
@@ -35,7 +36,7 @@ def run(request: dict[str, Any], stream: Stream) -> None:
         serve(stream)
 
 
-def gather(request: dict[str, Any], received: float) -> dict[str, Any]:
+def gather(request: FullProbeRequest, received: float) -> dict[str, Any]:
     """Ask all questions at once; `received` is this node's time of the request's arrival (Unix s)."""
     setup = _use_setup_environment(request)
     nccl = python.query_nccl_in_child()  # forked first: forking is safe only while there is one thread
@@ -45,7 +46,7 @@ def gather(request: dict[str, Any], received: float) -> dict[str, Any]:
     return answers
 
 
-def _use_setup_environment(request: dict[str, Any]) -> dict[str, Any] | None:
+def _use_setup_environment(request: FullProbeRequest) -> dict[str, Any] | None:
     """Look from now on into the environment that the job's `setup` makes, if it has one and that is here."""
     if not request.get("setup"):
         return None
@@ -62,7 +63,7 @@ def _gpu_health() -> dict[str, Any] | None:
     return gpu_health()
 
 
-def _questions(request: dict[str, Any], nccl: Callable[[], Any]) -> dict[str, Callable[[], Any]]:
+def _questions(request: FullProbeRequest, nccl: Callable[[], Any]) -> dict[str, Callable[[], Any]]:
     workdir = str(request.get("workdir") or "~/.clusterctl")
     payload = str(request.get("payload") or "")
     peers = request.get("peers") or {}

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, Dict, List, Optional
+from typing import TYPE_CHECKING, List, Optional
 
 from ...protocol.run_paths import WorkdirPaths, part_name
 from ...protocol.states import NOT_SUCCEEDED
 from ..logs.activity import ActivityReader
 from ..runtime.stream import Stream
 from ..state.run_record import (
-    State,
     mark_stopped,
     record_size,
     resolve_state,
@@ -21,17 +20,21 @@ from ..state.run_record import (
     with_stop,
 )
 
+if TYPE_CHECKING:
+    from ...protocol.messages.files import State
+    from ...protocol.messages.verbs import PsRequest
+
 MOST_RECORDS = 8  # runs sent with the record of their end, up to 512 KiB each, where runs are named
 LISTED_RECORDS = 256 << 10  # bytes of records in a list of all runs: of the newest that did not succeed
 
 
-def run(request: Dict[str, Any], stream: Stream) -> None:
+def run(request: PsRequest, stream: Stream) -> None:
     """Answer with one frame of states; where runs are named, with what is known of their whole end."""
     workdir = os.path.realpath(os.path.expanduser(request["workdir"]))
     states = list_runs(workdir, request.get("node"), request.get("run"), request.get("limit"))
     if request.get("pulse"):
         states = [_with_activity(workdir, state) for state in states]
-    stream.send({"runs": states, "time": time.time()})
+    stream.answer({"runs": states, "time": time.time()})
 
 
 def list_runs(workdir: str, node: Optional[str], run_id: Optional[str], limit: Optional[int]) -> List[State]:

@@ -29,7 +29,7 @@ import stat
 import time
 import zlib
 from contextlib import contextmanager, suppress
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Iterator, List, NamedTuple, Optional, Tuple
 
 from ...protocol.run_paths import RunPaths, WorkdirPaths, is_pulled_log
 from ..logs.truncation import Truncation, read_truncation
@@ -38,6 +38,10 @@ from ..runtime.stream import Stream
 from ..state.run_record import run_dirs
 from ..state.workdir import component, make_private, read_bytes
 from ..sync.outside_files import find_outside, read_sent, summarise
+
+if TYPE_CHECKING:
+    from ...protocol.messages.files import OutsideSummary
+    from ...protocol.messages.verbs import PullRequest
 
 
 def gap_note(truncation: Truncation) -> bytes:
@@ -71,7 +75,7 @@ class FileSource:
         self._position = 0
 
     def read(self, most: int) -> bytes:
-        """Take what comes next."""
+        """TakeFrom what comes next."""
         data = self._read(most)
         self._position += len(data)
         return data
@@ -117,7 +121,7 @@ class FileRequest(NamedTuple):
     data: bool
 
 
-def run(request: Dict[str, Any], stream: Stream) -> None:
+def run(request: PullRequest, stream: Stream) -> None:
     """Serve one client until it hangs up."""
     workdir = os.path.realpath(os.path.expanduser(request["workdir"]))
     with Heartbeat(stream) as heartbeat, shared_home_probe(workdir, request) as mark:
@@ -132,13 +136,13 @@ def run(request: Dict[str, Any], stream: Stream) -> None:
 
 
 @contextmanager
-def shared_home_probe(workdir: str, request: Dict[str, Any]) -> Iterator[str]:
+def shared_home_probe(workdir: str, request: PullRequest) -> Iterator[str]:
     """Tell who was first to light the client's beacon in this work directory; it goes out with the client."""
     mark, name = str(request.get("mark") or ""), request.get("beacon")
     if name is None or not mark or not os.path.isdir(workdir):
         yield mark
         return
-    folder = make_private(WorkdirPaths(workdir).beacons)
+    folder = make_private(WorkdirPaths(workdir).shared_home_probes)
     remove_stale(folder)
     path = os.path.join(folder, component(name))
     try:
@@ -163,7 +167,7 @@ def remove_stale(folder: str) -> None:
                     os.unlink(entry.path)
 
 
-def send_rows(request: Dict[str, Any], workdir: str, heartbeat: Heartbeat, mark: str) -> List[ListedFile]:
+def send_rows(request: PullRequest, workdir: str, heartbeat: Heartbeat, mark: str) -> List[ListedFile]:
     """Send all rows, at most one more than the client wants; gives where their files lie."""
     most = int(request["most"])
     files: List[ListedFile] = []
@@ -194,7 +198,7 @@ def send_batch(heartbeat: Heartbeat, batch: List[Row]) -> None:
     heartbeat.send({"rows": len(batch)}, zlib.compress(json.dumps(batch).encode("ascii"), 1))
 
 
-def find_rows(request: Dict[str, Any], workdir: str) -> Iterator[Tuple[Row, ListedFile]]:
+def find_rows(request: PullRequest, workdir: str) -> Iterator[Tuple[Row, ListedFile]]:
     """Walk the job's outputs and, for a run, what is wanted of its part on this node."""
     outputs = os.path.join(WorkdirPaths(workdir).outputs, component(request["job"]))
     yield from walk("outputs", os.fsencode(os.path.realpath(outputs)), None)
@@ -206,17 +210,16 @@ def find_rows(request: Dict[str, Any], workdir: str) -> Iterator[Tuple[Row, List
             yield from describe_entry("code", outside_file.path, outside_file.entry, outside_file.stat)
 
 
-def find_rundir(request: Dict[str, Any], workdir: str) -> Optional[str]:
+def find_rundir(request: PullRequest, workdir: str) -> Optional[str]:
     """Return the directory of the run's part on this node; None if it has none, or no run is asked for."""
-    if request.get("run") is None:
+    run_id = request["run"]
+    if run_id is None:
         return None
-    rundirs = run_dirs(workdir, component(request["run"]), str(request["node"]))
-    return next((path for path in rundirs if RunPaths(path).run_id == request["run"]), None)
+    rundirs = run_dirs(workdir, component(run_id), str(request["node"]))
+    return next((path for path in rundirs if RunPaths(path).run_id == run_id), None)
 
 
-def summarise_outside(
-    request: Dict[str, Any], workdir: str, heartbeat: Heartbeat
-) -> Optional[Dict[str, Any]]:
+def summarise_outside(request: PullRequest, workdir: str, heartbeat: Heartbeat) -> Optional[OutsideSummary]:
     """Tell what the run has left outside the output directory."""
     rundir = find_rundir(request, workdir)
     return summarise(rundir, heartbeat.step) if rundir is not None else None

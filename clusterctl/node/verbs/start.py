@@ -9,7 +9,7 @@ import socket
 import sys
 from contextlib import suppress
 from hashlib import sha256
-from typing import Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Dict, List, Optional
 
 from ...protocol.run_paths import PAYLOAD, RunPaths, WorkdirPaths, part_name
 from ..runtime.processes import interpreter_options, restore_signals
@@ -26,6 +26,11 @@ from ..state.workdir import (
     write_atomically,
     write_new,
 )
+
+if TYPE_CHECKING:
+    from ...protocol.messages.agent import Secrets
+    from ...protocol.messages.files import Spec
+    from ...protocol.messages.verbs import StartRequest
 
 UNCHECKED = b"\1\0\0\0" + b"\0" * 8  # byte code that is valid whatever the source's time is (PEP 552)
 
@@ -73,21 +78,21 @@ def build(source: bytes) -> Optional[bytes]:
     return packed.getvalue()
 
 
-Request = Dict[str, Any]
 CLOSING_EVENTS = ("going", "listening", "failed", "ended")  # after which an agent may close
 
 
-def run(request: Request, stream: Stream) -> None:
+def run(request: StartRequest, stream: Stream) -> None:
     """Start a run on this node and relay the dialogue between client and agent."""
     workdir = open_workdir(request["workdir"])
     payload = with_byte_code(ensure_payload(workdir, request["payload"]["sha256"], stream))
     rundir = make_rundir(workdir, request["spec"])
-    stream.send({"event": "workdir", "id": workdir_id(workdir)})
+    stream.answer({"event": "workdir", "id": workdir_id(workdir)})
     own_end, agent_end = socket.socketpair()
     start_guardian(payload, rundir, agent_end)
     agent_end.close()
     agent = Stream(own_end.fileno(), own_end.fileno())
-    agent.send({"secrets": request.get("secrets") or {}, "token": request.get("token")})
+    secrets: Secrets = {"secrets": request.get("secrets") or {}, "token": request.get("token")}
+    agent.send(secrets)
     relay(stream, agent, rundir)
 
 
@@ -99,7 +104,7 @@ def ensure_payload(workdir: str, digest: str, stream: Stream) -> str:
         with suppress(OSError):
             os.utime(path)  # in use: `clean` leaves it alone
         return path
-    stream.send({"need": "payload"})
+    stream.answer({"need": "payload"})
     answer = stream.receive()
     if answer is None:
         raise BrokenPipeError("the client left")
@@ -109,7 +114,7 @@ def ensure_payload(workdir: str, digest: str, stream: Stream) -> str:
     return path
 
 
-def make_rundir(workdir: str, spec: Dict[str, Any]) -> str:
+def make_rundir(workdir: str, spec: Spec) -> str:
     """Make the run's directory on this node and write the spec, which must not be there yet."""
     part = part_name(int(spec.get("seat", spec["node_rank"])), component(spec["node"]))
     rundir = make_below(make_private(WorkdirPaths(workdir).runs), spec["run"], part)

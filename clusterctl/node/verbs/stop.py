@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import time
-from typing import Any, Dict, Iterator, List, Optional, Set
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Set
 
 from ...protocol.run_paths import RunPaths, WorkdirPaths
 from ...protocol.states import CANCELLED, FINAL, LOST, UNKNOWN
@@ -31,7 +31,6 @@ from ..runtime.stream import Stream, VerbError
 from ..state.lock_holders import NODE, query_holders, share_name
 from ..state.run_record import (
     Record,
-    State,
     find_run_or_none,
     is_elsewhere,
     is_lingering,
@@ -42,21 +41,23 @@ from ..state.run_record import (
 )
 from ..state.workdir import parse_dict, release_disk_reserve, write_atomically
 
+if TYPE_CHECKING:
+    from ...protocol.messages.files import EndedProcess, LeftProcess, State, StopFile
+    from ...protocol.messages.verbs import NodeFrame, StopEvent, StopReport, StopRequest
+
 POLL_INTERVAL = 0.05
 BEAT_INTERVAL = 2.0
 GRACE = 10.0  # seconds between TERM and KILL; the job's own went with the directory
 
-Request = Dict[str, Any]
 
-
-def stop_unrecorded(workdir: str, request: Request) -> Iterator[Dict[str, Any]]:
+def stop_unrecorded(workdir: str, request: StopRequest) -> Iterator[NodeFrame]:
     """Yield beats, and at last what was ended and what is left."""
     process_tree = ProcessTree(f"{request['run']}/{request['node']}/")
     folder = WorkdirPaths(workdir).run(request["run"])
     processes = find_processes(folder, request["node"], process_tree.tag)
     supervisors = {stat.pid for stat in find_supervisors(folder, request["node"])}
     process_tree.terminate(topmost(processes, supervisors))
-    grace = GRACE if request.get("grace") is None else float(request["grace"])
+    grace = GRACE if request["grace"] is None else request["grace"]
     started = last_beat = time.monotonic()
     while processes and time.monotonic() - started < grace + UNKILLABLE_AFTER:
         working = [stat for stat in processes if stat.pid not in supervisors]
@@ -67,9 +68,14 @@ def stop_unrecorded(workdir: str, request: Request) -> Iterator[Dict[str, Any]]:
             last_beat = time.monotonic()
             yield {"beat": int(last_beat - started)}
         processes = find_processes(folder, request["node"], process_tree.tag)
-    yield {
-        "stopped": {"ended": process_tree.signalled(), "left": describe_leftovers(processes), "state": None}
-    }
+    signalled: Any = process_tree.signalled()
+    leftovers: Any = describe_leftovers(processes)
+    report: StopReport = {"ended": signalled, "left": leftovers, "state": None}
+    if not (signalled or leftovers):
+        other = find_other_account(request["run"], request["node"])
+        if other:
+            report["elsewhere"] = other
+    yield {"stopped": report}
 
 
 def find_processes(folder: str, node: str, tag: str) -> List[Stat]:
@@ -106,43 +112,39 @@ LAST_EVENTS = 64 << 10  # bytes
 MOST_ENDED = 100_000  # processes
 
 
-def run(request: Request, stream: Stream) -> None:
+def run(request: StopRequest, stream: Stream) -> None:
     """End a run on this node and say what was ended."""
     rundir = find_run_or_none(request["workdir"], request["run"], request["node"])
     spec = read_spec(rundir) if rundir else None
     state_before = resolve_state(rundir) if rundir else None
     if rundir is None or not spec or state_before is None:  # removed, or lost with the node's power
         for frame in stop_unrecorded(os.path.realpath(os.path.expanduser(request["workdir"])), request):
-            stopped = frame.get("stopped")
-            if stopped is not None and not (stopped["ended"] or stopped["left"]):
-                other = find_other_account(request["run"], request["node"])
-                stopped.update({"elsewhere": other} if other else {})
-            stream.send(frame)
+            stream.answer(frame)
         return
     process_tree = ProcessTree(run_tag_prefix(spec))
     if state_before["state"] == UNKNOWN and is_elsewhere(state_before):
         raise VerbError("CC-RUN-015", f"nothing was stopped: {state_before['reason']}")
     names_before = {stat.pid: stat.name for stat in find_remaining(state_before, process_tree.tag)}
-    ended: List[Dict[str, Any]] = []
+    ended: List[EndedProcess] = []
     if state_before["state"] not in FINAL or is_lingering(state_before):
-        for event in StopRequest(rundir, state_before, request).events():
-            stream.send(event)
-            ended = read_ended(event.get("event")) or ended
+        for frame in StopOrder(rundir, state_before, request).events():
+            stream.answer(frame)
+            ended = read_ended(frame.get("event")) or ended
     if not ended and request.get("lived", True):
         ended = find_recently_ended(rundir)
     for beat in wait_for_release(rundir):
-        stream.send(beat)
-    leftovers = describe_leftovers(kill_remaining(rundir, process_tree))
+        stream.answer(beat)
+    leftovers: Any = describe_leftovers(kill_remaining(rundir, process_tree))
     state = record_end(rundir, request, process_tree, leftovers)
     leftovers = leftovers or state["left"]
-    signalled = [*ended, *process_tree.signalled()]
+    signalled: Any = [*ended, *process_tree.signalled()]
     ended_processes = list_ended(
         state, names_before, signalled, leftovers, "torchrun" if spec.get("module") else "launcher"
     )
-    stream.send({"stopped": {"ended": ended_processes, "left": leftovers, "state": state}})
+    stream.answer({"stopped": {"ended": ended_processes, "left": leftovers, "state": state}})
 
 
-def find_recently_ended(rundir: str) -> List[Dict[str, Any]]:
+def find_recently_ended(rundir: str) -> List[EndedProcess]:
     """List what the run's end has cost if that was a moment ago: the stop of another node was quicker than ours."""
     path = RunPaths(rundir).events
     size = os.path.getsize(path) if os.path.exists(path) else 0
@@ -164,27 +166,28 @@ def find_other_account(run_id: str, node: str) -> Optional[str]:
     return None
 
 
-def read_ended(event: Any) -> List[Dict[str, Any]]:
+def read_ended(event: Any) -> List[EndedProcess]:
     """List the processes that an event says were ended."""
     records = Untrusted(event).records("ended", MOST_ENDED)
-    entries = [{"pid": entry.integer("pid", 1), "name": entry.text("name")} for entry in records]
-    return [entry for entry in entries if entry["pid"] is not None]
+    pids = ((entry.integer("pid", 1), entry.text("name")) for entry in records)
+    return [{"pid": pid, "name": name} for pid, name in pids if pid is not None]
 
 
 def list_ended(
     state: State,
     names_before: Dict[int, str],
-    signalled: List[Dict[str, Any]],
-    leftovers: List[Dict[str, Any]],
+    signalled: List[EndedProcess],
+    leftovers: List[LeftProcess],
     launcher_name: str = "torchrun",
-) -> List[Dict[str, Any]]:
+) -> List[EndedProcess]:
     """List what lived when the stop came, and what it met later, by the part each had; `leftovers` is not in it.
 
     `launcher_name` is what the process is called that started the ranks. Guardian and agent end by themselves: they
     are listed only if they had to be killed.
     """
     role_names: Dict[Any, str] = {entry["pid"]: f"rank {rank}" for rank, entry in state["ranks"].items()}
-    supervisors: Dict[Any, str] = {state[name]["pid"]: name for name in ("guardian", "agent") if state[name]}
+    known = (("guardian", state["guardian"]), ("agent", state["agent"]))
+    supervisors: Dict[Any, str] = {entry["pid"]: name for name, entry in known if entry}
     if state["torchrun"]:
         role_names[state["torchrun"]["pid"]] = launcher_name
     names = {pid: name for pid, name in names_before.items() if pid not in supervisors}
@@ -197,12 +200,12 @@ def list_ended(
     ]
 
 
-class StopRequest:
+class StopOrder:
     """A stop handed to the guardian, and to the agent if the guardian is deaf."""
 
-    def __init__(self, rundir: str, state: State, request: Request) -> None:
+    def __init__(self, rundir: str, state: State, request: StopRequest) -> None:
         self._rundir = rundir
-        self._request = {"grace": request.get("grace"), "reason": request.get("reason")}
+        self._request: StopFile = {"grace": request.get("grace"), "reason": request.get("reason")}
         spec = Untrusted(read_spec(rundir))
         grace = self._request["grace"]
         self._grace = float((spec.number("grace", 0.0) or 0.0) if grace is None else grace)
@@ -214,7 +217,7 @@ class StopRequest:
         self._reader = LineReader(path, os.path.getsize(path) if os.path.exists(path) else 0)
         self._answered = False
 
-    def events(self) -> Iterator[Dict[str, Any]]:
+    def events(self) -> Iterator[NodeFrame]:
         """Yield frames, events and beats, until the run has ended or nobody does anything about it."""
         content = json.dumps(self._request).encode("utf-8")
         release_disk_reserve(self._rundir)
@@ -226,7 +229,7 @@ class StopRequest:
             now = time.monotonic()
             for event in self._read():
                 self._answered = True
-                yield {"event": event}
+                yield event
             if now - started > self._limit():
                 return
             if not self._answered and now - started > NO_ANSWER_AFTER:
@@ -234,8 +237,7 @@ class StopRequest:
             if now - last_beat > BEAT_INTERVAL:
                 last_beat = now
                 yield {"beat": int(now - started)}
-        for event in self._read():
-            yield {"event": event}
+        yield from self._read()
 
     def _limit(self) -> float:
         return (
@@ -248,11 +250,11 @@ class StopRequest:
         while self._supervisors and not send_signal(self._supervisors.pop(0), signal.SIGTERM):
             pass
 
-    def _read(self) -> Iterator[Dict[str, Any]]:
+    def _read(self) -> Iterator[StopEvent]:
         for line in self._reader.read()[1].splitlines():
-            event = parse_dict(line)
+            event: Any = parse_dict(line)
             if event is not None:  # a full disk may have cut a line short
-                yield event
+                yield {"event": event}
 
 
 def has_ended(rundir: str) -> bool:
@@ -261,12 +263,12 @@ def has_ended(rundir: str) -> bool:
     return state is None or (state["state"] in FINAL and not is_lingering(state))
 
 
-def wait_for_release(rundir: str) -> Iterator[Dict[str, Any]]:
+def wait_for_release(rundir: str) -> Iterator[NodeFrame]:
     """Yield beats while the agent waits until the memory of its GPUs is free, which it does with the run's locks."""
     started = last_beat = time.monotonic()
     while time.monotonic() - started < RELEASE_LIMIT:
-        state = read_state(rundir) or {}
-        if not state.get("releasing") or not is_alive(parse_identity(state.get("agent"))):
+        state = read_state(rundir)
+        if state is None or not state.get("releasing") or not is_alive(parse_identity(state.get("agent"))):
             return
         time.sleep(POLL_INTERVAL)
         if time.monotonic() - last_beat > BEAT_INTERVAL:
@@ -279,7 +281,7 @@ def kill_remaining(rundir: str, process_tree: ProcessTree) -> List[Stat]:
     started = time.monotonic()
     leaving = has_ended(rundir)
     while True:
-        remaining = find_remaining(read_state(rundir) or {}, process_tree.tag)
+        remaining = find_remaining(read_state(rundir), process_tree.tag)
         elapsed = time.monotonic() - started
         if not remaining or elapsed > UNKILLABLE_AFTER:
             return remaining
@@ -288,10 +290,10 @@ def kill_remaining(rundir: str, process_tree: ProcessTree) -> List[Stat]:
         time.sleep(POLL_INTERVAL)
 
 
-def find_remaining(state: State, tag: str) -> List[Stat]:
+def find_remaining(state: Optional[State], tag: str) -> List[Stat]:
     """Look at every process of the run that still lives."""
     processes: Dict[Identity, Stat] = {}
-    if state.get("boot_id") == boot_id():
+    if state is not None and state.get("boot_id") == boot_id():
         roots = [state["guardian"], state["agent"], state["torchrun"], *state["ranks"].values()]
         for identity in map(parse_identity, roots):
             stat = find_process(identity) if identity is not None else None
@@ -304,10 +306,11 @@ def find_remaining(state: State, tag: str) -> List[Stat]:
 
 
 def record_end(
-    rundir: str, request: Request, process_tree: ProcessTree, leftovers: List[Dict[str, Any]]
+    rundir: str, request: StopRequest, process_tree: ProcessTree, leftovers: List[LeftProcess]
 ) -> State:
     """Record the end where nobody else did; a lost or unknown end stays one."""
-    state = resolve_state(rundir) or {}
+    state = resolve_state(rundir)
+    assert state is not None  # read_spec has found what a state is made from
     recorded = read_state(rundir)
     if state["state"] == UNKNOWN or (recorded is not None and recorded["state"] in FINAL):
         return state

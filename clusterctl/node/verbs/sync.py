@@ -32,6 +32,7 @@ from ..sync.layout import Layout, parse_rows, read_tree, remove_tree_quietly
 from ..sync.store import Store
 
 if TYPE_CHECKING:
+    from ...protocol.messages.verbs import Offer, SyncRequest, TreeSummary
     from ..sync.transfer import Provider
 
 ATTEMPTS = 3
@@ -39,7 +40,7 @@ MOST_NAMED = 10
 LARGEST_FRAME = 16 << 20  # bytes of contents in one frame; those who send put 2 MiB into one
 
 
-def run(request: Dict[str, Any], stream: Stream) -> None:
+def run(request: SyncRequest, stream: Stream) -> None:
     """Serve one sync."""
     try:
         serve(request, stream)
@@ -51,7 +52,7 @@ def run(request: Dict[str, Any], stream: Stream) -> None:
         raise VerbError(code, f"cannot write {path}: {error.strerror}") from None
 
 
-def serve(request: Dict[str, Any], stream: Stream) -> None:
+def serve(request: SyncRequest, stream: Stream) -> None:
     """Fill the store, lay the tree out, and report what is really on the disk."""
     workdir = open_workdir(request["workdir"])
     rundir = run_directory(workdir, request)
@@ -78,16 +79,14 @@ def serve(request: Dict[str, Any], stream: Stream) -> None:
             serve_until_hangup(provider, stream)
 
 
-def start_provider(
-    store: Store, rows: List[TreeEntry], offer_request: Optional[Dict[str, Any]]
-) -> Optional[Provider]:
+def start_provider(store: Store, rows: List[TreeEntry], offer: Optional[Offer]) -> Optional[Provider]:
     """Begin to give the contents of this tree, if that is wished and can be."""
-    if not offer_request:
+    if not offer:
         return None
     from ..sync.transfer import Provider
 
     try:
-        return Provider(store, content_sizes(rows), offer_request)
+        return Provider(store, content_sizes(rows), dict(offer))
     except OSError:
         return None  # others have it from elsewhere
 
@@ -113,7 +112,7 @@ def wait_for_turn(workdir: str, heartbeat: Heartbeat) -> bool:
     return heartbeat.stream.receive() is not None
 
 
-def run_directory(workdir: str, request: Dict[str, Any]) -> Optional[bytes]:
+def run_directory(workdir: str, request: SyncRequest) -> Optional[bytes]:
     """Make the run's directory on this node and return it; None if the request is for the store only."""
     if request.get("run") is None:
         return None
@@ -254,7 +253,7 @@ def read_store(store: Store, rows: List[TreeEntry], heartbeat: Heartbeat) -> Lis
     return intact
 
 
-def summarise_tree(rows: List[TreeEntry], written: List[TreeEntry]) -> Dict[str, Any]:
+def summarise_tree(rows: List[TreeEntry], written: List[TreeEntry]) -> TreeSummary:
     """Summarise what is on the disk, and where it is not what was sent."""
     planned, actual = set(rows), set(written)
     differing = sorted({row.path for row in planned ^ actual})  # type: List[str]

@@ -14,11 +14,14 @@ import re
 import select
 import threading
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from ..probe.nvidia_smi import SmiChild, find, read_rows
 from ..probe.questions import list_folder, read_int, read_text
 from ..runtime.stream import Stream
+
+if TYPE_CHECKING:
+    from ...protocol.messages.verbs import NodeFrame, TopRequest
 
 NET = "/sys/class/net"
 
@@ -186,7 +189,7 @@ FIRST_INTERVAL = 0.4  # seconds over which the first rates are measured
 CLIENT_LIMIT = 60.0
 
 
-def run(request: Dict[str, Any], stream: Stream) -> None:
+def run(request: TopRequest, stream: Stream) -> None:
     """Send samples until the client leaves."""
     stream.send_timeout = CLIENT_LIMIT
     UtilizationStream(stream, max(0.2, float(request["interval"]))).run()
@@ -215,8 +218,8 @@ class UtilizationStream:
         finally:
             self._gpu_sampler.stop()
 
-    def _send(self, header: Dict[str, Any]) -> None:
-        self._stream.send(header)
+    def _send(self, frame: NodeFrame) -> None:
+        self._stream.answer(frame)
         self._last_sent = time.monotonic()
 
     def _wait(self, seconds: float) -> bool:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from clusterctl.plans.facts.records import (
     Account,
@@ -48,6 +48,9 @@ from clusterctl.plans.facts.records import (
 from clusterctl.plans.facts.untrusted import clean_text, field_types, read_value
 from clusterctl.plans.ssh import ACTIVATING
 from clusterctl.specs.inventory.model import Node
+
+if TYPE_CHECKING:
+    from clusterctl.protocol.messages.verbs import ProbeRequest
 
 # answers that depend on the environment
 ENVIRONMENT_ANSWERS = frozenset({"torch", "nccl", "packages", "installed"})
@@ -186,7 +189,7 @@ def _with_offset(clock: Clock, sent_at: float | None, received_at: float | None)
     return replace(clock, offset=(lowest + highest) / 2, error=abs(highest - lowest) / 2)
 
 
-def probe_request(node: Node, nodes: tuple[Node, ...], payload_hash: str) -> dict[str, Any]:
+def probe_request(node: Node, nodes: tuple[Node, ...], payload_hash: str) -> ProbeRequest:
     """Give the request for one node's probe; `payload_hash` is the SHA-256 of what a launch would need there.
 
     It is asked for its ways to node 0 and to its neighbours: all ways would be a million for a thousand nodes.

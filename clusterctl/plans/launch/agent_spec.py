@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from clusterctl.plans.launch.plan import LaunchPlan, NodePlan
 from clusterctl.plans.launch.setup import hooks_to_spec
 from clusterctl.plans.launch.template import template_to_json
 from clusterctl.protocol.run_paths import WorkdirPaths
+from clusterctl.protocol.states import PROTOCOL
 from clusterctl.specs.job.model import Restart
+
+if TYPE_CHECKING:
+    from clusterctl.protocol.messages.files import (
+        HubPart,
+        LaunchRecord,
+        RestartPart,
+        RestartSpec,
+        SlotSpec,
+        Spec,
+    )
 
 # What torchrun, or a job that ran before in the same account, may have left in a node's environment.
 # torchrun takes the default of every flag from PET_*, so one stale variable changes the job.
@@ -29,11 +39,14 @@ INHERITED = (
 INHERITED_PREFIXES = ("PET_", "TORCHELASTIC_")
 
 
-def render_spec(plan: LaunchPlan, node: NodePlan, record: Mapping[str, Any]) -> dict[str, Any]:
+def render_spec(plan: LaunchPlan, node: NodePlan, record: LaunchRecord) -> Spec:
     """Give the spec that a node's agent carries out; `record` adds who, when, in which cluster, and the setup."""
     master = plan.nodes[0]
+    hub_part: HubPart = {}
+    if node is master and has_gang(plan):
+        hub_part = {"nodes": [other.name for other in plan.all_nodes]}
     return {
-        "protocol": 1,
+        "protocol": PROTOCOL,
         "run": plan.run_id,
         "job": plan.job.name,
         "node": node.name,
@@ -48,11 +61,7 @@ def render_spec(plan: LaunchPlan, node: NodePlan, record: Mapping[str, Any]) -> 
         "master_addr": master.ip,
         "gang": has_gang(plan),
         "hub": master.name,
-        **(
-            {"nodes": [other.name for other in plan.all_nodes]}
-            if node is plan.nodes[0] and has_gang(plan)
-            else {}
-        ),
+        **hub_part,
         "address": node.ip,
         "nic": list(node.nics),
         "ports": _port_range(node if plan.job.restart else master),
@@ -68,7 +77,7 @@ def render_spec(plan: LaunchPlan, node: NodePlan, record: Mapping[str, Any]) -> 
         "output_dir": f"{WorkdirPaths(node.member.node.workdir).outputs}/{plan.job.name}",
         **hooks_to_spec(plan.job),
         **_render_restart(plan, node),
-        **record,
+        **record,  # type: ignore[typeddict-item]  # mypy misses the keys that the agent sets
     }
 
 
@@ -82,11 +91,11 @@ def _port_range(node: NodePlan) -> list[int] | None:
     return list(node.member.node.ports) if node.member.node.ports else None
 
 
-def _render_restart(plan: LaunchPlan, node: NodePlan) -> dict[str, Any]:
+def _render_restart(plan: LaunchPlan, node: NodePlan) -> RestartPart:
     """Give what the agents need to start the run again by themselves; nothing for a job without `restart`."""
     if plan.job.restart is None:
         return {}
-    roster = [
+    roster: list[SlotSpec] = [
         {
             "seat": other.member.slot,
             "node": other.name,
@@ -104,6 +113,6 @@ def _render_restart(plan: LaunchPlan, node: NodePlan) -> dict[str, Any]:
     }
 
 
-def restart_to_spec(restart: Restart) -> dict[str, Any]:
+def restart_to_spec(restart: Restart) -> RestartSpec:
     """Give the job's `restart`."""
     return {"max": restart.most, "on": list(restart.on), "progress": restart.progress}

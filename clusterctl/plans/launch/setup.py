@@ -11,7 +11,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clusterctl.plans.launch.template import (
     AgentValue,
@@ -22,6 +22,10 @@ from clusterctl.plans.launch.template import (
 )
 from clusterctl.plans.sync.manifest import Manifest
 from clusterctl.specs.job.model import Hook, Job, Setup
+
+if TYPE_CHECKING:
+    from clusterctl.protocol.messages.files import Hooks, HookSpec, SentTemplate, SetupSpec, StepSpec
+    from clusterctl.protocol.messages.verbs import SetupQuery
 
 VERSION = 1
 ENVIRONMENT, PYTHON = AgentValue("environment"), AgentValue("python")
@@ -94,7 +98,7 @@ def _digest(hashed: list[Any]) -> str:
     return hashlib.sha256(json.dumps(hashed).encode()).hexdigest()
 
 
-def _templates_to_json(templates: tuple[Template, ...]) -> list[Any]:
+def _templates_to_json(templates: tuple[Template, ...]) -> list[SentTemplate]:
     return [template_to_json(template) for template in templates]
 
 
@@ -199,7 +203,7 @@ def render_setup(plan: SetupPlan, files: Manifest) -> list[str]:
     return [heading, file_summary, "cd <run_dir>/setup", *(step.render() for step in plan.steps), ""]
 
 
-def setup_to_spec(plan: SetupPlan, files: Manifest, activate: str | None) -> dict[str, Any]:
+def setup_to_spec(plan: SetupPlan, files: Manifest, activate: str | None) -> SetupSpec:
     """Give what an agent needs to carry it out."""
     return {
         "content": content_hash_on_node(plan, activate),
@@ -211,7 +215,7 @@ def setup_to_spec(plan: SetupPlan, files: Manifest, activate: str | None) -> dic
     }
 
 
-def _step_to_spec(step: Step) -> dict[str, Any]:
+def _step_to_spec(step: Step) -> StepSpec:
     return {
         "programs": _templates_to_json(step.programs),
         "words": _templates_to_json(step.words),
@@ -225,7 +229,7 @@ def setup_to_json(plan: SetupPlan, files: Manifest) -> dict[str, Any]:
     return {"content": plan.content_hash, "files": len(files.entries), "bytes": files.size, "steps": steps}
 
 
-def setup_probe_request(plan: SetupPlan | None, activate: str | None) -> dict[str, Any] | None:
+def setup_probe_request(plan: SetupPlan | None, activate: str | None) -> SetupQuery | None:
     """Give what a probe is asked about the environment."""
     if plan is None or plan.setup.kind is None:
         return None
@@ -241,9 +245,10 @@ def render_attempt_hooks(job: Job) -> list[str]:
     ]
 
 
-def hooks_to_spec(job: Job) -> dict[str, Any]:
+def hooks_to_spec(job: Job) -> Hooks:
     """Give the commands around each attempt, for the agents."""
-    return {name: _hook_to_spec(hook) for name, hook in attempt_hooks(job).items()}
+    hooks: Any = {name: _hook_to_spec(hook) for name, hook in attempt_hooks(job).items()}
+    return hooks  # type: ignore[no-any-return]  # the names are `before` and `after`
 
 
 def attempt_hooks(job: Job) -> Mapping[str, Hook]:
@@ -251,7 +256,7 @@ def attempt_hooks(job: Job) -> Mapping[str, Hook]:
     return {name: hook for name, hook in (("before", job.before), ("after", job.after)) if hook and hook.run}
 
 
-def _hook_to_spec(hook: Hook) -> dict[str, Any]:
+def _hook_to_spec(hook: Hook) -> HookSpec:
     return {
         "steps": [_step_to_spec(shell_step(command)) for command in hook.run],
         "time_limit": hook.time_limit,

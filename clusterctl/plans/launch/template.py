@@ -5,9 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from clusterctl.specs.placeholders import LEFT_TO_TORCHRUN, Placeholder, parse_template
 from clusterctl.specs.text import quote_word
+
+if TYPE_CHECKING:
+    from clusterctl.protocol.messages.files import SentTemplate
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,7 @@ def list_unmeasured(values: Iterable[Template]) -> tuple[str, ...]:
     return tuple(part.name for value in values for part in value if isinstance(part, Unmeasured))
 
 
-def template_to_json(value: Template) -> str | list[str | dict[str, str]]:
+def template_to_json(value: Template) -> SentTemplate:
     """Give the form the agent reads: a string, or segments with `{"fill": name}` holes."""
     if len(value) == 1 and isinstance(value[0], str):
         return value[0]

@@ -179,16 +179,16 @@ def test_exec_and_sync_load_little() -> None:
 
 
 MOST_BYTES = {
-    "clean": 20_000,
-    "exec": 6_700,
-    "follow": 22_000,
-    "orphans": 14_100,
-    "probe": 33_600,
-    "ps": 14_000,
-    "pull": 19_700,
-    "start": 14_500,
-    "stop": 20_100,
-    "sync": 19_000,
+    "clean": 20_200,
+    "exec": 6_800,
+    "follow": 22_300,
+    "orphans": 14_300,
+    "probe": 33_700,
+    "ps": 14_200,
+    "pull": 20_000,
+    "start": 14_700,
+    "stop": 20_400,
+    "sync": 19_100,
     "top": 6_800,
 }
 

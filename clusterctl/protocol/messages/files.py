@@ -1,0 +1,435 @@
+"""The files of a run: spec.json, state.json, stop.json, gang.json, and the lines of events.jsonl."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypedDict, Union
+
+from ..ranks import NodeRank, Slot
+from ..states import RunState
+
+SentTemplate = Union[
+    str, "list[str | dict[str, str]]"
+]  # a text, or segments with holes: {"fill": "master_port"}
+
+
+class StepSpec(TypedDict):
+    """A command of `setup`, `before` or `after`."""
+
+    programs: list[SentTemplate]  # the first that is there is run
+    words: list[SentTemplate]
+    shown: str
+
+
+class HookSpec(TypedDict):
+    """The commands of `before` or `after`."""
+
+    steps: list[StepSpec]
+    time_limit: float
+
+
+class SetupSpec(TypedDict):
+    """What the job's environment is made of."""
+
+    content: str  # hash of all that goes into it
+    kind: str | None
+    outer: bool  # with the packages of the Python outside
+    steps: list[StepSpec]
+    rows: list[list[str | int]]  # of a manifest: the files that the steps read
+    time_limit: float
+
+
+class _RestartSpec(TypedDict):
+    """The job's `restart`."""
+
+    max: int
+    on: list[str]
+    progress: str | None
+
+
+class RestartSpec(_RestartSpec, total=False):
+    """The job's `restart`; the last two are set by tests."""
+
+    pause: float
+    warm: float
+
+
+class GpuSpec(TypedDict):
+    """A GPU that the run takes."""
+
+    index: int | None
+    id: str
+    used: int | None
+
+
+class SlotSpec(TypedDict):
+    """One agent of a run that may start again."""
+
+    seat: Slot
+    node: str
+    node_rank: NodeRank | None
+    address: str | None
+
+
+class LaunchRecord(TypedDict, total=False):
+    """Who launched a run, when, in which cluster; and the part of a spec that no plan holds."""
+
+    cluster: str
+    launched_by: str
+    launched_id: str
+    launched_from: str
+    submitted: float
+    setup: SetupSpec
+
+
+class Hooks(TypedDict, total=False):
+    """The commands around each attempt."""
+
+    before: HookSpec
+    after: HookSpec
+
+
+class RestartPart(TypedDict, total=False):
+    """What the agents need to start the run again by themselves."""
+
+    seat: Slot
+    seats: int
+    spare: bool
+    roster: list[SlotSpec]
+    restart: RestartSpec
+
+
+class HubPart(TypedDict, total=False):
+    """What node 0's agent alone is told: who will come."""
+
+    nodes: list[str]
+
+
+class _Spec(TypedDict):
+    """What a plan always gives."""
+
+    protocol: int
+    run: str
+    job: str
+    node: str
+    node_rank: NodeRank
+    nnodes: int
+    nproc: int | None
+    world_size: int | None
+    attempt: int
+    grace: float
+    time_limit: float | None
+    log_limit: int | None
+    master_addr: str | None
+    gang: bool
+    hub: str
+    address: str | None
+    nic: list[str]
+    ports: list[int] | None
+    python: str
+    module: str | None
+    processes: int | None
+    gpus: list[GpuSpec]
+    exclusive: bool
+    argv: list[SentTemplate]
+    env: dict[str, SentTemplate]
+    unset: list[str]
+    unset_prefixes: list[str]
+    output_dir: str
+
+
+class Spec(_Spec, HubPart, Hooks, RestartPart, LaunchRecord, total=False):
+    """spec.json: what a node's agent carries out."""
+
+    environment: str  # the agent's own: where the environment is
+    agent_limit: float  # these are set by tests
+    gang_limit: float
+    guest_limit: float
+    join_limit: float
+    hub_limit: float
+    overdue_limit: float
+
+
+class ProcessRecord(TypedDict):
+    """A process by its pid and the start time that the kernel counts; null where the record was damaged."""
+
+    pid: int | None
+    starttime: int | None
+
+
+class TorchrunRecord(ProcessRecord):
+    """torchrun, or what the job starts instead; `exit` and `signal` are null while it lives."""
+
+    exit: int | None
+    signal: int | None
+
+
+class _RankRecord(TorchrunRecord):
+    """One worker."""
+
+    local_rank: int
+    stdout: str | None
+    stderr: str | None
+
+
+class RankRecord(_RankRecord, total=False):
+    """One worker: its files are named relative to the run's directory."""
+
+    starved: bool  # killed while the kernel killed for want of memory
+    stopped: bool  # in answers only: a signal has stopped it
+
+
+class EndedProcess(TypedDict):
+    """A process that was ended."""
+
+    pid: int
+    name: str
+
+
+class LeftProcess(EndedProcess):
+    """A process that could not be ended."""
+
+    state: str
+
+
+class AttemptRecord(TypedDict):
+    """An attempt that another followed."""
+
+    attempt: int
+    began: float | None
+    ended: float | None
+    node_rank: NodeRank | None
+    state: str | None
+    reason: str
+    cause_reason: str
+    node: str
+    text: str
+    progress: bool | None
+    ranks: dict[str, RankRecord]
+
+
+class RosterEntry(SlotSpec, total=False):
+    """One agent as the others see it."""
+
+    lost: bool
+    reason: str
+    unfit: str
+
+
+class OutsideSummary(TypedDict):
+    """What a run has left in its copy of the code."""
+
+    files: int
+    bytes: int
+    names: list[str]
+    more: bool
+
+
+class HeldMemory(TypedDict, total=False):
+    """Memory of a GPU that is still in use."""
+
+    gpu: int | None
+    id: str
+    used: int
+    by: list[dict[str, Any]]  # {"pid", "user", "command"}
+
+
+class Pulse(TypedDict):
+    """A sign of life of a rank."""
+
+    line: str
+    written: float | None
+    process: str  # the kernel's letter: R, S, D, T
+    started: float
+
+
+class CopiedFromSpec(TypedDict):
+    """What a record takes over from the spec."""
+
+    run: str
+    job: str
+    cluster: str
+    node: str
+    node_rank: NodeRank
+    nnodes: int
+    attempt: int
+    launched_by: str
+    launched_id: str
+    launched_from: str
+    submitted: float | None
+    time_limit: float | None
+
+
+class Membership(TypedDict, total=False):
+    """What the record of a run holds that may start again."""
+
+    seat: Slot | None
+    seats: int | None
+    spare: bool | None
+    roster: list[RosterEntry] | None
+    attempts: list[Any]  # of AttemptRecord
+    gave_up: str | None
+
+
+class _State(CopiedFromSpec):
+    """What a record always holds."""
+
+    protocol: int
+    state: RunState
+    since: float
+    boot_id: str
+    machine: str
+    world_size: int | None
+    world_size_seen: int | None
+    nproc: int | None
+    gang: Any  # a flag; in answers the GangRecord
+    parted: bool  # nothing of the gang is left to wait for
+    guardian: ProcessRecord | None
+    agent: ProcessRecord | None
+    torchrun: TorchrunRecord | None
+    ranks: dict[str, RankRecord]
+    master: str | None
+    began: float | None
+    reason: str
+    left: list[LeftProcess]
+
+
+class State(_State, Membership, total=False):
+    """state.json: one node's part of a run."""
+
+    gpu_memory: list[HeldMemory]
+    releasing: bool
+    after: str
+    outside: OutsideSummary
+    stopping: str | None  # in answers only
+    pulses: dict[str, Pulse]  # in answers only
+
+
+class StopFile(TypedDict):
+    """stop.json: what `stop` asks the agent for."""
+
+    grace: float | None
+    reason: str | None
+
+
+class Block(TypedDict):
+    """A traceback, shortened, and when it was there."""
+
+    at: float
+    lines: list[str]
+
+
+class FailureRecord(TypedDict, total=False):
+    """How a rank ended, or torchrun where `rank` is null; of one that failed, what it said last."""
+
+    rank: int | None
+    exit: int | None
+    signal: int | None
+    time: float
+    last_at: float
+    frozen: bool  # a signal had stopped it
+    starved: bool
+    said: list[Block]
+    tail: list[str]
+    reason: str
+
+
+class _PartRecord(TypedDict):
+    """One node's account of its end."""
+
+    node: str
+    node_rank: NodeRank | None
+    address: str | None
+    state: str
+    reason: str
+    time: float
+    stopped_at: float | None
+    failures: list[FailureRecord]
+
+
+class PartRecord(_PartRecord, total=False):
+    """One node's account of its end, or what the others write of a node that is lost."""
+
+    last_seen: float | None
+
+
+class GangRecord(TypedDict, total=False):
+    """gang.json: what is known of the whole run's end; `whole` if it is known of every node."""
+
+    run: str
+    hub: str | None
+    whole: bool
+    stop: dict[str, Any] | None  # {"time", ...}: see node/gang/membership.py
+    parts: list[PartRecord]
+    attempts: list[AttemptRecord]
+
+
+JournalEvent = Literal[
+    "preparing",
+    "busy",
+    "locked",
+    "setup",
+    "setup_done",
+    "setup_failed",
+    "before",
+    "ready",
+    "gate_failed",
+    "going",
+    "port_taken",
+    "listening",
+    "workers",
+    "world_size",
+    "rank_exited",
+    "torchrun_exited",
+    "stopping",
+    "after",
+    "after_failed",
+    "logs_cut",
+    "logs_unbounded",
+    "gpu_memory",
+    "attempt_ended",
+    "pausing",
+    "attempt",
+    "guardian_lost",
+    "agent_failed",
+    "agent_lost",
+    "ended",
+]
+
+
+class _JournalEntry(TypedDict):
+    """What each line holds."""
+
+    time: float
+    event: JournalEvent
+
+
+class JournalEntry(_JournalEntry, total=False):
+    """A line of events.jsonl; which facts there are depends on the event."""
+
+    state: str | None
+    reason: str
+    text: str
+    code: str
+    log: str
+    again: str
+    why: str | int
+    environment: bool
+    holders: list[str]
+    torch: str
+    master: str
+    port: int
+    ranks: list[int]
+    rank: int
+    pid: int
+    exit: int | None
+    signal: int | None
+    seen: int
+    planned: int | None
+    grace: float
+    limit: int
+    held: list[HeldMemory]
+    seconds: float
+    attempt: int
+    node_rank: NodeRank | None
+    ended: list[EndedProcess]
+    left: list[LeftProcess]

@@ -1,0 +1,653 @@
+"""Requests and answers of each verb; a request goes in the header with which a verb is started."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypedDict, Union
+
+from ..ranks import Rank, Slot
+from .agent import AnyOrder, Event
+from .files import EndedProcess, JournalEntry, LeftProcess, OutsideSummary, Spec, State
+
+VerbName = Literal[
+    "clean", "exec", "follow", "orphans", "probe", "ps", "pull", "start", "stop", "sync", "top"
+]
+
+
+StreamName = Literal["stdout", "stderr"]
+
+
+class VerbHeader(TypedDict):
+    """What node/boot.py reads first; it answers with the sentinel, after which frames begin."""
+
+    sentinel: str
+    verb: VerbName
+    request: Request
+
+
+class End(TypedDict):
+    """The last frame of every verb."""
+
+    end: Literal[True]
+
+
+class Error(TypedDict):
+    """Why a verb failed; an empty code is an error of ours."""
+
+    code: str
+    message: str
+    traceback: str
+
+
+class ErrorFrame(TypedDict):
+    """A verb failed."""
+
+    error: Error
+
+
+class _Beat(TypedDict):
+    """A sign of life."""
+
+    beat: int
+
+
+class Beat(_Beat, total=False):
+    """A sign of life, in both directions; `steps` counts work: as long as it grows, the node is not stuck."""
+
+    steps: int
+
+
+class Workdir(TypedDict):
+    """Where a verb works."""
+
+    workdir: str
+
+
+class OfNode(Workdir):
+    """A request about one node's part of a work directory that may be shared."""
+
+    node: str
+
+
+class OfRun(OfNode):
+    """A request about one node's part of a run."""
+
+    run: str
+
+
+class SetupQuery(TypedDict):
+    """Which environment a probe looks into."""
+
+    content: str
+    brings_torch: bool
+
+
+class ProbeRequest(OfNode):
+    """The verb `probe`: all facts of a node."""
+
+    host: str
+    ip: str | None
+    nic: list[str]
+    network: str | None
+    peers: dict[str, str]
+    payload: str
+
+
+class FullProbeRequest(ProbeRequest, total=False):
+    """The verb `probe`, which may stay for a test of the network (node/diagnose/mesh.py)."""
+
+    stay: bool
+    setup: SetupQuery | None
+
+
+class ProbeAnswer(TypedDict):
+    """The facts by topic; plans/facts/facts.py says what they are."""
+
+    facts: dict[str, Any]
+
+
+class ExecRequest(TypedDict):
+    """The verb `exec`: a command; `keep` bytes of each stream are sent, null is all."""
+
+    argv: list[str]
+    keep: int | None
+    node: str
+
+
+class Output(TypedDict):
+    """What the command wrote, in the body."""
+
+    stream: StreamName
+
+
+class CommandEnd(TypedDict):
+    """How a command ended, which streams were longer than was sent, and what it left running."""
+
+    exit: int | None
+    signal: int | None
+    cut: list[str]
+    left: list[str]
+
+
+class ExecEnd(TypedDict):
+    """The command has ended."""
+
+    ended: CommandEnd
+
+
+class Offer(TypedDict):
+    """Where a node gives contents on to others."""
+
+    address: str
+    ports: tuple[int, int] | None
+    token: str
+
+
+class SyncRequest(OfNode):
+    """The verb `sync`: take code; without a run only the store is filled."""
+
+    run: str | None
+    node_rank: Slot
+    turn: bool
+    give: Offer | None
+
+
+class ManifestFrame(TypedDict):
+    """The tree, in the body: zlib(JSON rows)."""
+
+    manifest: Literal[True]
+
+
+class WorkdirId(TypedDict):
+    """The work directory's id, while it waits for its turn."""
+
+    place: str
+
+
+class CheckStore(TypedDict):
+    """It is this node's turn to look into a store that others may fill."""
+
+    look: Literal[True]
+
+
+class _Missing(TypedDict):
+    """Contents that are not here."""
+
+    missing: list[str]
+
+
+class Missing(_Missing, total=False):
+    """Contents that are not here; `untaken` says why another node could not give them."""
+
+    untaken: str
+
+
+class Blobs(TypedDict):
+    """Contents and their sizes, in the body one after the other."""
+
+    blobs: list[list[str | int]]
+
+
+class Blob(TypedDict):
+    """A piece of a larger content."""
+
+    blob: str
+    part: int
+    last: bool
+
+
+class Done(TypedDict):
+    """All contents were sent."""
+
+    done: Literal[True]
+
+
+class Source(TypedDict):
+    """Another node that has the contents."""
+
+    address: str
+    port: int
+    token: str
+
+
+class TakeFrom(TypedDict):
+    """TakeFrom the contents from another node."""
+
+    take: Source
+
+
+class _Stored(TypedDict):
+    """All contents are here."""
+
+    stored: Literal[True]
+
+
+class Stored(_Stored, total=False):
+    """All contents are here, and can be had here at a port."""
+
+    port: int
+
+
+class TreeSummary(TypedDict):
+    """What is really on the disk."""
+
+    tree: str
+    files: int
+    bytes: int
+    differs: list[str]
+
+
+class PayloadId(TypedDict):
+    """The version of the node's part of clusterctl."""
+
+    sha256: str
+    size: int
+
+
+class StartRequest(Workdir):
+    """The verb `start`: a run, up to GO; see agent.py for what follows."""
+
+    spec: Spec
+    secrets: dict[str, str]
+    token: str
+    payload: PayloadId
+
+
+class Need(TypedDict):
+    """The node lacks the payload."""
+
+    need: Literal["payload"]
+
+
+class Payload(TypedDict):
+    """The payload, in the body."""
+
+    payload: Literal[True]
+
+
+class LogChoice(TypedDict, total=False):
+    """Which lines of which logs are wanted."""
+
+    ranks: list[Rank] | None
+    streams: list[str]
+    tail: int | None
+    since: int  # the first attempt
+    attempt: int | None  # the only attempt
+    grep: str | None
+    times: bool
+    ordered: bool
+    moment: float | None
+    torchrun: bool
+    offsets: dict[str, int]
+
+
+class FollowChoice(TypedDict, total=False):
+    """What of a run is wanted; `events` is where in the journal to read on."""
+
+    follow: bool
+    events: int | None
+    logs: LogChoice | None
+    pulse: float | None
+    clock: bool
+
+
+class FollowRequest(OfRun, FollowChoice, total=False):
+    """The verb `follow`: state, events and log lines of a run, as they come or as they were."""
+
+
+class ClockAsk(TypedDict):
+    """What time is it there?"""
+
+    ask: Literal[True]
+
+
+class Clock(TypedDict):
+    """This time."""
+
+    clock: float
+
+
+class ClockBegin(TypedDict):
+    """The node's clock is so far ahead; go on."""
+
+    begin: Literal[True]
+    ahead: float
+
+
+class StateFrame(TypedDict):
+    """The state has changed."""
+
+    state: State
+
+
+class EventsFrame(TypedDict):
+    """Lines of the journal, in the body; where to read on."""
+
+    events: int
+
+
+class Positions(TypedDict):
+    """Where each log begins for a tail."""
+
+    positions: dict[str, int]
+
+
+class _LogFrame(TypedDict):
+    """Lines of one log."""
+
+    log: str
+    rank: Rank | None
+    stream: str
+    offset: int
+
+
+class LogFrame(_LogFrame, total=False):
+    """Lines of one log, in the body."""
+
+    gone: list[int]  # what was dropped before them, from and to
+    written: float
+    before: int  # how long it was when a tail was asked for
+    knots: list[Any]  # [offset, time] between which lines are timed
+    guessed: bool
+    places: list[int]  # of lines that a pattern chose
+    next: int
+
+
+class StopRequest(OfRun):
+    """The verb `stop`; `lived`: it was not known to have ended."""
+
+    grace: float | None
+    reason: str
+    lived: bool
+
+
+class StopEvent(TypedDict):
+    """A line of the journal, while the run ends."""
+
+    event: JournalEntry
+
+
+class _StopReport(TypedDict):
+    """What was ended, and what is left."""
+
+    ended: list[EndedProcess]
+    left: list[LeftProcess]
+    state: State | None
+
+
+class StopReport(_StopReport, total=False):
+    """What was ended, and what is left; `elsewhere` is another account under which the run lives."""
+
+    elsewhere: str
+
+
+class Stopped(TypedDict):
+    """The end of `stop`."""
+
+    stopped: StopReport
+
+
+class PsRequest(OfNode):
+    """The verb `ps`: the runs that a node remembers; `run` is the beginning of an id."""
+
+    run: str | None
+    limit: int
+    pulse: bool
+
+
+class PsAnswer(TypedDict):
+    """The newest first, and the node's time."""
+
+    runs: list[State]
+    time: float
+
+
+class TopRequest(TypedDict):
+    """The verb `top`: samples every so many seconds."""
+
+    node: str
+    interval: float
+
+
+class TopSample(TypedDict):
+    """plans/facts/utilization.py says what a sample is."""
+
+    sample: dict[str, Any]
+
+
+class PullRequest(OfNode):
+    """The verb `pull`: results of a job, and parts of a run."""
+
+    job: str
+    run: str | None
+    parts: list[str]
+    most: int
+    beacon: str | None
+    mark: str
+
+
+class RowsFrame(TypedDict):
+    """So many rows, in the body: zlib(JSON)."""
+
+    rows: int
+
+
+class Listed(TypedDict):
+    """All rows were sent."""
+
+    listed: int
+    more: bool
+    mark: str
+    place: str
+    outside: OutsideSummary | None
+
+
+class FetchFiles(TypedDict):
+    """Files that are wanted: [index, bytes held, their sha256, whether data is wanted]."""
+
+    bring: list[list[Any]]
+
+
+class FilePiece(TypedDict):
+    """A piece of a file, in the body."""
+
+    file: int
+    at: int
+    packed: bool
+
+
+class FileWhole(TypedDict):
+    """A file is complete."""
+
+    whole: int
+    sha256: str
+    size: int
+    same: bool
+
+
+class FileFailed(TypedDict):
+    """A file could not be read."""
+
+    failed: int
+    why: str
+
+
+class Fetched(TypedDict):
+    """All that was wanted was sent."""
+
+    brought: Literal[True]
+
+
+class CleanRequest(OfNode):
+    """The verb `clean`: what was not used for so many seconds; `payload` is the client's own."""
+
+    unused: float
+    payload: str
+
+
+class Unused(TypedDict):
+    """What nobody uses."""
+
+    contents: int
+    bytes: int
+
+
+class StoredRun(TypedDict):
+    """One node's part of a run; `leaf` is its directory, `blocked` forbids to remove it."""
+
+    run: str
+    leaf: str
+    state: Any  # some keys of State; null if there is none
+    age: float
+    bytes: int
+    blocked: str
+    outside: OutsideSummary | None
+
+
+class Cleanable(TypedDict):
+    """What a work directory holds that could go."""
+
+    place: str
+    runs: list[StoredRun]
+    store: Unused
+    payloads: Unused
+    environments: Unused
+
+
+class Found(TypedDict):
+    """null if there is no work directory."""
+
+    found: Cleanable | None
+
+
+class Removal(TypedDict):
+    """Parts of runs as [run, leaf], and whether the rest goes too."""
+
+    runs: list[list[str]]
+    rest: bool
+
+
+class Remove(TypedDict):
+    """What is to go."""
+
+    remove: Removal
+
+
+class _CleanReport(TypedDict):
+    """What went."""
+
+    runs: int
+    bytes: int
+    contents: int
+    failed: list[list[str]]  # [what, why]
+
+
+class CleanReport(_CleanReport, total=False):
+    """What went, and what could not."""
+
+    environments: int
+
+
+class Removed(TypedDict):
+    """The end of `clean`."""
+
+    removed: CleanReport
+
+
+class OrphansRequest(OfNode):
+    """The verb `orphans`: list them, or end some, as [pid, starttime]."""
+
+    end: list[list[int]] | None
+
+
+class Orphan(TypedDict):
+    """A process of a run that nobody watches over; `known`: its run is one of this work directory."""
+
+    run: str
+    attempt: str
+    pid: int
+    starttime: int
+    age: float
+    command: str
+    known: bool
+    job: str | None
+    launched_by: str | None
+    launched_id: str | None
+    state: str | None
+
+
+class Orphans(TypedDict):
+    """Those of this account, and how many others have."""
+
+    orphans: list[Orphan]
+    others: dict[str, int]
+
+
+class OrphansEnded(TypedDict):
+    """What was ended, and what is left."""
+
+    ended: list[EndedProcess]
+    left: list[LeftProcess]
+
+
+Request = Union[
+    ProbeRequest,
+    FullProbeRequest,
+    ExecRequest,
+    SyncRequest,
+    StartRequest,
+    FollowRequest,
+    StopRequest,
+    PsRequest,
+    TopRequest,
+    PullRequest,
+    CleanRequest,
+    OrphansRequest,
+]
+ClientFrame = Union[
+    Beat,
+    ManifestFrame,
+    CheckStore,
+    Blobs,
+    Blob,
+    Done,
+    TakeFrom,
+    Payload,
+    ClockAsk,
+    ClockBegin,
+    FetchFiles,
+    Remove,
+    AnyOrder,
+]
+NodeFrame = Union[
+    End,
+    ErrorFrame,
+    Beat,
+    ProbeAnswer,
+    Output,
+    ExecEnd,
+    WorkdirId,
+    Missing,
+    Stored,
+    TreeSummary,
+    Need,
+    Event,
+    Clock,
+    StateFrame,
+    EventsFrame,
+    Positions,
+    LogFrame,
+    StopEvent,
+    Stopped,
+    PsAnswer,
+    TopSample,
+    RowsFrame,
+    Listed,
+    FilePiece,
+    FileWhole,
+    FileFailed,
+    Fetched,
+    Found,
+    Removed,
+    Orphans,
+    OrphansEnded,
+]

@@ -1,0 +1,246 @@
+"""What is sent is defined: by the type checker where it is built, by these scans where it is read."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, get_args
+
+from clusterctl.client.rpc.bundle import PACKAGE
+from clusterctl.node.state import locks
+from clusterctl.protocol.messages import agent, files, verbs
+from clusterctl.protocol.untrusted import Untrusted
+
+MODULES = (files, agent, verbs)
+READERS = {name for name in vars(Untrusted) if not name.startswith("_")}
+# Conversations with definitions of their own, not made here yet: the agents' among each other, tests of the network,
+# code passed on from node to node, and what the facts of a probe are.
+ELSEWHERE = (
+    "node/gang/",
+    "node/diagnose/",
+    "node/probe/",
+    "node/sync/transfer.py",
+    "plans/diagnose/",
+    "plans/facts/",
+    "client/preflight.py",
+)
+NOT_KEYS = {("node/setup/build.py", "who")}  # of the lock file of an environment
+# Keys that one side writes and the other does not read, or the reverse, and why they stay.
+UNREAD_BY_NODE = {
+    "brings_torch": "the client's own, beside the query that it is part of",
+    "nic": "of spec.json, for people: the environment holds it too",
+    "protocol": "of spec.json, for a version that finds an older one",
+}
+UNSENT_BY_CLIENT = dict.fromkeys(
+    ("agent_limit", "gang_limit", "guest_limit", "hub_limit", "join_limit", "overdue_limit", "pause", "warm"),
+    "of spec.json, set by tests",
+)
+UNREAD_BY_CLIENT = {
+    "grace": "of the journal, for people",
+    "held": "of the journal and of `locks`: who reads looks at the holders",
+    **dict.fromkeys(("guardian", "parted", "releasing"), "the node reads its own state"),
+}
+
+
+@cache
+def definitions() -> dict[str, frozenset[str]]:
+    """Give the keys of every message, by its name."""
+    return {
+        name: frozenset(kind.__annotations__)
+        for module in MODULES
+        for name, kind in vars(module).items()
+        if isinstance(kind, type) and hasattr(kind, "__total__")
+    }
+
+
+def known_keys() -> frozenset[str]:
+    """Give the keys of all messages."""
+    return frozenset().union(*definitions().values())
+
+
+@cache
+def sources(*layers: str) -> dict[str, ast.Module]:
+    """Parse the modules of some layers, by their path in the package."""
+    paths = [path for layer in layers for path in sorted((PACKAGE / layer).rglob("*.py"))]
+    parsed = {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text()) for path in paths}
+    return {path: tree for path, tree in parsed.items() if not path.startswith("protocol/messages/")}
+
+
+def texts(nodes: list[Any]) -> Iterator[str]:
+    """Yield those that are texts."""
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def read_keys(tree: ast.AST) -> Iterator[str]:
+    """Yield the keys that a module gives to the methods of Untrusted."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in READERS:
+            yield from (key for key in texts(node.args[:1]) if re.fullmatch(r"[a-z_]\w*", key))
+
+
+def calls(tree: ast.AST, name: str) -> Iterator[ast.Call]:
+    """Yield the calls of a function or method of this name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) == name:
+            yield node
+
+
+def sent_keys(*layers: str) -> set[str]:
+    """Collect the keys of dictionaries, keyword arguments, keys that are set, and names that a loop goes through."""
+    found: set[str] = set()
+    for tree in sources(*layers).values():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Dict):
+                found |= set(texts([key for key in node.keys if key is not None]))
+            elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+                found |= set(texts([node.slice]))
+            elif isinstance(node, ast.Call):
+                found |= {word.arg for word in node.keywords if word.arg}
+            elif isinstance(node, ast.Tuple):
+                found |= set(texts(node.elts))
+    return found
+
+
+def named_keys(*layers: str) -> set[str]:
+    """Collect the keys that are read: subscripts, arguments, comparisons, and names that a loop goes through."""
+    found: set[str] = set()
+    for tree in sources(*layers).values():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+                found |= set(texts([node.slice]))
+            elif isinstance(node, ast.Call):
+                found |= set(texts(node.args))
+            elif isinstance(node, ast.Compare):
+                found |= set(texts([node.left, *node.comparators]))
+            elif isinstance(node, ast.Tuple):
+                found |= set(texts(node.elts))
+            elif isinstance(node, ast.ClassDef):  # values whose fields `read_value` fills
+                fields = [one.target for one in node.body if isinstance(one, ast.AnnAssign)]
+                found |= {field.id for field in fields if isinstance(field, ast.Name)}
+    return found
+
+
+def reachable(*roots: str) -> set[str]:
+    """Name the messages that are these, or a part of them."""
+    found: set[str] = set()
+    pending = list(roots)
+    while pending:
+        name = pending.pop()
+        if name in found:
+            continue
+        found.add(name)
+        kind = next((vars(module)[name] for module in MODULES if name in vars(module)), None)
+        annotations: Mapping[str, Any] = getattr(kind, "__annotations__", {})
+        parts = [str(getattr(value, "__forward_arg__", value)) for value in annotations.values()]
+        parts += [str(getattr(member, "__name__", member)) for member in get_args(kind)]
+        pending += [word for part in parts for word in re.findall(r"\w+", part) if word in definitions()]
+    return found
+
+
+def keys_of(*roots: str) -> set[str]:
+    """Give the keys of some messages and all their parts."""
+    return {key for name in reachable(*roots) for key in definitions().get(name, ())}
+
+
+TO_NODE = ("Request", "ClientFrame", "Secrets")
+TO_CLIENT = ("NodeFrame", "State", "JournalEntry", "GangRecord", "AttemptRecord")
+
+
+def test_what_is_read_is_defined() -> None:
+    """A key that is misspelled where it is read is in no message."""
+    undefined = {
+        (path, key)
+        for path, tree in sources("client", "plans", "node", "protocol", "cli", "console").items()
+        if not path.startswith(ELSEWHERE)
+        for key in read_keys(tree)
+        if key not in known_keys()
+    }
+    assert undefined == NOT_KEYS
+
+
+def test_what_the_client_sends_is_read_and_the_reverse() -> None:
+    """Each key of a request, a spec or an order is known to both sides."""
+    sent, read = sent_keys("client", "plans", "cli"), named_keys("node", "protocol")
+    keys = keys_of(*TO_NODE)
+    assert {"run", "spec", "doors", "blobs", "roster"} <= keys
+    assert keys - read == UNREAD_BY_NODE.keys()
+    assert keys - sent == UNSENT_BY_CLIENT.keys()
+
+
+def test_what_a_node_sends_is_read_and_the_reverse() -> None:
+    """Each key of an answer, an event, a state or a record is known to both sides."""
+    sent, read = sent_keys("node", "protocol"), named_keys("client", "plans", "cli", "protocol")
+    keys = keys_of(*TO_CLIENT)
+    assert {"stopped", "ranks", "knots", "differs", "failures"} <= keys
+    assert keys - sent == set()
+    assert keys - read == UNREAD_BY_CLIENT.keys()
+
+
+def test_names_of_events_are_sent_and_read() -> None:
+    """Each event of an agent and of the journal is sent; the client, or another event's reader, names it."""
+    journal, events = set(get_args(files.JournalEvent)), set(get_args(agent.EventName))
+    node = sources("node").values()
+    first = {
+        name: {text for tree in node for call in calls(tree, name) for text in texts(call.args[:1])}
+        for name in ("add_event", "send_event", "report", "_abort", "_send_event")
+    }
+    assert first["add_event"] | first["_abort"] == journal
+    sent = first["send_event"] | first["report"] | first["_abort"] | first["_send_event"]
+    assert sent | {"workdir"} == events  # which the verb `start` itself sends
+    assert events <= named_keys("client", "plans", "cli")
+
+
+def test_facts_of_events_are_defined() -> None:
+    """What is told beside the name of an event, and what is set in a state, is a key of it."""
+    undefined = [
+        (path, name, word.arg)
+        for path, tree in sources("node").items()
+        for name, message in FACTS.items()
+        for call in calls(tree, name)
+        if call.args or name == "set"
+        for word in call.keywords
+        if word.arg and word.arg not in definitions()[message]
+    ]
+    assert undefined == []
+
+
+FACTS = {
+    "add_event": "JournalEntry",
+    "send_event": "Event",
+    "report": "Event",
+    "_abort": "Event",
+    "set": "State",
+}
+
+
+def test_orders_are_sent_and_read() -> None:
+    """Each order to an agent is sent by the client, and the agent knows it."""
+    orders = {"join", "doors", "go", "cancel", "setup", "before", *get_args(agent.LockOrder)}
+    assert orders <= sent_values("client") | named_keys("client")
+    assert orders <= named_keys("node") | set(locks.ORDERS)
+
+
+def sent_values(layer: str) -> set[str]:
+    """Collect the values of dictionaries."""
+    return {
+        text
+        for tree in sources(layer).values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Dict)
+        for text in texts(node.values)
+    }
+
+
+def test_few_keys_are_left_outside() -> None:
+    """Of the keys that the conversation is read by, how many are in no message: it only gets fewer."""
+    every = {
+        key for tree in sources("client", "plans", "node", "protocol").values() for key in read_keys(tree)
+    }
+    assert len(every - known_keys()) <= MOST_OUTSIDE
+
+
+MOST_OUTSIDE = 18  # of the gang, of tests of the network, of the transfer between nodes
