@@ -71,7 +71,8 @@ class Hit:
         if prompt not in ("$ ", "# "):
             return replace(self, fix=text)
         shown = as_root(node, context.facts[node.name], command) if prompt == "# " else ssh_to(node, command)
-        return replace(self, fix=f"{shown}  # {comment}" if comment else shown)
+        lines = f"{shown}  # {comment}" if comment else shown
+        return replace(self, fix=lines)
 
 
 def on_node(node: Node, evidence: str, case: str | None = "", /, **facts: object) -> Hit:
