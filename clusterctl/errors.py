@@ -36,22 +36,13 @@ class ClusterctlError(Exception):
     exit_code = 1
 
     def __init__(
-        self,
-        name: str,
-        case: str = "",
-        /,
-        *,
-        code: str = "",
-        fix: str = "",
-        node: str = "",
-        evidence: str = "",
-        **facts: object,
+        self, code: str, case: str = "", /, *, node: str = "", evidence: str = "", **facts: object
     ) -> None:
         from clusterctl.codes.table import word  # the table is read only where something fails
 
-        self.message, self.fix = (name, fix) if code else word(name, case, facts)
+        self.message, self.fix = word(code, case, facts)
         super().__init__(self.message)
-        self.code = code or name
+        self.code = code
         self.node = node
         self.evidence = evidence
 
@@ -99,9 +90,12 @@ class SpecError(UsageError):
     """An inventory or job file is wrong; holds every issue found, in the order of the file."""
 
     def __init__(self, issues: Iterable[Issue]) -> None:
+        from clusterctl.codes.table import REPORTED
+
         self.issues = tuple(issues)
         first_issue = self.issues[0]
-        super().__init__(first_issue.message, code=first_issue.code, fix=first_issue.fix)
+        super().__init__(first_issue.code, REPORTED, message=first_issue.message)
+        self.fix = first_issue.fix
 
 
 class ChecksFailed(ClusterctlError):

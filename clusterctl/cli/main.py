@@ -185,9 +185,7 @@ def _report_usage_error(error: click.UsageError) -> int:
     program = (
         _FORWARDS_ARGUMENTS_TO.get(path.rpartition(" ")[2]) if isinstance(error, click.NoSuchOption) else None
     )
-    show_usage_error(
-        error.format_message(), path, f"; the {program}'s own options go behind `--`" if program else ""
-    )
+    show_usage_error(error.format_message(), path, program or "")
     return 2
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from clusterctl.codes.entry import Entry, Text
+from clusterctl.codes.entry import Case, Entry, Text
 
 ENTRIES: Mapping[str, Entry] = {
     "CC-GPU-001": Entry(
@@ -20,6 +20,10 @@ ENTRIES: Mapping[str, Entry] = {
             "Install the driver, give the container access, leave the node out (`--exclude`), or `backend: gloo` with a number as `nproc_per_node`",
             "装驱动；给容器开放 GPU；用 `--exclude` 跳过该节点；或者 `backend: gloo` 并给 `nproc_per_node` 一个数字",
         ),
+        cases={
+            "": Case(fix=Text("add --exclude {node}")),
+            "no-gpus": Case(fix=Text("job: {changes}  # uses CPUs")),
+        },
     ),
     "CC-GPU-002": Entry(
         "error",
@@ -31,6 +35,9 @@ ENTRIES: Mapping[str, Entry] = {
             "`nproc_per_node` is larger than the number of GPUs that this node has or lends, or that the job chooses.\n`nproc_per_node: gpu` takes as many as there are on each node."
         ),
         do=Text("A smaller `nproc_per_node`, or `gpu`", "把 `nproc_per_node` 改小，或者写 `gpu`"),
+        cases={
+            "": Case(fix=Text("job: nproc_per_node: {usable}  # or gpu")),
+        },
     ),
     "CC-GPU-003": Entry(
         "error",
@@ -45,6 +52,9 @@ ENTRIES: Mapping[str, Entry] = {
             "Look for `Xid` in `dmesg`; a GPU that fell off the bus needs a reboot. Otherwise correct `gpus:`",
             "在 `dmesg` 里找 `Xid`；掉卡了要重启。本来就没那么多，就改 `gpus:`",
         ),
+        cases={
+            "": Case(fix=Text("inventory, node {node}: gpus: {count}  # or look for Xid in `dmesg`")),
+        },
     ),
     "CC-GPU-004": Entry(
         "error",
@@ -56,6 +66,9 @@ ENTRIES: Mapping[str, Entry] = {
             "The kernel runs one version of the NVIDIA driver and the libraries on disk are of another.\nUsually unattended upgrades replaced the driver. Reboot the node, or unload and load the kernel modules while nothing uses them. To keep it from happening again, hold the driver's packages."
         ),
         do=Text("Reboot the node, and hold the driver's packages", "重启节点，并锁住驱动包，不让自动升级"),
+        cases={
+            "": Case(fix=Text("# reboot")),
+        },
         texts=("Failed to initialize NVML: Driver/library version mismatch",),
     ),
     "CC-GPU-005": Entry(
@@ -69,6 +82,13 @@ ENTRIES: Mapping[str, Entry] = {
             "Upgrade the driver, or install a torch for an older CUDA",
             "升级驱动，或者装为更旧 CUDA 编译的 torch",
         ),
+        cases={
+            "": Case(
+                fix=Text(
+                    "install driver {oldest} or later, or a torch for an older CUDA (its version ends in +cuNNN)"
+                )
+            ),
+        },
         texts=("CUDA driver version is insufficient for CUDA runtime version",),
     ),
     "CC-GPU-006": Entry(
@@ -79,6 +99,10 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         what=Text("The nodes run different branches of the NVIDIA driver (the first number of its version)."),
         do=Text("Install the same branch where you can", "尽量装同一个大版本"),
+        cases={
+            "": Case(fix=Text("install driver {version} there, or {exclude}")),
+            "any": Case(fix=Text("install one driver there, or {exclude}")),
+        },
     ),
     "CC-GPU-007": Entry(
         "warning",
@@ -89,6 +113,10 @@ ENTRIES: Mapping[str, Entry] = {
             "Nothing needs to be done; choose like nodes by `--nodes` for full speed",
             "可以不管；想要全速，用 `--nodes` 选型号相同的节点",
         ),
+        cases={
+            "": Case(fix=Text("take batches that fit the smallest GPU, or {exclude}")),
+            "any": Case(fix=Text("take batches that fit the smallest GPU")),
+        },
     ),
     "CC-GPU-008": Entry(
         "warning",
@@ -102,6 +130,9 @@ ENTRIES: Mapping[str, Entry] = {
         do=Text(
             "A number as `nproc_per_node` that every node has", "`nproc_per_node` 写一个每个节点都够的数字"
         ),
+        cases={
+            "": Case(fix=Text("job: nproc_per_node: N  # a number that every node has")),
+        },
     ),
     "CC-GPU-009": Entry(
         "error",
@@ -116,6 +147,9 @@ ENTRIES: Mapping[str, Entry] = {
             "`dmesg` and its Xid lines, a reboot; after a second time a new GPU",
             "看 `dmesg` 里的 Xid，重启；再犯就要换卡",
         ),
+        cases={
+            "": Case(fix=Text("$ nvidia-smi; dmesg | grep -i xid | tail")),
+        },
         texts=(
             "Unable to determine the device handle",
             "GPU is lost",
@@ -127,6 +161,9 @@ ENTRIES: Mapping[str, Entry] = {
         why=Text("Only as many as the inventory says are used."),
         what=Text("The node has more GPUs than the inventory's `gpus:` says; the others stay idle."),
         do=Text("Nothing, or a larger `gpus:` in the inventory", "不用管，或者把 inventory 的 `gpus:` 改大"),
+        cases={
+            "": Case(fix=Text("inventory, node {node}: gpus: {count}")),
+        },
     ),
     "CC-GPU-011": Entry(
         "error",
@@ -136,6 +173,9 @@ ENTRIES: Mapping[str, Entry] = {
             "`nvidia-smi -c 0` sets compute mode Default; it needs root and lasts until the next reboot."
         ),
         do=Text("`sudo nvidia-smi -c 0`, as shown", "照提示 `sudo nvidia-smi -c 0`"),
+        cases={
+            "": Case(fix=Text("# nvidia-smi -c 0")),
+        },
     ),
     "CC-GPU-012": Entry(
         "warning",
@@ -147,6 +187,9 @@ ENTRIES: Mapping[str, Entry] = {
             "The compute mode is exclusive: one process per GPU works, one more fails with CUDA error 46."
         ),
         do=Text("`sudo nvidia-smi -c 0`, and see who holds it", "`sudo nvidia-smi -c 0`，并看看谁占着"),
+        cases={
+            "": Case(fix=Text("# nvidia-smi -c 0")),
+        },
     ),
     "CC-GPU-013": Entry(
         "warning",
@@ -161,6 +204,9 @@ ENTRIES: Mapping[str, Entry] = {
             "`sudo nvidia-smi -mig 0`, or name the slices by UUID",
             "`sudo nvidia-smi -mig 0`，或者用 UUID 指定切片",
         ),
+        cases={
+            "": Case(fix=Text("# nvidia-smi -mig 0")),
+        },
     ),
     "CC-GPU-014": Entry(
         "warning",
@@ -175,6 +221,9 @@ ENTRIES: Mapping[str, Entry] = {
             "Reset the GPU or reboot; if the count comes back, have it replaced",
             "重置 GPU 或重启；计数又涨就换卡",
         ),
+        cases={
+            "": Case(fix=Text("# nvidia-smi --gpu-reset")),
+        },
     ),
     "CC-GPU-015": Entry(
         "warning",
@@ -187,6 +236,13 @@ ENTRIES: Mapping[str, Entry] = {
             "See whose it is: `clusterctl exec -- nvidia-smi`; `clusterctl ps --orphans`",
             "看是谁的：`clusterctl exec -- nvidia-smi`、`clusterctl ps --orphans`",
         ),
+        cases={
+            "": Case(
+                fix=Text(
+                    "$ nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name,used_memory --format=csv"
+                )
+            ),
+        },
     ),
     "CC-GPU-016": Entry(
         "warning",
@@ -198,6 +254,9 @@ ENTRIES: Mapping[str, Entry] = {
             "There are more /dev/nvidiaN files than GPUs in the list. The kernel's log tells why (`NVRM: Xid`)."
         ),
         do=Text("`dmesg` and its Xid lines; a reboot", "看 `dmesg` 里的 Xid；重启"),
+        cases={
+            "": Case(fix=Text("$ dmesg | grep -i xid | tail")),
+        },
     ),
     "CC-GPU-017": Entry(
         "warning",
@@ -210,6 +269,9 @@ ENTRIES: Mapping[str, Entry] = {
             "Take `CUDA_VISIBLE_DEVICES` out of the node's start-up files, or set it in `env:`",
             "从节点的启动文件里删掉 `CUDA_VISIBLE_DEVICES`，或者在 `env:` 里设置",
         ),
+        cases={
+            "": Case(fix=Text("$ grep -rn VISIBLE_DEVICES ~/.bashrc ~/.profile /etc/environment")),
+        },
     ),
     "CC-GPU-018": Entry(
         "error",
@@ -224,6 +286,10 @@ ENTRIES: Mapping[str, Entry] = {
             "Correct `gpus:` of the job, or leave the node out: `--exclude`",
             "改任务的 `gpus:`，或者用 `--exclude` 跳过该节点",
         ),
+        cases={
+            "": Case(fix=Text("add --exclude {node}")),
+            "count": Case(fix=Text("inventory, node {node}: gpus: {count}")),
+        },
     ),
     "CC-GPU-019": Entry(
         "warning",
@@ -238,6 +304,9 @@ ENTRIES: Mapping[str, Entry] = {
             "`clusterctl launch --wait`, other GPUs or nodes, or `stop` of that run; see [sharing GPUs](sharing-gpus.md)",
             "`clusterctl launch --wait` 等它，换 GPU 或节点，或者 `stop` 那个任务；见[共用 GPU](sharing-gpus.md)",
         ),
+        cases={
+            "": Case(fix=Text("clusterctl launch --wait, or stop that run, or choose other GPUs or nodes")),
+        },
     ),
     "CC-GPU-020": Entry(
         "warning",
@@ -252,6 +321,9 @@ ENTRIES: Mapping[str, Entry] = {
             "Look at the lines: 79 and 119 want a reboot, memory errors a reset",
             "看那几行：79、119 要重启，显存错误要重置 GPU",
         ),
+        cases={
+            "": Case(fix=Text("$ dmesg | grep -i xid | tail")),
+        },
     ),
     "CC-GPU-021": Entry(
         "warning",
@@ -266,6 +338,9 @@ ENTRIES: Mapping[str, Entry] = {
             "`sudo nvidia-smi --gpu-reset` while nobody uses it, or a reboot",
             "没人用的时候 `sudo nvidia-smi --gpu-reset`，或者重启",
         ),
+        cases={
+            "": Case(fix=Text("# nvidia-smi --gpu-reset")),
+        },
     ),
     "CC-GPU-022": Entry(
         "error",
@@ -277,6 +352,9 @@ ENTRIES: Mapping[str, Entry] = {
             "A bad row of memory could not be replaced (Xid 64). The GPU has to be exchanged; use the others by `gpus:`."
         ),
         do=Text("Use the other GPUs by `gpus:`, and have this one replaced", "用 `gpus:` 选别的卡，这块报修"),
+        cases={
+            "": Case(fix=Text("add --exclude {node}, or choose other GPUs by `gpus:` in the job")),
+        },
     ),
     "CC-GPU-023": Entry(
         "warning",
@@ -289,6 +367,9 @@ ENTRIES: Mapping[str, Entry] = {
             "Fans, air flow, power supply: `nvidia-smi -q -d TEMPERATURE,POWER,PERFORMANCE`",
             "看风扇、风道、电源：`nvidia-smi -q -d TEMPERATURE,POWER,PERFORMANCE`",
         ),
+        cases={
+            "": Case(fix=Text("$ nvidia-smi -q -d TEMPERATURE,POWER,PERFORMANCE")),
+        },
     ),
     "CC-GPU-024": Entry(
         "error",
@@ -303,6 +384,9 @@ ENTRIES: Mapping[str, Entry] = {
             "`sudo systemctl restart nvidia-fabricmanager`; its version must be the driver's",
             "`sudo systemctl restart nvidia-fabricmanager`；它的版本必须和驱动一致",
         ),
+        cases={
+            "": Case(fix=Text("# systemctl restart nvidia-fabricmanager")),
+        },
         texts=("CUDA error 802: system not yet initialized",),
     ),
     "CC-GPU-025": Entry(
@@ -316,6 +400,9 @@ ENTRIES: Mapping[str, Entry] = {
             "`nvidia-smi nvlink -s`; reseat the bridge, or have it looked at",
             "`nvidia-smi nvlink -s` 看看；重插桥接器，或者报修",
         ),
+        cases={
+            "": Case(fix=Text("$ nvidia-smi nvlink -s; nvidia-smi nvlink -e")),
+        },
     ),
     "CC-GPU-026": Entry(
         "warning",
@@ -328,6 +415,9 @@ ENTRIES: Mapping[str, Entry] = {
             "Reseat the card or the riser; where it is meant to be so, `waive`",
             "重插显卡或转接板；本来就是这样设计的就写 `waive`",
         ),
+        cases={
+            "": Case(fix=Text("$ nvidia-smi --query-gpu=index,pcie.link.width.current --format=csv")),
+        },
     ),
     "CC-GPU-027": Entry(
         "error",
@@ -340,6 +430,13 @@ ENTRIES: Mapping[str, Entry] = {
             "A torch for another CUDA (12.8 or later for Blackwell), or build it",
             "换一个 CUDA 版本的 torch（Blackwell 要 12.8 以上），或者自己编译",
         ),
+        cases={
+            "": Case(
+                fix=Text(
+                    "install a torch whose CUDA knows this GPU: pip install torch --index-url .../whl/cuNNN"
+                )
+            ),
+        },
     ),
     "CC-GPU-028": Entry(
         "info",
@@ -351,5 +448,8 @@ ENTRIES: Mapping[str, Entry] = {
             "With persistence mode the driver stays loaded. It needs root, and lasts until the next boot; nvidia-persistenced makes it lasting."
         ),
         do=Text("`sudo nvidia-smi -pm 1`", "`sudo nvidia-smi -pm 1`"),
+        cases={
+            "": Case(fix=Text("# nvidia-smi -pm 1")),
+        },
     ),
 }

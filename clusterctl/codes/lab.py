@@ -11,6 +11,15 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text("a program that the lab needs is missing; the package is named", "lab 缺一个程序"),
         do=Text("Install the package that is named", "装上指出的包"),
+        cases={
+            "system": Case(
+                Text("the lab needs Linux, this is {system}"),
+                Text("use a Linux machine: jobs run on Linux only"),
+            ),
+            "": Case(
+                Text("the lab needs `{name}`, which is not installed"), Text("sudo apt-get install {package}")
+            ),
+        },
     ),
     "CC-LAB-002": Entry(
         "error",
@@ -19,6 +28,34 @@ ENTRIES: Mapping[str, Entry] = {
             "本机不许建 lab 要的命名空间",
         ),
         do=Text("`lab up --backend inproc`, or what is shown", "`lab up --backend inproc`，或者照提示做"),
+        cases={
+            "apparmor": Case(
+                Text("this machine does not allow the lab's namespaces: AppArmor restricts user namespaces"),
+                Text(
+                    "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0   (or run the lab as root)"
+                ),
+            ),
+            "off": Case(
+                Text("this machine does not allow the lab's namespaces: user namespaces are switched off"),
+                Text("sudo sysctl -w kernel.unprivileged_userns_clone=1"),
+            ),
+            "limit": Case(
+                Text("this machine does not allow the lab's namespaces: user namespaces are limited to 0"),
+                Text("sudo sysctl -w user.max_user_namespaces=15000"),
+            ),
+            "container": Case(
+                Text(
+                    "this machine does not allow the lab's namespaces: it is a container without the needed rights"
+                ),
+                Text("start the container with `docker run --privileged`"),
+            ),
+            "": Case(
+                Text(
+                    "this machine does not allow the lab's namespaces: the kernel or its security module said no"
+                ),
+                Text("run the lab as root, or on another Linux machine"),
+            ),
+        },
     ),
     "CC-LAB-003": Entry(
         "error",
@@ -27,11 +64,34 @@ ENTRIES: Mapping[str, Entry] = {
             "lab 不认识这个数字、名字或弄坏的方式",
         ),
         do=Text("The ways that there are stand in the message", "报错里列出了可用的"),
+        cases={
+            "gpus": Case(
+                Text("a node of a lab has 0 to {most} GPUs, not {gpus}"),
+                Text("clusterctl lab up --gpus 2, or another number up to {most}"),
+            ),
+            "name": Case(Text("{name!r} cannot name a lab"), Text("letters, digits, dots, dashes")),
+            "nodes": Case(
+                Text("a lab has 1 to {most} nodes, not {count}"),
+                Text("clusterctl lab up -n 3, or another number up to {most}"),
+            ),
+            "no-nic": Case(
+                Text("a lab needs the name of a NIC"),
+                Text("--nics eth0, or one for each node: --nics ib0,eno1"),
+            ),
+            "nics": Case(
+                Text("{item!r} cannot name NICs"),
+                Text("1 to 15 letters, digits, dots and dashes each; a+b gives one node two"),
+            ),
+            "break": Case(Text("a lab node cannot break by {break_kind}"), Text("one of: {names}")),
+        },
     ),
     "CC-LAB-004": Entry(
         "error",
         Text("a lab of this name exists already", "同名的 lab 已经有了"),
         do=Text("`lab down` first, or another `--name`", "先 `lab down`，或者换个 `--name`"),
+        cases={
+            "": Case(Text("a lab called {name} exists already"), Text("clusterctl lab down --name {name}")),
+        },
     ),
     "CC-LAB-005": Entry(
         "error",
@@ -40,27 +100,58 @@ ENTRIES: Mapping[str, Entry] = {
         cases={
             "no-such": Case(Text("no lab called {name} is running"), Text("running: {running}")),
             "none": Case(Text("no lab called {name} is running"), Text("no lab is running: nothing to end")),
+            "several": Case(
+                Text("{count} labs are running: {names}"), Text("choose one, as in: --name {name}")
+            ),
+            "none-running": Case(Text("no lab is running"), Text("clusterctl lab up")),
+            "not-running": Case(
+                Text("no lab called {name} is running"), Text("clusterctl lab up --name {name}")
+            ),
+            "others-running": Case(
+                Text("no lab called {name} is running"),
+                Text("running: {names}; or clusterctl lab up --name {name}"),
+            ),
         },
     ),
     "CC-LAB-006": Entry(
         "error",
         Text("the lab has no such node", "lab 里没有这个节点"),
         do=Text("`lab status` lists the nodes", "`lab status` 会列出节点"),
+        cases={
+            "": Case(Text("the lab {name} has no node {name_b}"), Text("its nodes: {names}")),
+        },
     ),
     "CC-LAB-007": Entry(
         "error",
         Text("the lab could not do what it was asked, or did not come up", "lab 起不来，或者做不到"),
         do=Text("The reason is shown; `lab down --all`, then again", "看原因；`lab down --all` 之后再来"),
+        cases={
+            "loopback": Case(Text("no loopback address is free for the lab")),
+            "start": Case(Text("the lab did not come up: {reason}")),
+            "holder": Case(Text("the lab's holder ended")),
+            "ssh-keygen": Case(Text("ssh-keygen failed")),
+            "time": Case(Text("the lab did not come up in time")),
+            "": Case(Text("the lab could not {action}: {reason}")),
+        },
     ),
     "CC-LAB-008": Entry(
         "error",
         Text("the lab does not answer or does not end", "lab 没有反应，或者结束不了"),
         do=Text("`lab down --all`", "`lab down --all`"),
+        cases={
+            "end": Case(Text("the lab {name} does not end"), Text("look at process {pid}: ps {pid}")),
+            "": Case(
+                Text("the lab {name} does not answer: {reason}"), Text("clusterctl lab down --name {name}")
+            ),
+        },
     ),
     "CC-LAB-009": Entry(
         "error",
         Text("the node is powered off", "节点断电了"),
         do=Text("`lab heal NODE`", "`lab heal NODE`"),
+        cases={
+            "": Case(Text("{name} is powered off"), Text("clusterctl lab heal {name}")),
+        },
     ),
     "CC-LAB-010": Entry(
         "error",
@@ -72,6 +163,16 @@ ENTRIES: Mapping[str, Entry] = {
             "A lab with namespaces, see [the quickstart](quickstart.md#if-the-lab-does-not-come-up)",
             "要有命名空间的 lab，见[快速上手](quickstart.md#lab-起不来怎么办)",
         ),
+        cases={
+            "nics": Case(
+                Text("nodes without namespaces have no NICs of their own"),
+                Text("leave --nics out, or use --backend netns"),
+            ),
+            "": Case(
+                Text("{name} has no NIC of its own that could go down: all nodes of this lab share lo"),
+                Text("a lab of namespaces can: clusterctl lab up --backend netns"),
+            ),
+        },
     ),
     "CC-BUG-001": Entry(
         "error",

@@ -18,6 +18,9 @@ ENTRIES: Mapping[str, Entry] = {
             "The `nic:` that is shown, at that node; the names that there are stand beside it",
             "照提示改那个节点的 `nic:`；实际有哪些网卡都列出来了",
         ),
+        cases={
+            "": Case(fix=Text("inventory, node {node}: {line}")),
+        },
     ),
     "CC-NET-002": Entry(
         "error",
@@ -30,6 +33,10 @@ ENTRIES: Mapping[str, Entry] = {
             "`sudo ip link set NIC up`; look at the cable and the switch",
             "`sudo ip link set NIC up`；看看网线和交换机",
         ),
+        cases={
+            "cable": Case(fix=Text("look at the cable and the switch port")),
+            "": Case(fix=Text("# ip link set {nic} up")),
+        },
     ),
     "CC-NET-003": Entry(
         "error",
@@ -42,6 +49,9 @@ ENTRIES: Mapping[str, Entry] = {
             "Correct `nic:` or `ip:` so that the NIC has the address",
             "改 `nic:` 或 `ip:`，让这张网卡就是带这个地址的那张",
         ),
+        cases={
+            "": Case(fix=Text("inventory, node {node}: nic: [{nic}]")),
+        },
     ),
     "CC-NET-004": Entry(
         "error",
@@ -56,6 +66,9 @@ ENTRIES: Mapping[str, Entry] = {
             "A typing error in `ip:`, or `host:` is a public address: give the node's own one as `ip:`",
             "`ip:` 写错了，或 `host:` 是公网地址：把节点自己的内网地址写成 `ip:`",
         ),
+        cases={
+            "": Case(fix=Text("{lines}")),
+        },
     ),
     "CC-NET-005": Entry(
         "error",
@@ -65,6 +78,9 @@ ENTRIES: Mapping[str, Entry] = {
             "Neither `ip:`, nor `network:`, nor `host:` leads to an address of this node.\nA `host:` from ~/.ssh/config, for example, means nothing on the node itself. Give `ip:`."
         ),
         do=Text("Give the node an `ip:`, or a `network:` to all", "给节点写 `ip:`，或者统一写 `network:`"),
+        cases={
+            "": Case(fix=Text("inventory, node {node}: ip: {ip}")),
+        },
     ),
     "CC-NET-006": Entry(
         "error",
@@ -77,6 +93,9 @@ ENTRIES: Mapping[str, Entry] = {
             "Are the nodes in one network? `ip route get ADDRESS` there",
             "节点在同一个网里吗？在节点上看 `ip route get 地址`",
         ),
+        cases={
+            "": Case(fix=Text("$ ip route get {address}; ip route")),
+        },
     ),
     "CC-NET-007": Entry(
         "error",
@@ -91,6 +110,11 @@ ENTRIES: Mapping[str, Entry] = {
             "The `nic:` that is shown, or an `ip:` in one network for every node",
             "照提示改 `nic:`，或者给每个节点写同一个网里的 `ip:`",
         ),
+        cases={
+            "": Case(
+                fix=Text("inventory, node {node}: nic: [{nic}]  # or give every node an ip: in one network")
+            ),
+        },
     ),
     "CC-NET-008": Entry(
         "error",
@@ -100,6 +124,10 @@ ENTRIES: Mapping[str, Entry] = {
             "Every node needs a training address of its own.\nMachines cloned from one image may share one; so do addresses of container bridges (172.17.0.1), which exist on every host. Choose the NIC by `nic:` or `network:`."
         ),
         do=Text("Give each of them its own `ip:`", "给每个节点写各自的 `ip:`"),
+        cases={
+            "lines": Case(fix=Text("{lines}")),
+            "": Case(fix=Text("inventory: give each of them its own ip:")),
+        },
     ),
     "CC-NET-009": Entry(
         "warning",
@@ -109,6 +137,9 @@ ENTRIES: Mapping[str, Entry] = {
             "The training NICs have different MTUs.\nTCP usually finds the smaller one; where ICMP is blocked, or with RoCE, transfers hang once messages get large."
         ),
         do=Text("The same MTU on all nodes and the switch", "所有节点和交换机设成同样的 MTU"),
+        cases={
+            "": Case(fix=Text("{commands}")),
+        },
     ),
     "CC-NET-010": Entry(
         "info",
@@ -123,6 +154,9 @@ ENTRIES: Mapping[str, Entry] = {
             "Nothing for our launches; for a torchrun by hand correct `/etc/hosts`",
             "用 clusterctl 启动不受影响；手工跑 torchrun 就要改 `/etc/hosts`",
         ),
+        cases={
+            "": Case(fix=Text("for programs started by hand, in /etc/hosts on {node}: {ip} {host}")),
+        },
     ),
     "CC-NET-011": Entry(
         "error",
@@ -130,6 +164,9 @@ ENTRIES: Mapping[str, Entry] = {
         why=Text("No other machine can reach an address in 127.0.0.0/8."),
         what=Text("A loopback address works only between nodes on one machine."),
         do=Text("Give the node an address that others can reach as `ip:`", "`ip:` 写一个别人连得到的地址"),
+        cases={
+            "": Case(fix=Text("inventory, node {node}: ip: {ip}")),
+        },
     ),
     "CC-NET-012": Entry(
         "warning",
@@ -142,6 +179,9 @@ ENTRIES: Mapping[str, Entry] = {
             "Look at cable, port and switch of the slow one; a faster `nic:`",
             "查慢的那个节点的网线和交换机端口；或者换更快的 `nic:`",
         ),
+        cases={
+            "": Case(fix=Text("{command}")),
+        },
     ),
     "CC-NET-013": Entry(
         "warning",
@@ -156,6 +196,9 @@ ENTRIES: Mapping[str, Entry] = {
             "A real NIC as `nic:`, or `network:`; leave it if it is meant",
             "`nic:` 写真正的网卡，或者写 `network:`；本意如此就不用管",
         ),
+        cases={
+            "": Case(fix=Text("inventory, node {node}: nic: [{nic}]  # if it is meant")),
+        },
     ),
     "CC-NET-014": Entry(
         "warning",
@@ -168,6 +211,9 @@ ENTRIES: Mapping[str, Entry] = {
             "Read `/etc/nccl.conf` and `~/.nccl.conf` on that node: take out what is not meant, or the same on all nodes",
             "看那个节点的 `/etc/nccl.conf` 和 `~/.nccl.conf`：去掉不想要的，或者让各节点一样",
         ),
+        cases={
+            "": Case(fix=Text("put what all nodes need into `env:` of the job; {command}")),
+        },
     ),
     "CC-NET-015": Entry(
         "warning",
@@ -179,6 +225,9 @@ ENTRIES: Mapping[str, Entry] = {
             "The NIC has several IPv4 addresses and the training address is not the first of them.\nIt works as long as all nodes can reach each other by the first addresses too."
         ),
         do=Text("The `ip:` that is shown", "照提示写 `ip:`"),
+        cases={
+            "": Case(fix=Text("inventory, node {node}: ip: {ip}")),
+        },
     ),
     "CC-NET-016": Entry(
         "error",
@@ -191,6 +240,10 @@ ENTRIES: Mapping[str, Entry] = {
             "Give the NIC its address back (`ip addr add`); for the member of a bond, the `nic:` that is shown",
             "给网卡重新配上地址（`ip addr add`）；如果是 bond 的成员网卡，照提示改 `nic:`",
         ),
+        cases={
+            "restore": Case(fix=Text("{command}")),
+            "": Case(fix=Text("inventory, node {node}: {line}")),
+        },
     ),
     "CC-NET-017": Entry(
         "warning",
@@ -205,6 +258,10 @@ ENTRIES: Mapping[str, Entry] = {
             "A private address as `ip:` or `network:`, or a firewall in front",
             "`ip:` 或 `network:` 改用内网，或者在前面放防火墙",
         ),
+        cases={
+            "private": Case(fix=Text("inventory, node {node}: ip: {ip}")),
+            "": Case(fix=Text("let a firewall pass only the nodes' own addresses")),
+        },
     ),
     "CC-NET-018": Entry(
         "warning",
@@ -214,6 +271,11 @@ ENTRIES: Mapping[str, Entry] = {
             "The chosen NIC is a tunnel, a VPN or a virtual link (tun, wireguard, vxlan, veth, dummy), beside a physical one.\nRight where the tunnel is the only way between the nodes; otherwise choose the physical NIC's address or name."
         ),
         do=Text("The real NIC as `nic:`, if the others reach it", "如果其他节点连得到，`nic:` 写真正的网卡"),
+        cases={
+            "": Case(
+                fix=Text("inventory, node {node}: nic: [{nic}]  # if the other nodes can be reached by it")
+            ),
+        },
     ),
     "CC-NET-019": Entry(
         "warning",
@@ -223,6 +285,9 @@ ENTRIES: Mapping[str, Entry] = {
             "The node has a physical NIC, linked and with an address, whose speed is above that of the chosen one.\nUsual where SSH goes over a slow management network and `host:` is all that the inventory says: name the fast network by `network:` or the NIC by `nic:`. NCCL on InfiniBand or RoCE ports is not affected: it finds those by itself and uses the NIC only to set up."
         ),
         do=Text("The `nic:` that is shown", "照提示改 `nic:`"),
+        cases={
+            "": Case(fix=Text("inventory, node {node}: nic: [{nic}]")),
+        },
     ),
     "CC-NET-020": Entry(
         "error",
@@ -295,6 +360,9 @@ ENTRIES: Mapping[str, Entry] = {
             "Cable, switch port, subnet manager: `ibstat`, `sminfo`",
             "查线缆、交换机端口、子网管理器：`ibstat`、`sminfo`",
         ),
+        cases={
+            "": Case(fix=Text("# ibstat; sminfo")),
+        },
     ),
     "CC-NET-024": Entry(
         "warning",
@@ -312,6 +380,9 @@ ENTRIES: Mapping[str, Entry] = {
             "Bring the missing ports up, or name the same number by `NCCL_IB_HCA`",
             "把缺的端口启用，或者用 `NCCL_IB_HCA` 选相同的数目",
         ),
+        cases={
+            "": Case(fix=Text("$ grep . /sys/class/infiniband/*/ports/*/state")),
+        },
         texts=("Detected mixed local Net device counts across ranks",),
     ),
     "CC-NET-025": Entry(
@@ -327,6 +398,9 @@ ENTRIES: Mapping[str, Entry] = {
             "Choose ports of one kind by `NCCL_IB_HCA`, or `NCCL_IB_DISABLE: 1`",
             "用 `NCCL_IB_HCA` 只选一种，或者 `NCCL_IB_DISABLE: 1`",
         ),
+        cases={
+            "": Case(fix=Text("job: env: {NCCL_IB_DISABLE: 1}  # plain TCP, as a way out")),
+        },
         texts=("Attempted to connect incompatible devices",),
     ),
     "CC-NET-026": Entry(
@@ -337,6 +411,9 @@ ENTRIES: Mapping[str, Entry] = {
             "The slowest active port of some nodes has a lower rate than that of the others: a cable or a switch port made it fall back (`ibstatus` shows the same number)."
         ),
         do=Text("Look at cable and port of the slow one", "查慢的那一个的线缆和端口"),
+        cases={
+            "": Case(fix=Text("look at cable and switch port; {command}")),
+        },
     ),
     "CC-NET-027": Entry(
         "info",
@@ -346,6 +423,9 @@ ENTRIES: Mapping[str, Entry] = {
             "The node has NVIDIA GPUs and active InfiniBand or RoCE ports, and GPUDirect RDMA has no way: the module nvidia_peermem is not loaded, and the kernel driver is not the open one, which needs no module (DMA-BUF)."
         ),
         do=Text("`sudo modprobe nvidia-peermem`", "`sudo modprobe nvidia-peermem`"),
+        cases={
+            "": Case(fix=Text("# modprobe nvidia-peermem")),
+        },
     ),
     "CC-NET-028": Entry(
         "info",
@@ -357,6 +437,9 @@ ENTRIES: Mapping[str, Entry] = {
             "A fixed GID index chooses an address of the RoCE port by its place in a table that differs between nodes and changes with addresses. Wrong ones end in `ibv_modify_qp failed with error Invalid argument`."
         ),
         do=Text("Take `NCCL_IB_GID_INDEX` out of `env`", "从 `env` 里去掉 `NCCL_IB_GID_INDEX`"),
+        cases={
+            "": Case(fix=Text("remove {variable} from {source}")),
+        },
     ),
     "CC-NET-029": Entry(
         "error",
@@ -369,6 +452,9 @@ ENTRIES: Mapping[str, Entry] = {
             "Take the variable out of `env:`; the launch sets the right one on each node",
             "从 `env:` 里去掉这个变量；启动时会给每个节点设对",
         ),
+        cases={
+            "": Case(fix=Text("job: remove {variable} from env:")),
+        },
     ),
     "CC-NET-030": Entry(
         "error",
@@ -383,6 +469,10 @@ ENTRIES: Mapping[str, Entry] = {
             "Open TCP ports 32768-60999 between the nodes; the evidence says at which node to look",
             "节点之间放通 TCP 端口 32768-60999；检查结果里写了该看哪个节点",
         ),
+        cases={
+            "duplicate": Case(fix=Text("{command}")),
+            "firewall": Case(fix=Text("{command}  # let TCP ports {ports} pass from {callers}")),
+        },
     ),
     "CC-NET-031": Entry(
         "error",
@@ -395,6 +485,9 @@ ENTRIES: Mapping[str, Entry] = {
             "The same MTU on NIC and switch: `sudo ip link set NIC mtu 1500` as a test",
             "网卡和交换机的 MTU 要一致；先用 `sudo ip link set NIC mtu 1500` 试",
         ),
+        cases={
+            "": Case(fix=Text("{commands}")),
+        },
     ),
     "CC-NET-032": Entry(
         "warning",
@@ -407,6 +500,9 @@ ENTRIES: Mapping[str, Entry] = {
             "Cable, port and load of the node that is named; another `nic:`",
             "查被点名节点的网线、端口和负载；或者换 `nic:`",
         ),
+        cases={
+            "": Case(fix=Text("look at NIC, cable and switch port, and what else goes there, or {exclude}")),
+        },
     ),
     "CC-NET-033": Entry(
         "error",
@@ -419,6 +515,9 @@ ENTRIES: Mapping[str, Entry] = {
             "Open it, or `ports:` of a range that the firewall passes",
             "放通它，或者 `ports:` 写防火墙放通的范围",
         ),
+        cases={
+            "": Case(fix=Text("inventory: ports: FIRST-LAST  # which the firewall passes")),
+        },
     ),
     "CC-NET-034": Entry(
         "info",
@@ -430,6 +529,13 @@ ENTRIES: Mapping[str, Entry] = {
         do=Text(
             "Works; for full speed the same large MTU on the whole way", "能用；要全速就让整条路的 MTU 一样大"
         ),
+        cases={
+            "": Case(
+                fix=Text(
+                    "give switches and tunnels between them the NICs' MTU, or leave it: it only costs some speed"
+                )
+            ),
+        },
     ),
     "CC-NET-035": Entry(
         "warning",
@@ -441,6 +547,12 @@ ENTRIES: Mapping[str, Entry] = {
         do=Text(
             "The message says why; `clusterctl check` again", "报错里写了原因；再跑一次 `clusterctl check`"
         ),
+        cases={
+            "ports": Case(
+                fix=Text("inventory: ports: FIRST-LAST  # a wider range; who holds them: {command}")
+            ),
+            "": Case(fix=Text("$ uptime; ss -tlnp")),
+        },
     ),
     "CC-NET-036": Entry(
         "error",
@@ -453,6 +565,9 @@ ENTRIES: Mapping[str, Entry] = {
             "Two machines have this address: `sudo arping -D` finds the other",
             "两台机器用了同一个地址：用 `sudo arping -D` 找出另一台",
         ),
+        cases={
+            "": Case(fix=Text("{command}")),
+        },
     ),
     "CC-NET-037": Entry(
         "warning",
@@ -467,6 +582,13 @@ ENTRIES: Mapping[str, Entry] = {
             "An `ip:` on which the nodes see each other without NAT; containers with `--network host`",
             "`ip:` 写节点之间不经 NAT 就能互通的地址；容器用 `--network host`",
         ),
+        cases={
+            "": Case(
+                fix=Text(
+                    "use addresses that no NAT changes: `network:` or `nic:`; containers: --network host"
+                )
+            ),
+        },
     ),
     "CC-DEEP-001": Entry(
         "error",
@@ -481,6 +603,9 @@ ENTRIES: Mapping[str, Entry] = {
             "Leave it out by `--exclude`; GPU, driver, NCCL or NIC of that node",
             "用 `--exclude` 跳过它；查它的 GPU、驱动、NCCL、网卡",
         ),
+        cases={
+            "": Case(fix=Text("add --exclude {node}")),
+        },
     ),
     "CC-DEEP-002": Entry(
         "error",
@@ -495,6 +620,9 @@ ENTRIES: Mapping[str, Entry] = {
             "Firewall, route, switch port or MTU between just these two",
             "查这两个节点之间的防火墙、路由、交换机端口、MTU",
         ),
+        cases={
+            "": Case(fix=Text("add --exclude {last}")),
+        },
     ),
     "CC-DEEP-003": Entry(
         "error",
@@ -509,6 +637,18 @@ ENTRIES: Mapping[str, Entry] = {
             "If every pair works: limits that grow with the number of nodes. If none does: the NIC, NCCL or a firewall everywhere",
             "两两都通：查随节点数增长的限制；两两都不通：查网卡选择、NCCL、防火墙",
         ),
+        cases={
+            "": Case(
+                fix=Text(
+                    "look at what grows with the number of nodes: `ulimit -n`, ports, the backend's time limit"
+                )
+            ),
+            "no-pair": Case(
+                fix=Text(
+                    "check that GPUs, NIC and firewall are those you expect on all nodes: clusterctl check -v"
+                )
+            ),
+        },
     ),
     "CC-DEEP-004": Entry(
         "warning",
@@ -523,6 +663,9 @@ ENTRIES: Mapping[str, Entry] = {
             "Speed, cable and error counters of its NIC: `ip -s link show NIC`",
             "查它网卡的速率、网线、错误计数：`ip -s link show NIC`",
         ),
+        cases={
+            "": Case(fix=Text("$ ip -s link show {nic}; cat /sys/class/net/{nic}/speed")),
+        },
     ),
     "CC-DEEP-005": Entry(
         "warning",
@@ -532,6 +675,11 @@ ENTRIES: Mapping[str, Entry] = {
             "Two nodes reach with each other clearly less than each of them does with others.\nThe way between just these two is longer or fuller: another switch, a busy uplink, a cable that loses packets."
         ),
         do=Text("Switch, uplink or cable between the two", "查这两个节点之间的交换机、上行链路、网线"),
+        cases={
+            "": Case(
+                fix=Text("look at cables, switch ports and other traffic between these two, or {exclude}")
+            ),
+        },
     ),
     "CC-DEEP-006": Entry(
         "error",
@@ -543,5 +691,9 @@ ENTRIES: Mapping[str, Entry] = {
         do=Text(
             "The evidence is what a launch would say: mend that", "报错里的内容和启动时会说的一样：先解决它"
         ),
+        cases={
+            "setup": Case(fix=Text("launch the job once, then check again")),
+            "": Case(fix=Text("{way_out}")),
+        },
     ),
 }

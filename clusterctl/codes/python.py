@@ -130,6 +130,9 @@ ENTRIES: Mapping[str, Entry] = {
             "The same Python everywhere: `python:` or `activate:` of the node that is named",
             "统一版本：改被点名节点的 `python:` 或 `activate:`",
         ),
+        cases={
+            "": Case(fix=Text("inventory, node {node}: python: /path/to/{python}  # now {path}")),
+        },
     ),
     "CC-PY-011": Entry(
         "warning",
@@ -142,6 +145,9 @@ ENTRIES: Mapping[str, Entry] = {
             "Run the line by hand on that node; join several by `&&`",
             "在那个节点上手工执行这一行；多行之间用 `&&` 连接",
         ),
+        cases={
+            "": Case(fix=Text("$ {line}")),
+        },
     ),
     "CC-PY-012": Entry(
         "warning",
@@ -156,6 +162,9 @@ ENTRIES: Mapping[str, Entry] = {
             "`python: python`, or the path inside the environment, as shown",
             "写 `python: python`，或者照提示写环境里的路径",
         ),
+        cases={
+            "": Case(fix=Text("inventory, node {node}: python: {environment}/bin/python")),
+        },
     ),
     "CC-PY-013": Entry(
         "warning",
@@ -167,6 +176,13 @@ ENTRIES: Mapping[str, Entry] = {
             "After `activate` the nodes differ in the name of the active environment, the CUDA toolkit or the compiler.\nThe toolkit is that of the nvcc on PATH, or of CUDA_HOME; the compiler is cc, gcc or clang, whichever comes first in this order. torch's own CUDA is compared elsewhere; these two matter for extensions and torch.compile."
         ),
         do=Text("Load the same modules or environment on all nodes", "让所有节点加载相同的 module 或环境"),
+        cases={
+            "": Case(
+                fix=Text(
+                    "make `activate` name one environment, toolkit and compiler, with versions, for all nodes"
+                )
+            ),
+        },
     ),
     "CC-PY-014": Entry(
         "warning",
@@ -181,6 +197,13 @@ ENTRIES: Mapping[str, Entry] = {
             "Read what it printed: `module` tells of missing modules and still ends with 0",
             "看它打印了什么：`module` 找不到模块时照样返回 0",
         ),
+        cases={
+            "": Case(
+                fix=Text(
+                    "inventory, node {node}: activate: join the commands by &&, and mend the one that fails"
+                )
+            ),
+        },
     ),
     "CC-PY-015": Entry(
         "warning",
@@ -195,6 +218,9 @@ ENTRIES: Mapping[str, Entry] = {
             "Install the versions that most nodes have, or name one shared environment",
             "装成多数节点的版本，或者共用一个环境",
         ),
+        cases={
+            "": Case(fix=Text("{command} > lock.txt, and install that on the others")),
+        },
     ),
     "CC-PY-016": Entry(
         "warning",
@@ -207,6 +233,13 @@ ENTRIES: Mapping[str, Entry] = {
             "Use one system release, or an environment that brings its own libraries (conda)",
             "统一系统版本，或者用自带库的环境（conda）",
         ),
+        cases={
+            "": Case(
+                fix=Text(
+                    "build extensions on the node with the oldest glibc; wheels from an index need nothing"
+                )
+            ),
+        },
     ),
     "CC-PY-017": Entry(
         "warning",
@@ -218,6 +251,11 @@ ENTRIES: Mapping[str, Entry] = {
             "PyTorch's own wheels have been manylinux_2_28 since 2.6; older systems, such as CentOS 7, cannot load them.\nThe import ends with \"version `GLIBC_2.28' not found\". Use conda-forge's build, a container, or a newer system."
         ),
         do=Text("A newer system, or a torch before 2.6", "换新系统，或者用 2.6 以前的 torch"),
+        cases={
+            "": Case(
+                fix=Text("conda install -c conda-forge pytorch, or a torch before 2.6, or a newer system")
+            ),
+        },
     ),
     "CC-PY-020": Entry(
         "warning",
@@ -230,6 +268,9 @@ ENTRIES: Mapping[str, Entry] = {
             "Rename the file that is named, such as `random.py` or `torch/`",
             "给被点名的文件改名，例如 `random.py`、`torch/`",
         ),
+        cases={
+            "": Case(fix=Text("rename {files}: {names}")),
+        },
     ),
     "CC-TORCH-001": Entry(
         "error",
@@ -242,6 +283,9 @@ ENTRIES: Mapping[str, Entry] = {
             "`python:` of the environment that has torch, or the `pip install` that is shown",
             "`python:` 指到装了 torch 的环境，或者执行给出的 `pip install`",
         ),
+        cases={
+            "": Case(fix=Text("{command}")),
+        },
         texts=("No module named 'torch'",),
     ),
     "CC-TORCH-002": Entry(
@@ -257,6 +301,10 @@ ENTRIES: Mapping[str, Entry] = {
             "On the node that is named install the version of the others, as shown",
             "在被点名的节点上照提示装成一样的版本",
         ),
+        cases={
+            "": Case(fix=Text("{commands}")),
+            "any": Case(fix=Text("choose one version, and install it on all of them from one lock file")),
+        },
     ),
     "CC-TORCH-003": Entry(
         "error",
@@ -271,6 +319,10 @@ ENTRIES: Mapping[str, Entry] = {
             "Install the same wheel (`+cu126` and so on) everywhere",
             "各节点装同一种 wheel（例如都是 `+cu126`）",
         ),
+        cases={
+            "": Case(fix=Text("install torch for {target} there, as on the others")),
+            "any": Case(fix=Text("install the same build of torch there, as on the others")),
+        },
     ),
     "CC-TORCH-004": Entry(
         "error",
@@ -285,6 +337,9 @@ ENTRIES: Mapping[str, Entry] = {
             "Install the same `nvidia-nccl` package, as shown; look for LD_LIBRARY_PATH and LD_PRELOAD",
             "照提示装相同的 `nvidia-nccl`；看看有没有 LD_LIBRARY_PATH、LD_PRELOAD",
         ),
+        cases={
+            "": Case(fix=Text("{commands}")),
+        },
     ),
     "CC-TORCH-005": Entry(
         "error",
@@ -294,6 +349,9 @@ ENTRIES: Mapping[str, Entry] = {
             "The torch on this node is older than 2.2, the oldest whose torchrun behaves as a launch expects."
         ),
         do=Text("Install torch 2.2 or later", "装 2.2 以上的 torch"),
+        cases={
+            "": Case(fix=Text("{command}")),
+        },
     ),
     "CC-TORCH-006": Entry(
         "error",
@@ -306,6 +364,14 @@ ENTRIES: Mapping[str, Entry] = {
             "Install the CUDA build that is shown, or train on CPUs with `backend: gloo`",
             "照提示装 CUDA 版，或者用 `backend: gloo` 在 CPU 上训练",
         ),
+        cases={
+            "simulated": Case(
+                fix=Text(
+                    "job: backend: gloo, nproc_per_node: 1, no gpus:  # no torch can compute on a simulated GPU"
+                )
+            ),
+            "": Case(fix=Text("{command}")),
+        },
     ),
     "CC-TORCH-007": Entry(
         "warning",
@@ -317,6 +383,9 @@ ENTRIES: Mapping[str, Entry] = {
             "`pip` believes in one version of torch and the files are of another.\nA second torch elsewhere on the path (in ~/.local, or by PYTHONPATH) also looks like this. Install again."
         ),
         do=Text("`pip install --force-reinstall`, as shown", "照提示 `pip install --force-reinstall`"),
+        cases={
+            "": Case(fix=Text("{command}")),
+        },
     ),
     "CC-TORCH-008": Entry(
         "warning",
@@ -329,6 +398,12 @@ ENTRIES: Mapping[str, Entry] = {
             "Find what brings it: LD_LIBRARY_PATH, LD_PRELOAD, or a system's libnccl",
             "找出它从哪里来：LD_LIBRARY_PATH、LD_PRELOAD，或者系统里的 libnccl",
         ),
+        cases={
+            "preload": Case(
+                fix=Text("leave LD_PRELOAD out of `activate` and the shell's files, or set it on all nodes")
+            ),
+            "": Case(fix=Text("{command}")),
+        },
     ),
     "CC-TORCH-009": Entry(
         "warning",
@@ -336,6 +411,10 @@ ENTRIES: Mapping[str, Entry] = {
         why=Text("Nodes may choose different algorithms and drift apart in speed and in the last digits."),
         what=Text("The nodes have the same torch but different cuDNN packages."),
         do=Text("Install the same `nvidia-cudnn` package everywhere", "各节点装相同的 `nvidia-cudnn`"),
+        cases={
+            "": Case(fix=Text("install cuDNN {version} with pip there, as on the others")),
+            "any": Case(fix=Text("install one cuDNN with pip there, as on the others")),
+        },
     ),
     "CC-TORCH-010": Entry(
         "warning",
@@ -348,6 +427,11 @@ ENTRIES: Mapping[str, Entry] = {
             "Remove one of the two, or take it out of LD_LIBRARY_PATH",
             "两个里去掉一个，或者从 LD_LIBRARY_PATH 里去掉",
         ),
+        cases={
+            "": Case(
+                fix=Text("inventory, node {node}: activate: unset {names}, or make it name torch's own NCCL")
+            ),
+        },
     ),
     "CC-SETUP-001": Entry(
         "error",
@@ -460,5 +544,8 @@ ENTRIES: Mapping[str, Entry] = {
             "The job has a `setup`, and this node has no environment of that content: the launch will make it.\nUntil then nothing is said of torch, NCCL and packages: those of the node's own Python do not count. When it is there, `check` looks into it. A lock file that has changed means an environment that is not there yet."
         ),
         do=Text("Nothing: the launch makes it", "不用管：启动时会做"),
+        cases={
+            "": Case(fix=Text("clusterctl launch makes it")),
+        },
     ),
 }

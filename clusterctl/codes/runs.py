@@ -455,6 +455,16 @@ ENTRIES: Mapping[str, Entry] = {
             "`${node_rank}`, `${nnodes}`, `${master_addr}` in `args` or `command`; or `launcher: torchrun`",
             "在 `args` 或 `command` 里写 `${node_rank}`、`${nnodes}`、`${master_addr}`；或者用 `launcher: torchrun`",
         ),
+        cases={
+            "": Case(
+                Text(
+                    "{nodes} nodes would each start the same process, and neither the job nor {scripts} uses ${node_rank}, NODE_RANK, MASTER_ADDR or the like: each may train by itself"
+                ),
+                Text(
+                    "pass ${node_rank}, ${nnodes} and ${master_addr} on to it, or let `launcher: torchrun` start the workers"
+                ),
+            ),
+        },
     ),
     "CC-RUN-051": Entry(
         "warning",
@@ -466,6 +476,16 @@ ENTRIES: Mapping[str, Entry] = {
             "Nested torchrun or accelerate: give it `${nnodes}`, `${node_rank}`, `${master_addr}`, `${master_port}`",
             "给内层的 torchrun 或 accelerate 传 `${nnodes}`、`${node_rank}`、`${master_addr}`、`${master_port}`",
         ),
+        cases={
+            "": Case(
+                Text(
+                    "workers run with WORLD_SIZE {observed}, planned are {planned}: they do not train together as the job says"
+                ),
+                Text(
+                    "pass ${node_rank}, ${nnodes} and ${master_addr} on to it, or let `launcher: torchrun` start the workers"
+                ),
+            ),
+        },
     ),
     "CC-END-001": Entry(
         "error",

@@ -596,6 +596,9 @@ ENTRIES: Mapping[str, Entry] = {
             "A private key file on this machine may be read by its group or by everybody.\n`ssh` ignores it (`WARNING: UNPROTECTED PRIVATE KEY FILE!`), so that what works here fails there."
         ),
         do=Text("`chmod 600` of the key file, as shown", "照提示对密钥文件 `chmod 600`"),
+        cases={
+            "": Case(fix=Text("chmod 600 {file}")),
+        },
         texts=("UNPROTECTED PRIVATE KEY FILE!",),
     ),
     "CC-SSH-023": Entry(
@@ -609,6 +612,9 @@ ENTRIES: Mapping[str, Entry] = {
             "Let `.bashrc` print only on a terminal: `case $- in *i*) ;; *) return;; esac` as its first line",
             "让 `.bashrc` 只在交互时打印：第一行写 `case $- in *i*) ;; *) return;; esac`",
         ),
+        cases={
+            "": Case(fix=Text("$ true")),
+        },
         texts=("is your shell clean?",),
     ),
     "CC-SSH-030": Entry(

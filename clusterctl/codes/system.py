@@ -33,6 +33,9 @@ ENTRIES: Mapping[str, Entry] = {
             "The directory on the node (`workdir:`, default ~/.clusterctl) cannot be written, is not a directory,\nbelongs to another account, or may be written by others, who could then run code as you."
         ),
         do=Text("A directory of your own as `workdir:`", "`workdir:` 写一个属于你自己的目录"),
+        cases={
+            "": Case(fix=Text("inventory, node {node}: workdir: /a/directory/of/your/own")),
+        },
     ),
     "CC-DISK-003": Entry(
         "error",
@@ -42,6 +45,9 @@ ENTRIES: Mapping[str, Entry] = {
         do=Text(
             "`clusterctl clean`, or the `du` that is shown", "`clusterctl clean`，或者用给出的 `du` 找大文件"
         ),
+        cases={
+            "": Case(fix=Text("$ du -xh --max-depth=3 {mount} | sort -h | tail")),
+        },
         texts=("No space left on device",),
     ),
     "CC-DISK-004": Entry(
@@ -50,6 +56,9 @@ ENTRIES: Mapping[str, Entry] = {
         why=Text("Checkpoints and logs may not fit."),
         what=Text("The file system of the working directory has less than 1 GiB left."),
         do=Text("`clusterctl clean`: old runs go first", "`clusterctl clean` 先清旧任务"),
+        cases={
+            "": Case(fix=Text("{command}  # old runs go first")),
+        },
     ),
     "CC-DISK-005": Entry(
         "warning",
@@ -64,6 +73,9 @@ ENTRIES: Mapping[str, Entry] = {
             "Find the many small files: the `du --inodes` that is shown",
             "用给出的 `du --inodes` 找小文件最多的地方",
         ),
+        cases={
+            "": Case(fix=Text("$ du -x --inodes --max-depth=3 {mount} | sort -n | tail")),
+        },
     ),
     "CC-DISK-006": Entry(
         "warning",
@@ -73,6 +85,9 @@ ENTRIES: Mapping[str, Entry] = {
             "The file system of /tmp has less than 100 MB left. `env: {TMPDIR: ...}` names another place."
         ),
         do=Text("Clear /tmp, or `env: {TMPDIR: ...}`", "清理 /tmp，或者写 `env: {TMPDIR: ...}`"),
+        cases={
+            "": Case(fix=Text("$ du -xh --max-depth=2 /tmp | sort -h | tail")),
+        },
     ),
     "CC-DISK-007": Entry(
         "warning",
@@ -85,6 +100,10 @@ ENTRIES: Mapping[str, Entry] = {
             "Clear `~/.cache`, or `env: {XDG_CACHE_HOME: ..., HF_HOME: ...}`",
             "清理 `~/.cache`，或者写 `env: {XDG_CACHE_HOME: ..., HF_HOME: ...}`",
         ),
+        cases={
+            "": Case(fix=Text("$ du -xh --max-depth=2 ~ | sort -h | tail")),
+            "inodes": Case(fix=Text("$ find ~ -xdev -printf '%h\\n' | sort | uniq -c | sort -n | tail")),
+        },
     ),
     "CC-DISK-008": Entry(
         "info",
@@ -99,6 +118,11 @@ ENTRIES: Mapping[str, Entry] = {
             "A copy of the environment on a local disk, if starts take long",
             "启动太慢的话，把环境复制一份到本地盘",
         ),
+        cases={
+            "": Case(
+                fix=Text("inventory, node {node}: python: /local/copy/bin/python  # if starting takes long")
+            ),
+        },
     ),
     "CC-DISK-009": Entry(
         "error",
@@ -111,6 +135,9 @@ ENTRIES: Mapping[str, Entry] = {
             "The server of that mount is gone: `findmnt -t nfs,nfs4,fuse,cifs; dmesg`",
             "挂载的服务端没了：`findmnt -t nfs,nfs4,fuse,cifs; dmesg`",
         ),
+        cases={
+            "": Case(fix=Text("$ findmnt -t nfs,nfs4,fuse,cifs; dmesg | tail")),
+        },
     ),
     "CC-SYS-001": Entry(
         "error",
@@ -122,6 +149,9 @@ ENTRIES: Mapping[str, Entry] = {
         do=Text(
             "The inventory names one machine twice: leave one out", "inventory 里同一台机器写了两次：去掉一个"
         ),
+        cases={
+            "": Case(fix=Text("add --exclude {last}")),
+        },
     ),
     "CC-SYS-002": Entry(
         "warning",
@@ -131,6 +161,9 @@ ENTRIES: Mapping[str, Entry] = {
             "Two nodes of the inventory are one machine: same boot, same hostname. Fine for a trial on CPUs."
         ),
         do=Text("Nothing becomes faster by it: leave one out", "这样不会更快：去掉一个"),
+        cases={
+            "": Case(fix=Text("add --exclude {last}")),
+        },
     ),
     "CC-SYS-003": Entry(
         "warning",
@@ -141,6 +174,9 @@ ENTRIES: Mapping[str, Entry] = {
             "`nofile` in `/etc/security/limits.conf`, or `ulimit -n 65536` in `activate`",
             "改 `/etc/security/limits.conf` 的 `nofile`，或者在 `activate` 里 `ulimit -n 65536`",
         ),
+        cases={
+            "": Case(fix=Text("/etc/security/limits.conf on {node}: {user} - nofile 65536")),
+        },
     ),
     "CC-SYS-004": Entry(
         "warning",
@@ -153,6 +189,13 @@ ENTRIES: Mapping[str, Entry] = {
             "Fewer data loader workers, or the `mount -o remount,size=` that is shown; `--shm-size` in a container",
             "减少 DataLoader 的 worker，或者照提示 `mount -o remount,size=`；容器里用 `--shm-size`",
         ),
+        cases={
+            "": Case(fix=Text("# mount -o remount,size={size}G /dev/shm  # {needed}")),
+            "in-use": Case(fix=Text("# mount -o remount,size={size}G /dev/shm  # {used} in use + {needed}")),
+            "memory": Case(
+                fix=Text("job: nproc_per_node: {count}  # {needed} are more than the node's memory")
+            ),
+        },
         texts=("Bus error",),
     ),
     "CC-SYS-005": Entry(
@@ -166,6 +209,11 @@ ENTRIES: Mapping[str, Entry] = {
             "Nothing for our launches; take them out of the node's start-up files",
             "用 clusterctl 启动不受影响；最好从节点的启动文件里删掉",
         ),
+        cases={
+            "": Case(
+                fix=Text("$ grep -rnE '(RANK|MASTER_|PET_|WORLD_SIZE)' /etc/environment /etc/profile.d")
+            ),
+        },
     ),
     "CC-SYS-006": Entry(
         "warning",
@@ -177,6 +225,9 @@ ENTRIES: Mapping[str, Entry] = {
         do=Text(
             "Set the variable in `env:`, then it is the same everywhere", "在 `env:` 里设置，各节点就一样了"
         ),
+        cases={
+            "": Case(fix=Text("job: env: {{name}: ...}  # the same everywhere")),
+        },
     ),
     "CC-SYS-007": Entry(
         "warning",
@@ -189,6 +240,9 @@ ENTRIES: Mapping[str, Entry] = {
             "`memlock` in `/etc/security/limits.conf`, then a new login",
             "改 `/etc/security/limits.conf` 的 `memlock`，重新登录",
         ),
+        cases={
+            "": Case(fix=Text("/etc/security/limits.conf on {node}: {user} - memlock unlimited")),
+        },
     ),
     "CC-SYS-008": Entry(
         "warning",
@@ -198,6 +252,9 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         what=Text("`ulimit -s unlimited` makes thread stacks smaller, not larger. 8192 is the usual value."),
         do=Text("`ulimit -s 8192` in `activate`", "在 `activate` 里 `ulimit -s 8192`"),
+        cases={
+            "": Case(fix=Text("inventory, node {node}: activate: ulimit -s 8192")),
+        },
     ),
     "CC-SYS-009": Entry(
         "warning",
@@ -207,6 +264,9 @@ ENTRIES: Mapping[str, Entry] = {
         do=Text(
             "`sudo loginctl enable-linger USER` on the node", "在节点上 `sudo loginctl enable-linger 用户名`"
         ),
+        cases={
+            "": Case(fix=Text("# loginctl enable-linger {user}")),
+        },
     ),
     "CC-SYS-010": Entry(
         "warning",
@@ -216,6 +276,9 @@ ENTRIES: Mapping[str, Entry] = {
             "Some nodes are x86_64 and some aarch64, say. torch may work across them; other packages may not."
         ),
         do=Text("Choose nodes of one kind by `--nodes`", "用 `--nodes` 选同一种架构的节点"),
+        cases={
+            "": Case(fix=Text("give each node a Python environment of its own architecture, or {exclude}")),
+        },
     ),
     "CC-SYS-011": Entry(
         "warning",
@@ -228,6 +291,9 @@ ENTRIES: Mapping[str, Entry] = {
             "The message says what was not answered; try the command by hand there",
             "报错里写了是哪一项；在节点上手工试那条命令",
         ),
+        cases={
+            "": Case(fix=Text("$ uptime; df; dmesg | tail")),
+        },
     ),
     "CC-SYS-012": Entry(
         "warning",
@@ -242,6 +308,9 @@ ENTRIES: Mapping[str, Entry] = {
             "`clusterctl launch --wait`, or other nodes; see [sharing GPUs](sharing-gpus.md)",
             "`clusterctl launch --wait`，或者换节点；见[共用 GPU](sharing-gpus.md)",
         ),
+        cases={
+            "": Case(fix=Text("clusterctl launch --wait, or stop that run, or choose other nodes")),
+        },
     ),
     "CC-SYS-013": Entry(
         "info",
@@ -251,6 +320,9 @@ ENTRIES: Mapping[str, Entry] = {
             "RemoveIPC is on for systemd-logind, which is its default, and lingering is off for this user.\nWhen a user has no session and no process of a session left, logind removes the user's shared memory. NCCL says `unlink shared memory /dev/shm/nccl-... failed, error: No such file or directory`. Lingering prevents it."
         ),
         do=Text("`sudo loginctl enable-linger USER`", "`sudo loginctl enable-linger 用户名`"),
+        cases={
+            "": Case(fix=Text("# loginctl enable-linger {user}")),
+        },
     ),
     "CC-SYS-014": Entry(
         "warning",
@@ -263,6 +335,13 @@ ENTRIES: Mapping[str, Entry] = {
             "The `find` that is shown; with `-delete` while no run is there",
             "用给出的 `find` 查看；没有任务在跑时加 `-delete` 删掉",
         ),
+        cases={
+            "": Case(
+                fix=Text(
+                    "$ find /dev/shm -maxdepth 1 -user $(id -un) -mmin +60 '(' -name 'torch_*' -o -name 'nccl-*' ')' -ls  # -delete in place of -ls, while no run is there"
+                )
+            ),
+        },
     ),
     "CC-SYS-015": Entry(
         "warning",
@@ -272,6 +351,14 @@ ENTRIES: Mapping[str, Entry] = {
             "Fewer processes and threads are allowed than 256 for each worker.\nThe limit is `ulimit -u` of an SSH session, which does not hold for root, or what the control group has left (pids.max, as containers and systemd set it: TasksMax)."
         ),
         do=Text("`nproc` in `/etc/security/limits.conf`", "改 `/etc/security/limits.conf` 的 `nproc`"),
+        cases={
+            "": Case(fix=Text("/etc/security/limits.conf on {node}: {user} - nproc 65536")),
+            "cgroup": Case(
+                fix=Text(
+                    "# systemctl set-property user-{uid}.slice TasksMax=infinity  # in a container: --pids-limit"
+                )
+            ),
+        },
     ),
     "CC-SYS-016": Entry(
         "info",
@@ -284,6 +371,9 @@ ENTRIES: Mapping[str, Entry] = {
             "Know the limit; `systemctl show -p MemoryMax user-UID.slice`",
             "心里有数就行；`systemctl show -p MemoryMax user-UID.slice` 能看到上限",
         ),
+        cases={
+            "": Case(fix=Text("$ cat /proc/self/cgroup; systemctl show -p MemoryMax user-$(id -u).slice")),
+        },
     ),
     "CC-SYS-017": Entry(
         "warning",
@@ -296,6 +386,9 @@ ENTRIES: Mapping[str, Entry] = {
             "See who uses it: `ps -eo user,rss,args --sort -rss`",
             "看谁在用：`ps -eo user,rss,args --sort -rss`",
         ),
+        cases={
+            "": Case(fix=Text("$ free -h; ps -eo user,rss,args --sort -rss | head")),
+        },
     ),
     "CC-SYS-018": Entry(
         "warning",
@@ -305,6 +398,10 @@ ENTRIES: Mapping[str, Entry] = {
             "The session may use only some of the node's processors, and fewer than there would be workers.\nThe reason is a control group's quota (cpu.max, `docker --cpus`), or a set of processors (cpuset, taskset, a batch system). Where all of them may be used, more than four workers for each processor are reported."
         ),
         do=Text("A smaller `nproc_per_node`", "把 `nproc_per_node` 改小"),
+        cases={
+            "quota": Case(fix=Text("job: nproc_per_node: {count}  # or a higher quota")),
+            "": Case(fix=Text("job: nproc_per_node: {count}")),
+        },
     ),
     "CC-SYS-019": Entry(
         "warning",
@@ -316,6 +413,9 @@ ENTRIES: Mapping[str, Entry] = {
             "Python takes its encoding for files and output from the locale of an SSH session, and that is another one.\nPython reads the locales C and POSIX as UTF-8; others, such as zh_CN.GBK, it obeys. `env: {PYTHONUTF8: 1}` in the job settles it for all nodes."
         ),
         do=Text('`env: {PYTHONUTF8: "1"}`', '写 `env: {PYTHONUTF8: "1"}`'),
+        cases={
+            "": Case(fix=Text('job: env: {PYTHONUTF8: "1"}')),
+        },
     ),
     "CC-TIME-001": Entry(
         "warning",
@@ -327,6 +427,9 @@ ENTRIES: Mapping[str, Entry] = {
             "The node's clock differs from the one here by more than 2 seconds, beyond the error of measuring.\nWhere most nodes agree with each other and not with this machine, they are compared with each other."
         ),
         do=Text("`sudo chronyc makestep`, or switch NTP on", "`sudo chronyc makestep`，或者打开 NTP"),
+        cases={
+            "": Case(fix=Text("# chronyc makestep")),
+        },
     ),
     "CC-TIME-002": Entry(
         "warning",
@@ -339,5 +442,8 @@ ENTRIES: Mapping[str, Entry] = {
             "`sudo chronyc makestep` on this machine, or switch NTP on",
             "在本机上 `sudo chronyc makestep`，或者打开 NTP",
         ),
+        cases={
+            "": Case(fix=Text("sudo chronyc makestep  # here")),
+        },
     ),
 }

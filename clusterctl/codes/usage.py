@@ -14,6 +14,12 @@ ENTRIES: Mapping[str, Entry] = {
             "不认识的命令或选项，或者参数不对",
         ),
         do=Text("The nearest one is named; `clusterctl --help`", "报错里有最接近的；看 `clusterctl --help`"),
+        cases={
+            "": Case(Text("{problem}"), Text("see `{command} --help`")),
+            "forwarded": Case(
+                Text("{problem}"), Text("see `{command} --help`; the {program}'s own options go behind `--`")
+            ),
+        },
     ),
     "CC-USE-002": Entry(
         "error",
@@ -242,6 +248,10 @@ ENTRIES: Mapping[str, Entry] = {
             "none": Case(
                 Text("no run {prefix!r} on these nodes"),
                 Text("`clusterctl ps` lists the runs that the nodes remember"),
+            ),
+            "folder": Case(
+                Text("no run {prefix!r} on these nodes"),
+                Text("{way_out}; if it is the directory to pull into: {command}"),
             ),
         },
     ),

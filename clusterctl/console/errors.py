@@ -6,7 +6,7 @@ import sys
 
 from clusterctl.console.terminal import uses_color
 from clusterctl.console.text import sanitize
-from clusterctl.errors import ClusterctlError, Issue, SpecError
+from clusterctl.errors import ClusterctlError, Issue, SpecError, UsageError
 
 _RED, _BOLD, _RESET = "\x1b[31m", "\x1b[1m", "\x1b[0m"
 
@@ -46,10 +46,10 @@ def _render_issue(issue: Issue) -> list[str]:
     return [*lines, f"    fix: {issue.fix}"] if issue.fix else lines
 
 
-def show_usage_error(message: str, command: str, hint: str = "") -> None:
-    """Write a mistake on the command line to stderr."""
-    print(_colorize(f"error CC-USE-001: {sanitize(message)}"), file=sys.stderr)
-    print(sanitize(f"  fix: see `{command} --help`{hint}"), file=sys.stderr, flush=True)
+def show_usage_error(problem: str, command: str, program: str = "") -> None:
+    """Write a mistake on the command line to stderr; `program` gets options of its own behind `--`."""
+    case = "forwarded" if program else ""
+    show_error(UsageError("CC-USE-001", case, problem=problem, command=command, program=program))
 
 
 def _colorize(first_line: str) -> str:

@@ -103,7 +103,7 @@ def _find_free_addresses(count: int) -> tuple[tuple[LabNodePlan, ...], int]:
                 return nodes, port
             if not _are_free(["127.77.0.1"], port):
                 break  # somebody has this port at all addresses
-    raise LabError("no loopback address is free for the lab", code="CC-LAB-007")
+    raise LabError("CC-LAB-007", "loopback")
 
 
 def _are_free(hosts: Iterable[str], port: int) -> bool:
@@ -153,8 +153,7 @@ def up(
                 raise
             on_fallback(f"{error.message}; {LIMITS_OF_INPROC}")
     elif options.nics is not None:
-        message = "nodes without namespaces have no NICs of their own"
-        raise LabError(message, code="CC-LAB-010", fix="leave --nics out, or use --backend netns")
+        raise LabError("CC-LAB-010", "nics")
     return _start_lab(state_dir, lambda: plan_inproc_lab(state_dir, options), options)
 
 
@@ -178,32 +177,27 @@ def _create_directory(plan: LabPlan) -> Path:
     directory = Path(plan.directory)
     directory.mkdir(mode=0o700, exist_ok=True)
     if any(directory.iterdir()):
-        message = f"a lab called {plan.name} exists already"
-        raise LabError(message, code="CC-LAB-004", fix=f"clusterctl lab down --name {plan.name}")
+        raise LabError("CC-LAB-004", name=plan.name)
     (directory / "plan.json").write_text(json.dumps(plan.to_dict()), encoding="utf-8")
     return directory
 
 
 def _check_gpus(gpus: int) -> None:
     if not 0 <= gpus <= MOST_GPUS:
-        fix = f"clusterctl lab up --gpus 2, or another number up to {MOST_GPUS}"
-        raise LabError(f"a node of a lab has 0 to {MOST_GPUS} GPUs, not {gpus}", code="CC-LAB-003", fix=fix)
+        raise LabError("CC-LAB-003", "gpus", most=MOST_GPUS, gpus=gpus)
 
 
 def _check_names(name: str, count: int, nics: Sequence[str] | None) -> None:
     if not _NAME.fullmatch(name):
-        raise LabError(f"{name!r} cannot name a lab", code="CC-LAB-003", fix="letters, digits, dots, dashes")
+        raise LabError("CC-LAB-003", "name", name=name)
     if not 1 <= count <= MOST_NODES:
-        fix = f"clusterctl lab up -n 3, or another number up to {MOST_NODES}"
-        raise LabError(f"a lab has 1 to {MOST_NODES} nodes, not {count}", code="CC-LAB-003", fix=fix)
+        raise LabError("CC-LAB-003", "nodes", most=MOST_NODES, count=count)
     for item in nics or ():
         names = item.split("+")
         if len(set(names)) != len(names) or "lo" in names or not all(map(_NIC.fullmatch, names)):
-            fix = "1 to 15 letters, digits, dots and dashes each; a+b gives one node two"
-            raise LabError(f"{item!r} cannot name NICs", code="CC-LAB-003", fix=fix)
+            raise LabError("CC-LAB-003", "nics", item=item)
     if nics is not None and not nics:
-        fix = "--nics eth0, or one for each node: --nics ib0,eno1"
-        raise LabError("a lab needs the name of a NIC", code="CC-LAB-003", fix=fix)
+        raise LabError("CC-LAB-003", "no-nic")
 
 
 def _build(plan: LabPlan, directory: Path, *, bound: bool) -> Lab:
@@ -242,7 +236,7 @@ def _make_keys(plan: LabPlan, directory: Path) -> None:
     command = [find_program("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f"]
     for keygen in [subprocess.Popen([*command, str(file)], stdin=subprocess.DEVNULL) for file in files]:
         if keygen.wait() != 0:
-            raise LabError("ssh-keygen failed", code="CC-LAB-007", evidence=shlex.join(map(str, command)))
+            raise LabError("CC-LAB-007", "ssh-keygen", evidence=shlex.join(map(str, command)))
 
 
 def _spawn_holder(plan: LabPlan, directory: Path, holder_end: socket.socket) -> None:
@@ -269,9 +263,9 @@ def _receive_report(owner_socket: socket.socket, directory: Path) -> dict[str, A
     try:
         message = owner_socket.recv(65536)
     except TimeoutError as error:
-        raise LabError("the lab did not come up in time", code="CC-LAB-007") from error
+        raise LabError("CC-LAB-007", "time") from error
     if not message:
-        raise LabError("the lab's holder ended", code="CC-LAB-007", evidence=_tail(directory / "holder.log"))
+        raise LabError("CC-LAB-007", "holder", evidence=_tail(directory / "holder.log"))
     report: dict[str, Any] = json.loads(message)
     if "error" in report:
         raise _start_error(str(report["error"]), report.get("errno"), directory)
@@ -284,7 +278,7 @@ def _start_error(reason: str, error_number: int | None, directory: Path) -> LabE
     if is_refused:
         return namespaces_error(reason)
     logs = "\n".join(_tail(log) for log in sorted(directory.glob("nodes/*/sshd.log")))
-    return LabError(f"the lab did not come up: {reason}", code="CC-LAB-007", evidence=logs[-4000:])
+    return LabError("CC-LAB-007", "start", evidence=logs[-4000:], reason=reason)
 
 
 def _tail(path: Path) -> str:

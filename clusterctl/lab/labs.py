@@ -97,8 +97,7 @@ class Lab:
         plan = self.plan.find_node(name)
         if plan is None:
             names = ", ".join(node.name for node in self.plan.nodes)
-            message = f"the lab {self.name} has no node {name}"
-            raise LabError(message, code="CC-LAB-006", fix=f"its nodes: {names}")
+            raise LabError("CC-LAB-006", name=self.name, name_b=name, names=names)
         return LabNode(self, plan)
 
     def ssh_command(self, node: str, command: Sequence[str] = ()) -> list[str]:
@@ -110,13 +109,11 @@ class Lab:
         try:
             reply = self._exchange(request)
         except (OSError, ValueError) as error:
-            message = f"the lab {self.name} does not answer: {error}"
-            raise LabError(
-                message, code="CC-LAB-008", fix=f"clusterctl lab down --name {self.name}"
-            ) from error
+            raise LabError("CC-LAB-008", name=self.name, reason=error) from error
         if "error" in reply:
-            message = f"the lab could not {request['do']}: {reply['error']}"
-            raise LabError(message, code="CC-LAB-007", node=request.get("node", ""))
+            raise LabError(
+                "CC-LAB-007", node=request.get("node", ""), action=request["do"], reason=reply["error"]
+            )
         return tuple(LabNodeState(name, **state) for name, state in reply["nodes"].items())
 
     def _exchange(self, request: dict[str, str]) -> dict[str, Any]:
@@ -159,8 +156,7 @@ class LabNode:
         """Run a command in the node, past SSH, as the root of its namespaces if it has some; output is captured."""
         state = self.read_state()
         if not state.is_on:
-            message = f"{self.name} is powered off"
-            raise LabError(message, code="CC-LAB-009", fix=f"clusterctl lab heal {self.name}")
+            raise LabError("CC-LAB-009", name=self.name)
         plan, inproc = self.lab.plan, self.lab.plan.backend == "inproc"
         return subprocess.run(
             [*([] if inproc else _nsenter_command(state.pid)), *argv],
@@ -225,13 +221,10 @@ def load(state_dir: Path, name: str | None = None) -> Lab:
         return matching[0]
     names = ", ".join(lab.name for lab in labs)
     if matching:
-        message = f"{len(labs)} labs are running: {names}"
-        raise LabError(message, code="CC-LAB-005", fix=f"choose one, as in: --name {labs[0].name}")
-    message = f"no lab called {name} is running" if name else "no lab is running"
-    up_command = "clusterctl lab up" + (f" --name {name}" if name else "")
-    raise LabError(
-        message, code="CC-LAB-005", fix=f"running: {names}; or {up_command}" if labs else up_command
-    )
+        raise LabError("CC-LAB-005", "several", count=len(labs), names=names, name=labs[0].name)
+    if name is None:
+        raise LabError("CC-LAB-005", "none-running")
+    raise LabError("CC-LAB-005", "others-running" if labs else "not-running", name=name, names=names)
 
 
 def exists(state_dir: Path, name: str) -> bool:
@@ -282,13 +275,9 @@ def remove_dead(state_dir: Path) -> None:
 def break_node(lab: Lab, node: str, break_kind: str) -> LabNodeState:
     """Cut a node's `is_on`, take its training NIC down (`nic-down`), or kill its listening `sshd`."""
     if break_kind not in BREAKS:
-        message = f"a lab node cannot break by {break_kind}"
-        raise LabError(message, code="CC-LAB-003", fix=f"one of: {', '.join(BREAKS)}")
+        raise LabError("CC-LAB-003", "break", break_kind=break_kind, names=", ".join(BREAKS))
     if break_kind == "nic-down" and lab.plan.backend == "inproc":
-        message = f"{lab.find_node(node).name} has no NIC of its own that could go down: all nodes of this lab share lo"
-        raise LabError(
-            message, code="CC-LAB-010", fix="a lab of namespaces can: clusterctl lab up --backend netns"
-        )
+        raise LabError("CC-LAB-010", name=lab.find_node(node).name)
     return lab.send_request(do="break", how=break_kind, node=lab.find_node(node).name)[0]
 
 
@@ -316,8 +305,7 @@ def _load_if_running(directory: Path) -> Lab | None:
 
 def _stop(directory: Path, holder: Process | None) -> None:
     if holder is not None and not (_stops_on_request(directory, holder) or holder.kill()):
-        message = f"the lab {directory.name} does not end"
-        raise LabError(message, code="CC-LAB-008", fix=f"look at process {holder.pid}: ps {holder.pid}")
+        raise LabError("CC-LAB-008", "end", name=directory.name, pid=holder.pid)
     remove_lab(directory)
 
 

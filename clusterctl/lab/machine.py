@@ -24,22 +24,14 @@ _PACKAGES = {
 def require_linux() -> None:
     """LabError on other systems: they have no network namespaces."""
     if sys.platform != "linux":
-        raise LabError(
-            f"the lab needs Linux, this is {sys.platform}",
-            code="CC-LAB-001",
-            fix="use a Linux machine: jobs run on Linux only",
-        )
+        raise LabError("CC-LAB-001", "system", system=sys.platform)
 
 
 def find_program(name: str) -> str:
     """The absolute path of a program, also where PATH lacks the sbin directories."""
     path = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:{_SBIN}")
     if path is None:
-        raise LabError(
-            f"the lab needs `{name}`, which is not installed",
-            code="CC-LAB-001",
-            fix=f"sudo apt-get install {_PACKAGES[name]}",
-        )
+        raise LabError("CC-LAB-001", name=name, package=_PACKAGES[name])
     return os.path.abspath(path)  # noqa: PTH100  (a symlink is kept: sshd goes by its own name)
 
 
@@ -101,27 +93,17 @@ def _is_inside_any(path: str, directories: set[str]) -> bool:
 
 def namespaces_error(step: str) -> LabError:
     """Why this machine does not let the lab make namespaces, and what to do about it."""
-    reason, fix = _reason_and_fix()
-    message = f"this machine does not allow the lab's namespaces: {reason}"
-    return LabError(message, code="CC-LAB-002", fix=fix, evidence=step)
+    return LabError("CC-LAB-002", _namespaces_case(), evidence=step)
 
 
-def _reason_and_fix() -> tuple[str, str]:
+def _namespaces_case() -> str:
     if _read_setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1" and os.geteuid() != 0:
-        return (
-            "AppArmor restricts user namespaces",
-            "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0   (or run the lab as root)",
-        )
+        return "apparmor"
     if _read_setting("/proc/sys/kernel/unprivileged_userns_clone") == "0" and os.geteuid() != 0:
-        return "user namespaces are switched off", "sudo sysctl -w kernel.unprivileged_userns_clone=1"
+        return "off"
     if _read_setting("/proc/sys/user/max_user_namespaces") == "0":
-        return "user namespaces are limited to 0", "sudo sysctl -w user.max_user_namespaces=15000"
-    if _is_container():
-        return (
-            "it is a container without the needed rights",
-            "start the container with `docker run --privileged`",
-        )
-    return "the kernel or its security module said no", "run the lab as root, or on another Linux machine"
+        return "limit"
+    return "container" if _is_container() else ""
 
 
 def _read_setting(path: str) -> str:

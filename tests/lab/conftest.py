@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from clusterctl.codes.table import REPORTED
 from clusterctl.errors import LabError
 from clusterctl.lab import labs
 from clusterctl.lab.build import LabOptions, up
@@ -237,7 +238,9 @@ def _keep(stack: ExitStack, prefix: tuple[str, ...], top: Path, wish: dict[str, 
     line = keeper.stdout.readline()
     if line != "up\n":
         message, code, fix, evidence = json.loads(line)
-        raise LabError(message, code=code, fix=fix, evidence=evidence)
+        error = LabError(code, REPORTED, evidence=evidence, message=message)
+        error.fix = fix
+        raise error
 
 
 def _start(stack: ExitStack, words: Sequence[str]) -> subprocess.Popen[str]:

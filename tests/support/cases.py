@@ -13,6 +13,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from clusterctl import errors
+from clusterctl.codes.table import REPORTED
 from clusterctl.plans.checks.framework import LocalFacts, Observations
 from clusterctl.plans.checks.registry import (
     CheckSelection,
@@ -183,8 +184,9 @@ def _way(changes: Mapping[str, Mapping[str, Any]], caller: str, peer: str, door:
 
 def _failure(told: Mapping[str, Any]) -> errors.ClusterctlError:
     kind: type[errors.ClusterctlError] = getattr(errors, told["is"])
-    words = {key: value for key, value in told.items() if key not in ("is", "message")}
-    return kind(told["message"], **words)
+    error = kind(told["code"], REPORTED, evidence=told.get("evidence", ""), message=told["message"])
+    error.fix = told.get("fix", "")
+    return error
 
 
 def every_case() -> Iterator[tuple[str, dict[str, Any]]]:

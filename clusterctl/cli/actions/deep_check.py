@@ -23,6 +23,7 @@ from clusterctl.client.rpc.tasks import RunHandle, stop_everywhere
 from clusterctl.client.sync.scan import ScanResult, scan_source
 from clusterctl.client.watch.follower import LogLines
 from clusterctl.client.watch.monitor import MonitorOptions, RunMonitor
+from clusterctl.codes.table import word
 from clusterctl.console.progress import Phases
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.checks.framework import LocalFacts, Observations
@@ -60,7 +61,7 @@ def run_deep_check(
     pending = tuple(name for name, facts in preflight.facts.items() if facts.setup.pending)
     if pending:
         problem = "the job's `setup` has not made its environment there yet"
-        deep = replace(deep, trouble=problem, fix="launch the job once, then check again", at=pending)
+        deep = replace(deep, trouble=problem, fix=word("CC-DEEP-006", "setup", {})[1], at=pending)
         return _with_deep_result(nodes, job, preflight, deep)
     with _packed_modules() as folder:
         deep_job = plan_deep_job(job, backend, str(folder))

@@ -146,7 +146,9 @@ class Pull:
                 and not any(run_id.startswith(run_prefix) for run_id in runs)
             ):
                 pull = command_line("clusterctl", "pull", f"./{run_prefix}")
-                error.fix += f"; if it is the directory to pull into: {pull}"
+                raise UsageError(
+                    "CC-USE-023", "folder", prefix=run_prefix, way_out=error.fix, command=pull
+                ) from error
             raise
 
     def _target(self) -> Path:

@@ -196,9 +196,6 @@ def _render_output(noise: bytes, stderr: str) -> str:
     return "\n".join(text for text in parts if text)[-MAX_EVIDENCE:]
 
 
-TORCH_CODE = "CC-RUN-030"
-
-
 def start_timed_out(event: str, limit: float, node: str, evidence: str) -> StartError:
     """Make an error of an event that did not come in time."""
     case = "import" if event == "ready" else ""
@@ -221,8 +218,8 @@ def start_error(header: Untrusted, node: str) -> StartError:
 
 def _gate_error(header: Untrusted, node: str, detail: str) -> StartError:
     """Make an error of what kept torchrun from starting: the module, or what its agent needs for it."""
-    code = parse_code(header) or TORCH_CODE
-    if code == TORCH_CODE:
+    code = parse_code(header) or "CC-RUN-030"
+    if code == "CC-RUN-030":
         case = "environment" if header.flag("environment") else ""
         return StartError("CC-RUN-030", case, node=node, evidence=detail)
     reason = clean_text(header.text("reason")) or detail

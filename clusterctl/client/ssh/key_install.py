@@ -79,8 +79,6 @@ class HostKeyPrompts(HostKeys):
             self.unknown_keys.clear()
 
 
-WRONG_PASSWORD = "CC-KEYS-001"
-PASSWORDS_DISABLED = "CC-KEYS-002"
 ASKS_FOR_PASSWORD = re.compile(r"password|密码|密碼|口令", re.IGNORECASE)
 # what PAM writes around a question: a host may be called token
 PROMPT_PREFIX = re.compile(r"^\([^)]*\)|\S+@\S+")

@@ -16,7 +16,6 @@ from clusterctl.plans.checks.framework import (
     across_nodes,
     check,
     on_node,
-    ssh_to,
 )
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.nodeset import fold_names
@@ -69,7 +68,8 @@ def _find_failed(code: str, context: CheckContext) -> Iterator[Hit]:
         fix, other_names = failed[first.name].fix, fold_names(node.name for node in others)
         differs = any(failed[node.name].fix != fix for node in others)
         folded = f"{fix}\n# and likewise for {other_names}" if fix and differs else fix or _explain(code)
-        yield from (Hit((node.name,), _render_error(failed[node.name]), folded) for node in (first, *others))
+        for node in (first, *others):
+            yield Hit((node.name,), _render_error(failed[node.name]), fix=folded)
 
 
 def _generalize_fix(node: Node, fix: str) -> str:
@@ -172,7 +172,7 @@ def readable_private_key(context: CheckContext) -> Iterator[Hit]:
         users = [node.name for node in context.nodes if node.ssh.key == path]
         if users:
             evidence = f"{path} has mode {mode:04o}; used for {fold_names(users)}"
-            yield across_nodes(users, evidence, f"chmod 600 {shlex.quote(path)}")
+            yield across_nodes(users, evidence, file=shlex.quote(path))
 
 
 @check("CC-SSH-023")
@@ -180,7 +180,7 @@ def noisy_shell(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         if facts.noise:
             shown = facts.noise[:SHOWN_NOISE] + ("..." if len(facts.noise) > SHOWN_NOISE else "")
-            yield on_node(node, f"it says: {shown}", ssh_to(node, "true"))
+            yield on_node(node, f"it says: {shown}")
 
 
 @check("CC-PY-020")
@@ -192,5 +192,9 @@ def shadowing_module(context: CheckContext) -> Iterator[Hit]:
     ]
     if names and context.known and context.job is not None:
         evidence = f"{', '.join(names[:6])} beside {context.job.script}"
-        fix = f"rename {plural(len(names), 'file')}: {' '.join(map(shlex.quote, names[:6]))}"
-        yield across_nodes([node.name for node, _ in context.known], evidence, fix)
+        yield across_nodes(
+            [node.name for node, _ in context.known],
+            evidence,
+            files=plural(len(names), "file"),
+            names=" ".join(map(shlex.quote, names[:6])),
+        )

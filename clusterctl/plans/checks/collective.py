@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from clusterctl.plans.checks.framework import CheckContext, Hit, across_nodes, check, exclude_option, ssh_to
+from clusterctl.plans.checks.framework import CheckContext, Hit, across_nodes, check, exclude_option
 from clusterctl.plans.diagnose.collective import DeepCheckResult, Group
 from clusterctl.specs.text import plural
 
@@ -24,9 +24,7 @@ def node_fails(context: CheckContext) -> Iterator[Hit]:
     for number in deep.diagnosis.nodes:
         description = _describe_node_failure(deep, number)
         yield across_nodes(
-            [deep.name(number)],
-            f"{deep.name(number)}{description}{REST_TEXTS[deep.diagnosis.rest]}",
-            f"add --exclude {deep.name(number)}",
+            [deep.name(number)], f"{deep.name(number)}{description}{REST_TEXTS[deep.diagnosis.rest]}"
         )
 
 
@@ -49,7 +47,7 @@ def link_fails(context: CheckContext) -> Iterator[Hit]:
         failed = next((group for group in _groups_between(deep, link) if not group.ok), None)
         error = deep.describe_error(failed)
         names = [deep.name(number) for number in link]
-        yield across_nodes(names, f"{' and '.join(names)}: {error}", f"add --exclude {names[-1]}")
+        yield across_nodes(names, f"{' and '.join(names)}: {error}", last=names[-1])
 
 
 def _groups_between(deep: DeepCheckResult, link: Sequence[int]) -> list[Group]:
@@ -68,14 +66,11 @@ def all_fail(context: CheckContext) -> Iterator[Hit]:
     pair_summary = (
         f"; {working} of {plural(len(pairs), 'pair')} {'works' if working == 1 else 'work'}" if pairs else ""
     )
-    fix_if_some_work = (
-        "look at what grows with the number of nodes: `ulimit -n`, ports, the backend's time limit"
+    yield across_nodes(
+        [node.name for node in context.nodes],
+        f"all together: {error}{pair_summary}",
+        "" if working else "no-pair",
     )
-    fix_if_none_work = (
-        "check that GPUs, NIC and firewall are those you expect on all nodes: clusterctl check -v"
-    )
-    fix = fix_if_some_work if working else fix_if_none_work
-    yield across_nodes([node.name for node in context.nodes], f"all together: {error}{pair_summary}", fix)
 
 
 @check("CC-DEEP-004")
@@ -89,13 +84,12 @@ def node_is_slow(context: CheckContext) -> Iterator[Hit]:
         best_bandwidth = max((group.bandwidth for group in pairs), default=0.0)
         best_latency = min((group.latency for group in pairs), default=0.0)
         evidence = f"{name}: at best {render_rate(best_bandwidth)} and {render_time(best_latency)} with any other node"
-        node = next(node for node in context.nodes if node.name == name)
         nics = context.networks[name].nics if name in context.networks else ()
-        fix = ssh_to(node, f"ip -s link show {nics[0]}; cat /sys/class/net/{nics[0]}/speed") if nics else ""
         yield across_nodes(
             [name],
             f"{evidence}; usual are {render_rate(usual_bandwidth)} and {render_time(usual_latency)}",
-            fix,
+            "" if nics else None,
+            nic=nics[0] if nics else "",
         )
 
 
@@ -111,15 +105,16 @@ def link_is_slow(context: CheckContext) -> Iterator[Hit]:
             usual_bandwidth, usual_latency = deep.usual
             measured = f"{render_rate(group.bandwidth)} and {render_time(group.latency)}"
             usual = f"usual are {render_rate(usual_bandwidth)} and {render_time(usual_latency)}"
-            fix = f"look at cables, switch ports and other traffic between these two, or {exclude_option(names[1:])}"
-            yield across_nodes(names, f"{' and '.join(names)}: {measured}; {usual}", fix)
+            yield across_nodes(
+                names, f"{' and '.join(names)}: {measured}; {usual}", exclude=exclude_option(names[1:])
+            )
 
 
 @check("CC-DEEP-006")
 def did_not_end(context: CheckContext) -> Iterator[Hit]:
     deep = context.deep
     if deep is not None and deep.trouble:
-        yield across_nodes(deep.at or [node.name for node in context.nodes], deep.trouble, deep.fix)
+        yield across_nodes(deep.at or [node.name for node in context.nodes], deep.trouble, way_out=deep.fix)
 
 
 def _render_names(deep: DeepCheckResult, numbers: Sequence[int]) -> str:

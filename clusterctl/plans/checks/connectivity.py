@@ -160,12 +160,13 @@ def _find_closed(context: CheckContext, mesh: MeshResult, rail: str) -> Iterator
         )
         text = f"{_CLOSED[pattern.kind](pattern)}{render_rail(rail)} {why}"
         if duplicate:
-            yield across_nodes(pattern.nodes, f"{text}: {duplicate[0]}", duplicate[1])
+            yield across_nodes(pattern.nodes, f"{text}: {duplicate[0]}", "duplicate", command=duplicate[1])
             continue
         text += _render_rest(open_count, pattern)
         if pattern.kind in ("all", "pair") and not rail and _is_master_open(mesh, pattern.nodes):
             text += "; the port of the master is open, so a firewall passes that one only"
-        yield across_nodes(pattern.nodes, text, _firewall_command(context, pattern))
+        facts = _firewall_facts(context, pattern)
+        yield across_nodes(pattern.nodes, text, "firewall" if facts else None, **facts)
 
 
 def _describe_duplicate_address(
@@ -221,18 +222,20 @@ def _is_master_open(mesh: MeshResult, names: Iterable[str]) -> bool:
     return any(path.open for path in mesh.select_paths(MASTER) if set(path.ends) <= members)
 
 
-def _firewall_command(context: CheckContext, pattern: Pattern) -> str:
-    """Give the command that shows the rules of the node that is called, and say what they must let pass."""
+def _firewall_facts(context: CheckContext, pattern: Pattern) -> dict[str, str]:
+    """Give the command that shows the rules of the node that is called, and what they must let pass."""
     target = next((name for name in reversed(pattern.nodes) if name in context.facts), None)
     if target is None:
-        return ""
+        return {}
     node, facts = next(other for other in context.nodes if other.name == target), context.facts[target]
     caller_names = {ends[1 - ends.index(target)] for ends in pattern.paths if target in ends}
     callers = [str(context.networks[other.name].ip) for other in context.nodes if other.name in caller_names]
     more = f" and {len(callers) - 3} more" if len(callers) > 3 else ""
-    ports = f"{facts.ports.first or 32768}-{facts.ports.last or 60999}"
-    command = as_root(node, facts, "nft list ruleset")
-    return f"{command}  # let TCP ports {ports} pass from {', '.join(callers[:3])}{more}"
+    return {
+        "command": as_root(node, facts, "nft list ruleset"),
+        "ports": f"{facts.ports.first or 32768}-{facts.ports.last or 60999}",
+        "callers": ", ".join(callers[:3]) + more,
+    }
 
 
 @check("CC-NET-033", needs=("wire",))
@@ -258,9 +261,7 @@ def master_port_is_closed(context: CheckContext) -> Iterator[Hit]:
             else "other nodes are reached"
         )
         text = f"{connection}: blocked {why}; {contrast}"
-        yield across_nodes(
-            [*names, paths[0].peer], text, "inventory: ports: FIRST-LAST  # which the firewall passes"
-        )
+        yield across_nodes([*names, paths[0].peer], text)
 
 
 @check("CC-NET-035", needs=("wire",))
@@ -270,10 +271,11 @@ def missing_from_mesh_test(context: CheckContext) -> Iterator[Hit]:
         if why is None or context.mesh is None:
             continue
         if node.name == context.mesh.ports_taken:
-            fix = "inventory: ports: FIRST-LAST  # a wider range; who holds them: " + ssh_to(node, "ss -tlnp")
-            yield Hit((node.name,), why, fix, severity="error")
+            yield Hit(
+                (node.name,), why, case="ports", facts={"command": ssh_to(node, "ss -tlnp")}, severity="error"
+            )
         else:
-            yield Hit((node.name,), why, ssh_to(node, "uptime; ss -tlnp"))
+            yield Hit((node.name,), why, case="")
 
 
 @check("CC-NET-036", needs=("wire",))
@@ -285,14 +287,14 @@ def unknown_peer_answers(context: CheckContext) -> Iterator[Hit]:
             duplicate = _describe_duplicate_address(
                 context, (path.peer,), [candidate.name for candidate in context.nodes]
             )
-            fix = (
+            command = (
                 as_root(node, context.facts[path.caller], f"arping -D -c 3 {ip}")
                 if path.caller in context.facts
                 else ""
             )
             text = f"{path.caller} -> {path.peer} ({ip}): answered by another node"
-            text, fix = (f"{text}: {duplicate[0]}", duplicate[1]) if duplicate else (text, fix)
-            yield across_nodes((path.peer,), text, fix)
+            text, command = (f"{text}: {duplicate[0]}", duplicate[1]) if duplicate else (text, command)
+            yield across_nodes((path.peer,), text, "" if command else None, command=command)
 
 
 @check("CC-NET-037", needs=("wire",))
@@ -300,8 +302,7 @@ def addresses_are_translated(context: CheckContext) -> Iterator[Hit]:
     for path in context.mesh.select_paths(MESH) if context.mesh else ():
         if path.own and path.seen and path.own != path.seen:
             evidence = f"{path.caller} calls from {path.own} and {path.peer} sees {path.seen}"
-            fix = "use addresses that no NAT changes: `network:` or `nic:`; containers: --network host"
-            yield across_nodes((path.caller,), evidence, fix)
+            yield across_nodes((path.caller,), evidence)
 
 
 SLOW_RTT = 5000  # microseconds
@@ -342,7 +343,7 @@ def _find_lost_packets(
             if line not in given_fixes
         ]
         given_fixes.update(fixes)
-        yield across_nodes(pattern.nodes, text, "\n".join(fixes))
+        yield across_nodes(pattern.nodes, text, "" if fixes else None, commands="\n".join(fixes))
 
 
 def _lost_directions(path: MeshPath) -> list[Endpoints]:
@@ -413,12 +414,7 @@ def _find_slow(mesh: MeshResult, rail: str) -> Iterator[Hit]:
         path = max((slow[ends] for ends in pattern.paths), key=lambda candidate: candidate.seconds or 0.0)
         pace, usual_pace = _render_pace(path.least_rtt, path.seconds), _render_pace(usual_rtt, usual_seconds)
         evidence = f"{_WHERE[pattern.kind](pattern)}{render_rail(rail)}: {pace}; elsewhere {usual_pace}"
-        alternative = f"or {exclude_option(pattern.nodes[-1:])}"
-        yield across_nodes(
-            pattern.nodes,
-            evidence,
-            f"look at NIC, cable and switch port, and what else goes there, {alternative}",
-        )
+        yield across_nodes(pattern.nodes, evidence, exclude=exclude_option(pattern.nodes[-1:]))
 
 
 def _is_slow(path: MeshPath, usual_rtt: float, usual_seconds: float) -> bool:
@@ -441,5 +437,4 @@ def path_is_narrower(context: CheckContext) -> Iterator[Hit]:
             ).extend(path.ends)
     for text, names in names_by_text.items():
         node_names = [node.name for node in context.nodes if node.name in names]
-        fix = "give switches and tunnels between them the NICs' MTU, or leave it: it only costs some speed"
-        yield across_nodes(node_names, f"between {fold_names(node_names)}: {text}", fix)
+        yield across_nodes(node_names, f"between {fold_names(node_names)}: {text}")

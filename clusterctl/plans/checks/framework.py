@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from clusterctl.codes.entry import Entry, Severity
+from clusterctl.codes.entry import Entry, Severity, fill
 from clusterctl.codes.table import TABLE
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.diagnose.collective import DeepCheckResult
@@ -49,24 +49,40 @@ class Finding:
 class Hit:
     """What a check saw; `shared` evidence names its nodes itself, other evidence is about each node alone.
 
+    The fix is a case of the check's code, with facts for its placeholders; without a case there is none.
     `severity` is None where it is that of the check.
     """
 
     nodes: tuple[str, ...]
     evidence: str
-    fix: str = ""
+    case: str | None = ""
+    facts: Mapping[str, object] = field(default_factory=dict)
     shared: bool = False
     severity: Severity | None = None
+    fix: str = ""
+
+    def with_fix(self, code: str, context: CheckContext) -> Hit:
+        """Word the fix; `{node}` is the first of the nodes, and a command runs on it."""
+        if self.fix or self.case is None:
+            return self
+        node = next(node for node in context.nodes if node.name in self.nodes)
+        text = fill(TABLE[code].cases[self.case].fix.en, {"node": node.name, **self.facts})
+        prompt, command, comment = text[:2], *text[2:].partition("  # ")[::2]
+        if prompt not in ("$ ", "# "):
+            return replace(self, fix=text)
+        shown = as_root(node, context.facts[node.name], command) if prompt == "# " else ssh_to(node, command)
+        lines = f"{shown}  # {comment}" if comment else shown
+        return replace(self, fix=lines)
 
 
-def on_node(node: Node, evidence: str, fix: str = "") -> Hit:
+def on_node(node: Node, evidence: str, case: str | None = "", /, **facts: object) -> Hit:
     """Report something about one node."""
-    return Hit((node.name,), evidence, fix)
+    return Hit((node.name,), evidence, case, facts)
 
 
-def across_nodes(nodes: Iterable[str], evidence: str, fix: str = "") -> Hit:
+def across_nodes(nodes: Iterable[str], evidence: str, case: str | None = "", /, **facts: object) -> Hit:
     """Report something that only a comparison shows; the evidence names the nodes itself."""
-    return Hit(tuple(nodes), evidence, fix, shared=True)
+    return Hit(tuple(nodes), evidence, case, facts, shared=True)
 
 
 @dataclass(frozen=True)

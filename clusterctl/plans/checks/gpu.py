@@ -9,13 +9,10 @@ from clusterctl.plans.checks.framework import (
     CheckContext,
     Hit,
     across_nodes,
-    as_root,
     check,
     exclude_option,
-    in_inventory,
     on_node,
     split_votes,
-    ssh_to,
 )
 from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.facts.records import Gpu
@@ -62,16 +59,16 @@ def no_gpu(context: CheckContext) -> Iterator[Hit]:
         if not _count_gpus(facts) and not node.gpus and not facts.gpus.error:
             evidence = "nvidia-smi lists none" if facts.gpus.smi else "no nvidia-smi and no driver are there"
             yield on_node(
-                node, evidence, f"add --exclude {node.name}" if any_gpu_found else _use_cpus_fix(context.job)
+                node, evidence, "" if any_gpu_found else "no-gpus", changes=_list_cpu_changes(context.job)
             )
 
 
-def _use_cpus_fix(job: Job) -> str:
+def _list_cpu_changes(job: Job) -> str:
     """Say what in a job asks for GPUs."""
     changes = ["backend: gloo"] if job.backend == "nccl" else []
     changes += ["nproc_per_node: 1"] if job.nproc_per_node == "gpu" else []
     changes += ["no gpus:"] if job.gpus else []
-    return f"job: {', '.join(changes)}  # uses CPUs"
+    return ", ".join(changes)
 
 
 @check("CC-GPU-002", needs=("gpus",))
@@ -81,7 +78,7 @@ def too_few_gpus(context: CheckContext) -> Iterator[Hit]:
         usable = _count_usable(context, node, facts)
         if isinstance(nproc_per_node, int) and 0 < usable < nproc_per_node:
             evidence = f"{plural(usable, 'GPU')} for nproc_per_node: {nproc_per_node}"
-            yield on_node(node, evidence, f"job: nproc_per_node: {usable}  # or gpu")
+            yield on_node(node, evidence, usable=usable)
 
 
 @check("CC-GPU-003", needs=("gpus",))
@@ -89,11 +86,7 @@ def fewer_than_promised(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         if node.gpus and _count_gpus(facts) < node.gpus and not facts.gpus.error:
             evidence = f"{_count_gpus(facts)} found, the inventory says {node.gpus}"
-            yield on_node(
-                node,
-                evidence,
-                in_inventory(node, f"gpus: {_count_gpus(facts)}  # or look for Xid in `dmesg`"),
-            )
+            yield on_node(node, evidence, count=_count_gpus(facts))
 
 
 @check("CC-GPU-004", needs=("gpus",))
@@ -102,7 +95,7 @@ def driver_mismatch(context: CheckContext) -> Iterator[Hit]:
         if _is_driver_mismatched(facts):
             library = facts.gpus.driver or _parse_library_version(facts.gpus.error or "") or "another version"
             evidence = f"kernel module {facts.gpus.module or 'of another version'}, library {library}"
-            yield on_node(node, evidence, as_root(node, facts, "reboot"))
+            yield on_node(node, evidence)
 
 
 def _parse_library_version(text: str) -> str | None:
@@ -120,10 +113,7 @@ def driver_is_old(context: CheckContext) -> Iterator[Hit]:
             evidence = (
                 f"driver {_driver_version(facts)}, torch {facts.torch.version} with CUDA {facts.torch.cuda}"
             )
-            fix = (
-                f"install driver {oldest} or later, or a torch for an older CUDA (its version ends in +cuNNN)"
-            )
-            yield on_node(node, f"{evidence} needs {oldest} or later", fix)
+            yield on_node(node, f"{evidence} needs {oldest} or later", oldest=oldest)
 
 
 @check("CC-GPU-006", needs=("gpus",))
@@ -131,9 +121,12 @@ def drivers_differ(context: CheckContext) -> Iterator[Hit]:
     branches = {node.name: (_driver_version(facts) or "").partition(".")[0] for node, facts in context.known}
     split = split_votes({name: branch for name, branch in branches.items() if branch})
     if split:
-        target = f"driver {split.majority}" if split.majority else "one driver"
         yield across_nodes(
-            split.odd, split.evidence, f"install {target} there, or {exclude_option(split.odd)}"
+            split.odd,
+            split.evidence,
+            "" if split.majority else "any",
+            version=split.majority,
+            exclude=exclude_option(split.odd),
         )
 
 
@@ -142,11 +135,8 @@ def models_differ(context: CheckContext) -> Iterator[Hit]:
     models = {node.name: " + ".join(sorted(_models(facts))) for node, facts in context.known}
     split = split_votes({name: model for name, model in models.items() if model})
     if split:
-        batch_fix = "take batches that fit the smallest GPU"
         yield across_nodes(
-            split.odd,
-            split.evidence,
-            f"{batch_fix}, or {exclude_option(split.odd)}" if split.majority else batch_fix,
+            split.odd, split.evidence, "" if split.majority else "any", exclude=exclude_option(split.odd)
         )
 
 
@@ -165,9 +155,7 @@ def counts_differ(context: CheckContext) -> Iterator[Hit]:
         counts = {node.name: _count_lent(node, facts) for node, facts in context.known}
     split = split_votes({name: str(count) for name, count in counts.items() if count})
     if split:
-        yield across_nodes(
-            split.odd, split.evidence, "job: nproc_per_node: N  # a number that every node has"
-        )
+        yield across_nodes(split.odd, split.evidence)
 
 
 @check("CC-GPU-009", needs=("gpus",))
@@ -176,7 +164,7 @@ def smi_failed(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         error = facts.gpus.error or facts.gpu_health.error
         if error and relevant and not _is_driver_mismatched(facts):
-            yield on_node(node, error, ssh_to(node, "nvidia-smi; dmesg | grep -i xid | tail"))
+            yield on_node(node, error)
 
 
 @check("CC-GPU-010", needs=("gpus",))
@@ -184,7 +172,7 @@ def more_than_promised(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         if node.gpus is not None and _count_gpus(facts) > node.gpus:
             evidence = f"{_count_gpus(facts)} found, the inventory says {node.gpus}"
-            yield on_node(node, evidence, in_inventory(node, f"gpus: {_count_gpus(facts)}"))
+            yield on_node(node, evidence, count=_count_gpus(facts))
 
 
 @check("CC-GPU-018", needs=("gpus",))
@@ -197,10 +185,10 @@ def chosen_gpu_is_missing(context: CheckContext) -> Iterator[Hit]:
             continue  # told by CC-GPU-001 and CC-GPU-009
         if missing:
             evidence = f"gpus: {', '.join(missing)} of {plural(_count_gpus(facts), 'GPU')}"
-            yield on_node(node, evidence, f"add --exclude {node.name}")
+            yield on_node(node, evidence)
         elif node.gpus is not None and len(chosen) > node.gpus:
             evidence = f"the job chooses {plural(len(chosen), 'GPU')}, the inventory lends {node.gpus}"
-            yield on_node(node, evidence, in_inventory(node, f"gpus: {len(chosen)}"))
+            yield on_node(node, evidence, "count", count=len(chosen))
 
 
 MOST_NAMED = 4
@@ -217,18 +205,18 @@ def _nodes_with_gpus(
 
 @check("CC-GPU-011", needs=("gpus",))
 def compute_prohibited(context: CheckContext) -> Iterator[Hit]:
-    for node, facts, evidence in _nodes_with_gpus(
+    for node, _, evidence in _nodes_with_gpus(
         context, lambda gpu: gpu.compute_mode == "Prohibited", _describe_compute_mode
     ):
-        yield on_node(node, evidence, as_root(node, facts, "nvidia-smi -c 0"))
+        yield on_node(node, evidence)
 
 
 @check("CC-GPU-012", needs=("gpus",))
 def compute_exclusive(context: CheckContext) -> Iterator[Hit]:
-    for node, facts, evidence in _nodes_with_gpus(
+    for node, _, evidence in _nodes_with_gpus(
         context, lambda gpu: "Exclusive" in (gpu.compute_mode or ""), _describe_compute_mode
     ):
-        yield on_node(node, evidence, as_root(node, facts, "nvidia-smi -c 0"))
+        yield on_node(node, evidence)
 
 
 def _describe_compute_mode(gpu: Gpu) -> str:
@@ -237,24 +225,23 @@ def _describe_compute_mode(gpu: Gpu) -> str:
 
 @check("CC-GPU-013", needs=("gpus",))
 def mig_is_on(context: CheckContext) -> Iterator[Hit]:
-    for node, facts, evidence in _nodes_with_gpus(
+    for node, _, evidence in _nodes_with_gpus(
         context, lambda gpu: gpu.mig == "Enabled", lambda _: "has MIG on"
     ):
-        yield on_node(node, evidence, as_root(node, facts, "nvidia-smi -mig 0"))
+        yield on_node(node, evidence)
 
 
 @check("CC-GPU-014", needs=("gpus",))
 def ecc_errors(context: CheckContext) -> Iterator[Hit]:
-    for node, facts, evidence in _nodes_with_gpus(
+    for node, _, evidence in _nodes_with_gpus(
         context, lambda gpu: bool(gpu.ecc_errors), lambda gpu: f"has {gpu.ecc_errors}"
     ):
-        yield on_node(node, evidence, as_root(node, facts, "nvidia-smi --gpu-reset"))
+        yield on_node(node, evidence)
 
 
 @check("CC-GPU-015", needs=("gpus",))
 def gpu_in_use(context: CheckContext) -> Iterator[Hit]:
     chosen = context.job.gpus if context.job else ()
-    query = "nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name,used_memory --format=csv"
     for node, facts in context.known:
         busy = [
             f"GPU {gpu.index} uses {gpu.memory_used} MiB{_render_users(gpu, facts)}"
@@ -262,7 +249,7 @@ def gpu_in_use(context: CheckContext) -> Iterator[Hit]:
             if (gpu.memory_used or 0) > BUSY_MEMORY and (not chosen or gpu.index in chosen)
         ]
         if busy:
-            yield on_node(node, ", ".join(busy), ssh_to(node, query))
+            yield on_node(node, ", ".join(busy))
 
 
 def _render_users(gpu: Gpu, facts: Facts) -> str:
@@ -284,7 +271,7 @@ def gpu_is_silent(context: CheckContext) -> Iterator[Hit]:
             evidence = (
                 f"{plural(files, 'device file')}, {plural(count, 'GPU')} listed{_render_unlisted(facts)}"
             )
-            yield on_node(node, evidence, ssh_to(node, "dmesg | grep -i xid | tail"))
+            yield on_node(node, evidence)
 
 
 def _render_unlisted(facts: Facts) -> str:
@@ -306,8 +293,4 @@ def hidden_gpus(context: CheckContext) -> Iterator[Hit]:
             if name in facts.environment.keys() - set_by_job
         ]
         if variables and facts.gpus.count:
-            yield on_node(
-                node,
-                ", ".join(variables),
-                ssh_to(node, "grep -rn VISIBLE_DEVICES ~/.bashrc ~/.profile /etc/environment"),
-            )
+            yield on_node(node, ", ".join(variables))

@@ -9,12 +9,9 @@ from clusterctl.plans.checks.framework import (
     CheckContext,
     Hit,
     across_nodes,
-    as_root,
     check,
     on_node,
     split_votes,
-    ssh_to,
-    ssh_to_first,
 )
 from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.facts.records import GpuState, Xid
@@ -63,11 +60,7 @@ def xids(context: CheckContext) -> Iterator[Hit]:
         descriptions = [_render_xid(xid) for xid in facts.gpu_health.xids if xid.code in XIDS]
         more = [f"{len(descriptions) - MOST_NAMED} more"] if len(descriptions) > MOST_NAMED else []
         if descriptions:
-            yield on_node(
-                node,
-                "; ".join([*descriptions[:MOST_NAMED], *more]),
-                ssh_to(node, "dmesg | grep -i xid | tail"),
-            )
+            yield on_node(node, "; ".join([*descriptions[:MOST_NAMED], *more]))
 
 
 def _render_xid(xid: Xid) -> str:
@@ -81,8 +74,8 @@ def remap_pending(context: CheckContext) -> Iterator[Hit]:
     affected = _nodes_with_states(
         context, lambda gpu: gpu.remap_pending == "Yes", lambda _: "row remapping pending"
     )
-    for node, facts, evidence in affected:
-        yield on_node(node, evidence, as_root(node, facts, "nvidia-smi --gpu-reset"))
+    for node, _, evidence in affected:
+        yield on_node(node, evidence)
 
 
 @check("CC-GPU-022", needs=("gpu_health",))
@@ -91,9 +84,7 @@ def remap_failed(context: CheckContext) -> Iterator[Hit]:
         context, lambda gpu: gpu.remap_failed == "Yes", lambda _: "row remapping failed"
     )
     for node, _, evidence in affected:
-        yield on_node(
-            node, evidence, f"add --exclude {node.name}, or choose other GPUs by `gpus:` in the job"
-        )
+        yield on_node(node, evidence)
 
 
 @check("CC-GPU-023", needs=("gpu_health",))
@@ -101,13 +92,13 @@ def throttled(context: CheckContext) -> Iterator[Hit]:
     for node, _, evidence in _nodes_with_states(
         context, lambda gpu: bool(gpu.slowed), lambda gpu: " and ".join(gpu.slowed)
     ):
-        yield on_node(node, evidence, ssh_to(node, "nvidia-smi -q -d TEMPERATURE,POWER,PERFORMANCE"))
+        yield on_node(node, evidence)
 
 
 @check("CC-GPU-024", needs=("gpu_health",))
 def fabric_not_ready(context: CheckContext) -> Iterator[Hit]:
-    for node, facts, evidence in _nodes_with_states(context, _is_unready, _describe_fabric):
-        yield on_node(node, evidence, as_root(node, facts, "systemctl restart nvidia-fabricmanager"))
+    for node, _, evidence in _nodes_with_states(context, _is_unready, _describe_fabric):
+        yield on_node(node, evidence)
 
 
 def _is_unready(gpu: GpuState) -> bool:
@@ -129,15 +120,12 @@ def links_down(context: CheckContext) -> Iterator[Hit]:
             description = ", ".join(
                 f"GPU {gpu.index}: {gpu.links_down} of {gpu.links} NVLinks" for gpu in partly
             )
-            yield on_node(
-                node, f"{description} down", ssh_to(node, "nvidia-smi nvlink -s; nvidia-smi nvlink -e")
-            )
+            yield on_node(node, f"{description} down")
         elif active:
             counts[node.name] = " or ".join(f"{count} active" for count in sorted(active))
     split = split_votes(counts)
     if split:
-        fix = ssh_to_first(context.nodes, split.odd, "nvidia-smi nvlink -s; nvidia-smi nvlink -e")
-        yield across_nodes(split.odd, f"NVLinks: {split.evidence}", fix)
+        yield across_nodes(split.odd, f"NVLinks: {split.evidence}")
 
 
 @check("CC-GPU-026", needs=("gpu_health",))
@@ -148,9 +136,7 @@ def pcie_is_narrow(context: CheckContext) -> Iterator[Hit]:
         lambda gpu: f"x{gpu.width} of x{gpu.width_most}",
     )
     for node, _, evidence in affected:
-        yield on_node(
-            node, evidence, ssh_to(node, "nvidia-smi --query-gpu=index,pcie.link.width.current --format=csv")
-        )
+        yield on_node(node, evidence)
 
 
 @check("CC-GPU-027", needs=("gpus", "torch"))
@@ -166,7 +152,6 @@ def no_kernels(context: CheckContext) -> Iterator[Hit]:
             yield on_node(
                 node,
                 f"{', '.join(sorted(lacking))}; torch {facts.torch.version} is for CUDA {facts.torch.cuda}",
-                "install a torch whose CUDA knows this GPU: pip install torch --index-url .../whl/cuNNN",
             )
 
 
@@ -186,5 +171,5 @@ def not_persistent(context: CheckContext) -> Iterator[Hit]:
     affected = _nodes_with_states(
         context, lambda gpu: gpu.persistence == "Disabled", lambda _: "persistence mode Disabled"
     )
-    for node, facts, evidence in affected:
-        yield on_node(node, evidence, as_root(node, facts, "nvidia-smi -pm 1"))
+    for node, _, evidence in affected:
+        yield on_node(node, evidence)

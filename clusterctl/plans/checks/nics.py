@@ -170,7 +170,7 @@ def nic_is_missing(context: CheckContext) -> Iterator[Hit]:
     for node, facts, names in _nodes_with_problem(context, "nic-missing"):
         line = propose_nics(node, facts, names)
         evidence = f"no {', '.join(names)}; there is {render_nics(list_candidate_nics(facts, names[0]))}"
-        yield on_node(node, evidence, in_inventory(node, line) if line else "")
+        yield on_node(node, evidence, "" if line else None, line=line)
 
 
 @check("CC-NET-002", needs=("nics",))
@@ -178,20 +178,16 @@ def nic_is_down(context: CheckContext) -> Iterator[Hit]:
     for node, facts, name in _each_problem(context, "nic-down"):
         nic = next(nic for nic in facts.nics if nic.name == name)
         if nic.up:
-            yield on_node(node, f"{name} is on but has no link", "look at the cable and the switch port")
+            yield on_node(node, f"{name} is on but has no link", "cable")
         else:
-            yield on_node(
-                node, f"{name} is switched off", as_root(node, facts, f"ip link set {shlex.quote(name)} up")
-            )
+            yield on_node(node, f"{name} is switched off", nic=shlex.quote(name))
 
 
 @check("CC-NET-003", needs=("nics",))
 def address_on_other_nic(context: CheckContext) -> Iterator[Hit]:
     for node, facts, ip in _each_problem(context, "address-on-other-nic"):
         owner, chosen = nic_with_address(facts, ip), ", ".join(context.networks[node.name].nics)
-        yield on_node(
-            node, f"{ip} is on {owner}, training uses {chosen}", in_inventory(node, f"nic: [{owner}]")
-        )
+        yield on_node(node, f"{ip} is on {owner}, training uses {chosen}", nic=owner)
 
 
 @check("CC-NET-004", needs=("nics",))
@@ -200,7 +196,7 @@ def address_on_no_nic(context: CheckContext) -> Iterator[Hit]:
         evidence = (
             f"{ip} ({context.networks[node.name].source}); there is {render_nics(list_candidate_nics(facts))}"
         )
-        yield on_node(node, evidence, _own_address_fix(context, node, facts))
+        yield on_node(node, evidence, lines=_own_address_fix(context, node, facts))
 
 
 def _own_address_fix(context: CheckContext, node: Node, facts: Facts) -> str:
@@ -220,8 +216,12 @@ def _own_address_fix(context: CheckContext, node: Node, facts: Facts) -> str:
 def no_address(context: CheckContext) -> Iterator[Hit]:
     for node, facts, text in _each_problem(context, "no-address"):
         nics = list_candidate_nics(facts)
-        fix = in_inventory(node, f"ip: {nics[0].ipv4[0]}") if nics else ""
-        yield on_node(node, f"{text}; there is {render_nics(nics)}", fix)
+        yield on_node(
+            node,
+            f"{text}; there is {render_nics(nics)}",
+            "" if nics else None,
+            ip=nics[0].ipv4[0] if nics else "",
+        )
 
 
 @check("CC-NET-008")
@@ -233,7 +233,8 @@ def address_is_shared(context: CheckContext) -> Iterator[Hit]:
             nodes_of.setdefault(ip, []).append(node.name)
     for ip, names in nodes_of.items():
         if len(names) > 1:
-            yield across_nodes(names, f"{fold_names(names)}: {ip}", _shared_address_fix(context, names, ip))
+            lines = _shared_address_fix(context, names, ip)
+            yield across_nodes(names, f"{fold_names(names)}: {ip}", "lines" if lines else "", lines=lines)
 
 
 def _shared_address_fix(context: CheckContext, names: list[str], ip: str) -> str:
@@ -244,7 +245,7 @@ def _shared_address_fix(context: CheckContext, names: list[str], ip: str) -> str
         if node.name in names and not nic_with_address(facts, ip)
     ]
     if not 0 < len(without_address) < len(names):
-        return "inventory: give each of them its own ip:"
+        return ""
     return "\n".join(_own_address_fix(context, node, facts) for node, facts in without_address)
 
 
@@ -255,7 +256,7 @@ def address_is_loopback(context: CheckContext) -> Iterator[Hit]:
         ip = context.networks[node.name].ip
         if ip and ip.startswith("127.") and len(machines) > 1:
             nics = list_candidate_nics(facts)
-            yield on_node(node, ip, in_inventory(node, f"ip: {nics[0].ipv4[0] if nics else 'ADDRESS'}"))
+            yield on_node(node, ip, ip=nics[0].ipv4[0] if nics else "ADDRESS")
 
 
 @check("CC-NET-016", needs=("nics",))
@@ -268,9 +269,11 @@ def nic_without_address(context: CheckContext) -> Iterator[Hit]:
         evidence = f"{bare}; there is {render_nics(list_candidate_nics(facts, names[0]))}"
         line = propose_nics(node, facts, names)
         if slaves.isdisjoint(names):
-            yield on_node(node, evidence, restore_address_command(context, node, facts, names[0]))
+            yield on_node(
+                node, evidence, "restore", command=restore_address_command(context, node, facts, names[0])
+            )
         else:
-            yield on_node(node, evidence, in_inventory(node, line) if line else "")
+            yield on_node(node, evidence, "" if line else None, line=line)
 
 
 @check("CC-NET-017", needs=("nics",))
@@ -279,8 +282,7 @@ def address_is_public(context: CheckContext) -> Iterator[Hit]:
         ip = context.networks[node.name].ip
         if ip and _is_public(ip):
             private = [nic for nic in list_candidate_nics(facts) if not any(map(_is_public, nic.ipv4))]
-            fix = in_inventory(node, f"ip: {private[0].ipv4[0]}") if private else ""
-            yield on_node(node, ip, fix or "let a firewall pass only the nodes' own addresses")
+            yield on_node(node, ip, "private" if private else "", ip=private[0].ipv4[0] if private else "")
 
 
 def _is_public(ip: str) -> bool:
@@ -333,8 +335,9 @@ def nic_is_virtual(context: CheckContext) -> Iterator[Hit]:
         physical = _list_physical_nics(facts)
         is_reported_elsewhere = not node.nic and (nic.name or "").startswith(SIDE_NETWORKS)  # CC-NET-013
         if nic.kind in VIRTUAL and physical and not is_reported_elsewhere:
-            fix = in_inventory(node, f"nic: [{physical[0].name}]  # if the other nodes can be reached by it")
-            yield on_node(node, f"{nic.name} ({nic.kind}); there is {render_nics(physical)}", fix)
+            yield on_node(
+                node, f"{nic.name} ({nic.kind}); there is {render_nics(physical)}", nic=physical[0].name
+            )
 
 
 @check("CC-NET-019", needs=("nics", "infiniband"))
@@ -345,7 +348,7 @@ def faster_nic(context: CheckContext) -> Iterator[Hit]:
         best = max(_list_physical_nics(facts), key=lambda candidate: candidate.speed or 0, default=nic)
         if (best.speed or 0) > nic.speed and best.name not in context.networks[node.name].nics:
             evidence = f"{nic.name} {render_speed(nic.speed)}, {best.name} ({best.ipv4[0]}) {render_speed(best.speed)}"
-            yield on_node(node, evidence, in_inventory(node, f"nic: [{best.name}]"))
+            yield on_node(node, evidence, nic=best.name)
 
 
 def render_speed(speed: int | None) -> str:
@@ -363,7 +366,7 @@ def env_names_missing_nics(context: CheckContext) -> Iterator[Hit]:
         for variable in (*GLOO_VARIABLES, *NCCL_VARIABLES):
             value = env.get(variable, "")
             if value and "${" not in value and (why := _describe_mismatch(variable, value, names)):
-                yield on_node(node, f"{variable}={value}: {why}", f"job: remove {variable} from env:")
+                yield on_node(node, f"{variable}={value}: {why}", variable=variable)
 
 
 def _describe_mismatch(variable: str, value: str, names: list[str]) -> str:

@@ -11,10 +11,8 @@ from clusterctl.plans.checks.framework import (
     Hit,
     across_nodes,
     check,
-    in_inventory,
     on_node,
     split_votes,
-    ssh_to,
     ssh_to_first,
 )
 from clusterctl.specs.nodeset import fold_names
@@ -74,11 +72,14 @@ def python_differs(context: CheckContext) -> Iterator[Hit]:
     }
     split = split_votes(versions)
     if split:
-        target = f"python{split.majority}" if split.majority else "pythonX.Y"
         odd = next(node for node in context.nodes if node.name in split.odd)
         paths = [facts.interpreter.executable for node, facts in context.known if node.name == odd.name]
-        fix = in_inventory(odd, f"python: /path/to/{target}  # now {paths[0]}")
-        yield across_nodes(split.odd, split.evidence, fix)
+        yield across_nodes(
+            split.odd,
+            split.evidence,
+            python=f"python{split.majority}" if split.majority else "pythonX.Y",
+            path=paths[0],
+        )
 
 
 @check("CC-PY-011", needs=("activate",))
@@ -89,7 +90,7 @@ def activate_failed(context: CheckContext) -> Iterator[Hit]:
             line = (context.job.activate if context.job else None) or node.activate
             detail = f": {facts.activate.said}" if facts.activate.said else ""
             yield on_node(
-                node, f"activate ended with status {status}{detail}", ssh_to(node, line) if line else ""
+                node, f"activate ended with status {status}{detail}", "" if line else None, line=line
             )
 
 
@@ -99,7 +100,7 @@ def python_is_outside(context: CheckContext) -> Iterator[Hit]:
         environment = facts.activate.environment
         if facts.activate.inside is False and environment:
             evidence = f"{environment} is active, Python is {facts.interpreter.executable}"
-            yield on_node(node, evidence, in_inventory(node, f"python: {environment}/bin/python"))
+            yield on_node(node, evidence, environment=environment)
 
 
 @check("CC-PY-013", needs=("activate",))
@@ -113,8 +114,7 @@ def activate_differs(context: CheckContext) -> Iterator[Hit]:
     for aspect, values in aspects.items():
         split = split_votes(values)
         if split:
-            fix = "make `activate` name one environment, toolkit and compiler, with versions, for all nodes"
-            yield across_nodes(split.odd, f"{aspect}: {split.evidence}", fix)
+            yield across_nodes(split.odd, f"{aspect}: {split.evidence}")
 
 
 def _environment_name(environment: str | None) -> str:
@@ -126,11 +126,7 @@ def activate_prints_errors(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         output = facts.activate.said or ""
         if facts.activate.status == 0 and ERROR_WORDS.search(output):
-            yield on_node(
-                node,
-                output,
-                in_inventory(node, "activate: join the commands by &&, and mend the one that fails"),
-            )
+            yield on_node(node, output)
 
 
 @check("CC-PY-015", needs=("installed",))
@@ -155,9 +151,8 @@ def packages_differ(context: CheckContext) -> Iterator[Hit]:
             if name in split.odd and packages_by_node[name] != packages_by_node[usual]
         ]
         command = f"{shlex.quote(context.facts[usual].interpreter.executable or 'python3')} -m pip freeze"
-        fix = f"{ssh_to_first(context.nodes, (usual,), command)} > lock.txt, and install that on the others"
         evidence = _describe_differences(packages_by_node, odd, usual, with_reference=split.majority is None)
-        yield across_nodes(split.odd, evidence, fix)
+        yield across_nodes(split.odd, evidence, command=ssh_to_first(context.nodes, (usual,), command))
 
 
 def _is_checked_elsewhere(name: str, torch_differs: bool) -> bool:
@@ -185,8 +180,7 @@ def libc_differs(context: CheckContext) -> Iterator[Hit]:
         {node.name: facts.platform.libc for node, facts in context.known if facts.platform.libc}
     )
     if split:
-        fix = "build extensions on the node with the oldest glibc; wheels from an index need nothing"
-        yield across_nodes(split.odd, split.evidence, fix)
+        yield across_nodes(split.odd, split.evidence)
 
 
 @check("CC-PY-017", needs=("platform", "torch"))
@@ -194,8 +188,7 @@ def libc_is_old(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         libc, torch = _parse_version(facts.platform.libc), _parse_version(facts.torch.version)
         if libc and torch and libc < OLDEST_GLIBC and torch >= SINCE_TORCH:
-            fix = "conda install -c conda-forge pytorch, or a torch before 2.6, or a newer system"
-            yield on_node(node, f"{facts.platform.libc}, torch {facts.torch.version}", fix)
+            yield on_node(node, f"{facts.platform.libc}, torch {facts.torch.version}")
 
 
 def _parse_version(text: str | None) -> tuple[int, int] | None:
@@ -210,6 +203,4 @@ NOT_BUILT = "CC-SETUP-010"
 def environment_is_not_built(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         if facts.setup.pending:
-            yield on_node(
-                node, "torch and packages are not judged before it is there", "clusterctl launch makes it"
-            )
+            yield on_node(node, "torch and packages are not judged before it is there")

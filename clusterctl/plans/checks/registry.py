@@ -190,7 +190,8 @@ def _all_hits(
     """Give what each check saw, apart by severity and by the waiver that holds for it."""
     for check in selected:
         groups: dict[tuple[str, Severity], list[Hit]] = {}
-        for hit in check.find(context.with_answers(check.needs)):
+        narrowed = context.with_answers(check.needs)
+        for hit in (hit.with_fix(check.code, narrowed) for hit in check.find(narrowed)):
             key = selection.waiver_for(check.code, hit.nodes), hit.severity or check.entry.severity
             groups.setdefault(key, []).append(hit)
         yield from ((check, waived, hits) for (waived, _), hits in groups.items())

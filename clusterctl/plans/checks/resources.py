@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from clusterctl.plans.checks.framework import CheckContext, Hit, as_root, check, in_inventory, on_node, ssh_to
+from clusterctl.plans.checks.framework import CheckContext, Hit, check, on_node
 from clusterctl.plans.checks.system import (
     DISK_FULL,
     DISK_LOW,
@@ -59,7 +59,7 @@ def workdir_unusable(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         problem = _workdir_problem(facts)
         if problem:
-            yield on_node(node, problem, in_inventory(node, "workdir: /a/directory/of/your/own"))
+            yield on_node(node, problem)
 
 
 def _workdir_problem(facts: Facts) -> str | None:
@@ -89,11 +89,7 @@ def disk_is_full(context: CheckContext) -> Iterator[Hit]:
         free = free_bytes(facts.workdir_disk)
         if free is not None and free < DISK_FULL:
             mount = shlex.quote(facts.workdir_disk.mount or "/")
-            yield on_node(
-                node,
-                _render_free_space(facts.workdir_disk),
-                ssh_to(node, f"du -xh --max-depth=3 {mount} | sort -h | tail"),
-            )
+            yield on_node(node, _render_free_space(facts.workdir_disk), mount=mount)
 
 
 @check("CC-DISK-004", needs=("workdir_disk",))
@@ -104,7 +100,7 @@ def disk_is_low(context: CheckContext) -> Iterator[Hit]:
             yield on_node(
                 node,
                 _render_free_space(facts.workdir_disk),
-                f"{command_line('clusterctl', 'clean', '--nodes', node.name)}  # old runs go first",
+                command=command_line("clusterctl", "clean", "--nodes", node.name),
             )
 
 
@@ -114,8 +110,9 @@ def few_inodes(context: CheckContext) -> Iterator[Hit]:
         remaining = facts.workdir_disk.inodes_free
         if remaining is not None and remaining < FEW_INODES:
             mount = shlex.quote(facts.workdir_disk.mount or "/")
-            command = ssh_to(node, f"du -x --inodes --max-depth=3 {mount} | sort -n | tail")
-            yield on_node(node, f"{plural(remaining, 'inode')} left on {facts.workdir_disk.mount}", command)
+            yield on_node(
+                node, f"{plural(remaining, 'inode')} left on {facts.workdir_disk.mount}", mount=mount
+            )
 
 
 @check("CC-DISK-006", needs=("tmp_disk",))
@@ -123,11 +120,7 @@ def tmp_is_full(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         free = free_bytes(facts.tmp_disk)
         if free is not None and free < DISK_FULL and facts.tmp_disk.mount != facts.workdir_disk.mount:
-            yield on_node(
-                node,
-                _render_free_space(facts.tmp_disk),
-                ssh_to(node, "du -xh --max-depth=2 /tmp | sort -h | tail"),
-            )
+            yield on_node(node, _render_free_space(facts.tmp_disk))
 
 
 @check("CC-DISK-007", needs=("home_disk",))
@@ -136,12 +129,9 @@ def home_is_full(context: CheckContext) -> Iterator[Hit]:
         disk, is_separate = facts.home_disk, facts.home_disk.mount != facts.workdir_disk.mount
         free = free_bytes(disk)
         if is_separate and free is not None and free < DISK_FULL:
-            yield on_node(
-                node, _render_free_space(disk), ssh_to(node, "du -xh --max-depth=2 ~ | sort -h | tail")
-            )
+            yield on_node(node, _render_free_space(disk))
         elif is_separate and disk.inodes_free == 0:
-            command = "find ~ -xdev -printf '%h\\n' | sort | uniq -c | sort -n | tail"
-            yield on_node(node, f"no inode left on {disk.mount}", ssh_to(node, command))
+            yield on_node(node, f"no inode left on {disk.mount}", "inodes")
 
 
 @check("CC-DISK-008", needs=("python_disk",))
@@ -149,8 +139,7 @@ def python_on_network_disk(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         if facts.python_disk.kind in NETWORK_FILE_SYSTEMS:
             evidence = f"{facts.python_disk.path} is on {facts.python_disk.mount} ({facts.python_disk.kind})"
-            fix = in_inventory(node, "python: /local/copy/bin/python  # if starting takes long")
-            yield on_node(node, evidence, fix)
+            yield on_node(node, evidence)
 
 
 @check("CC-DISK-009")
@@ -161,8 +150,7 @@ def workdir_hangs(context: CheckContext) -> Iterator[Hit]:
         }
         for directory, problem in hanging.items():
             if problem.startswith(TIMEOUT_PREFIX):
-                fix = ssh_to(node, "findmnt -t nfs,nfs4,fuse,cifs; dmesg | tail")
-                yield on_node(node, f"{directory}, {node.workdir}: {problem}", fix)
+                yield on_node(node, f"{directory}, {node.workdir}: {problem}")
 
 
 FIRST_USER_UID = 1000  # uid; logind keeps its hands off system accounts
@@ -171,9 +159,6 @@ PROCESSES_PER_WORKER = 256  # of a worker: its threads, its data loaders and the
 MEMORY_PER_WORKER = GIB // 2
 WORKERS_PER_PROCESSOR = 4  # beyond this it is a mistake of the number
 UTF8 = ("utf-8", "utf8")
-LEFTOVER_FILES = (
-    "find /dev/shm -maxdepth 1 -user $(id -un) -mmin +60 '(' -name 'torch_*' -o -name 'nccl-*' ')' -ls"
-)
 
 
 @check("CC-SYS-013", needs=("logind", "account"))
@@ -185,8 +170,7 @@ def removes_shared_memory(context: CheckContext) -> Iterator[Hit]:
             and (facts.account.uid or 0) >= FIRST_USER_UID
         ):
             user = shlex.quote(facts.account.user) if facts.account.user else "$USER"
-            fix = as_root(node, facts, f"loginctl enable-linger {user}")
-            yield on_node(node, "RemoveIPC=yes, no lingering", fix)
+            yield on_node(node, "RemoveIPC=yes, no lingering", user=user)
 
 
 @check("CC-SYS-014", needs=("shm_left",))
@@ -194,8 +178,7 @@ def shared_memory_left(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         files, size = facts.shm_left.files or 0, facts.shm_left.bytes or 0
         if size >= LEFTOVER_LIMIT:
-            fix = f"{ssh_to(node, LEFTOVER_FILES)}  # -delete in place of -ls, while no run is there"
-            yield on_node(node, f"{plural(files, 'file')}, {render_size(size)} in /dev/shm", fix)
+            yield on_node(node, f"{plural(files, 'file')}, {render_size(size)} in /dev/shm")
 
 
 @check("CC-SYS-015", needs=("limits", "cgroup", "account"))
@@ -205,12 +188,10 @@ def few_processes(context: CheckContext) -> Iterator[Hit]:
         limit = facts.limits.nproc.soft if facts.limits.nproc and uid else None
         remaining = facts.cgroup.pids_free
         if limit is not None and 0 <= limit < needed:
-            line = f"{facts.account.user or '*'} - nproc 65536"
-            yield on_node(node, f"ulimit -u is {limit}", f"/etc/security/limits.conf on {node.name}: {line}")
+            yield on_node(node, f"ulimit -u is {limit}", user=facts.account.user or "*")
         elif remaining is not None and remaining < needed:
-            fix = as_root(node, facts, f"systemctl set-property user-{uid}.slice TasksMax=infinity")
             evidence = f"{remaining} left of the control group's pids.max"
-            yield on_node(node, evidence, f"{fix}  # in a container: --pids-limit")
+            yield on_node(node, evidence, "cgroup", uid=uid)
 
 
 @check("CC-SYS-016", needs=("machine", "cgroup"))
@@ -218,8 +199,7 @@ def memory_is_limited(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         limit, memory = facts.cgroup.memory or facts.machine.memory_limit, facts.machine.memory
         if limit and memory and limit < 0.9 * memory:
-            command = ssh_to(node, "cat /proc/self/cgroup; systemctl show -p MemoryMax user-$(id -u).slice")
-            yield on_node(node, f"{render_size(limit)} of {render_size(memory)}", command)
+            yield on_node(node, f"{render_size(limit)} of {render_size(memory)}")
 
 
 @check("CC-SYS-017", needs=("machine", "cgroup"))
@@ -230,10 +210,7 @@ def little_memory(context: CheckContext) -> Iterator[Hit]:
         ]
         workers = count_workers(context, facts)
         if free_values and min(free_values) < MEMORY_PER_WORKER * workers:
-            command = ssh_to(node, "free -h; ps -eo user,rss,args --sort -rss | head")
-            yield on_node(
-                node, f"{render_size(min(free_values))} free for {plural(workers, 'worker')}", command
-            )
+            yield on_node(node, f"{render_size(min(free_values))} free for {plural(workers, 'worker')}")
 
 
 @check("CC-SYS-018", needs=("machine", "cgroup"))
@@ -243,9 +220,9 @@ def few_processors(context: CheckContext) -> Iterator[Hit]:
         usable = min(facts.machine.cpus_allowed or total, total if quota is None else quota)
         workers = count_workers(context, facts)
         if usable < min(total, workers) or 0 < WORKERS_PER_PROCESSOR * usable < workers:
-            some, quota_hint = (f"{usable:g} of ", "  # or a higher quota") if usable < total else ("", "")
+            some = f"{usable:g} of " if usable < total else ""
             evidence = f"{some}{plural(total, 'processor')} for {plural(workers, 'worker')}"
-            yield on_node(node, evidence, f"job: nproc_per_node: {max(1, int(usable))}{quota_hint}")
+            yield on_node(node, evidence, "quota" if usable < total else "", count=max(1, int(usable)))
 
 
 @check("CC-SYS-019", needs=("text",))
@@ -255,4 +232,4 @@ def not_utf8(context: CheckContext) -> Iterator[Hit]:
         encoding = facts.text.encoding
         if encoding and encoding.lower() not in UTF8 and not is_set_by_job:
             variables = ", ".join(facts.text.variables) or "no locale is set"
-            yield on_node(node, f"{encoding} ({variables})", 'job: env: {PYTHONUTF8: "1"}')
+            yield on_node(node, f"{encoding} ({variables})")

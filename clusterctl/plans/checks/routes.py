@@ -12,7 +12,6 @@ from clusterctl.plans.checks.framework import (
     across_nodes,
     as_root,
     check,
-    in_inventory,
     on_node,
     split_votes,
     ssh_to,
@@ -74,12 +73,11 @@ def _each_route(context: CheckContext) -> Iterator[tuple[Node, Facts, str, Route
 
 @check("CC-NET-006", needs=("routes", "routing"))
 def no_route(context: CheckContext) -> Iterator[Hit]:
-    fixes: dict[str, str] = {}  # by node: one look at its table is enough for all peers
+    addresses: dict[str, object] = {}  # by node: one look at its table is enough for all peers
     for node, _, peer, route in _each_route(context):
         if route.problem:
             evidence = f"{route.address} ({peer}): {route.problem}"
-            command = ssh_to(node, f"ip route get {route.address}; ip route")
-            yield on_node(node, evidence, fixes.setdefault(node.name, command))
+            yield on_node(node, evidence, address=addresses.setdefault(node.name, route.address))
 
 
 @check("CC-NET-007", needs=("routes", "routing", "nics"))
@@ -89,8 +87,7 @@ def routed_elsewhere(context: CheckContext) -> Iterator[Hit]:
         network = context.networks[node.name]
         if route.nic and route.nic not in network.nics and node.name in healthy:
             evidence = f"to {route.address} ({peer}) by {route.nic}, training uses {', '.join(network.nics)}"
-            fix = in_inventory(node, f"nic: [{route.nic}]  # or give every node an ip: in one network")
-            yield on_node(node, evidence, fix)
+            yield on_node(node, evidence, nic=route.nic)
 
 
 @check("CC-NET-009", needs=("nics",))
@@ -107,7 +104,7 @@ def mtu_differs(context: CheckContext) -> Iterator[Hit]:
             for node, facts, nic in odd[:4]
             if nic and nic.name and split.majority
         ]
-        yield across_nodes(split.odd, split.evidence, "\n".join(fixes))
+        yield across_nodes(split.odd, split.evidence, "" if fixes else None, commands="\n".join(fixes))
 
 
 @check("CC-NET-010", needs=("hostname",))
@@ -115,9 +112,12 @@ def hostname_is_loopback(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         loops = [ip for ip in facts.hostname.addresses if ip.startswith("127.")]
         if loops and not (context.networks[node.name].ip or "").startswith("127."):
-            line = f"{context.networks[node.name].ip} {facts.hostname.host}"
-            fix = f"for programs started by hand, in /etc/hosts on {node.name}: {line}"
-            yield on_node(node, f"{facts.hostname.host} is {loops[0]}", fix)
+            yield on_node(
+                node,
+                f"{facts.hostname.host} is {loops[0]}",
+                ip=context.networks[node.name].ip,
+                host=facts.hostname.host,
+            )
 
 
 @check("CC-NET-012", needs=("nics",))
@@ -126,7 +126,9 @@ def speed_differs(context: CheckContext) -> Iterator[Hit]:
     if split:
         nic = training_nic(context.networks[split.odd[0]], context.facts[split.odd[0]])
         command = f"ethtool {shlex.quote(nic.name)}" if nic and nic.name else "ip -s link"
-        yield across_nodes(split.odd, split.evidence, ssh_to_first(context.nodes, split.odd[:1], command))
+        yield across_nodes(
+            split.odd, split.evidence, command=ssh_to_first(context.nodes, split.odd[:1], command)
+        )
 
 
 @check("CC-NET-013", needs=("nics",))
@@ -134,9 +136,7 @@ def side_network(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         nic = _find_training_nic(context, node, facts)
         if nic and nic.name and not node.nic and not nic.physical and nic.name.startswith(SIDE_NETWORKS):
-            yield on_node(
-                node, f"{nic.name} ({nic.kind})", in_inventory(node, f"nic: [{nic.name}]  # if it is meant")
-            )
+            yield on_node(node, f"{nic.name} ({nic.kind})", nic=nic.name)
 
 
 @check("CC-NET-014", needs=("nccl_conf",))
@@ -144,8 +144,9 @@ def nccl_file_sets_variables(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         for path, lines in facts.nccl_conf.items():
             if lines:
-                fix = f"put what all nodes need into `env:` of the job; {ssh_to(node, f'cat {shlex.quote(path)}')}"
-                yield on_node(node, f"{path}: {'; '.join(lines[:4])}", fix)
+                yield on_node(
+                    node, f"{path}: {'; '.join(lines[:4])}", command=ssh_to(node, f"cat {shlex.quote(path)}")
+                )
 
 
 @check("CC-NET-015", needs=("nics",))
@@ -153,9 +154,7 @@ def not_the_first_address(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         ip, nic = context.networks[node.name].ip, _find_training_nic(context, node, facts)
         if nic and ip in nic.ipv4[1:]:
-            yield on_node(
-                node, f"{nic.name} has {', '.join(nic.ipv4)}", in_inventory(node, f"ip: {nic.ipv4[0]}")
-            )
+            yield on_node(node, f"{nic.name} has {', '.join(nic.ipv4)}", ip=nic.ipv4[0])
 
 
 LINKED = "LinkUp"
@@ -180,7 +179,7 @@ def port_is_not_active(context: CheckContext) -> Iterator[Hit]:
             evidence = ", ".join(
                 f"{_port_name(port)} is {port.state or 'in an unknown state'}" for port in idle
             )
-            yield on_node(node, evidence, as_root(node, facts, "ibstat; sminfo"))
+            yield on_node(node, evidence)
 
 
 @check("CC-NET-024", needs=("infiniband",))
@@ -189,8 +188,7 @@ def port_counts_differ(context: CheckContext) -> Iterator[Hit]:
     if split:
         odd = [(node, facts) for node, facts in context.known if node.name in split.odd]
         states = "; ".join(f"{node.name} has {_render_port_states(facts)}" for node, facts in odd[:4])
-        command = ssh_to(odd[0][0], "grep . /sys/class/infiniband/*/ports/*/state")
-        yield across_nodes(split.odd, f"{split.evidence} ({states})", command)
+        yield across_nodes(split.odd, f"{split.evidence} ({states})")
 
 
 def _render_port_states(facts: Facts) -> str:
@@ -204,9 +202,7 @@ def links_are_mixed(context: CheckContext) -> Iterator[Hit]:
     if context.needs_gpus() and len(with_some) > 1 and not set.intersection(*with_some.values()):
         split = split_votes({name: "+".join(sorted(present)) for name, present in with_some.items()})
         if split:
-            yield across_nodes(
-                split.odd, split.evidence, "job: env: {NCCL_IB_DISABLE: 1}  # plain TCP, as a way out"
-            )
+            yield across_nodes(split.odd, split.evidence)
 
 
 @check("CC-NET-026", needs=("infiniband",))
@@ -218,8 +214,9 @@ def rates_differ(context: CheckContext) -> Iterator[Hit]:
     }
     split = split_votes({name: f"{rate:g} Gbit/s" for name, rate in slowest.items()})
     if split:
-        fix = f"look at cable and switch port; {ssh_to_first(context.nodes, split.odd, 'ibstatus')}"
-        yield across_nodes(split.odd, split.evidence, fix)
+        yield across_nodes(
+            split.odd, split.evidence, command=ssh_to_first(context.nodes, split.odd, "ibstatus")
+        )
 
 
 @check("CC-NET-027", needs=("infiniband", "gpudirect", "gpus"))
@@ -232,9 +229,7 @@ def gpudirect_is_off(context: CheckContext) -> Iterator[Hit]:
             and active_ports(facts)
             and has_gpudirect is False
         ):
-            yield on_node(
-                node, "nvidia_peermem is not loaded", as_root(node, facts, "modprobe nvidia-peermem")
-            )
+            yield on_node(node, "nvidia_peermem is not loaded")
 
 
 @check("CC-NET-028", needs=("infiniband", "environment"))
@@ -244,4 +239,4 @@ def gid_index_is_set(context: CheckContext) -> Iterator[Hit]:
         value = job_value or facts.environment.get(GID_INDEX)
         if value and active_ports(facts):
             source = "the job's env" if job_value else "the node's environment"
-            yield on_node(node, f"{GID_INDEX}={value} in {source}", f"remove {GID_INDEX} from {source}")
+            yield on_node(node, f"{GID_INDEX}={value} in {source}", variable=GID_INDEX, source=source)

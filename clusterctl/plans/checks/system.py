@@ -9,13 +9,10 @@ from clusterctl.plans.checks.framework import (
     CheckContext,
     Hit,
     across_nodes,
-    as_root,
     check,
     exclude_option,
-    in_inventory,
     on_node,
     split_votes,
-    ssh_to,
 )
 from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.facts.gpu_use import GPU_LOCK_PREFIX, NODE_LOCK, describe_holders
@@ -82,9 +79,7 @@ def _same_machines(context: CheckContext) -> Iterator[Hit]:
             nodes_of.setdefault(identity, []).append(node.name)
     for (hostname, _, _), names in nodes_of.items():
         if len(names) > 1:
-            yield across_nodes(
-                names, f"{fold_names(names)}: hostname {hostname}, same boot", f"add --exclude {names[-1]}"
-            )
+            yield across_nodes(names, f"{fold_names(names)}: hostname {hostname}, same boot", last=names[-1])
 
 
 @check("CC-SYS-003", needs=("limits",))
@@ -93,13 +88,7 @@ def few_open_files(context: CheckContext) -> Iterator[Hit]:
         limit = facts.limits.nofile
         is_low = limit and (0 <= (limit.soft or 0) < 1024 or 0 <= (limit.hard or 0) < 4096)
         if limit and is_low:
-            user = facts.account.user or "*"
-            line = f"{user} - nofile 65536"
-            yield on_node(
-                node,
-                f"soft {limit.soft}, hard {limit.hard}",
-                f"/etc/security/limits.conf on {node.name}: {line}",
-            )
+            yield on_node(node, f"soft {limit.soft}, hard {limit.hard}", user=facts.account.user or "*")
 
 
 @check("CC-SYS-004", needs=("shm_disk",))
@@ -113,19 +102,17 @@ def small_shm(context: CheckContext) -> Iterator[Hit]:
                 f"{render_size(free)} free; {plural(workers, 'worker')} of {render_size(SHM_PER_PROCESS)} each "
                 f"need {render_size(needed)}"
             )
-            yield on_node(node, evidence, _enlarge_shm(node, facts, free, needed))
+            yield _small_shm_hit(node, facts, evidence, free, needed)
 
 
-def _enlarge_shm(node: Node, facts: Facts, free: int, needed: int) -> str:
-    """Give the command that makes /dev/shm large enough beside what is in it, as far as there is memory for that."""
+def _small_shm_hit(node: Node, facts: Facts, evidence: str, free: int, needed: int) -> Hit:
+    """Make /dev/shm large enough beside what is in it, as far as there is memory for that."""
     total = max(facts.shm_disk.total or 0, free)
-    size, memory = total - free + needed, facts.machine.memory or 0
+    size, memory, shown = total - free + needed, facts.machine.memory or 0, render_size(needed)
     if 0 < memory < size:
-        fitting = max(1, free // SHM_PER_PROCESS)
-        return f"job: nproc_per_node: {fitting}  # {render_size(needed)} are more than the node's memory"
-    remount = f"mount -o remount,size={-(-size // GIB)}G /dev/shm"
-    in_use = f"{render_size(total - free)} in use + " if total > free else ""
-    return f"{as_root(node, facts, remount)}  # {in_use}{render_size(needed)}"
+        return on_node(node, evidence, "memory", count=max(1, free // SHM_PER_PROCESS), needed=shown)
+    gigabytes, used = -(-size // GIB), render_size(total - free)
+    return on_node(node, evidence, "in-use" if total > free else "", size=gigabytes, used=used, needed=shown)
 
 
 @check("CC-SYS-005", needs=("environment",))
@@ -136,11 +123,7 @@ def leftover_variables(context: CheckContext) -> Iterator[Hit]:
         ]
         if names:
             evidence = ", ".join(f"{name}={facts.environment[name]}" for name in names[:6])
-            yield on_node(
-                node,
-                evidence,
-                ssh_to(node, "grep -rnE '(RANK|MASTER_|PET_|WORLD_SIZE)' /etc/environment /etc/profile.d"),
-            )
+            yield on_node(node, evidence)
 
 
 @check("CC-SYS-006", needs=("environment",))
@@ -152,9 +135,7 @@ def environments_differ(context: CheckContext) -> Iterator[Hit]:
         values = {node.name: facts.environment.get(name, "unset") for node, facts in context.known}
         split = split_votes(values)
         if split:
-            yield across_nodes(
-                split.odd, f"{name}: {split.evidence}", f"job: env: {{{name}: ...}}  # the same everywhere"
-            )
+            yield across_nodes(split.odd, f"{name}: {split.evidence}", name=name)
 
 
 def _is_handled(context: CheckContext, name: str) -> bool:
@@ -173,15 +154,14 @@ def low_memlock(context: CheckContext) -> Iterator[Hit]:
         limit = facts.limits.memlock
         if facts.infiniband and limit and limit.soft is not None and 0 <= limit.soft < GIB:
             user = facts.account.user or "*"
-            fix = f"/etc/security/limits.conf on {node.name}: {user} - memlock unlimited"
-            yield on_node(node, f"{render_size(limit.soft)} for {facts.infiniband[0].adapter}", fix)
+            yield on_node(node, f"{render_size(limit.soft)} for {facts.infiniband[0].adapter}", user=user)
 
 
 @check("CC-SYS-008", needs=("limits",))
 def unlimited_stack(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         if context.needs_gpus() and facts.limits.stack and facts.limits.stack.soft == -1:
-            yield on_node(node, "stack unlimited", in_inventory(node, "activate: ulimit -s 8192"))
+            yield on_node(node, "stack unlimited")
 
 
 @check("CC-SYS-009", needs=("logind",))
@@ -189,9 +169,7 @@ def kills_at_logout(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         if facts.logind.kills and not facts.logind.linger:
             user = shlex.quote(facts.account.user) if facts.account.user else "$USER"
-            yield on_node(
-                node, "KillUserProcesses=yes", as_root(node, facts, f"loginctl enable-linger {user}")
-            )
+            yield on_node(node, "KillUserProcesses=yes", user=user)
 
 
 @check("CC-SYS-010", needs=("platform",))
@@ -199,8 +177,7 @@ def architectures_differ(context: CheckContext) -> Iterator[Hit]:
     machines = {node.name: facts.platform.machine for node, facts in context.known}
     split = split_votes({name: machine for name, machine in machines.items() if machine})
     if split:
-        fix = "give each node a Python environment of its own architecture"
-        yield across_nodes(split.odd, split.evidence, f"{fix}, or {exclude_option(split.odd)}")
+        yield across_nodes(split.odd, split.evidence, exclude=exclude_option(split.odd))
 
 
 # What the questions of the probe are about, in the words of somebody who must mend it.
@@ -235,7 +212,7 @@ def unanswered_questions(context: CheckContext) -> Iterator[Hit]:
             if question not in REPORTED_ELSEWHERE or not problem.startswith("no answer within"):
                 subject = QUESTIONS.get(question)
                 evidence = f"{question}{f' ({subject})' if subject else ''}: {problem}"
-                yield on_node(node, evidence, ssh_to(node, "uptime; df; dmesg | tail"))
+                yield on_node(node, evidence)
 
 
 LARGEST_OFFSET = 2.0  # seconds
@@ -267,7 +244,7 @@ def _describe_direction(offset: float, others: str) -> str:
 def clock_is_wrong(context: CheckContext) -> Iterator[Hit]:
     common_offset = _common_offset(context)
     offsets = _offsets(context)
-    for node, facts in context.known:
+    for node, _ in context.known:
         offset, error = offsets.get(node.name, (0.0, 0.0))
         relative_offset = offset - common_offset
         if node.name in offsets and abs(relative_offset) - error > LARGEST_OFFSET:
@@ -279,7 +256,7 @@ def clock_is_wrong(context: CheckContext) -> Iterator[Hit]:
                 else "behind"
             )
             evidence = f"{abs(relative_offset):.1f} s {direction} (known to {error:.2f} s)"
-            yield on_node(node, evidence, as_root(node, facts, "chronyc makestep"))
+            yield on_node(node, evidence)
 
 
 @check("CC-TIME-002", needs=("clock",))
@@ -290,7 +267,6 @@ def local_clock_is_wrong(context: CheckContext) -> Iterator[Hit]:
         yield across_nodes(
             names,
             f"this machine is {abs(common_offset):.1f} s {_describe_direction(-common_offset, 'the nodes')}",
-            "sudo chronyc makestep  # here",
         )
 
 
@@ -313,9 +289,7 @@ def _gpu_indices(facts: Facts) -> dict[str, int]:
 def gpus_are_taken(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         for line in describe_holders(_list_gpu_holders(context, node, facts), _gpu_indices(facts)):
-            yield on_node(
-                node, line, "clusterctl launch --wait, or stop that run, or choose other GPUs or nodes"
-            )
+            yield on_node(node, line)
 
 
 @check("CC-SYS-012", needs=("locks",))
@@ -329,4 +303,4 @@ def node_is_taken(context: CheckContext) -> Iterator[Hit]:
             if name == NODE_LOCK or (wants_exclusive and name and not name.startswith(GPU_LOCK_PREFIX))
         ]
         for line in describe_holders(holders, {}):
-            yield on_node(node, line, "clusterctl launch --wait, or stop that run, or choose other nodes")
+            yield on_node(node, line)

@@ -11,7 +11,6 @@ from clusterctl.plans.checks.framework import (
     Split,
     across_nodes,
     check,
-    in_inventory,
     install_torch,
     on_node,
     pip_install,
@@ -34,11 +33,9 @@ def _compare_torch(context: CheckContext) -> Split | None:
     return _compare_nodes(context, lambda facts: facts.torch.version)
 
 
-def _install_commands(context: CheckContext, split: Split, version: str | None) -> str:
+def _install_commands(context: CheckContext, split: Split) -> str:
     odd = [(node, facts) for node, facts in context.known if node.name in split.odd]
-    if not version:
-        return "choose one version, and install it on all of them from one lock file"
-    return "\n".join(install_torch(node, facts, version) for node, facts in odd[:4])
+    return "\n".join(install_torch(node, facts, split.majority) for node, facts in odd[:4])
 
 
 @check("CC-TORCH-001", needs=("torch",))
@@ -51,14 +48,19 @@ def torch_is_missing(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         if not facts.torch.version:
             evidence = f"{facts.interpreter.executable or node.python} finds no torch"
-            yield on_node(node, evidence, install_torch(node, facts, version))
+            yield on_node(node, evidence, command=install_torch(node, facts, version))
 
 
 @check("CC-TORCH-002", needs=("torch",))
 def torch_differs(context: CheckContext) -> Iterator[Hit]:
     split = _compare_torch(context)
     if split:
-        yield across_nodes(split.odd, split.evidence, _install_commands(context, split, split.majority))
+        yield across_nodes(
+            split.odd,
+            split.evidence,
+            "" if split.majority else "any",
+            commands=_install_commands(context, split),
+        )
 
 
 @check("CC-TORCH-003", needs=("torch",))
@@ -68,8 +70,9 @@ def cuda_differs(context: CheckContext) -> Iterator[Hit]:
             context, lambda facts: facts.torch.version and (_describe_cuda(facts) or "CPU only")
         )
         if split:
-            target = f"torch for {split.majority}" if split.majority else "the same build of torch"
-            yield across_nodes(split.odd, split.evidence, f"install {target} there, as on the others")
+            yield across_nodes(
+                split.odd, split.evidence, "" if split.majority else "any", target=split.majority
+            )
 
 
 def _describe_cuda(facts: Facts) -> str | None:
@@ -92,7 +95,7 @@ def nccl_differs(context: CheckContext) -> Iterator[Hit]:
         fixes = [
             pip_install(node, facts, f"{name}=={split.majority}") for node, facts in odd[:4] if split.majority
         ]
-        yield across_nodes(split.odd, split.evidence, "\n".join(fixes))
+        yield across_nodes(split.odd, split.evidence, "" if fixes else None, commands="\n".join(fixes))
 
 
 def nccl_version(facts: Facts) -> str | None:
@@ -109,7 +112,7 @@ def torch_is_old(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         match = re.match(r"(\d+)\.(\d+)", facts.torch.version or "")
         if match and (int(match.group(1)), int(match.group(2))) < OLDEST_TORCH:
-            yield on_node(node, facts.torch.version or "", install_torch(node, facts, None))
+            yield on_node(node, facts.torch.version or "", command=install_torch(node, facts, None))
 
 
 @check("CC-TORCH-006", needs=("torch", "gpus"))
@@ -124,13 +127,12 @@ def torch_without_cuda(context: CheckContext) -> Iterator[Hit]:
             yield (
                 _simulated_gpus_hit(node, evidence)
                 if has_simulated_gpus(facts)
-                else on_node(node, evidence, install_torch(node, facts, _cuda_build(facts)))
+                else on_node(node, evidence, command=install_torch(node, facts, _cuda_build(facts)))
             )
 
 
 def _simulated_gpus_hit(node: Node, cpus: str) -> Hit:
-    fix = "job: backend: gloo, nproc_per_node: 1, no gpus:  # no torch can compute on a simulated GPU"
-    return on_node(node, f"{cpus}, and the GPUs are simulated", fix)
+    return on_node(node, f"{cpus}, and the GPUs are simulated", "simulated")
 
 
 def _cuda_build(facts: Facts) -> str:
@@ -152,7 +154,9 @@ def torch_is_mixed(context: CheckContext) -> Iterator[Hit]:
                 node, facts, "--force-reinstall", f"torch=={metadata_version.partition('+')[0]}"
             )
             yield on_node(
-                node, f"metadata {metadata_version}, files {file_version} in {facts.torch.location}", fix
+                node,
+                f"metadata {metadata_version}, files {file_version} in {facts.torch.location}",
+                command=fix,
             )
 
 
@@ -162,14 +166,15 @@ def nccl_is_not_the_package(context: CheckContext) -> Iterator[Hit]:
         package_version, library_version = _package_version(facts, "nvidia-nccl"), facts.nccl.version
         if package_version and library_version and package_version != library_version:
             origin = " by LD_PRELOAD" if facts.nccl.preloaded else ""
-            preload_fix = "leave LD_PRELOAD out of `activate` and the shell's files, or set it on all nodes"
             package = next(name for name in facts.packages if name.startswith("nvidia-nccl"))
             reinstall_fix = pip_install(
                 node, facts, "--force-reinstall", "--no-deps", f"{package}=={package_version}"
             )
-            fix = preload_fix if facts.nccl.preloaded else reinstall_fix
             yield on_node(
-                node, f"package {package_version}, {facts.nccl.library}{origin} says {library_version}", fix
+                node,
+                f"package {package_version}, {facts.nccl.library}{origin} says {library_version}",
+                "preload" if facts.nccl.preloaded else "",
+                command=reinstall_fix,
             )
 
 
@@ -178,9 +183,8 @@ def cudnn_differs(context: CheckContext) -> Iterator[Hit]:
     if _compare_torch(context) is None:
         split = _compare_nodes(context, lambda facts: _package_version(facts, "nvidia-cudnn"))
         if split:
-            target = f"cuDNN {split.majority}" if split.majority else "one cuDNN"
             yield across_nodes(
-                split.odd, split.evidence, f"install {target} with pip there, as on the others"
+                split.odd, split.evidence, "" if split.majority else "any", version=split.majority
             )
 
 
@@ -194,5 +198,4 @@ def other_nccl(context: CheckContext) -> Iterator[Hit]:
         ]
         if differing:
             names = " and ".join(dict.fromkeys(other.by for other in facts.nccl.others if other.by))
-            fix = in_inventory(node, f"activate: unset {names}, or make it name torch's own NCCL")
-            yield on_node(node, "; ".join(differing), fix)
+            yield on_node(node, "; ".join(differing), names=names)

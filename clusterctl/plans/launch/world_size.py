@@ -6,12 +6,12 @@ import posixpath
 import re
 from collections.abc import Collection, Mapping
 
+from clusterctl.codes.table import word
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.placeholders import Placeholder, parse_template
 
-UNAWARE, UNPLANNED = "CC-RUN-050", "CC-RUN-051"
 LARGEST_SCRIPT = 256 << 10  # bytes
 NODE_PLACEHOLDERS = frozenset({"node_rank", "nnodes", "master_addr", "master_port", "world_size"})
 
@@ -24,9 +24,6 @@ _READ = re.compile(
 _SET = re.compile(
     r"""environ\[\s*(["'])\w+\1\s*\]\s*=(?!=)|environ\.setdefault\(\s*(["'])\w+\2|^\s*(export\s+)?\w+=""",
     re.M,
-)
-_HELP = (
-    "pass ${node_rank}, ${nnodes} and ${master_addr} on to it, or let `launcher: torchrun` start the workers"
 )
 
 
@@ -55,11 +52,12 @@ def describe_unaware(job: Job, nnodes: int, scripts: Mapping[str, str]) -> str:
         _READ.search(_SET.sub("", text)) for text in (*words, *scripts.values())
     ):
         return ""
-    script_names = ", ".join(scripts)
-    return (
-        f"{UNAWARE}: {nnodes} nodes would each start the same process, and neither the job nor {script_names} uses "
-        f"${{node_rank}}, NODE_RANK, MASTER_ADDR or the like: each may train by itself; {_HELP}"
-    )
+    return _render_warning("CC-RUN-050", nodes=nnodes, scripts=", ".join(scripts))
+
+
+def _render_warning(code: str, **facts: object) -> str:
+    message, fix = word(code, "", facts)
+    return f"{code}: {message}; {fix}"
 
 
 def describe_world_event(event: Untrusted) -> str:
@@ -72,10 +70,7 @@ def describe_world_event(event: Untrusted) -> str:
 
 def describe_unplanned(observed: int, planned: int) -> str:
     """Say what was seen and what it means."""
-    return (
-        f"{UNPLANNED}: workers run with WORLD_SIZE {observed}, planned are {planned}: "
-        f"they do not train together as the job says; {_HELP}"
-    )
+    return _render_warning("CC-RUN-051", observed=observed, planned=planned)
 
 
 def render_unplanned(world_sizes: Mapping[str, tuple[int, int]]) -> list[str]:

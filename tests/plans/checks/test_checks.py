@@ -17,7 +17,6 @@ from clusterctl.plans.checks.framework import (
     CheckContext,
     Hit,
     Observations,
-    across_nodes,
     check,
     split_votes,
 )
@@ -113,7 +112,7 @@ def test_votes_that_agree_are_no_split() -> None:
 
 def test_long_evidence_and_fixes_are_cut() -> None:
     """Many different lines end in a line that says how many more there are."""
-    hits = [across_nodes((f"a{n:02}",), f"line {n}", f"fix {n}") for n in range(30)]
+    hits = [Hit((f"a{n:02}",), f"line {n}", fix=f"fix {n}", shared=True) for n in range(30)]
     assert join_evidence(hits).endswith("line 11\nand 18 more")
     assert join_fixes(hits).endswith("fix 3\n# and likewise on a[04-29]")
 
